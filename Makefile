@@ -1,6 +1,7 @@
 # make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
 # make app       the explorer alone, as a page (PORT=8888, PAGES=40 at once; for a class, HOST=0.0.0.0 TOKEN=...: docs/class.md)
 # make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
+# make test-all  these, every lesson and every browser test that measures time: on a quiet machine
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
@@ -30,17 +31,20 @@ BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
 # JupyterLab refuses root (as in a container) unless told; here it listens on loopback, with a token.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+UNITS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
-NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
-# Those that measure time run one after the other, with nothing beside them.
+NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout 120
+# Tests marked `alone` measure time: they run one after the other, on an otherwise idle machine.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
 BROWSER_ALONE := $(BROWSER) -m alone
 ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
+# The notebooks that run within seconds; `make test-all` runs every one.
+QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -59,21 +63,27 @@ app: $(VENV)/.installed-app
 	JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
 
 # Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
-test test-browser: export PYTHONDONTWRITEBYTECODE =
+test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(MAKE) --no-print-directory --jobs=3 types units pages
-	$(BROWSER_ALONE)
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile $(NBVAL) $(EXECUTED)
+	$(BROWSER_ALONE) -k a_drag_through_50_values
+	$(NOTEBOOKS) $(QUICK)
+
+test-all: test
+	export BATCHSIM_BROWSER=required; $(BROWSER_ALONE)
+	$(NOTEBOOKS) $(filter-out $(wildcard $(QUICK)),$(wildcard $(EXECUTED)))
 
 # Three of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
 types:
 	@$(BIN)/mypy
 
+# The first compiles every loop once, before workers would each compile it.
 units:
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
+	$(UNITS) tests/test_agreement.py
+	$(UNITS) -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:

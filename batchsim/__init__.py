@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
     from batchsim.study.tune import tune
-    from batchsim.view.charts.curves import capacity_curves, frontier
-    from batchsim.view.charts.heat_map import heat_map
     from batchsim.view.explorer import explore
     from batchsim.view.explorer.film_player import film
     from batchsim.view.film.lanes import lanes
-    from batchsim.view.run.plot import plot
+    from batchsim.view.pictures.curves import capacity_curves, frontier
+    from batchsim.view.pictures.plot import plot
+    from batchsim.view.pictures.sweep_map import heat_map
 
 __all__ = [
     "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "CompetingWindows",
@@ -67,11 +67,11 @@ __all__ = [
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
     "Capacity": "study.capacity", "Recommendation": "study.recommendation", "SLO": "study.slo",
-    "capacity": "study.capacity", "capacity_curves": "view.charts.curves",
+    "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_servers": "servers.comparison", "device": "device",
-    "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.charts.curves",
-    "heat_map": "view.charts.heat_map", "lanes": "view.film.lanes",
-    "plot": "view.run.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
+    "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
+    "heat_map": "view.pictures.sweep_map", "lanes": "view.film.lanes",
+    "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
     "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.draws import Streams, draw
+from batchsim.engines.draws import Streams
 from batchsim.engines.folded_log import PIECE, FoldedLog, folded
+from batchsim.engines.kinds import KINDS
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.stopwatch import Stopwatch
-from batchsim.engines.token_log import TokenLog, draw_tokens
+from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result, Run
 from batchsim.result.run_length import Periods
-from batchsim.result.token_run import TokenRun
+from batchsim.result.token_run import RUNS
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario, Trace
 
@@ -100,11 +101,12 @@ def simulated(
     if model_fn is None and timing != "service":
         raise ValueError(f"timing={timing!r} needs a model_fn to measure, and its inputs, got none")
     count = check_requests(scenario, requests)
-    room = math.inf if scenario.tokens is None else _room(keep, requests) / replications
+    kind = KINDS[scenario.kind]
+    room = _room(keep, requests) / replications if kind.folds else math.inf
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if scenario.tokens is not None and model_fn is not None:
-        raise ValueError("tokens do not cover model_fn")
+    if model_fn is not None and not kind.takes_model:
+        raise ValueError(f"model_fn cannot be used with {scenario.kind}")
     rule = scenario.rule
     lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
     if lacking and engine == "compiled":
@@ -127,32 +129,19 @@ def simulated(
     if model_fn is not None and timing != "service":
         stopwatch = Stopwatch(model_fn, warm=timing == "measured")
 
+    options: dict[str, Any] = {"room": room} if kind.folds else {}
+    options |= {"cancelled": cancelled} if engine == "compiled" else {}
+    options |= {"model_fn": stopwatch or model_fn, "inputs": inputs} if model_fn is not None else {}
+    clock = "measured" if stopwatch else "simulated"
+
     def one(replication: int) -> Run:
-        # Each engine loads on first use: SimPy, or Numba.
         if keep == "summary":
             streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
-            if scenario.tokens is not None:
-                from batchsim.engines.compiled import token_summaries
-
-                of_tokens = token_summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
-                return TokenRun(scenario, sums=of_tokens, warmup=fraction)
-            from batchsim.engines.compiled import summaries
-
-            sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
-            return Run(scenario, sums=sums, warmup=fraction)
-        if scenario.tokens is not None:
-            return _token_run(scenario, count, seed, replication, cancelled, engine, fraction, room)
-        plan = draw(scenario, count, seed, replication, cancelled)
-        if engine == "simpy":
-            from batchsim.engines.reference import engine as reference
-
-            log = reference.run(plan, stopwatch or model_fn, inputs)
-            clock = "measured" if stopwatch else "simulated"
-        else:
-            from batchsim.engines.compiled import engine as compiled
-
-            log, clock = compiled.run(plan, cancelled), "simulated"
-        return Run(scenario, log.checked(), warmup=fraction, clock=clock)
+            sums = kind.summarise(scenario, count, streams, skip, cancelled=cancelled)
+            return RUNS[scenario.kind](scenario, sums=sums, warmup=fraction)
+        plan = kind.draw(scenario, count, seed, replication, cancelled)
+        log = kind.run(engine, plan, **options)
+        return RUNS[scenario.kind](scenario, log, warmup=fraction, clock=clock)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(map(one, range(replications)))
@@ -194,20 +183,6 @@ def _alike(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     )
 
 
-def _token_run(
-    scenario: Scenario, count: int, seed: int, replication: int, cancelled: threading.Event, engine: str,
-    warmup: float, room: float,
-) -> TokenRun:  # fmt: skip
-    tokens = draw_tokens(scenario, count, seed, replication, cancelled)
-    if engine == "simpy":
-        from batchsim.engines.reference import token_engine as reference_tokens
-
-        return TokenRun(scenario, reference_tokens.run(tokens, room).checked(), warmup=warmup)
-    from batchsim.engines.compiled import token_engine
-
-    return TokenRun(scenario, token_engine.run(tokens, cancelled, room).checked(), warmup=warmup)
-
-
 def check_requests(scenario: Scenario, requests: int | None) -> int:
     """Return the checked number of requests; by default a whole trace, or 100,000."""
     if requests is None:
@@ -232,8 +207,6 @@ def available(scenario: Scenario, requests: int) -> int:
     return min(requests, scenario.workload.max_requests or requests)
 
 
-# Peak memory measured with the summary taken: of batches of one, which cost most; of tokens without steps.
-BYTES_A_REQUEST = {"compiled": 230, "simpy": 510, "tokens": 400}
 BYTES_A_STEP = 210
 DEFAULT_BYTES = 2**30  # of steps, where the number of requests is the default
 
@@ -251,8 +224,8 @@ def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", ad
 
 
 def bytes_of(scenario: Scenario, requests: int, engine: str = "compiled") -> int:
-    """Return the memory that a run needs beside its steps."""
-    return requests * BYTES_A_REQUEST[engine if scenario.tokens is None else "tokens"]
+    """Return the memory that a run needs, its rows of steps excepted."""
+    return requests * KINDS[scenario.kind].bytes_a_request[engine]
 
 
 def _room(keep: str, requests: int | None) -> float:

@@ -117,3 +117,19 @@ def right_once():
             if isinstance(exercise, Number):
                 patch.setattr(exercise, "right", functools.cache(exercise.right))
         yield
+
+
+@pytest.fixture
+def compilations():
+    """The compilations of XLA since the test began, one event each."""
+    import jax
+
+    events = []
+
+    def listen(event, duration, **_):
+        if "backend_compile" in event:
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.clear_event_listeners()

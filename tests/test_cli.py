@@ -615,36 +615,7 @@ def test_bad_input_is_told_in_one_line(arguments, message):
     assert message in refused(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[slo]\np99 = 5\n", "[slo]: there is no key 'p99'; did you mean 'p99_ms'?"),
-        ("[slo]\np99_ms = 'x'\n", "[slo] p99_ms must be a number, got 'x'"),
-        (
-            "[slo]\np99_ms = 5\n[over]\nservers = [1]\n[simulate]\nrequest = 5\n",
-            "[simulate]: there is no key 'request'; did you mean",
-        ),
-        ("[sol]\np99_ms = 5\n", "a scenario has no key 'sol'; did you mean 'slo'?"),
-        ("[over]\nmax_wait_ms = '0:x:1'\n[slo]\np99_ms = 5\n", "[over] max_wait_ms: a range must be"),
-        ("[over]\nmax_wait_ms = 5\n[slo]\np99_ms = 5\n", "[over] max_wait_ms must be a list of values"),
-        ("[over]\nmax_wait_ms = []\n[slo]\np99_ms = 5\n", "[over] max_wait_ms must have at least one value"),
-        (
-            "[over]\nmax_wiat_ms = [1]\n[slo]\np99_ms = 5\n",
-            "[over] a knob must be one of the scenario's, got",
-        ),
-        ("[slo]\np99_ms = -1\n", "[slo] p99_ms must be greater than 0, got -1"),
-        ("[slo]\nwithin_ms = 5\n", "[slo] within_ms needs an attainment"),
-        (
-            "[slo]\np99_ms = 5\n[over]\nservers = [1]\n[simulate]\nrequests = -50\n",
-            "[simulate] requests must be at least 1, got -50",
-        ),
-    ],
-)
-def test_a_wrong_table_of_a_file_is_told_with_its_place(file, text, message):
-    file.write_text(file.read_text() + text)
-    error = refused("tune", file)
-    assert error.startswith(f"{file}, ")
-    assert message in error
+TUNE = ["tune", *OVER]
 
 
 @pytest.mark.parametrize(
@@ -661,6 +632,15 @@ def test_a_wrong_table_of_a_file_is_told_with_its_place(file, text, message):
         ("[over]\nservers = []\n", ["sweep", *OVER], "{}, [over] servers must have at least one value"),
         ("[over]\nservers = [1]\n", ["sweep", "--over", "srevers=1"], "a knob must be one of the"),
         ("[over]\nclients = [1]\n", ["sweep"], "{}, [over] clients needs a ClosedLoop, got Poisson"),
+        ("[slo]\np99 = 5\n", ["tune"], "{}, [slo]: there is no key 'p99'; did you mean 'p99_ms'?"),
+        ("[slo]\np99_ms = 'x'\n", TUNE, "{}, [slo] p99_ms must be a number, got 'x'"),
+        ("[slo]\nwithin_ms = 5\n", TUNE, "{}, [slo] within_ms needs an attainment"),
+        ("[simulate]\nrequest = 5\n", ["simulate"], "{}, [simulate]: there is no key 'request'; did"),
+        ("[sol]\np99_ms = 5\n", ["tune"], "{}, the top level: a scenario has no key 'sol'"),
+        ("[over]\nmax_wait_ms = '0:x:1'\n", ["sweep"], "{}, [over] max_wait_ms: a range must be"),
+        ("[over]\nmax_wait_ms = 5\n", ["sweep"], "{}, [over] max_wait_ms must be a list of values"),
+        ("[over]\nmax_wait_ms = []\n", ["sweep"], "{}, [over] max_wait_ms must have at least one value"),
+        ("[over]\nmax_wiat_ms = [1]\n", ["sweep"], "{}, [over] a knob must be one of the scenario's, got"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_of_the_file_only_where_it_is_the_files(file, table, arguments, message):

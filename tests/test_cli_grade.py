@@ -144,7 +144,7 @@ def edited(path, **changes):
     ("changes", "said"),
     [
         ({"format": "grades"}, "its format is 'grades'"),
-        ({"student": 7}, "student of it must be of type str, got 7"),
+        ({"student": 7}, "student must be of type str, got 7"),
         ({"student": "\x1b[31m"}, "name must be 1 to 60 letters on one line"),
         ({"predictions": []}, "predictions must be of type dict, got []"),
         ({"exercises": {"01.1": {"tries": 1}}}, "exercises '01.1' must have tries, first_at, "),

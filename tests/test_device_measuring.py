@@ -278,7 +278,7 @@ def test_an_example_that_is_no_item_is_refused():
     ],
 )
 def test_a_model_that_changes_the_first_dimension_is_refused(model, rule):
-    with refused(ValueError, f"a model must return one output an item, {rule}"):
+    with refused(ValueError, f"a model must return one output per item, {rule}"):
         measure(model, [2], example=[1.0, 2.0, 3.0])
 
 

@@ -37,20 +37,6 @@ def name(request):
     return request.param
 
 
-@pytest.fixture
-def compilations():
-    """The count of what XLA has compiled since the test began, as a list of one event each."""
-    events = []
-
-    def listen(event, duration, **_):
-        if "backend_compile" in event:
-            events.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield events
-    jax.monitoring.clear_event_listeners()
-
-
 def close(one, other):
     np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-5)
 

@@ -80,105 +80,71 @@ def test_what_is_right_is_right_and_says_in_how_many_cases(capsys, exercise):
     assert "hidden cases" in said
 
 
-@pytest.mark.parametrize("exercise", ["02.1", "02.2", "02.4"])
-def test_batchsims_own_batcher_is_right(capsys, exercise):
-    assert told(capsys, exercise, bs.InferenceBatcher).startswith("Right: ")
-
-
-def test_batchsims_own_batch_inference_is_right(capsys):
-    assert told(capsys, "02.3", bs.batch_inference).startswith("Right: ")
+@pytest.mark.parametrize("exercise", RIGHT)
+def test_batchsims_own_code_is_right(capsys, exercise):
+    own = bs.batch_inference if exercise == "02.3" else bs.InferenceBatcher
+    assert told(capsys, exercise, own).startswith("Right: ")
 
 
 # 02.1: a queue that knows when it is time.
 
 
-class NewestFirst(Queue):
-    def add_request(self, input_data, request_id):
-        self.queue.appendleft({"id": request_id, "input": input_data, "timestamp": self.clock()})
+def variants(base, **methods):
+    """Classes by name, each with one method of its own."""
+    return [type(name, (base,), {method: function}) for name, (method, function) in methods.items()]
 
 
-class Tuples(Queue):
-    def add_request(self, input_data, request_id):
-        self.queue.append((request_id, input_data, self.clock()))
+def row(self, data, name):
+    return {"id": name, "input": data, "timestamp": self.clock()}
 
 
-class WallClock(Queue):
-    def add_request(self, input_data, request_id):
-        self.queue.append({"id": request_id, "input": input_data, "timestamp": time.time()})
+def one_for_each_id(self, data, name):
+    Queue.add_request(self, data, name)
+    if len(self.queue) > self.max_batch_size:
+        self.queue.popleft()
 
 
-class Swapped(Queue):
-    def add_request(self, input_data, request_id):
-        super().add_request(request_id, input_data)
-
-
-class OneForEachId(Queue):
-    def add_request(self, input_data, request_id):
-        super().add_request(input_data, request_id)
-        if len(self.queue) > self.max_batch_size:
-            self.queue.popleft()
-
-
-class Later(Queue):
-    def should_process(self):
-        return self.full() or (bool(self.queue) and self.clock() > self.deadline_s())
-
-
-class Difference(Queue):
-    def should_process(self):
-        if not self.queue:
-            return False
-        waited_ms = (self.clock() - self.queue[0]["timestamp"]) * 1000
-        return self.full() or waited_ms >= self.max_wait_ms
-
-
-class NewestWaits(Queue):
-    def deadline_s(self):
-        return self.queue[-1]["timestamp"] + self.max_wait_ms / 1000
-
-
-class Seconds(Queue):
-    def deadline_s(self):
-        return self.queue[0]["timestamp"] + self.max_wait_ms
-
-
-class MoreThanFull(Queue):
-    def full(self):
-        return len(self.queue) > self.max_batch_size
-
-
-class OnlyFull(Queue):
-    def should_process(self):
-        return self.full()
-
-
-class OnlyWaits(Queue):
-    def full(self):
+def difference(self):
+    if not self.queue:
         return False
+    waited_ms = (self.clock() - self.queue[0]["timestamp"]) * 1000
+    return self.full() or waited_ms >= self.max_wait_ms
 
 
-class FromZero(Queue):
-    def should_process(self):
-        return self.full() or (bool(self.queue) and self.clock() >= self.max_wait_ms / 1000)
+def forgets(self):
+    now_s = Queue.should_process(self)
+    self.queue.clear()
+    return now_s
 
 
-class NothingForNo(Queue):
-    def should_process(self):
-        if super().should_process():
-            return True
-
-
-class Forgets(Queue):
-    def should_process(self):
-        now_s = super().should_process()
-        self.queue.clear()
-        return now_s
-
-
-class NobodyIsOldest(Queue):
-    def should_process(self):
-        return self.full() or self.clock() >= self.deadline_s()
-
+NewestFirst, Tuples, WallClock, Swapped, OneForEachId = variants(
+    Queue,
+    NewestFirst=("add_request", lambda q, x, name: q.queue.appendleft(row(q, x, name))),
+    Tuples=("add_request", lambda q, x, name: q.queue.append((name, x, q.clock()))),
+    WallClock=(
+        "add_request",
+        lambda q, x, name: q.queue.append(row(q, x, name) | {"timestamp": time.time()}),
+    ),
+    Swapped=("add_request", lambda q, x, name: q.queue.append(row(q, name, x))),
+    OneForEachId=("add_request", one_for_each_id),
+)
+NewestWaits, Seconds, MoreThanFull, OnlyWaits = variants(
+    Queue,
+    NewestWaits=("deadline_s", lambda q: q.queue[-1]["timestamp"] + q.max_wait_ms / 1000),
+    Seconds=("deadline_s", lambda q: q.queue[0]["timestamp"] + q.max_wait_ms),
+    MoreThanFull=("full", lambda q: len(q.queue) > q.max_batch_size),
+    OnlyWaits=("full", lambda q: False),
+)
+Later, Difference, OnlyFull, FromZero, NothingForNo, Forgets, NobodyIsOldest = variants(
+    Queue,
+    Later=("should_process", lambda q: q.full() or (bool(q.queue) and q.clock() > q.deadline_s())),
+    Difference=("should_process", difference),
+    OnlyFull=("should_process", lambda q: q.full()),
+    FromZero=("should_process", lambda q: q.full() or (bool(q.queue) and q.clock() >= q.max_wait_ms / 1000)),
+    NothingForNo=("should_process", lambda q: Queue.should_process(q) or None),
+    Forgets=("should_process", forgets),
+    NobodyIsOldest=("should_process", lambda q: q.full() or q.clock() >= q.deadline_s()),
+)
 
 WRONG = {
     "02.1": [
@@ -205,80 +171,53 @@ WRONG = {
 # 02.2: process_batch.
 
 
-class LastIn(Batcher):
-    def take(self):
-        return [self.queue.pop() for _ in range(min(len(self.queue), self.max_batch_size))]
+def all_of_it(self, most=None):
+    batch = list(self.queue)[:most]
+    self.queue.clear()
+    return batch
 
 
-class Crossed(Batcher):
-    def computed(self, batch):
-        answers = super().computed(batch)
-        outputs = [answer["output"] for answer in answers]
-        return [{**answer, "output": output} for answer, output in zip(answers, outputs[::-1], strict=True)]
+def outputs(self, batch):
+    return [answer["output"] for answer in Batcher.computed(self, batch)]
 
 
-class ForgetsTheRest(Batcher):
-    def take(self):
-        batch = list(self.queue)[: self.max_batch_size]
-        self.queue.clear()
-        return batch
+def crossed(self, batch):
+    pairs = zip(batch, outputs(self, batch)[::-1], strict=True)
+    return [{"id": one["id"], "output": output} for one, output in pairs]
 
 
-class TooMany(Batcher):
-    def take(self):
-        batch = list(self.queue)
-        self.queue.clear()
-        return batch
+def by_id(self, batch):
+    found = {answer["id"]: answer["output"] for answer in Batcher.computed(self, batch)}
+    return [{"id": name, "output": output} for name, output in found.items()]
 
 
-class StaysInTheQueue(Batcher):
-    def take(self):
-        return list(self.queue)[: self.max_batch_size]
+def nothing_at_all(self):
+    if batch := self.take():
+        return self.computed(batch)
 
 
-class OneByOne(Batcher):
-    def computed(self, batch):
-        return [answer for request in batch for answer in super(OneByOne, self).computed([request])]
-
-
-class Twice(Batcher):
-    def computed(self, batch):
-        super().computed(batch)
-        return super().computed(batch)
-
-
-class NotStacked(Batcher):
-    def computed(self, batch):
-        self.model_fn([request["input"] for request in batch])
-
-
-class ById(Batcher):
-    def computed(self, batch):
-        outputs = {answer["id"]: answer["output"] for answer in super().computed(batch)}
-        return [{"id": request_id, "output": output} for request_id, output in outputs.items()]
-
-
-class OutputsOnly(Batcher):
-    def computed(self, batch):
-        return [answer["output"] for answer in super().computed(batch)]
-
-
-class EmptyToo(Batcher):
-    def process_batch(self):
-        return self.computed(self.take())
-
-
-class OnlyWhenFull(Batcher):
-    def process_batch(self):
-        return super().process_batch() if self.should_process() else []
-
-
-class NothingAtAll(Batcher):
-    def process_batch(self):
-        batch = self.take()
-        if batch:
-            return self.computed(batch)
-
+LastIn, ForgetsTheRest, TooMany, StaysInTheQueue = variants(
+    Batcher,
+    LastIn=("take", lambda b: [b.queue.pop() for _ in range(min(len(b.queue), b.max_batch_size))]),
+    ForgetsTheRest=("take", lambda b: all_of_it(b, b.max_batch_size)),
+    TooMany=("take", all_of_it),
+    StaysInTheQueue=("take", lambda b: list(b.queue)[: b.max_batch_size]),
+)
+Crossed, OneByOne, Twice, NotStacked, ById, OutputsOnly = variants(
+    Batcher,
+    Crossed=("computed", crossed),
+    OneByOne=("computed", lambda b, batch: [a for each in batch for a in Batcher.computed(b, [each])]),
+    Twice=("computed", lambda b, batch: [Batcher.computed(b, batch) for _ in range(2)][1]),
+    NotStacked=("computed", lambda b, batch: b.model_fn([request["input"] for request in batch])),
+    ById=("computed", by_id),
+    OutputsOnly=("computed", outputs),
+)
+EmptyToo, OnlyWhenFull, NothingAtAll = variants(
+    Batcher,
+    EmptyToo=("process_batch", lambda b: b.computed(b.take())),
+    OnlyWhenFull=("process_batch", lambda b: Batcher.process_batch(b) if b.should_process() else []),
+    NothingAtAll=("process_batch", nothing_at_all),
+)
 
 WRONG["02.2"] = [
     (LastIn, "add_request(2, 'Bob')", "once, with [2, 1]\n and should be called once, with [1, 2]"),
@@ -301,8 +240,7 @@ WRONG["02.2"] = [
 
 
 def forgets_the_last(model_fn, inputs, batch_size=32):
-    whole = len(inputs) // batch_size * batch_size
-    return in_slices(model_fn, inputs[:whole], batch_size)
+    return in_slices(model_fn, inputs[: len(inputs) // batch_size * batch_size], batch_size)
 
 
 def one_by_one(model_fn, inputs, batch_size=32):
@@ -356,64 +294,49 @@ WRONG["02.3"] = [
 # 02.4: a model that fails.
 
 
-class Drops(Batcher):
-    pass
+def after_a_failure(base, failed):
+    """`process_batch` of a base, with something else for an error of the model."""
 
-
-class PutsBackAtTheEnd(Batcher):
     def process_batch(self):
-        batch = self.take()
+        batch = list(self.queue)[: self.max_batch_size]
         try:
-            return self.computed(batch) if batch else []
-        except Exception:
-            self.queue.extend(batch)
-            raise
+            return base.process_batch(self)
+        except Exception as error:
+            return failed(self, batch, error)
+
+    return "process_batch", process_batch
 
 
-class PutsBackTurnedRound(Batcher):
-    def process_batch(self):
-        batch = self.take()
-        try:
-            return self.computed(batch) if batch else []
-        except Exception:
-            self.queue.extendleft(batch)
-            raise
+def raising(put_back):
+    def failed(self, batch, error):
+        put_back(self, batch)
+        raise error
+
+    return after_a_failure(Batcher, failed)
 
 
-class Swallows(Safe):
-    def process_batch(self):
-        try:
-            return super().process_batch()
-        except Exception:
-            return []
+def another(self, batch, error):
+    raise ValueError("the batch failed") from None
 
 
-class RaisesAnother(Safe):
-    def process_batch(self):
-        try:
-            return super().process_batch()
-        except Exception:
-            raise ValueError("the batch failed") from None
+def stamps_anew(self, batch):
+    for request in batch:
+        self.add_request(request["input"], request["id"])
 
 
-class TriesAgain(Safe):
-    def process_batch(self):
-        try:
-            return super().process_batch()
-        except Exception:
-            return super().process_batch()
-
-
-class StampsAnew(Batcher):
-    def process_batch(self):
-        batch = self.take()
-        try:
-            return self.computed(batch) if batch else []
-        except Exception:
-            for request in batch:
-                self.add_request(request["input"], request["id"])
-            raise
-
+Drops, PutsBackAtTheEnd, PutsBackTurnedRound, StampsAnew = variants(
+    Batcher,
+    Drops=raising(lambda b, batch: None),
+    PutsBackAtTheEnd=raising(lambda b, batch: b.queue.extend(batch)),
+    PutsBackTurnedRound=raising(lambda b, batch: b.queue.extendleft(batch)),
+    StampsAnew=raising(stamps_anew),
+)
+Swallows, RaisesAnother, TriesAgain = variants(
+    Safe,
+    Swallows=after_a_failure(Safe, lambda b, batch, error: []),
+    RaisesAnother=after_a_failure(Safe, another),
+    TriesAgain=after_a_failure(Safe, lambda b, batch, error: Safe.process_batch(b)),
+)
 
 WRONG["02.4"] = [
     (Drops, "add_request(1, 'Ann')\n  process_batch(), and the model raises", "1 should wait, not 0"),

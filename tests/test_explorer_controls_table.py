@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 
 from batchsim.scenario import RULES
-from batchsim.view.explorer.control import CHOICES
-from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page, relevant
-from batchsim.view.explorer.kinds import KINDS, values_of
-from batchsim.view.explorer.state import DEFAULT, State
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels, on_page, relevant
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_every_default_is_a_value_that_the_control_takes(name):
     control = CONTROLS[name]
     assert control.check(name, control.default) == control.default
-    in_tokens = control.at_first("tokens")
-    assert control.check(name, in_tokens) == in_tokens
+    for state in DEFAULTS.values():
+        assert control.check(name, getattr(state, name)) == getattr(state, name)
     if control.slider and control.slider.scale == "share":
         assert control.default == ()  # at 0, its low end
     elif control.slider and control.default is not None:
@@ -36,8 +34,7 @@ class NewRule(scenario.SizeOrWait):
 
 scenario.RULES += (NewRule,)
 
-from batchsim.view.explorer.controls_table import CONTROLS
-from batchsim.view.explorer.control import CHOICES
+from batchsim.view.explorer.kinds import CONTROLS
 from batchsim.view.explorer.state import State
 
 state = State.from_link("rule=new_rule&level=4&max_batch_size=8")
@@ -64,29 +61,35 @@ def test_labels_and_pages_are_those_of_one_control_each():
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
-    (kind,) = (kind for kind in KINDS["rule"].values() if kind.part is rule and kind.make is None)
-    assert kind.label == rule.title
+    options = KINDS["requests"].options["rule"].values()
+    (option,) = (option for option in options if option.part is rule and option.make is None)
+    assert option.label == rule.title
     for name, parameter in rule.parameters().items():
         assert CONTROLS[name].label == parameter.label
-    assert set(rule.map_knobs) <= set(kind.controls)
+    assert set(rule.map_knobs) <= set(option.controls)
 
 
 @pytest.mark.parametrize(
-    ("choice", "name"),
-    [(choice, name) for choice in CHOICES["requests"] for name in KINDS[choice] if name != "given"],
+    ("chooser", "name"),
+    [
+        (chooser, name)
+        for chooser, options in KINDS["requests"].options.items()
+        for name in options
+        if name != "given"
+    ],
 )
-def test_a_kind_is_read_back_from_what_it_makes(choice, name):
-    state = State(**{choice: name}, curve=[(1, 2.0), (32, 5.0)])
-    part = getattr(state.scenario(), choice)
-    values = values_of(choice, part)
+def test_an_option_is_read_back_from_what_it_makes(chooser, name):
+    state = State(**{chooser: name}, curve=[(1, 2.0), (32, 5.0)])
+    part = getattr(state.scenario(), chooser)
+    values = KINDS["requests"].values_of(chooser, part)
     if name == "published":  # a table like any other
         assert values == {"service": "curve", "curve": part.points_ms}
         return
-    assert values[choice] == name
-    assert getattr(DEFAULT.replace(**values).scenario(), choice) == part
+    assert values[chooser] == name
+    assert getattr(DEFAULT.replace(**values).scenario(), chooser) == part
 
 
-def test_a_control_matters_to_the_kinds_that_use_it():
+def test_a_control_matters_to_the_options_that_use_it():
     def seen(**changes):
         values = vars(DEFAULT.replace(**changes))
         return {name for name in CONTROLS if relevant(name, values)}

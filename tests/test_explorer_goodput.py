@@ -7,21 +7,21 @@ import pytest
 
 import batchsim as bs
 from batchsim.result.comparison import compare
-from batchsim.view.explorer.pages.compare import of_goodput
 from batchsim.view.explorer.state import DEFAULTS
-from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.explorer.tokens import goodput_difference
+from batchsim.view.pictures.data import ViewData
 
 SCENARIO = DEFAULTS["tokens"].scenario()
 
 
 def data(requests, **changes):
     result = bs.simulate(SCENARIO.replace(**changes), requests)
-    return TokenViewData(result, ttft_ms=400, tpot_ms=45)
+    return ViewData(result, ttft_ms=400, tpot_ms=45)
 
 
 def compared(a, b):
     comparison = compare(a.result, b.result, ["output_tokens_per_s"], silent=True)
-    return of_goodput(dataclasses.replace(b, pinned=a, comparison=comparison))
+    return goodput_difference(dataclasses.replace(b, pinned=a, comparison=comparison))
 
 
 def test_it_is_that_of_each_run_and_their_difference_has_an_interval():
@@ -40,4 +40,4 @@ def test_two_that_are_the_same_do_not_differ():
 def test_a_run_that_is_too_short_has_no_interval_and_one_without_objectives_no_goodput():
     a, b = data(200), data(200, max_num_seqs=30)
     assert math.isnan(compared(a, b).low)
-    assert of_goodput(dataclasses.replace(b, pinned=a, ttft_ms=None, tpot_ms=None)) is None
+    assert goodput_difference(dataclasses.replace(b, pinned=a, ttft_ms=None, tpot_ms=None)) is None

@@ -7,7 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.view.canvas.picture import Box
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.live import LivePicture
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, outcome
+from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_requests
 from batchsim.view.explorer.state import DEFAULT
 
 PAGES = ["A and B", "Predict", "Play", "Class"]
@@ -88,7 +88,7 @@ def test_a_move_that_changes_no_run_needs_no_prediction(panel):
 )
 def test_what_happened_to_p99(before, after, way):
     a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 2000) for changes in (before, after))
-    assert outcome("p99", a, b)[0] == way
+    assert of_requests("p99", a, b)[0] == way
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_happened_to_p99(before, after, way):
 )
 def test_latencies_go_no_way_where_nobody_is_served_and_throughput_does(before, after, ways):
     a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 300) for changes in (before, after))
-    told = [outcome(key, a, b) for key in ("p50", "p99", "throughput")]
+    told = [of_requests(key, a, b) for key in ("p50", "p99", "throughput")]
     assert tuple(each.way for each in told) == ways
     assert not any("nan" in each.words + each.why for each in told)
 
@@ -145,7 +145,7 @@ def test_what_was_seen_before_stays_below_the_cover_and_is_the_ghost_after(panel
 def test_why_is_read_off_the_runs(before, after, why):
     a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 5000) for changes in (before, after))
     for key, words in why.items():
-        assert words in outcome(key, a, b).why
+        assert words in of_requests(key, a, b).why
 
 
 def test_the_verdict_has_a_sign_the_numbers_and_the_reason():

@@ -7,11 +7,11 @@ import pytest
 
 import batchsim as bs
 from batchsim.view.canvas.lettering import width_em
-from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import CONTROLS, KINDS
 from batchsim.view.explorer.knob import Knob
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.headline import figures_of, levels
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import figures_of, levels
+from batchsim.view.pictures.live import LivePicture
 
 TWO = bs.Scenario(
     bs.Poisson(1000).with_priorities({1: 0.25, 2: 0.75}), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)
@@ -44,9 +44,9 @@ def test_what_is_typed_moves_the_slider_to_the_share_of_the_first():
 
 def test_an_empty_field_says_what_that_means():
     shown = {name: it.when_empty for name, it in CONTROLS.items() if it.optional and it.page}
-    shown = {name: words for name, words in shown.items() if CONTROLS[name].mode != "tokens"}
+    shown = {name: words for name, words in shown.items() if name in KINDS["requests"].controls}
     assert shown == {
-        "priorities": "all alike", "padding": "no padding", "devices": "one each", "queue_limit": "no limit",
+        "priorities": "one level", "padding": "no padding", "devices": "one each", "queue_limit": "no limit",
         "timeout_ms": "never", "objective_ms": "none",
     }  # fmt: skip
     assert Knob(CONTROLS["timeout_ms"], None).field.placeholder == "never"

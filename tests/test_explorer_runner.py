@@ -7,7 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.scenario.rules.rule import Parameter
-from batchsim.view.explorer.runner import axis, sizes, waits
+from batchsim.view.explorer.runs import axis, sizes, waits
 
 
 @pytest.fixture

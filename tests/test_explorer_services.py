@@ -64,7 +64,7 @@ def test_a_curve_of_another_machine_says_whose_it_is():
     state = DEFAULT.replace(service="curve", curve=((1, 2.0), (32, 5.0)), curve_of="mlp on NVIDIA H100")
     panel = bs.explore(requests=300, link=state.to_link())
     assert "mlp on NVIDIA H100" in panel.controls["service"].value
-    assert "That is another machine&#x27;s curve" in panel.origin.value
+    assert "This machine has" in panel.origin.value
 
 
 def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel, monkeypatch):

@@ -8,8 +8,9 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
-from batchsim.view.explorer import runner
-from batchsim.view.run.live import LivePicture
+from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.runs import Stored
+from batchsim.view.pictures.live import LivePicture
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(pan
     def fail(*_, **__):
         raise ValueError("the moon must be full, got <half>")
 
-    monkeypatch.setattr("batchsim.view.explorer.runner.simulated", fail)
+    monkeypatch.setattr("batchsim.view.explorer.runs.simulated", fail)
     panel.controls["max_wait_ms"].value = 33
     assert "the moon must be full, got &lt;half&gt;" in panel.status.value
     assert 'role="alert"' in panel.status.value
@@ -75,16 +76,30 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
         panel.controls["max_wait_ms"].value = wait_ms
         panel.session.release()
 
-    monkeypatch.setattr(runner, "STORED", 4)
+    monkeypatch.setattr(Stored, "LARGEST", 4)
     move(11)
     move(12)
     move(11)
     artists, pictures = len(panel.picture.findobj()), count(LivePicture)
     for wait_ms in (*range(20, 28), 12, 11):
         move(wait_ms)
-    assert len(panel.session.runner.stored) <= 4
+    assert len(panel.session.runner.stored.values) <= 4
     assert len(panel.picture.findobj()) == artists
     assert count(LivePicture) == pictures
+
+
+@pytest.mark.parametrize(("kind", "knob"), [("requests", "max_wait_ms"), ("tokens", "max_num_seqs")])
+def test_a_move_of_a_slider_builds_its_scenario_once(monkeypatch, kind, knob):
+    panel = bs.explore(requests=300, link=f"mode={kind}")
+    built = []
+    make = KINDS[kind].scenario
+    monkeypatch.setattr(KINDS[kind], "scenario", lambda *given: built.append(1) or make(*given))
+    panel.session.press()
+    for value in (21, 22):
+        panel.controls[knob].slider.value = value
+    panel.session.release()
+    assert getattr(panel.result.scenario.rule, knob) == 22
+    assert len(built) == 2
 
 
 def test_a_panel_that_is_closed_is_let_go():

@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.view.explorer.controls_table import CONTROLS
-from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.kinds import CONTROLS, KINDS
 from batchsim.view.explorer.state import DEFAULT, State
 
 rates = st.floats(1, 1e5)
 times_ms = st.floats(0, 1e4)
 states = st.builds(
     State,
-    workload=st.sampled_from([kind for kind in KINDS["workload"] if kind != "given"]),
+    workload=st.sampled_from([kind for kind in KINDS["requests"].options["workload"] if kind != "given"]),
     rate_per_s=rates,
     cv=st.floats(0.1, 10),
     burst_factor=st.floats(1.5, 100),
@@ -25,7 +24,7 @@ states = st.builds(
     peak_to_mean=st.floats(1, 2),
     clients=st.integers(1, 1000),
     think_ms=st.floats(0.1, 1e4),
-    rule=st.sampled_from(list(KINDS["rule"])),
+    rule=st.sampled_from(list(KINDS["requests"].options["rule"])),
     max_batch_size=st.integers(8, 16),
     max_wait_ms=times_ms,
     min_batch_size=st.integers(1, 8),

@@ -8,12 +8,12 @@ from conftest import KEPT
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
-from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import is_hidden
-from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, outcome_of_tokens
+from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.live import MODES
-from batchsim.view.run.token_headline import token_figures_of
+from batchsim.view.pictures.headline import token_figures_of
+from batchsim.view.pictures.views import NAMES
 
 FIRST = DEFAULTS["tokens"]
 
@@ -50,7 +50,7 @@ def test_it_opens_with_requests_and_one_switch_turns_to_tokens_and_back():
     assert panel.result.scenario == FIRST.scenario()
     assert "TTFT" in panel.readout.value
     assert panel.screen.frame != frame
-    assert [key for _, key in panel.large.options] == [*MODES["tokens"].names]
+    assert [key for _, key in panel.large.options] == [*NAMES["tokens"]]
     panel.controls["rate_per_s"].value = 3
     panel.controls["mode"].value = "requests"
     assert (panel.state, panel.readout.value) == (DEFAULTS["requests"], whole)
@@ -174,7 +174,11 @@ def test_every_control_of_tokens_is_among_those_that_are_moved_here():
         for mark in test.pytestmark
         for i in range(len(mark.args[1]))
     }  # fmt: skip
-    of_tokens = {name for name, control in CONTROLS.items() if control.mode == "tokens" and control.page}
+    of_tokens = {
+        name
+        for name, control in KINDS["tokens"].controls.items()
+        if control.page and name not in KINDS["requests"].controls
+    }
     assert of_tokens <= moved
 
 
@@ -370,7 +374,7 @@ def test_a_server_with_one_seat_is_told_of_in_the_singular(panel):
     assert " of 1 seat and" in said
     panel.controls["servers"].value = 2
     assert "2 servers carry" in text(panel.readout)
-    outcome = outcome_of_tokens("tpot", panel.result, panel.result)
+    outcome = of_tokens("tpot", panel.result, panel.result)
     assert "On average 1 request is in a step, as before." in outcome.why
 
 
@@ -390,7 +394,7 @@ def test_whole_batches_are_seen_played_and_compared_with_the_same_controls(panel
     assert "max_batch_size" not in hidden
     surface = panel.data.surface
     assert (surface.x, surface.y) == WHOLE[rule].map_knobs
-    assert "Whole batches have nothing to set here" in panel.slots.value
+    assert "Whole batches have no settings here" in panel.note.value
     assert "batching=continuous" in panel.compare.table.value
     assert 'aria-current="step"' in panel.pseudocode.value
     panel.turn_to(panel.play)
@@ -419,7 +423,7 @@ def test_whole_batches_are_seen_played_and_compared_with_the_same_controls(panel
         assert f"{waits.sum()} waiting" in player.words or not waits.any()
     assert len(acted) >= 3
     panel.controls["batching"].value = "continuous"
-    assert panel.slots.value == ""
+    assert panel.note.value == ""
     assert panel.data.surface.y == "max_num_batched_tokens"
 
 

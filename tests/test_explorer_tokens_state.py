@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.scenario.tokens import Listed
-from batchsim.view.explorer.controls_table import CONTROLS, relevant
-from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.state import DEFAULTS, State
 
 FIRST = DEFAULTS["tokens"]
-lengths = st.sampled_from([kind for kind in KINDS["prompts"] if kind != "given"])
+lengths = st.sampled_from([kind for kind in KINDS["tokens"].options["prompts"] if kind != "given"])
 states = st.builds(
     FIRST.replace,
     workload=st.sampled_from(["poisson", "constant", "gamma", "diurnal"]),
@@ -26,7 +25,7 @@ states = st.builds(
     output_mean=st.floats(1, 1e3),
     output_cv=st.floats(0, 2),
     output_most=st.none() | st.integers(1, 1024),
-    batching=st.sampled_from([*KINDS["batching"]]),
+    batching=st.sampled_from([*KINDS["tokens"].options["batching"]]),
     max_batch_size=st.integers(8, 300),
     max_wait_ms=st.floats(0, 1e5),
     min_batch_size=st.integers(1, 8),
@@ -40,7 +39,7 @@ states = st.builds(
     block_size=st.integers(1, 64),
     watermark_blocks=st.integers(0, 9),
     long_prefill_token_threshold=st.integers(0, 99),
-    step=st.sampled_from([*KINDS["step"]]),
+    step=st.sampled_from([*KINDS["tokens"].options["step"]]),
     per_token_ms=st.floats(0, 1),
     noise_cv=st.just(0) | st.floats(0.01, 2),
     servers=st.integers(1, 8),

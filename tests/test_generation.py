@@ -31,7 +31,7 @@ def test_tokens_refuse_what_they_do_not_cover():
         SATURATED.replace(slowdown={1: 2.0})
     with pytest.raises(ValueError, match="do not cover devices"):
         SATURATED.replace(devices=1)
-    with pytest.raises(ValueError, match="do not cover model_fn"):
+    with pytest.raises(ValueError, match="model_fn cannot be used with tokens"):
         bs.simulate(SATURATED, model_fn=lambda x: x, inputs=[1])
 
 

@@ -95,12 +95,6 @@ def test_servers_of_the_simpy_engine_are_judged_too():
     assert lint("tgi", 0.3, requests=60, max_batch_total_tokens=40_000).codes == ()
 
 
-def test_an_unknown_flag_is_noted():
-    config = servers.parse("vllm serve m --max-num-sequences 8 # batchsim")
-    notes = servers.lint(config, scenario(0.2), 50).notes
-    assert any("--max-num-sequences" in note.sentence and note.code == "unknown" for note in notes)
-
-
 def test_a_command_line_is_linted_from_the_shell(tmp_path):
     path, toml = tmp_path / "serve.sh", tmp_path / "chat.toml"
     path.write_text("vllm serve m --max-num-seqs 64 \\\n  --max-num-batched-tokens 128\n")

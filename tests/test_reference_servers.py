@@ -81,7 +81,7 @@ def plans(draw_):
     return draw_tokens(scenario, count, 0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(plans())
 def test_the_engine_is_equal_to_a_plain_loop(plan):
     log, oracle = token_engine.run(plan), naive(plan)
@@ -111,10 +111,15 @@ def test_the_engine_is_equal_to_a_plain_loop(plan):
             ),
             (0, 5, 15), (4, 4, 3), (6, 4, 4), (10, 20, 60),
         ),
+        # At 20 ms the engine runs empty right after the second joined: a new turn, the fourth joins at 35.
+        (
+            WaitingServedRatio(9, 8, chunked=True),
+            (0, 5, 25, 30), (4, 2, 2, 2), (2, 1, 5, 3), (10, 20, 35, 45),
+        ),
     ],
-    ids=["spent", "not idle", "mixed"],
+    ids=["SGLang: spent", "SGLang: not idle", "SGLang: mixed", "TGI: empty"],
 )  # fmt: skip
-def test_sglang_lets_the_third_request_in_when_a_hand_made_case_says(
+def test_a_hand_made_case_gets_its_first_tokens_when_the_server_would_send_them(
     rule, arrivals_ms, prompts, outputs, first_token_ms
 ):
     workload = bs.Trace([ms / 1000 for ms in arrivals_ms])

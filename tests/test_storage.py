@@ -264,12 +264,12 @@ def about_file(about):
         ),
         (about_file({"format": "batchsim result"}), "its version must be a whole number, got None"),
         (
-            about_file({"format": "batchsim result", "version": 4, "batchsim": "9.1"}),
-            "its version must be 3, got 4, of batchsim 9.1: a newer batchsim can load it",
+            about_file({"format": "batchsim result", "version": 5, "batchsim": "9.1"}),
+            "its version must be 4, got 5, of batchsim 9.1: a newer batchsim can load it",
         ),
         (
             about_file({"format": "batchsim result", "version": 1, "batchsim": "0.1.0"}),
-            "its version must be 3, got 1, of batchsim 0.1.0: simulate it again",
+            "its version must be 4, got 1, of batchsim 0.1.0: simulate it again",
         ),
         (about_file({"format": "batchsim result", "version": 3}), ""),
     ],

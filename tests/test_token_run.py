@@ -1,6 +1,7 @@
 """What a run of token generation returns: columns, steps, metrics, files."""
 
 import dataclasses
+import json
 import math
 import pickle
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines.token_log import TokenLog
+from batchsim.engines.token_log import PREEMPTIONS, TokenLog
 from batchsim.result.metrics import COMPUTING, TOKENS
+from batchsim.view.film.seats import seats
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 LENGTHS = bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20))
@@ -194,10 +196,14 @@ def test_a_result_is_saved_and_loaded(scenario, tmp_path):
         ("step_waiting", -1, "at least 0"),
         ("batch_server", 5, "must be a server"),
         ("output_tokens", None, "must have 2 rows, got 1"),
+        ("resumed_step", None, "resumed_step must have .* rows, got 1"),
+        ("preempted_request", 4, "preempted_request must have each request as often"),
+        ("preempted_step", -1, "of a preemption must be in order"),
+        ("resumed_step", 3, "of a preemption must be in order"),
     ],
 )
 def test_an_edited_file_is_refused(name, value, words, tmp_path):
-    path, result = tmp_path / "run.npz", bs.simulate(SMALL)
+    path, result = tmp_path / "run.npz", bs.simulate(SMALL) if name not in PREEMPTIONS else crowded()
     result.save(path)
     arrays = dict(np.load(path))
     column = arrays[f"0/TokenLog/{name}"]
@@ -208,6 +214,36 @@ def test_an_edited_file_is_refused(name, value, words, tmp_path):
     np.savez(path, **arrays)
     with pytest.raises(ValueError, match=words):
         bs.Result.load(path)
+
+
+def crowded():
+    return bs.simulate(SCENARIO.replace(rule=bs.Continuous(32, 512, kv_blocks=70)), 200)
+
+
+def test_a_file_of_version_3_has_no_rows_of_preemptions(tmp_path):
+    path = tmp_path / "run.npz"
+    for result in (crowded(), bs.simulate(SMALL)):
+        result.save(path)
+        arrays = {name: array for name, array in np.load(path).items() if name[11:] not in PREEMPTIONS}
+        about = json.loads(arrays["about"].tobytes()) | {"version": 3}
+        np.savez(path, **arrays | {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+        old = bs.Result.load(path)
+        assert old.log.preempted_request is None
+        assert repr(old.summary()) == repr(result.summary())
+        if not result.preemptions.any():
+            assert seats(old).seat.tolist() == seats(result).seat.tolist()
+        else:
+            with pytest.raises(ValueError, match="simulate it again"):
+                seats(old)
+
+
+def test_replications_have_their_preemptions_numbered_through():
+    result = bs.simulate(crowded().scenario, 200, replications=2)
+    log, (one, other) = result.log, (run.log for run in result.replications)
+    size, steps = one.preempted_request.size, one.steps
+    assert np.array_equal(log.preempted_request, [*one.preempted_request, *(other.preempted_request + 200)])
+    assert np.array_equal(log.resumed_step[size:], other.resumed_step + steps)
+    assert np.array_equal(log.regained_step < 0, [*(one.regained_step < 0), *(other.regained_step < 0)])
 
 
 def test_goodput_is_of_those_within_all_limits(run, whole):

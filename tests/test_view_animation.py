@@ -19,12 +19,11 @@ import batchsim as bs
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import THEMES
-from batchsim.view.film.animation import Animation
 from batchsim.view.film.motion import WAY
 from batchsim.view.film.places import LEAST_PX, places_in, slots
 from batchsim.view.film.snapshot import EARLIER, REQUESTS, Film
 from batchsim.view.film.words import describe
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.live import Animation, LivePicture
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SCENARIOS = {

@@ -19,8 +19,8 @@ from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
 from batchsim.view.canvas.theme import VERMILION
-from batchsim.view.charts.curves import capacity_curves, frontier
-from batchsim.view.charts.heat_map import heat_map
+from batchsim.view.pictures.curves import capacity_curves, frontier
+from batchsim.view.pictures.sweep_map import heat_map
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SIZES, WAITS = [4, 8, 16, 32], [0, 10, 40]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 import batchsim as bs
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.theme import LIGHT
-from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import CONTROLS
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import describe
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import LivePicture
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.timeline import TimelineView
 
 COLD = bs.Scenario(
     bs.Poisson(100), bs.SizeOrWait(8, 5), bs.Affine(20, 1).padded_to([1, 4, 8]).compiling({1: 120, 8: 190})

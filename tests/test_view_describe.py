@@ -8,8 +8,8 @@ import pytest
 import batchsim as bs
 from batchsim._format import number
 from batchsim.theory import expected
-from batchsim.view.run.batches import BatchView, label_of
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.batches import BatchView, label_of
+from batchsim.view.pictures.data import ViewData
 
 
 @pytest.fixture

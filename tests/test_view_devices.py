@@ -6,16 +6,16 @@ import pytest
 import batchsim as bs
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.theme import COMPONENTS, LIGHT
-from batchsim.view.explorer.pages.reasons import outcome
+from batchsim.view.explorer.reasons import of_requests
 from batchsim.view.film.lanes_view import LanesView
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import describe
-from batchsim.view.run.breakdown import BreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.headline import figures_of
-from batchsim.view.run.live import LivePicture
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.pictures.breakdown import BreakdownView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import figures_of
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.timeline import TimelineView
 
 SHARED = bs.Scenario(
     bs.Poisson(1300), bs.SizeOrWait(4, 3), bs.Affine(1, 0.5), servers=3, devices=1, host_ms=0.5
@@ -90,7 +90,9 @@ def test_the_headline_says_how_busy_the_devices_are(results):
 
 
 def test_why_a_latency_rose_may_be_the_wait_for_a_device(results):
-    found = outcome("p50", results[OWN], results[SHARED])
+    found = of_requests("p50", results[OWN], results[SHARED])
     assert "device wait grew from 0 to" in found.why
     assert "busy device" in found.why
-    assert "device" not in outcome("p50", results[OWN], bs.simulate(OWN.replace(rate_per_s=900), 5000)).why
+    assert (
+        "device" not in of_requests("p50", results[OWN], bs.simulate(OWN.replace(rate_per_s=900), 5000)).why
+    )

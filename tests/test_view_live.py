@@ -18,21 +18,20 @@ import batchsim as bs
 from batchsim._format import number, percent
 from batchsim.study.surface import Surface, load_curve, surface
 from batchsim.theory.expected import theory_curve
-from batchsim.view.canvas.colours import colours
+from batchsim.view.canvas.cells import colours
 from batchsim.view.canvas.lettering import Lettering, width_em
-from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import BreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.grid import TIED, position
-from batchsim.view.run.growing import queue_length
-from batchsim.view.run.headline import figures_of
-from batchsim.view.run.heat_map import HeatMapView
-from batchsim.view.run.latency import LatencyView
-from batchsim.view.run.live import NAMES, LivePicture
-from batchsim.view.run.load import LoadView
-from batchsim.view.run.ranked import Ranked
-from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.window import window
+from batchsim.view.pictures.batches import BatchView
+from batchsim.view.pictures.breakdown import BreakdownView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import figures_of
+from batchsim.view.pictures.heat_map import TIED, HeatMapView, position
+from batchsim.view.pictures.latency import LatencyView, queue_length
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.load import LoadView
+from batchsim.view.pictures.moments import window
+from batchsim.view.pictures.ranked import Ranked
+from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.pictures.views import NAMES
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
@@ -97,7 +96,7 @@ def pixels(picture):
 
 
 @settings(max_examples=6, deadline=None)
-@given(draws=st.data(), large=st.sampled_from(sorted(NAMES)))
+@given(draws=st.data(), large=st.sampled_from(sorted(NAMES["requests"])))
 def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases, draws, large):
     names = draws.draw(st.lists(st.sampled_from(sorted(cases)), min_size=2, max_size=4))
     moved = LivePicture(860, large=large)
@@ -147,7 +146,7 @@ def places_of(tile, picture):
             yield artist.get_text(), box.x0 / ratio, top, box.x1 / ratio, bottom
 
 
-@pytest.mark.parametrize("large", sorted(NAMES))
+@pytest.mark.parametrize("large", sorted(NAMES["requests"]))
 @pytest.mark.parametrize(
     "look",
     [{}, {"size": "projector"}, {"width_px": 1500}, {"width_px": 570}, {"width_px": 380, "alone": True}],
@@ -212,11 +211,11 @@ def test_a_saved_picture_has_all_and_the_live_one_goes_on(cases, tmp_path):
 # Places and sizes.
 
 
-@pytest.mark.parametrize("large", sorted(NAMES))
+@pytest.mark.parametrize("large", sorted(NAMES["requests"]))
 def test_one_view_is_large_and_five_are_small(large):
     picture = LivePicture(570, 650, large=large)
     areas = {view.KEY: view.box.width * view.box.height for view in picture.views}
-    assert sorted(areas) == sorted(NAMES)
+    assert sorted(areas) == sorted(NAMES["requests"])
     if picture.stage is not None:
         areas[large] = picture.stage.box.width * picture.stage.box.height
     small = [area for key, area in areas.items() if key != large]
@@ -231,7 +230,7 @@ def test_where_there_is_no_room_one_view_stands_alone():
 
 @pytest.mark.parametrize("size", ["page", "projector"])
 def test_no_letter_is_smaller_than_12_pixels(cases, size):
-    for large in NAMES:
+    for large in NAMES["requests"]:
         picture = shown(cases["plain"], 570, large, size=size)
         picture.pixels()
         for tile in picture.tiles:

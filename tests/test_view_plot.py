@@ -12,10 +12,10 @@ from PIL import Image
 
 import batchsim as bs
 from batchsim._format import fixed
-from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import GROUPS, BreakdownView
-from batchsim.view.run.latency import LatencyView
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.pictures.batches import BatchView
+from batchsim.view.pictures.breakdown import GROUPS, BreakdownView
+from batchsim.view.pictures.latency import LatencyView
+from batchsim.view.pictures.timeline import TimelineView
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(8, 4), bs.Affine(5, 0.25), servers=2)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from batchsim.view.canvas.axes import log_ticks, nice, nice_span
 from batchsim.view.canvas.cells import border, squares
-from batchsim.view.canvas.scales import log_ticks, nice, nice_span
 
 
 @given(st.floats(1e-6, 1e9), st.floats(1, 1e6))

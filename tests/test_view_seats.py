@@ -41,11 +41,11 @@ class Watched(Dispatcher):
 
     def release(self, server):
         engine, now_s = self.engines[server], self.env.now
-        made = {row.request: row.request.made for row in engine.rows}
+        made = {row.request: row.request.generated for row in engine.rows}
         done = super().release(server)
         for request, count in made.items():
             begin_s, token_s = self.begun[request.number]
-            if request.made > count and token_s is None:
+            if request.generated > count and token_s is None:
                 self.begun[request.number] = (begin_s, now_s)
         for number in done:
             self.sittings.append((number, server, *self.begun.pop(number), now_s, False))

@@ -11,12 +11,13 @@ from matplotlib.colors import to_rgb
 
 import batchsim as bs
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, PHASES, THEMES
-from batchsim.view.charts.curves import STYLES
 from batchsim.view.film.lanes_view import LanesView
 from batchsim.view.film.snapshot import Stretch
 from batchsim.view.film.token_lanes import TokenLanesView
-from batchsim.view.run.grid import BEYOND, GridView
-from batchsim.view.run.live import NAMES, TOKEN_NAMES, LivePicture
+from batchsim.view.pictures.curves import STYLES
+from batchsim.view.pictures.heat_map import BEYOND, HeatMapView
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.views import NAMES
 
 LESSONS = sorted((Path(__file__).parent.parent / "notebooks" / "solutions").glob("*.ipynb"))
 STEP = bs.published("llama-3.1-8b/rtx-4090")
@@ -99,8 +100,8 @@ def shown():
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize(
     ("what", "large"),
-    [(what, key) for what in ("before", "pinned") for key in NAMES]
-    + [("tokens", key) for key in TOKEN_NAMES],
+    [(what, key) for what in ("before", "pinned") for key in NAMES["requests"]]
+    + [("tokens", key) for key in NAMES["tokens"]],
 )
 def test_the_legend_of_each_view_can_be_read_without_hue(shown, what, large, theme):
     mode = "tokens" if what == "tokens" else "requests"
@@ -145,8 +146,8 @@ def test_now_before_a_and_the_objective_are_told_apart_without_hue(theme):
 def test_which_side_of_the_objective_a_cell_of_the_map_is_on_is_seen_without_hue(shown):
     picture = LivePicture(1000, 640, large="map")
     picture.show(shown["before"])
-    view = picture.view(GridView)
-    values = view.cell_values(shown["before"])
+    view = picture.view(HeatMapView)
+    values = view.MEASURE.values(shown["before"].surface)
     beyond = np.isfinite(values) & (values > shown["before"].objective_ms)
     assert 0 < beyond.sum() < beyond.size
     assert view.cells[BEYOND].get_hatch()

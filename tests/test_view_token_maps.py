@@ -9,14 +9,13 @@ import pytest
 import batchsim as bs
 from batchsim.study.token_curve import token_curve
 from batchsim.study.token_surface import token_surface
-from batchsim.view.canvas.colours import shades
+from batchsim.view.canvas.cells import shades
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES
-from batchsim.view.run.grid import OVERLOADED, REFUSED, TIED, position
-from batchsim.view.run.run_picture import RunPicture
-from batchsim.view.run.token_data import TokenViewData
-from batchsim.view.run.token_heat_map import TokenHeatMapView
-from batchsim.view.run.token_load import TokenLoadView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.heat_map import OVERLOADED, REFUSED, TIED, TokenHeatMapView, position
+from batchsim.view.pictures.load import TokenLoadView
+from batchsim.view.pictures.views import RunPicture
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(60))
@@ -32,7 +31,7 @@ def data_of(scenario, knobs=None, before=None, pinned=None, **limits):
     found = token_surface(scenario, SEATS, ys, 300, knobs=knobs, **(both if len(both) == 2 else {}))
     curve = token_curve(scenario, 100)
     result = bs.simulate(scenario, 300)
-    return TokenViewData(result, found, curve, before=before, pinned=pinned, **limits)
+    return ViewData(result, found, curve, before=before, pinned=pinned, **limits)
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +99,13 @@ def test_the_more_goodput_the_stronger_the_colour():
 def test_the_line_surrounds_the_settings_that_keep_the_objectives(cases):
     both, one = cases["both"], cases["one"]
     view = drawn(TokenHeatMapView, both)
-    np.testing.assert_array_equal(view.within(both.surface.values, both), both.surface.attainment >= 0.99)
-    within = view.within(one.surface.values, one)
+    within = view.measure(both.surface).within(both.surface.values, both)
+    np.testing.assert_array_equal(within, both.surface.attainment >= 0.99)
+    within = view.measure(one.surface).within(one.surface.values, one)
     np.testing.assert_array_equal(within, one.surface.ttft_p99_ms <= 700)
     assert 0 < within.sum() < np.isfinite(one.surface.ttft_p99_ms).sum()
-    assert not view.within(cases["memory"].surface.values, cases["memory"]).any()
+    memory = cases["memory"]
+    assert not view.measure(memory.surface).within(memory.surface.values, memory).any()
 
 
 @pytest.mark.parametrize("name", ["both", "memory"])

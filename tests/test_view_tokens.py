@@ -23,16 +23,16 @@ from batchsim.study.token_curve import token_curve
 from batchsim.study.token_surface import token_surface
 from batchsim.view.canvas.lettering import Lettering
 from batchsim.view.film.seats import seats
-from batchsim.view.run import moment as moments
-from batchsim.view.run.breakdown import TokenBreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import TOKEN_NAMES, LivePicture
-from batchsim.view.run.moment import moment
-from batchsim.view.run.token_data import NAMED, TokenViewData
-from batchsim.view.run.token_headline import token_figures_of
-from batchsim.view.run.token_latency import TokenLatencyView
-from batchsim.view.run.token_seats import SeatsView
-from batchsim.view.run.token_steps import StepsView
+from batchsim.view.pictures import moments as moments
+from batchsim.view.pictures.breakdown import TokenBreakdownView
+from batchsim.view.pictures.data import NAMED, ViewData
+from batchsim.view.pictures.headline import token_figures_of
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.moments import moment
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.steps import StepsView
+from batchsim.view.pictures.token_latency import TokenLatencyView
+from batchsim.view.pictures.views import NAMES
 
 STEP = bs.StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001, per_pair_ms=0.00001)
 BASE = bs.Scenario(
@@ -49,7 +49,7 @@ def data_of(scenario, requests=400, before=None, pinned=None, **limits_ms):
             warnings.simplefilter("ignore")  # so short a run has no interval
             comparison = bs.compare(pinned.result, result)
     known = isinstance(scenario.rule, bs.Continuous)
-    return TokenViewData(
+    return ViewData(
         result, GRIDS[len(limits_ms) == 3 and known], token_curve(scenario, 50), before=before, pinned=pinned,
         comparison=comparison, **limits_ms,
     )  # fmt: skip
@@ -82,7 +82,7 @@ def cases():
 @pytest.fixture(scope="module")
 def pictures(cases):
     """A picture for each view that is the large one."""
-    return {key: LivePicture(830, large=key, mode="tokens") for key in TOKEN_NAMES}
+    return {key: LivePicture(830, large=key, mode="tokens") for key in NAMES["tokens"]}
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def shown(cases, pictures):
 # The picture as a whole.
 
 
-@pytest.mark.parametrize("large", sorted(TOKEN_NAMES))
+@pytest.mark.parametrize("large", sorted(NAMES["tokens"]))
 def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases, pictures, large):
     moved = pictures[large]
     for name in ("whole", "plain", "overloaded", "short", "nobody", "two", "pinned"):
@@ -120,7 +120,7 @@ LOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("large", sorted(TOKEN_NAMES))
+@pytest.mark.parametrize("large", sorted(NAMES["tokens"]))
 @pytest.mark.parametrize("look", LOOKS, ids=repr)
 def test_nothing_is_outside_of_its_place_or_over_another_text_or_too_small(cases, look, large):
     picture = LivePicture(**{"width_px": 830, "large": large, "mode": "tokens"} | look)
@@ -186,7 +186,7 @@ def test_a_mode_or_a_view_that_there_is_not_is_refused(look, message):
 
 def test_a_run_of_requests_has_no_picture_of_tokens(pictures):
     run = bs.simulate(bs.Scenario(bs.Poisson(10), bs.SizeOrWait(4, 5), bs.Affine(5, 1)), 20)
-    with pytest.raises(TypeError, match="must be shown a TokenViewData, got ViewData"):
+    with pytest.raises(TypeError, match="must show a run of tokens, got one of requests"):
         pictures["latency"].show(ViewData(run))
 
 
@@ -221,7 +221,7 @@ def test_the_headline_says_what_has_changed_in_the_unit_that_is_shown(cases):
 
 
 def test_a_figure_has_its_interval_where_the_run_is_long_enough():
-    data = TokenViewData(bs.simulate(BASE.replace(rate_per_s=4), 8000))
+    data = ViewData(bs.simulate(BASE.replace(rate_per_s=4), 8000))
     ttft, _, tokens, load = token_figures_of(data)
     for figure, key in ((ttft, "ttft_p99_ms"), (tokens, "output_tokens_per_s")):
         low, high = map(float, figure.interval.replace(",", "").split(" to "))
@@ -413,7 +413,7 @@ def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(cases
 
 
 def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
-    data = TokenViewData(bs.simulate(BASE.replace(max_num_seqs=2**31), 200))
+    data = ViewData(bs.simulate(BASE.replace(max_num_seqs=2**31), 200))
     picture, most = LivePicture(830, large="steps", mode="tokens"), data.result.steps.running.max()
     picture.view(StepsView).update(data)
     entries = [entry.value for entry in picture.view(StepsView).entries if entry.value]

@@ -18,7 +18,7 @@ from batchsim.result import Result, Run
 from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.words import FLAGGED, describe
-from batchsim.view.run.window import window
+from batchsim.view.pictures.moments import window
 
 TWO = {1: 0.2, 2: 0.8}
 SHARED = bs.Scenario(bs.Poisson(1900).with_priorities(TWO), bs.SizeOrWait(8, 5), bs.Affine(3, 0.1))

@@ -7,7 +7,7 @@ import gc
 
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.live import LivePicture
 
 REQUESTS, SIDE_PX = 1000, 320
 

@@ -49,7 +49,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
         if self.save is not None:
             result.save(self.save)
         if self.plot is not None:
-            from batchsim.view.run.plot import plot
+            from batchsim.view.pictures.plot import plot
 
             output.save_picture(self.plot, plot(result, theory=True))
         intervals = result.intervals(_printed(result))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
     from batchsim.study.recommendation import Recommendation
-    from batchsim.view.charts.chart import Chart
+    from batchsim.view.pictures.chart import Chart
 
 # Shown if requests are lost; the other columns count served requests only.
 LOSS = ("p99_all_ms", "loss")
@@ -81,10 +81,10 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Chart":
         """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
         if len(knobs) == 1:
-            from batchsim.view.charts.curves import capacity_curves
+            from batchsim.view.pictures.curves import capacity_curves
 
             return capacity_curves(frame, knobs[0], self.value, self.objective)
-        from batchsim.view.charts.heat_map import heat_map
+        from batchsim.view.pictures.sweep_map import heat_map
 
         x, y = knobs
         today = (_setting(scenario, x), _setting(scenario, y))
@@ -130,7 +130,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         if self.save is not None:
             best.scenario.to_toml(self.save)
         if self.plot is not None:
-            from batchsim.view.charts.curves import frontier
+            from batchsim.view.pictures.curves import frontier
 
             output.save_picture(self.plot, frontier(best))
         written, refused = self._written(best)
@@ -207,7 +207,7 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
         answer = capacity(scenario, slo, **self.settings(tables["simulate"]), tolerance=self.tolerance)
         frame = answer.to_frame()
         if self.plot is not None:
-            from batchsim.view.charts.curves import capacity_curves
+            from batchsim.view.pictures.curves import capacity_curves
 
             first = slo.objectives[0]
             output.save_picture(self.plot, capacity_curves(answer, RATE, first.key, first.limit))

@@ -1,4 +1,4 @@
-"""Real hardware: small models that JAX compiles, how long they take, and scenarios on the wall clock."""
+"""Real hardware: small models compiled by JAX, their measurement, and scenarios on the wall clock."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = [
     "measure", "measure_sharing", "replay", "sharing",
 ]  # fmt: skip
 
-# These load JAX, so they load on first use: the others need none.
+# These need JAX, so they are loaded on first use.
 _ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measuring"}
 
 

@@ -1,4 +1,4 @@
-"""Does the simulator predict this machine? A real run beside the simulation of the same arrivals."""
+"""Does the simulator predict this machine? A real run and simulations of the same arrivals."""
 
 import math
 import os
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 LEVEL = 0.95
-SHARES = np.arange(0, 100.5, 0.5)  # per cent of the requests, at which latencies are kept
+SHARES = np.arange(0, 100.5, 0.5)  # the percentiles at which latencies are stored
 
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """What many runs of the same arrivals came to: `numbers` by metric, one a run.
+    """The results of many runs of the same arrivals: `numbers` has one value per run for each metric.
 
-    `latency_ms`, of shape (runs, shares), is within how long each share of a run's requests was answered.
+    `latency_ms`, of shape (runs, shares), has the latency percentiles `SHARES` of each run.
     """
 
     numbers: Mapping[str, np.ndarray]
@@ -45,7 +45,7 @@ class Repeats:
         cls, scenario: Scenario, services: Iterable[Service], keys: Sequence[str], requests: int, seed: int,
         warmup: float = 0.0,
     ) -> Self:  # fmt: skip
-        """Simulate the arrivals of a scenario once with each service, and with noise of its own each time."""
+        """Simulate the arrivals of a scenario once with each service, each time with new noise."""
         first = draw(scenario, requests, seed)
 
         def one(number: int, service: Service) -> tuple[list[float], np.ndarray]:
@@ -72,32 +72,31 @@ class Repeats:
         return float(np.median(self.numbers[key]))
 
     def interval(self, key: str) -> tuple[float, float]:
-        """Return the limits within which 95 of 100 runs are, as many outside on either side."""
+        """Return the limits that hold 95 of 100 runs, with equally many outside on either side."""
         low, high = np.quantile(self.numbers[key], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return float(low), float(high)
 
 
-OTHERWISE = 0.2  # how far batches may be from their measurement before a reader is asked about it
-TOGETHER = 0.3  # the correlation of one batch with the next from which a reader is told of it
+OTHERWISE = 0.2  # the relative difference of batch times above which the text asks for a cause
+TOGETHER = 0.3  # the excess correlation of successive batches above which the text warns
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
-EACH = 32  # up to this batch size every one is measured
-IDLE_MS = 0.5  # the least time between two batches that is a rest of the server
-FEWEST = 30  # batches after a rest, and of the others, before they are compared
-FOR_BUSY = 2000  # requests, of which it is known how busy a server is to about 0.02
+EACH = 32  # up to this batch size, every size is measured
+IDLE_MS = 0.5  # a longer gap between two batches is a rest of the server
+FEWEST = 30  # batches with and without a rest, needed for their comparison
+FOR_BUSY = 2000  # requests, which determine a utilisation to about 0.02
 REPEATS = 200  # simulations of the same arrivals
-TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch's time is up to 5 % of a latency
+TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch time is up to 5 % of a latency
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fidelity:
     """A replay and the simulation of the same arrivals, with the service time measured on the same machine.
 
-    `simulated` knows the measurement alone, which was made before: it is one run. `repeats` are many of the
-    same arrivals, each with noise of its own, and with another of the service times that the measurement
-    leaves possible (see `batchsim.measured.resampled`): what is predicted is their `median`, and 95 of 100
-    lie in the `interval`. `explained` is a simulation, which knows from the replay by what factor batches
-    were `slower` than measured. What that does not explain is in their order (`together`), or the fault of
-    the simulator.
+    `simulated` is one run with the measured service time. `repeats` are many runs of the same arrivals, each
+    with new noise and with another service time that is consistent with the measurement (see
+    `batchsim.measured.resampled`): their median is the prediction, and 95 of 100 lie in the `interval`.
+    `explained` is a simulation with batches `slower` by the factor seen in the replay. Any remaining
+    difference comes from the order of slow batches (`together`), or from an error of the simulator.
     """
 
     measurement: Measurement
@@ -107,14 +106,14 @@ class Fidelity:
 
     @cached_property
     def repeats(self) -> Repeats:
-        """The same arrivals simulated `count` times."""
+        """`count` simulations of the same arrivals."""
         padding = self.simulated.scenario.service.padding
         drawn = services(self.measurement, self.count, self.replayed.seed)
         return self._repeated(each if padding is None else each.padded_to(padding) for each in drawn)
 
     @cached_property
     def explained_repeats(self) -> Repeats:
-        """The same, with batches as slow as they were in the replay: the noise alone differs."""
+        """The same with batches as slow as in the replay; only the noise differs."""
         return self._repeated([self.explained.scenario.service] * self.count)
 
     def _repeated(self, drawn: Iterable[Service]) -> Repeats:
@@ -122,43 +121,43 @@ class Fidelity:
         return Repeats.of(of.scenario, drawn, KEYS, self.replayed.requested, self.replayed.seed, of.warmup)
 
     def predicted(self, key: str) -> float:
-        """Return what is predicted of a metric: the median of the repeats."""
+        """Return the prediction of a metric: the median of the repeats."""
         return self.repeats.median(metric(key).key)
 
     def interval(self, key: str) -> tuple[float, float]:
-        """Return the limits within which a metric of a run like this one lies in 95 of 100 repeats."""
+        """Return the limits that hold a metric in 95 of 100 repeats of this run."""
         return self.repeats.interval(metric(key).key)
 
     def inside(self, key: str) -> bool:
-        """Return whether the replayed value lies in the interval."""
+        """Return whether the replayed value is in the interval."""
         low, high = self.interval(key)
         return low <= self.replayed.metrics.number(metric(key).key) <= high
 
     @property
     def disturbed(self) -> str:
-        """Why the replay is no evidence, or ""."""
+        """The reason why the replay proves nothing, or ""."""
         return self.replayed.disturbed
 
     @cached_property
     def _measured_s(self) -> np.ndarray:
-        """How long each batch of the replay should have taken, shape (batches,)."""
+        """The measured time of each batch's size in the replay, shape (batches,)."""
         return self._table(self.replayed)[self.replayed.batches.batch_size]
 
     def _table(self, result: Result) -> np.ndarray:
-        """Return the measured seconds by size, up to the largest that occurs."""
+        """Return the measured seconds by size, up to the largest size in a result."""
         return self.simulated.scenario.service.table(int(result.batches.batch_size.max(initial=1)))
 
     @cached_property
     def _ratios(self) -> np.ndarray:
-        """How many times as long as measured each batch took, shape (batches,)."""
+        """The time of each batch over the measured time, shape (batches,)."""
         batches = self.replayed.batches
         return (batches.finish_s - batches.start_s) / self._measured_s
 
     @cached_property
     def slower(self) -> float:
-        """How many times as long as measured batches took in the replay, in all, their late starts included.
+        """The mean time of a batch in the replay, its late start included, over the measured mean.
 
-        If the model alone was measured, and no server, the batcher's own time is in it.
+        If the model was measured without a server, the batcher's own time is included too.
         """
         if not self._measured_s.size:
             return 1.0
@@ -167,29 +166,28 @@ class Fidelity:
 
     @cached_property
     def together(self) -> float:
-        """How slow batches come together: the correlation of one batch's ratio with the next one's.
+        """The correlation between successive batches of the time over the measured time.
 
-        Where a slow batch follows a slow one, as when another program runs for a second, queues are longer.
-        The noise of the simulation lasts as long as that of the measurement.
+        If slow batches cluster, for instance because another program runs for a second, queues are longer.
+        The noise of the simulation is as correlated as that of the measurement.
         """
         ratios = self._ratios - self._ratios.mean() if self._ratios.size > 2 else np.zeros(3)
         squares = float(ratios @ ratios)
-        # Batches that all took as long as measured differ by the rounding of their times alone.
+        # Below this, the ratios differ only by the rounding of times.
         return float(ratios[1:] @ ratios[:-1]) / squares if squares > 1e-12 * ratios.size else 0.0
 
     @cached_property
     def explained(self) -> Result:
-        """The simulation with batches as slow as they were in the replay."""
+        """The simulation with batches as slow as in the replay."""
         scenario = self.simulated.scenario
         service = scenario.service.scaled(self.slower, scenario.rule.max_batch_size)
         count, seed = self.replayed.requested, self.replayed.seed
         return simulate(scenario.replace(service=service), count, seed, warmup=self.simulated.warmup)
 
     def rested(self, result: Result) -> float:
-        """How many times as long batches take after a rest of the server as right after another, by size.
+        """Return the time of batches after a rest of the server over that of batches right after another.
 
-        Longer times where the server does not rest are due to noise that lasts, too: in a simulation, to that
-        alone. NaN where there are few of one kind.
+        Correlated noise also makes a difference, in a simulation the only one. NaN if either kind is rare.
         """
         batches = result.batches
         order = np.lexsort((batches.start_s, batches.server))
@@ -204,15 +202,15 @@ class Fidelity:
         return math.exp(took[rested].mean() - took[~rested].mean())
 
     def difference(self, key: str) -> float:
-        """Return how far the predicted value is above the replayed one, relative to that."""
+        """Return the relative difference of the prediction from the replayed value."""
         replayed = self.replayed.metrics.number(metric(key).key)
         return (self.predicted(key) - replayed) / replayed
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a metric.
+        """Return a DataFrame with one row per metric.
 
-        `simulated` and `explained` are medians of the repeats; 95 of 100 are from `low` to `high`, and
-        `inside` is whether the replay is. `difference_%` is that of the simulated value.
+        `simulated` and `explained` are medians of the repeats. 95 of 100 repeats are between `low` and
+        `high`; `inside` is whether the replay is. `difference_%` is that of the simulated value.
         """
         import pandas
 
@@ -227,7 +225,7 @@ class Fidelity:
         return pandas.DataFrame(columns, index=list(KEYS))
 
     def notes(self) -> list[str]:
-        """Return what is known of the difference, a sentence each."""
+        """Return sentences on the difference and its causes."""
         replayed = self.replayed
         late_ms = float(np.percentile(replayed.late_ms, 99))
         elsewhere = abs(self.slower - 1) > OTHERWISE
@@ -239,16 +237,16 @@ class Fidelity:
             *self._said(),
             f"Batches took {self.slower:.2f} times as long as {what} was measured, in the same sizes"
             + (": does something else compute on this machine?" if elsewhere else "."),
-            f"Of that, {duration(replayed.own_ms)} a batch were the batcher's own, and "
-            f"{duration(replayed.reaction_ms)} until it started.",
+            f"This includes {duration(replayed.own_ms)} a batch in the batcher itself, and "
+            f"{duration(replayed.reaction_ms)} before its start.",
             f"A batch's time correlates with the next one's by {self.together:.2f}, in the "
             f"measurement by {measured:.2f}"
-            + (": slow ones come together more than the simulation knows." if apart else "."),
+            + (": slow batches cluster more than in the simulation." if apart else "."),
             f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
             f"{replayed.others:.0%} of the processors.",
         ]
         rested, expected = self.rested(replayed), self.rested(self.simulated)
-        if rested == rested:  # not where the server never rested, or always did
+        if not math.isnan(rested):  # the server sometimes rested
             notes.append(
                 f"After a rest of the server a batch took {rested:.2f} times as long as right after another "
                 f"one, in the simulation {expected:.2f} times."
@@ -256,7 +254,7 @@ class Fidelity:
         return notes + ([f"DISTURBED, no verdict: {self.disturbed}."] if self.disturbed else [])
 
     def _said(self) -> list[str]:
-        """Return in words what a run like this one gives, and whether this one did."""
+        """Return sentences on the prediction, and on whether it holds."""
         (low, high), (p99_low, p99_high) = self.interval("mean_latency_ms"), self.interval("p99_ms")
         rows = self.to_frame()
         outside = [heading(key).partition(" (")[0] for key in rows.index[~rows["inside"].to_numpy(bool)]]
@@ -290,17 +288,16 @@ def compare_with_simulation(
     inputs: Sequence[Any] | None = None, measurement: Measurement | None = None, limit_s: float = LIMIT_S,
     warmup: float = 0.0, progress: bool = True,
 ) -> Fidelity:  # fmt: skip
-    """Measure a server, simulate a scenario with that service time, replay it, and put both side by side.
+    """Measure a server, simulate a scenario with that service time, replay it, and compare the two.
 
-    The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
-    as a server gives it, `measure(model, served=True)`, as busy as it is in the scenario, for about `limit_s`
-    seconds at every batch size that the rule allows (at its padded sizes, if it pads; at powers of two beyond
-    32): half of them before the replay and half after it, since a machine that others share is faster in one
-    minute than in the next. A `measurement` that is given takes its place: one of this machine and of now.
-    The simulation takes the mean times, their noise and how long that lasts. It is repeated 200 times, so
-    that chance is told from a difference: see `Fidelity`. The scenario's own service time plays no part; its
-    `host_ms`, `contention` and `slowdown` are the simulation's: for several servers on one device, see
-    `measure_sharing`. `bs.plot` draws both.
+    The arguments are those of `replay`; simulation and replay have the same arrivals. `measure(model,
+    served=True)` measures the model within a server as busy as in the scenario, for about `limit_s` seconds,
+    at every batch size that the rule allows (padded sizes if it pads; powers of two beyond 32). Half of the
+    time comes before the replay and half after it, because the speed of a shared machine drifts. A recent
+    `measurement` of this machine replaces this. The simulation uses the mean times, their noise and its
+    correlation. It is repeated 200 times, which separates chance from a difference: see `Fidelity`. The
+    scenario's own service time has no effect; its `host_ms`, `contention` and `slowdown` apply to the
+    simulation: for several servers on one device, see `measure_sharing`. `bs.plot` draws both.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.device import load_model
@@ -327,7 +324,7 @@ def compare_with_simulation(
 
 
 def beside_simulation(measurement: Measurement, real: Replay, model: Any) -> Fidelity:
-    """Simulate the arrivals of a replay with a measured service time, and put both side by side."""
+    """Simulate the arrivals of a replay with a measured service time, and compare the two."""
     known = real.scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
     real = replace(real, runs=tuple(replace(run, scenario=known) for run in real.runs))
     return Fidelity(measurement, simulate(known, real.requested, real.seed, warmup=real.warmup), real)
@@ -337,9 +334,9 @@ def measure_for(
     model: Callable[[Any], Any], largest: int, example: Any = None, limit_s: float = LIMIT_S,
     progress: bool = False, busy: float | Callable[[Table], float] = 0.7,
 ) -> Measurement:  # fmt: skip
-    """Measure a model as a server gives it, at every batch size up to `largest`; at its padded sizes, if any.
+    """Measure a model within a server, at every batch size up to `largest`, or at its padded sizes.
 
-    Of more than `EACH` sizes, at the powers of two. `busy` as in `measure`.
+    Above `EACH` sizes, only powers of two are measured. `busy` as in `measure`.
     """
     from batchsim.device.measuring import measure
 
@@ -357,9 +354,9 @@ def measure_for(
 
 
 def busy_in(scenario: Scenario, load: float | None = None) -> Callable[[Table], float]:
-    """Return what tells from a service time how busy the servers of a scenario are.
+    """Return a function from a service time to the utilisation of a scenario's servers.
 
-    With `load`, at that part of the saturation rate, whatever that is with this service time.
+    With `load`, the rate is that part of the saturation rate with this service time.
     """
 
     def busy(service: Table) -> float:
@@ -373,6 +370,6 @@ def busy_in(scenario: Scenario, load: float | None = None) -> Callable[[Table], 
 
 
 def service_of(measurement: Measurement, pad_to: Sequence[int] | None = None) -> Service:
-    """Return what a measurement says of batches, with their noise."""
+    """Return the measured service time with its noise, padded if sizes are given."""
     service = measurement.service_with_noise()
     return service if pad_to is None else service.padded_to(pad_to)

@@ -1,4 +1,4 @@
-"""Measuring a model: how long batches of each size really take on this machine."""
+"""Measuring a model: the real time of batches of each size on this machine."""
 
 import time
 import warnings
@@ -21,24 +21,24 @@ from batchsim.scenario import Affine, Poisson, Scenario
 from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table
 
-WAIT_FOR: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has computed
-FEWEST = 20  # samples, before an interval is believed
-MOST = 1000  # samples of a size: more would fill files, and tell no more
-SETTLING = 0.1  # of the limit, before a size is left out: what disturbs lasts longer than a few batches
+WAIT_FOR: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has finished
+FEWEST = 20  # samples needed for an interval
+MOST = 1000  # samples of a size: more would fill files without more precision
+SETTLING = 0.1  # of the limit, before a size may finish: a disturbance outlasts a few batches
 
 
 class Rounds:
-    """The calls of each size: what they took, and what did not fit."""
+    """The calls of each size: their times, and the sizes that did not fit in memory."""
 
     def __init__(self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool) -> None:
         self.call, self.batches, self.copy = call, batches, copy
         self.first_call_s: dict[int, float] = {}
         self.samples_ms: dict[int, list[float]] = {size: [] for size in batches}
         self.not_fitting: dict[int, str] = {}
-        self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # sizes and times in order, where they are known
+        self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # sizes and times of each run, in order
 
     def warm_up(self, warmup: int, bar: Any) -> Any:
-        """Call each size for the first time, check its output, and call it `warmup` more times."""
+        """Call each size once, check its output, and call it `warmup` more times."""
         output = None
         for size in list(self.batches):
             bar.set_postfix_str(f"compiling {size:,}")
@@ -58,7 +58,7 @@ class Rounds:
     def run(
         self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
     ) -> None:
-        """Time rounds of every size that is not known well enough, until there is none or no time."""
+        """Time rounds of every size until all are precise enough, or time is over."""
         begin_s, rounds, next_check = time.perf_counter(), 0, FEWEST
         wanted = list(self.samples_ms)
         while wanted and rounds != repeats:
@@ -71,7 +71,7 @@ class Rounds:
             rounds += 1
             settling = time.perf_counter() - begin_s < SETTLING * limit_s and rounds < MOST
             if repeats is None and rounds >= next_check and not settling:
-                next_check = rounds + 1 + rounds // 10  # checking takes time, too
+                next_check = rounds + 1 + rounds // 10  # a check takes time
                 left = [size for size in wanted if not self.settled(size, target)]
                 bar.update(len(wanted) - len(left))
                 wanted = left
@@ -102,21 +102,21 @@ class Rounds:
 
 
 def check_output(size: int, output: Any) -> None:
-    """Refuse an output that is not one number or array an item, or that is not a number."""
-    each = isinstance(output, list)  # of outputs, one an item; else arrays, in whatever containers
+    """Refuse an output without one number or array per item, or with NaN."""
+    each = isinstance(output, list)  # a list has one output per item; other containers have arrays
     arrays = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(output)]
     for shape in [(len(output),)] if each else [array.shape for array in arrays]:
         if shape[:1] != (size,):
-            rule = f"a model must return one output an item, of shape ({size}, ...)"
+            rule = f"a model must return one output per item, of shape ({size}, ...)"
             raise ValueError(f"{rule}, got shape {shape}")
     for array in arrays:
         if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
             raise ValueError(f"a model's output must be numbers, got NaN in one of shape {array.shape}")
 
 
-BUSY = 0.7  # by default: the server waits for some batches, and others wait for it
-LEAST_BUSY, MOST_BUSY = 0.2, 0.9  # busier, and requests would come faster than a slow minute serves them
-RUN_S = 0.5  # the shortest run: threads start in each
+BUSY = 0.7  # the default: the server waits for some batches, and others wait for it
+LEAST_BUSY, MOST_BUSY = 0.2, 0.9  # above 0.9, a slow minute would overload the server
+RUN_S = 0.5  # the shortest run, because each one starts threads
 
 
 class InTurnParams(NamedTuple):
@@ -127,16 +127,16 @@ class InTurnParams(NamedTuple):
 
 @dataclass(frozen=True)
 class InTurn(Rule):
-    """Batches of the given sizes, in this order, each once its requests are there. Python asks it alone."""
+    """Batches of the given sizes, in this order, each once its requests are there; not compiled."""
 
     sizes: tuple[int, ...]
 
     Params = InTurnParams
-    state_size = 1  # how many have started
+    state_size = 1  # the number of started batches
     compiled = False
 
     @property
-    def max_batch_size(self) -> int:  # type: ignore[override]  # of the others it is a field
+    def max_batch_size(self) -> int:  # type: ignore[override]  # a field in other rules
         return max(self.sizes)
 
     @property
@@ -157,12 +157,12 @@ class InTurn(Rule):
 
 
 class ServedRounds(Rounds):
-    """Rounds in which a thread sends and another serves, as in a replay: `WallClock` itself.
+    """Rounds in which one thread sends and another serves, as in a replay, by `WallClock`.
 
-    A time runs from the instant at which a batch may start, its requests there and the server free, until its
-    answers are handed back. Requests come as a Poisson process, so fast that the server is `busy` for that
-    part of the time: sends take time from the model, a thread that waited is late to start, and a processor
-    that rested starts slowly, all this as often as in a replay.
+    A time runs from the instant at which the requests of a batch are there and the server is free until its
+    answers are returned. Requests arrive as a Poisson process, at the rate that makes the server `busy` for
+    that part of the time. So the usual delays are as frequent as in a replay: sends take time from the model,
+    a waiting thread starts late, and an idle processor starts slowly.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class ServedRounds(Rounds):
         self.busy = busy
 
     def load(self, times_ms: dict[int, list[float]]) -> float:
-        """Return how busy to be, given what is known of the times so far."""
+        """Return the utilisation to aim for, given the times so far."""
         if not callable(self.busy):
             return self.busy
         busy = self.busy(Table({size: float(np.median(times)) for size, times in times_ms.items()}))
@@ -182,10 +182,10 @@ class ServedRounds(Rounds):
     def run(
         self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
     ) -> None:
-        """Time runs of whole rounds until every size is known well enough, or there is no time."""
+        """Time runs of whole rounds until every size is precise enough, or time is over."""
         begin_s, rounds = time.perf_counter(), 0
         sizes = np.array(list(self.samples_ms))
-        first = self.served(sizes, 1e9, generator)  # all at once; thrown away
+        first = self.served(sizes, 1e9, generator)  # all at once, as a warm-up
         took_s = first.sum()
         load = self.load({size: [1000 * each] for size, each in zip(sizes.tolist(), first, strict=True)})
         while rounds != repeats:
@@ -209,7 +209,7 @@ class ServedRounds(Rounds):
                 return
 
     def served(self, order: np.ndarray, rate_per_s: float, generator: np.random.Generator) -> np.ndarray:
-        """Return the seconds of batches of these sizes, one after the other, at an arrival rate."""
+        """Return the seconds of successive batches of these sizes at an arrival rate."""
         scenario = Scenario(Poisson(rate_per_s), InTurn(tuple(order.tolist())), Affine(1, 0))
         items = self.batches[max(self.batches)]
         plan = draw(scenario, int(order.sum()), int(generator.integers(2**32)))
@@ -228,32 +228,30 @@ def measure(
     copy: bool = True, served: bool = False, busy: float | Callable[[Table], float] = BUSY,
     roofline: bool = True, example: Any = None, seed: int = 0, progress: bool = True,
 ) -> Measurement:  # fmt: skip
-    """Time `model` on batches of each size, until each median is known well enough or the time is over.
+    """Time `model` on batches of each size, until each median is precise enough or time is over.
 
     `model` is a `Model`, or any callable on stacked arrays; a callable needs `example`, one item, which is
-    repeated to fill its batches. At each size, one call compiles and `warmup` more calls warm up. Then come
-    rounds of every size once, in an order drawn from `seed`, so that drift (clock rate, other processes)
-    affects all sizes alike. A size is left out of further rounds once half the 95 % interval of its quiet
-    samples' median is at most `target` of the median; all end `limit_s` seconds after the first round began,
-    or after exactly `repeats` rounds, whatever the time, if that is given. What is doubtful then is in the
-    result's `notes`.
+    repeated to fill its batches. At each size, one call compiles and `warmup` more calls warm up. Then each
+    round times every size once, in an order drawn from `seed`, so that drift (clock rate, other processes)
+    affects all sizes equally. A size skips further rounds once half the 95 % interval of its quiet samples'
+    median is at most `target` of the median. Measuring ends `limit_s` seconds after the first round began, or
+    after exactly `repeats` rounds if given. The result's `notes` report doubts.
 
-    A time runs from the batch in the host's memory until the output is ready on the device: like a server's,
+    A time runs from the batch in the host's memory until the output is ready on the device: as in a server,
     it includes the copy to the device, but not the copy back. With `copy=False` the batch is on the device
-    before. With `served` it is the time of a whole server: one thread sends requests, as in `replay`, and
-    another serves them through an `InferenceBatcher`, busy for 70 % of the time; a batch counts from when it
-    may start until its answers are handed back, and no size is left out before the end. Sends take time from
-    the model, so a server is measured best as `busy` as it will be: a fraction, or a function that tells it
-    from the service time measured so far.
+    already. `served` times a whole server: one thread sends requests, as in `replay`, and another serves them
+    through an `InferenceBatcher`, busy for 70 % of the time. A batch then counts from when it may start until
+    its answers are returned, and every size stays until the end. Sends take time from the model, so set
+    `busy` to the expected utilisation: a fraction, or a function of the service time measured so far.
 
-    A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of one shape
-    compile once. JAX keeps some of the work on a shape for the rest of the process: a cold start in the same
-    process, such as `replay(warm=False)`, is predicted best by the second measurement there. `roofline`
-    measures what the device can do at best, in a second and once a process, and asks JAX for each compiled
-    program's operations and bytes: a callable has them if `jax.jit` made it.
+    A `Model` drops its compiled code, so that the first call includes compiling; padded sizes of one shape
+    compile once. JAX caches part of that work for the rest of the process, so the second measurement is the
+    best prediction of a cold start in the same process, such as `replay(warm=False)`. `roofline` measures the
+    peak rates of the device, in a second and once per process, and asks JAX for each compiled program's
+    operations and bytes; a callable has them if `jax.jit` made it.
 
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
-    MemoryError if none fits. An output that is not one an item, or that is NaN, raises ValueError.
+    MemoryError if all fail. An output without one entry per item, or with NaN, raises ValueError.
 
     >>> from batchsim.device import load_model
     >>> measurement = measure(load_model("mlp", width=8), [1, 4], repeats=2, roofline=False, progress=False)
@@ -266,7 +264,7 @@ def measure(
     repeats = None if repeats is None else _check.whole("repeats", repeats)
     warmup = _check.whole("warmup", warmup, at_least=0)
     if served and not copy:
-        raise ValueError("copy must be True if served: a server gets its inputs in the host's memory")
+        raise ValueError("copy must be True if served: a server's inputs are in the host's memory")
     if not callable(busy):
         busy = _check.real("busy", busy, above=0, below=1)
     generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
@@ -316,7 +314,7 @@ def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dic
 
 
 def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:
-    """Return the operations and the bytes of a compiled program, () where JAX does not know them."""
+    """Return the operations and the bytes of a compiled program, () if JAX does not know them."""
     if isinstance(model, Model):
         lowered = model.lowered(model.padded(batch) if isinstance(batch, np.ndarray) else batch)
     elif hasattr(model, "lower"):
@@ -331,8 +329,8 @@ def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:
 
 
 def _bar(progress: bool, sizes: int) -> Any:
-    """Return a progress bar of the sizes that are known well enough."""
+    """Return a progress bar of the finished sizes."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook without widgets, where the bar is text
+        warnings.simplefilter("ignore")  # in a notebook without widgets, the bar is text
         from tqdm.auto import tqdm
     return tqdm(total=sizes, desc="measure", unit="size", disable=not progress, leave=False)

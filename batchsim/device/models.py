@@ -1,4 +1,4 @@
-"""Three small models to batch: real JAX, compiled by `jax.jit`, on a GPU when JAX finds one."""
+"""Three small models in JAX, compiled by `jax.jit`, on a GPU if JAX finds one."""
 
 import functools
 import itertools
@@ -19,7 +19,7 @@ from batchsim import _check
 CLASSES = 10
 PIXELS = 784  # of a 28 x 28 image, flattened
 IMAGE = (32, 32, 3)
-SMALLEST = 4  # pixels: the side at which the convolutions stop halving the image
+SMALLEST = 4  # pixels: the side at which convolutions stop halving the image
 TOKENS = 256  # the size of the vocabulary: bytes
 LENGTH = 16  # tokens in a sequence
 HEAD_WIDTH = 32
@@ -31,12 +31,12 @@ class Model:
 
     A batch is a NumPy array of shape (batch, *item_shape); the output is a JAX array of shape
     (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The first batch of
-    every size compiles. With `pad_to`, a batch is padded with zeros to the next of these sizes, so that no
-    others are ever compiled, and the output is cut back. An item's output does not depend on the rest of its
-    batch, up to rounding.
+    every size compiles. With `pad_to`, a batch is padded with zeros to the next of these sizes, the only ones
+    that compile, and the output is cut back. An item's output does not depend on the rest of its batch, up to
+    rounding.
 
-    A wrong shape, an empty batch, one larger than the largest of `pad_to` and a token outside the vocabulary
-    raise ValueError; a dtype that does not convert to `dtype` raises TypeError.
+    ValueError for a wrong shape, an empty batch, a batch larger than the largest of `pad_to`, and a token
+    outside the vocabulary; TypeError for a dtype that does not convert to `dtype`.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Model:
     device: str
     pad_to: tuple[int, ...] | None
     weights: Any
-    tokens: int | None = None  # the size of the vocabulary, where items are tokens
+    tokens: int | None = None  # the size of the vocabulary, if items are tokens
     _forward: Any = field(kw_only=True)
 
     def __call__(self, batch: Any) -> jax.Array:
@@ -69,12 +69,12 @@ class Model:
         return filled
 
     def compute(self, filled: Any) -> jax.Array:
-        """Compute one output per item of what `padded` returned, in host memory or already on the device."""
+        """Compute one output per item of a batch from `padded`, in host memory or on the device."""
         outputs: jax.Array = self._forward(self.weights, filled)
         return outputs
 
     def lowered(self, filled: Any) -> Any:
-        """Return the program for what `padded` returned, as `jax.jit` lowers it."""
+        """Return the program for a batch from `padded`, as `jax.jit` lowers it."""
         return self._forward.lower(self.weights, filled)
 
     def _check(self, batch: np.ndarray) -> None:
@@ -112,7 +112,7 @@ class Model:
         return generator.standard_normal(shape, dtype=self.dtype)
 
     def forget_compiled(self) -> None:
-        """Drop the compiled code: the next batch of every size compiles again."""
+        """Drop the compiled code; the next batch of every size compiles again."""
         self._forward.clear_cache()
 
     def __repr__(self) -> str:
@@ -164,10 +164,10 @@ def load_model(
 
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
-    """Raise MemoryError, which says what does not fit, where a device's memory is full."""
+    """Raise a MemoryError that names `what` if the device's memory is full."""
     try:
         yield
-    except RuntimeError as error:  # XLA has no class for it
+    except RuntimeError as error:  # XLA has no own class for this error
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         got = str(error).partition("RESOURCE_EXHAUSTED:")[2].strip().partition("\n")[0]

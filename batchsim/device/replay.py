@@ -1,4 +1,4 @@
-"""The same scenario on the wall clock: real arrivals, the real model, and a result as of a simulation."""
+"""A scenario on the wall clock: real arrivals, the real model, and a result like a simulation's."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -20,24 +20,24 @@ from batchsim.scenario import Affine, OpenLoop, Scenario, SizeOrWait, Trace
 from batchsim.scenario.service import Service, Sharing, Table, sharing
 from batchsim.simulate import check_requests
 
-POOL = 256  # items that a Model draws itself; request i gets item i mod POOL
-USUAL_REQUESTS, USUAL_S = 100_000, 10.0  # by default as many requests as arrive in so long, at most so many
-LATE_MS, LATE_SHARE = 0.5, 0.05  # beyond both, the p99 of the sends' lateness makes a replay no evidence
-OTHERS = 0.1  # and so does a larger part of the processors that other programs take
-TOLD_S = 0.5  # the shortest run of which that part is known: systems count in hundredths of a second
+POOL = 256  # items drawn by a Model; request i gets item i mod POOL
+USUAL_REQUESTS, USUAL_S = 100_000, 10.0  # the default: the requests that arrive in 10 s, at most 100,000
+LATE_MS, LATE_SHARE = 0.5, 0.05  # if the p99 of the sends' lateness exceeds both, a replay proves nothing
+OTHERS = 0.1  # the same for a larger share of other programs in the processors' time
+SHARE_S = 0.5  # the shortest run with a known share: systems count in hundredths of a second
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay(Result):
-    """A result whose times were measured: when requests really came, and when their answers were there.
+    """A result whose times were measured on the wall clock.
 
-    `arrival_s` is when a request was really in the queue, `due_s` when it should have been sent: latencies
-    count from the former. A batch computes from when it is taken until its answers are handed back:
-    `model_ms` of that, on average, is the model as `measure` times it, the rest (`own_ms`) the batcher's own
-    work. `reaction_ms` is how long it takes on average until a batch that may start does; `others` is the
-    part of the processors' time that went to other programs.
+    `arrival_s` is the time at which a request entered the queue, `due_s` the time at which it should have
+    been sent; latencies count from the former. A batch computes from when it is taken until its answers are
+    returned: on average `model_ms` in the model, as `measure` times it, and `own_ms` in the batcher.
+    `reaction_ms` is the mean delay until a batch that may start does; `others` is the share of other programs
+    in the processors' time.
 
-    A request whose batch failed, or that was not answered when the replay was stopped, has the status FAILED;
+    A request whose batch failed, or that was unanswered when the replay stopped, has the status FAILED;
     requests that were not sent (`unsent`) have no row.
     """
 
@@ -45,18 +45,18 @@ class Replay(Result):
     model_ms: float = 0.0
     reaction_ms: float = 0.0
     others: float = 0.0
-    error: str = ""  # what the model raised first, and how often; or that it was stopped
+    error: str = ""  # the first exception of the model and their number, or that the replay was stopped
 
     @cached_property
     def due_s(self) -> np.ndarray:
-        """When each request should have been sent: the arrival times of a simulation with this seed."""
+        """The time at which each request should have been sent, as in a simulation with this seed."""
         arrival_s = draw(self.scenario, self.requested, self.seed).arrival_s
         assert arrival_s is not None
         return arrival_s[: self.arrival_s.size]
 
     @property
     def late_ms(self) -> np.ndarray:
-        """How late each request was sent."""
+        """The lateness of each send."""
         return (self.arrival_s - self.due_s) * 1000
 
     @property
@@ -69,19 +69,19 @@ class Replay(Result):
 
     @property
     def own_ms(self) -> float:
-        """What a batch takes on average besides the model: stacking, fetching and handing back."""
+        """The mean time of a batch outside of the model: stacking, fetching and returning."""
         took_s = self.batches.finish_s - self.batches.start_s
         return float(took_s.mean()) * 1000 - self.model_ms if took_s.size else 0.0
 
     @property
     def disturbed(self) -> str:
-        """Why this replay is no evidence, or "".
+        """The reason why this replay proves nothing, or "".
 
-        Requests were sent too late, or not all of them were answered, or other programs were running.
+        Requests were sent too late, some were not answered, or other programs were running.
         """
         if self.unsent or self.failed:
             return self.error
-        if self.others > OTHERS and self.arrival_s[-1] > TOLD_S:
+        if self.others > OTHERS and self.arrival_s[-1] > SHARE_S:
             return f"other programs took {self.others:.0%} of the processors; at most {OTHERS:.0%} will do"
         late_ms = float(np.percentile(self.late_ms, 99))
         most_ms = max(LATE_MS, LATE_SHARE * self.mean_latency_ms)
@@ -107,19 +107,19 @@ def replay(
     scenario: Scenario, model: Callable[[Any], Any], requests: int | None = None, seed: int = 0, *,
     inputs: Sequence[Any] | None = None, warm: bool = True, warmup: float = 0.0,
 ) -> Replay:  # fmt: skip
-    """Run a scenario on the wall clock, with a real model, and return what happened to every request.
+    """Run a scenario on the wall clock with a real model, and return the times of every request.
 
-    A thread sends the requests at the times at which `simulate` with the same seed lets them arrive; a
-    thread for each server takes batches from one `InferenceBatcher`, by the scenario's own rule, and runs
-    `model` on them. The scenario's service time plays no part.
+    A thread sends the requests at the arrival times of `simulate` with the same seed. One thread per server
+    takes batches from an `InferenceBatcher`, by the scenario's own rule, and runs `model` on them. The
+    scenario's service time has no effect.
 
-    `inputs`: one item a request; without them a `Model` draws 256 that take turns, and there are as many
-    requests as arrive in 10 s, unless you say. `warm`: every batch size runs twice before the clock starts;
-    without, compiling is part of the run (a `Model` forgets what it had compiled). `warmup` as in `simulate`.
+    `inputs`: one item per request; by default a `Model` draws 256 items, used in turn, and `requests` is the
+    number that arrive in 10 s. `warm`: every batch size runs twice before the clock starts; otherwise
+    compiling is part of the run (a `Model` drops its compiled code). `warmup` as in `simulate`.
 
-    A batch on which the model raises is answered by nobody: its requests have the status FAILED, and the
-    replay goes on. Ctrl-C stops it after the batches that compute, and returns what there is so far. Both
-    warn. ValueError for a closed loop, and for rules that act while every server computes.
+    If the model raises, the requests of that batch get the status FAILED and the replay continues. Ctrl-C
+    stops it after the batches in progress, and returns the result so far. Both warn. ValueError for a closed
+    loop, and for rules that act while every server computes.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(8, 1), Affine(1, 0.1))
@@ -131,13 +131,13 @@ def replay(
     _check.instance("model", model, Callable, "callable")
     workload, rule = scenario.workload, scenario.rule
     if not isinstance(workload, OpenLoop):
-        raise ValueError(f"replay must have arrivals that are known before, got {workload!r}")
+        raise ValueError(f"replay must have an open workload, got {workload!r}")
     if scenario.tokens is not None:
         raise ValueError(f"replay must have requests without tokens, got {scenario.tokens!r}")
     if rule.computed_as is not None:
-        raise ValueError(f"replay computes batches as they are, and fills none up, got {rule!r}")
+        raise ValueError(f"replay must have a rule that does not fill up batches, got {rule!r}")
     if rule.asked_while_busy:
-        raise ValueError(f"replay must ask the rule when a server is idle, and not before, got {rule!r}")
+        raise ValueError(f"replay must have a rule that acts only while a server is idle, got {rule!r}")
     if inputs is not None:
         inputs = list(inputs)
         requests = len(inputs) if requests is None else requests
@@ -145,11 +145,11 @@ def replay(
         requests = max(1, min(USUAL_REQUESTS, round(USUAL_S * workload.offered_per_s)))
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
-        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
+        raise ValueError(f"inputs must be one item per request, {count:,}, got {len(inputs):,}")
     if getattr(scenario, "by_level", False):
         raise ValueError(f"replay must serve requests in order of arrival, got {scenario!r}")
     if inputs is None and not hasattr(model, "inputs"):
-        raise TypeError("inputs must be one item a request if model is a plain callable, got None")
+        raise TypeError("inputs must be one item per request if model is a plain callable, got None")
     items = model.inputs(min(count, POOL), seed) if inputs is None else inputs  # type: ignore[attr-defined]
     if warm:
         warm_up(model, np.asarray(items[0]), range(1, rule.largest_batch + 1))
@@ -164,7 +164,7 @@ def replay(
 def warm_up(model: Callable[[Any], Any], item: np.ndarray, sizes: Iterable[int]) -> None:
     """Run every batch size twice, so that a model has compiled all its shapes.
 
-    A model that raises now and then is left to the run; one that always does raises here.
+    Raises the model's exception if no call succeeds.
     """
     works, error = False, None
     for size in sizes:
@@ -182,31 +182,30 @@ def play(
     scenario: Scenario, model: Callable[[Any], Any], items: Sequence[Any], count: int, seed: int = 0,
     warmup: float = 0.0,
 ) -> Replay:  # fmt: skip
-    """Run a scenario on the wall clock with the model as it is, unchecked; see `replay`."""
+    """Run a scenario on the wall clock without checks and warm-up; see `replay`."""
     clock = WallClock(draw(scenario, count, seed), model, items)
     log = clock.run()
     if not log.arrival_s.size:
-        raise KeyboardInterrupt  # before the first request: there is nothing to return
+        raise KeyboardInterrupt  # stopped before the first request
     device = next((each.device for each in clock.stopwatches if each.device is not None), "host")
     model_ms, reaction_ms = (1000 * float(np.mean(each or [0])) for each in (clock.model_s, clock.late_s))
     run = Run(scenario, log, warmup=warmup, clock="wall")
     means = count, model_ms, reaction_ms, clock.others
-    return Replay((run,), seed, f"replay on {device}", *means, "; ".join(_told(clock)))
+    return Replay((run,), seed, f"replay on {device}", *means, "; ".join(_failures(clock)))
 
 
-def _told(clock: WallClock) -> list[str]:
-    """Say what went wrong in a run."""
-    told = []
+def _failures(clock: WallClock) -> list[str]:
+    found = []
     raised = [error for error in clock.errors if isinstance(error, Exception)]
     if raised:
         batches = counted(len(raised), "batch") + " failed"
-        told.append(f"{batches}, the first by {type(raised[0]).__name__}: {raised[0]}")
+        found.append(f"{batches}, the first by {type(raised[0]).__name__}: {raised[0]}")
     if len(raised) < len(clock.errors):
-        told.append(f"it was stopped after {counted(len(clock.arrival_s), 'request')}")
-    return told
+        found.append(f"it was stopped after {counted(len(clock.arrival_s), 'request')}")
+    return found
 
 
-LEAST = 20  # batches in a round, however long they take
+LEAST = 20  # batches in a round
 
 
 def measure_sharing(
@@ -215,10 +214,10 @@ def measure_sharing(
 ) -> Sharing:  # fmt: skip
     """Measure how two servers share this machine's device: `host_ms` and `contention` of a scenario.
 
-    Replays of requests that are all there from the start, in full batches, by one server and by two in turn,
-    `rounds` times within about `seconds`; the medians of their throughputs go to `sharing`. `service` is of
-    one server alone; by default it is what the rounds of one server show, alike for all batch sizes. A plain
-    callable needs `inputs`, some items.
+    One server and two servers in turn replay full batches of requests that are all there from the start,
+    `rounds` times within about `seconds`; `sharing` takes the medians of their throughputs. `service` is the
+    service time of one server; the default is measured in the rounds with one server. A plain callable needs
+    `inputs`, some items.
 
     >>> from batchsim.device import load_model
     >>> found = measure_sharing(load_model("mlp", width=8), batch_size=2, seconds=0.1, rounds=1)

@@ -1,4 +1,4 @@
-"""How fast this device can be: the rate of its arithmetic, and that of its memory."""
+"""The peak rates of a device: its arithmetic, and its memory."""
 
 import functools
 import time
@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 
 LIMIT_S = 0.5  # for each of the two rates
-LONG_ENOUGH_S = 0.005  # a call whose start, of some 20 µs, no longer counts
+LONG_ENOUGH_S = 0.005  # a call that dwarfs its start of about 20 µs
 REPEATS = 5
 LARGEST = 16_384  # the side of a matrix of float32 numbers: 1 GiB
 
 
 class Roofline(NamedTuple):
-    """The floating-point operations and the bytes that a device does in a second, at best."""
+    """The peak floating-point operations and bytes of a device per second."""
 
     flop_per_s: float
     bytes_per_s: float
@@ -23,11 +23,11 @@ class Roofline(NamedTuple):
 
 @functools.cache
 def roofline(device: jax.Device | None = None) -> Roofline:
-    """Measure the roofline of a device, by default JAX's own, in about a second; kept for this process.
+    """Measure the roofline of a device, by default JAX's own, in about a second; cached for this process.
 
-    The arithmetic is a product of two square matrices of float32, which the models compute too; the memory is
-    read and written in place. Matrices grow until a call takes 5 ms or half a second is over, because small
-    ones stay in caches, and their calls are mostly overhead. The fastest calls count: others were disturbed.
+    The arithmetic is a product of square float32 matrices, as in the models; the memory is read and written
+    in place. Matrices grow until a call takes 5 ms or half a second is over, because small ones stay in
+    caches and their calls are mostly overhead. The fastest call counts, because slower ones were disturbed.
 
     >>> found = roofline()
     >>> found.flop_per_s > 1e6, found.bytes_per_s > 1e6
@@ -35,7 +35,7 @@ def roofline(device: jax.Device | None = None) -> Roofline:
     """
     device = jax.devices()[0] if device is None else device
     multiply = jax.jit(lambda matrix: matrix @ matrix)
-    # In place: the memory of a new array would be given, page by page, by the operating system.
+    # In place, because the operating system allocates a new array page by page.
     write = jax.jit(lambda matrix: matrix + 1, donate_argnums=0)
     with jax.default_device(device):
         products = _fastest_s(multiply, 256, again=False)
@@ -48,9 +48,9 @@ def roofline(device: jax.Device | None = None) -> Roofline:
 
 
 def _fastest_s(function: Callable[[jax.Array], jax.Array], side: int, again: bool) -> dict[int, float]:
-    """Return the seconds of the fastest call by the side of its matrix, from `side` on.
+    """Return the seconds of the fastest call by the side of its matrix, from `side` up.
 
-    `again`: each call gets what the last returned, because it took its own matrix.
+    `again`: each call gets the output of the last one, which took its own input.
     """
     begin_s, fastest_s = time.perf_counter(), dict[int, float]()
     while True:

@@ -1,4 +1,4 @@
-"""A scenario on the wall clock: one thread sends, a thread a server asks the rule and runs the model."""
+"""A scenario on the wall clock: one thread sends; one per server asks the rule and runs the model."""
 
 import math
 import os
@@ -21,18 +21,18 @@ from batchsim.scenario.rules.rule import START
 
 
 class Others:
-    """How much of the processors that this program may use others have used, since this was made."""
+    """The share of other programs in the time of this program's processors, since it was created."""
 
     def __init__(self) -> None:
         self.begin_s, self.busy_s, self.own_s = time.perf_counter(), _busy_s(), _own_s()
         self.stolen_s = _busy_s("steal")
 
     def share(self) -> float:
-        """Return the part of their time that went to other programs, or to other guests of the host."""
+        """Return the share of other programs and other guests of the host."""
         return self._of_all(_busy_s() - self.busy_s - (_own_s() - self.own_s))
 
     def stolen(self) -> float:
-        """Return the part that went to other guests of the host alone, where the system tells (Linux)."""
+        """Return the share of other guests of the host only, if the system reports it (Linux)."""
         return self._of_all(_busy_s("steal") - self.stolen_s)
 
     def _of_all(self, seconds: float) -> float:
@@ -46,7 +46,7 @@ def _processors() -> list[int]:
 
 
 def _busy_s(*kinds: str) -> float:
-    """Return the seconds of these kinds, by default of all that keep a processor busy."""
+    """Return the seconds of these kinds, by default of all busy ones."""
     each = psutil.cpu_times(percpu=True)
     kinds = kinds or ("user", "nice", "system", "irq", "softirq", "steal")  # a system may lack some
     return sum(getattr(each[cpu], kind, 0.0) for cpu in _processors() if cpu < len(each) for kind in kinds)
@@ -58,25 +58,24 @@ def _own_s() -> float:
 
 
 def wake_at_once() -> None:
-    """Let this thread run as soon as its sleep is over, where the system allows it (Linux, as root).
+    """Let this thread run as soon as its sleep is over, if the system allows it (Linux, as root).
 
-    Else it waits for its turn while a model computes on every processor: some milliseconds. Clients, for
-    which it stands, have machines of their own.
+    Otherwise it waits some milliseconds for its turn while a model computes on every processor. Real clients
+    have their own machines.
     """
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
 
 
 LEAD_S = 0.02  # from the start of the threads to time 0
-NAP_S = 0.1  # the longest sleep, so that all threads hear soon of an end
+NAP_S = 0.1  # the longest sleep, so that all threads notice an end soon
 
 
 class WallClock:
-    """A queue that real threads share: one run of a plan, on a real model.
+    """One run of a plan on a real model, by threads that share a queue.
 
-    All that several threads touch is touched under `changed`; the model runs outside it, and JAX lets other
-    threads run Python while it computes. No hand-over: the server's thread that finds the rule willing takes
-    the batch itself.
+    The lock `changed` protects all shared state; the model runs outside it, and JAX releases Python's lock
+    while it computes. A server's thread takes its batches itself, without a dispatcher.
     """
 
     def __init__(self, plan: Plan, model_fn: Callable[[Any], Any], items: Sequence[Any]) -> None:
@@ -88,23 +87,23 @@ class WallClock:
         self.batch_index: list[int] = []
         self.outputs: list[Any] = []
         self.batches: list[tuple[float, float, int, int, int]] = []
-        self.now_s = 0.0  # the time that the queue and the rule see: that of the instant being handled
+        self.now_s = 0.0  # the time seen by the queue and the rule: the present instant
         self.line = WaitingQueue(plan, lambda: self.now_s, self.arrival_s, None, None)
         servers = plan.scenario.servers
         self.stopwatches = [Stopwatch(model_fn, warm=False) for _ in range(servers)]
-        self.idle_since_s = [-math.inf] * servers  # inf for one that computes
+        self.idle_since_s = [-math.inf] * servers  # inf: computing
         self.changed = threading.Condition()
         self.stopping = False
         self.failed_batches = 0
-        self.errors: list[BaseException] = []  # what the model raised
-        self.crash: BaseException | None = None  # what anything else did
-        self.model_s: list[float] = []  # of each batch, the model's part
-        self.late_s: list[float] = []  # from the instant at which the rule let a batch go to its start
+        self.errors: list[BaseException] = []  # from the model
+        self.crash: BaseException | None = None  # from anything else
+        self.model_s: list[float] = []  # the model's part of each batch
+        self.late_s: list[float] = []  # from the rule's decision to the start of the batch
         self.origin_s = math.inf
-        self.others = 0.0  # what other programs took of the processors meanwhile, as a share
+        self.others = 0.0  # the share of other programs in the processors' time
 
     def clock(self) -> float:
-        """Return the seconds since time 0 of the run, in whole nanoseconds, as rules add to them."""
+        """Return the seconds since time 0 of the run, on the grid of nanoseconds that rules use."""
         return float(on_grid(time.perf_counter() - self.origin_s))
 
     # Sending.
@@ -113,8 +112,8 @@ class WallClock:
         """Send each request at its time, or at once if that has passed."""
         wake_at_once()
         for request, due_s in enumerate(self.due_s):
-            # A plain sleep ends some 0.1 ms late. Spinning to the very instant would take a core, and
-            # Python's lock, from the servers: it is said how late each request was instead.
+            # A plain sleep ends about 0.1 ms late. Spinning would take a core, and Python's lock, from the
+            # servers; so the result reports the lateness instead.
             while (left_s := due_s - self.clock()) > 0 and not self.stopping:
                 time.sleep(min(left_s, NAP_S))
             if self.stopping:
@@ -140,7 +139,7 @@ class WallClock:
     # Serving.
 
     def serve(self, server: int) -> None:
-        """Take batches and compute them until no more will come."""
+        """Take and compute batches until the last request."""
         stopwatch = self.stopwatches[server]
         runner = InferenceBatcher(stopwatch, self.plan.scenario.rule.max_batch_size)
         while (taken := self.next_batch(server)) is not None:
@@ -152,7 +151,7 @@ class WallClock:
                 with self.changed:
                     self.errors.append(error)
                     self.failed_batches += 1
-                    # An interrupt inside the model is one for all.
+                    # An interrupt inside the model stops all threads.
                     self.stopping |= not isinstance(error, Exception)
                     self.release(server, len(batch), start_s, finish_s)
                 continue
@@ -163,7 +162,7 @@ class WallClock:
                     self.outputs[request] = answer["output"]
                     self.status[request] = Status.SERVED
                     self.batch_index[request] = len(self.batches)
-                finish_s = self.clock()  # now the answers are handed back, and the server is free
+                finish_s = self.clock()  # the answers are returned, and the server is free
                 self.batches.append((start_s, finish_s, len(batch), server, int(trigger)))
                 self.release(server, len(batch), start_s, finish_s)
 
@@ -173,7 +172,7 @@ class WallClock:
             finished(finish_s, size, finish_s - start_s, self.line.memory, self.line.params)
 
     def next_batch(self, server: int) -> tuple[list[dict[str, Any]], float, int] | None:
-        """Wait until the rule lets a batch go, and return it, its start and its trigger; None at the end."""
+        """Wait for the rule to start a batch, and return it, its start and its trigger; None at the end."""
         line = self.line
         with self.changed:
             while not self.stopping:
@@ -196,17 +195,17 @@ class WallClock:
                     wake_s = line.wake_s(self.idle())
                 if line.ended and not line.queue:
                     break
-                # An alarm that has passed: the rule has been asked already.
+                # The rule has already seen an alarm in the past.
                 left_s = min(wake_s if wake_s > self.now_s else math.inf, self.timeout_s()) - self.clock()
                 self.changed.wait(None if left_s == math.inf else max(left_s, 0))
             self.changed.notify_all()
             return None
 
     def instants(self) -> list[float]:
-        """Return the instants at which to ask the rule: the last event, and the timer that has run out.
+        """Return the instants at which to ask the rule: the last event, and a timer that ran out.
 
-        A thread wakes up a little after what it waited for. The rule is asked as of that, as in a simulation:
-        a batch whose wait was over while a server was idle was no backlog.
+        A thread wakes up slightly late. The rule gets the instant that woke it, as in a simulation: otherwise
+        every batch whose wait was over would count as backlog.
         """
         queue = self.line.queue
         if not queue:
@@ -218,25 +217,25 @@ class WallClock:
         return sorted({last_s, due_s}) if ran_out else [last_s]
 
     def idle(self) -> int:
-        """Return how many servers are idle."""
+        """Return the number of idle servers."""
         return sum(since_s < math.inf for since_s in self.idle_since_s)
 
     def timeout_s(self) -> float:
-        """Return when the oldest request gives up."""
+        """Return the time at which the oldest request times out."""
         queue, timeout_s = self.line.queue, self.plan.scenario.timeout_s
         return later(queue[0]["timestamp"], timeout_s) if queue else math.inf
 
     def expire(self) -> None:
-        """Let the requests that gave up before this instant leave."""
+        """Remove the requests that timed out before this instant."""
         while self.timeout_s() < self.now_s:
             self.status[self.line.queue.popleft()["id"]] = Status.TIMED_OUT
 
     # The whole run.
 
     def run(self) -> Log:
-        """Send and serve all requests; Ctrl-C ends it early, once the batches that compute are done.
+        """Send and serve all requests; Ctrl-C ends the run after the batches in progress.
 
-        A second Ctrl-C does not wait for these, and raises KeyboardInterrupt.
+        A second Ctrl-C raises KeyboardInterrupt at once.
         """
         jobs: list[Callable[[], None]] = [self.send]
         jobs += [lambda server=server: self.serve(server) for server in range(len(self.idle_since_s))]  # type: ignore[misc]
@@ -258,7 +257,7 @@ class WallClock:
     def guarded(self, job: Callable[[], None]) -> None:
         try:
             job()
-        except BaseException as error:  # of this package, or of a rule: nobody would hear of it in a thread
+        except BaseException as error:  # of this package or a rule: a thread would hide it
             self.crash = error
             self.stop()
 
@@ -273,7 +272,7 @@ class WallClock:
                 thread.join(NAP_S)
 
     def log(self) -> Log:
-        """Return what happened, batches by their start; those that failed are not in it."""
+        """Return the log, with batches ordered by start and without failed ones."""
         order = sorted(range(len(self.batches)), key=lambda batch: (self.batches[batch][0], batch))
         number = np.empty(len(order) + 1, np.int64)
         number[order], number[-1] = np.arange(len(order)), -1

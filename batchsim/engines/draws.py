@@ -166,36 +166,47 @@ def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int =
 _latest_arrivals_s = functools.lru_cache(maxsize=4)(_arrivals_s)
 
 
+def _until(cancelled: threading.Event | None, chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    for chunk in chunks:
+        check_cancelled(cancelled)
+        yield chunk
+
+
+def _whole(
+    draw: Callable[[int], np.ndarray], requests: int, cancelled: threading.Event | None
+) -> np.ndarray:  # fmt: skip
+    chunks = (draw(min(CHUNK, requests - begin)) for begin in range(0, requests, CHUNK))
+    return filled(_until(cancelled, chunks), requests)
+
+
+def draw_traffic(
+    scenario: Scenario, requests: int, seed: int, replication: int = 0,
+    cancelled: threading.Event | None = None,
+) -> Plan:  # fmt: skip
+    """Draw the arrivals of an open loop, or the think times of a closed one, and nothing about batches."""
+    check_cancelled(cancelled)
+    streams, workload = Streams(scenario, seed, replication), plain(scenario.workload)
+    arrival_s = think_s = None
+    if think := streams.think():
+        think_s = _whole(think, requests, cancelled)
+    elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
+        # The settings of a sweep share their traffic, so it is drawn once. Each run gets its own copy.
+        arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
+    else:
+        arrival_s = filled(_until(cancelled, streams.arrivals_s(requests)), requests)
+    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
+
+
 def draw(
     scenario: Scenario, requests: int, seed: int, replication: int = 0,
     cancelled: threading.Event | None = None,
 ) -> Plan:  # fmt: skip
-    """Draw all that a run needs at once; given up at the next chunk once `cancelled` is set."""
-    check_cancelled(cancelled)
-    streams, workload = Streams(scenario, seed, replication), plain(scenario.workload)
-    noise, think, levels = streams.noise(), streams.think(), streams.priorities()
-
-    def go_on(chunk: np.ndarray) -> np.ndarray:
-        check_cancelled(cancelled)
-        return chunk
-
-    def whole(draw: Callable[[int], np.ndarray]) -> np.ndarray:
-        sizes = (min(CHUNK, requests - begin) for begin in range(0, requests, CHUNK))
-        return filled(map(go_on, map(draw, sizes)), requests)
-
-    if not isinstance(workload, OpenLoop):
-        arrival_s = None
-    elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
-        # The settings of a sweep share their traffic: it is drawn once. A copy, which belongs to the run.
-        arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
-    else:
-        arrival_s = filled(map(go_on, streams.arrivals_s(requests)), requests)
-    think_s = whole(think) if think else None
-    if scenario.tokens is not None:  # steps have neither times by size nor an end: noise comes as they do
-        return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
-    return Plan(
-        scenario, requests, arrival_s, think_s, service_s=streams.service_s,
-        noise=whole(noise) if noise else None,  # there are at most as many batches as requests
+    """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set."""
+    streams = Streams(scenario, seed, replication)
+    noise, levels = streams.noise(), streams.priorities()
+    return replace(
+        draw_traffic(scenario, requests, seed, replication, cancelled), service_s=streams.service_s,
+        noise=_whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
         slowdown=streams.slowdown, priority=levels(requests) if levels else None,
         cold_start=streams.cold_start,
     )  # fmt: skip
@@ -209,21 +220,25 @@ def plain(workload: Any) -> Any:
 # Plans whose draws are cached between the moves of a slider: another rate only stretches them.
 
 
-def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
-    """Return what `draw` returns, the service times up to batches of `largest`, if not of tokens.
-
-    The arrays are shared with other plans: they are not to be written to.
-    """
-    workload, noise, shares = plain(scenario.workload), scenario.service.noise, scenario.workload.priorities
+def draw_traffic_cached(scenario: Scenario, requests: int, seed: int) -> Plan:
+    """Return the plan of `draw_traffic`. Its arrays are shared: they must not be written to."""
+    workload = plain(scenario.workload)
     arrival_s = think_s = None
     if isinstance(workload, ClosedLoop):
         think_s = _cached(_think_s, workload.think_s, requests, seed)
     else:
         arrival_s = _stretched_s(workload, requests, seed)
-    if scenario.tokens is not None:
-        return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
-    return Plan(
-        scenario, requests, arrival_s, think_s, service_s=scenario.service.table(largest),
+    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
+
+
+def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
+    """Return the plan of `draw`, with service times up to batches of `largest`.
+
+    Its arrays are shared: they must not be written to.
+    """
+    noise, shares = scenario.service.noise, scenario.workload.priorities
+    return replace(
+        draw_traffic_cached(scenario, requests, seed), service_s=scenario.service.table(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
         slowdown=Streams(scenario, seed).slowdown,
         priority=None if shares is None else _cached(_levels, shares, requests, seed),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,6 +26,9 @@ class Status(IntEnum):
 class Log:
     """What happened: a row a request in arrival order, and a row a batch in order of start."""
 
+    # Columns that number rows, -1 for none: which property counts these rows.
+    NUMBERS: ClassVar[dict[str, str]] = {"batch_index": "steps"}
+
     arrival_s: np.ndarray
     batch_index: np.ndarray  # -1: not served
     status: np.ndarray  # uint8 of `Status`
@@ -36,6 +39,16 @@ class Log:
     batch_trigger: np.ndarray  # uint8 of `Trigger`
     priority: np.ndarray | None = None  # uint8, the level of each request; None without priorities
     outputs: list[Any] | None = None
+
+    @property
+    def requests(self) -> int:
+        """How many requests there were."""
+        return self.arrival_s.size
+
+    @property
+    def steps(self) -> int:
+        """How many batches, or steps of token generation, there were."""
+        return self.batch_start_s.size
 
     def checked(self) -> Self:
         """Return the log, or raise ValueError if the run went on for longer than its clock counts."""
@@ -48,15 +61,19 @@ class Log:
         return float(self.batch_finish_s.max(initial=0.0))
 
     @classmethod
-    def join(cls, logs: Sequence["Log"]) -> "Log":
-        """Return the logs of several runs as one, with their batches numbered through."""
-        names = [f.name for f in fields(cls) if getattr(logs[0], f.name) is not None and f.name != "outputs"]
+    def join(cls, logs: Sequence["Log"]) -> Self:
+        """Return the logs of several runs as one, with their rows numbered through."""
+        columns = {f.name: [getattr(log, f.name) for log in logs] for f in fields(cls) if f.name != "outputs"}
         joined: dict[str, Any] = {
-            name: np.concatenate([getattr(log, name) for log in logs]) for name in names
+            name: np.concatenate(column)
+            for name, column in columns.items()
+            if all(each is not None for each in column)
         }
-        before = np.cumsum([0, *(log.batch_start_s.size for log in logs[:-1])])
-        first = np.repeat(before, [log.batch_index.size for log in logs])
-        joined["batch_index"] = np.where(joined["batch_index"] < 0, -1, joined["batch_index"] + first)
+        for name, counted in cls.NUMBERS.items():
+            if name in joined:
+                before = np.cumsum([0, *(getattr(log, counted) for log in logs[:-1])])
+                shift = np.repeat(before, [column.size for column in columns[name]])
+                joined[name] = np.where(joined[name] < 0, -1, joined[name] + shift)
         return cls(**joined)
 
 

@@ -3,13 +3,13 @@
 import functools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.draws import SMALL, Plan, Streams, draw, draw_cached, length_seeds
+from batchsim.engines.draws import SMALL, Plan, Streams, draw_traffic, draw_traffic_cached, length_seeds
 from batchsim.engines.log import Log
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.scenario.rules.continuous import check_lengths
@@ -36,6 +36,11 @@ class Batching(NamedTuple):
     block_size: int
     watermark_blocks: int
     threshold: int
+
+    @property
+    def preempts(self) -> bool:
+        """Whether memory may be too short for the requests that run."""
+        return not self.whole and not self.life and self.kv_blocks < UNLIMITED
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Batching":
@@ -89,7 +94,7 @@ def draw_tokens(
     streams = Streams(scenario, seed, replication)
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
-    return TokenPlan(draw(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
+    return TokenPlan(draw_traffic(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
 
 
 def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPlan:
@@ -100,7 +105,7 @@ def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPla
     lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
     assert scenario.tokens is not None
     drawn = lengths(scenario.tokens, requests, seed)
-    return TokenPlan(draw_cached(scenario, requests, seed, 1), *drawn, Streams(scenario, seed).noise)
+    return TokenPlan(draw_traffic_cached(scenario, requests, seed), *drawn, Streams(scenario, seed).noise)
 
 
 @functools.lru_cache(maxsize=8)
@@ -115,6 +120,11 @@ class TokenLog(Log):
     `batch_index` is the first step that serves a request, `batch_size` the rows of a step, `batch_trigger`
     why a whole batch left with this step.
     """
+
+    NUMBERS: ClassVar = Log.NUMBERS | {
+        "token_step": "steps", "last_step": "steps", "preempted_request": "requests",
+        "preempted_step": "steps", "resumed_step": "steps", "regained_step": "steps",
+    }  # fmt: skip
 
     prompt_tokens: np.ndarray
     output_tokens: np.ndarray
@@ -131,32 +141,20 @@ class TokenLog(Log):
     step_waiting: np.ndarray  # once the step has started
     step_blocks: np.ndarray  # in use
     step_preempted: np.ndarray
-
-    @property
-    def steps(self) -> int:
-        """How many there were."""
-        return self.batch_start_s.size
+    # A row for each preemption, in order; None in a log without rows of steps.
+    preempted_request: np.ndarray | None = None
+    preempted_step: np.ndarray | None = None  # as this step began, the request went back to the queue
+    resumed_step: np.ndarray | None = None  # the first that serves it again; -1: none
+    regained_step: np.ndarray | None = None  # at whose end it makes its next token; -1: preempted before that
 
     @property
     def most_running(self) -> int:
         """The most requests that an engine ran at once."""
         return int(self.step_running.max(initial=0))
 
-    @classmethod
-    def join(cls, logs: Sequence[Log]) -> Self:
-        """Return the logs of several runs as one, with their steps numbered through."""
-        kept = (f.name for f in fields(cls) if f.name != "outputs")
-        names = [name for name in kept if getattr(logs[0], name) is not None]
-        joined: dict[str, Any] = {
-            name: np.concatenate([getattr(log, name) for log in logs]) for name in names
-        }
-        counts = [log.steps for log in logs if isinstance(log, TokenLog)]
-        first = np.repeat(np.cumsum([0, *counts[:-1]]), [log.arrival_s.size for log in logs])
-        for name in ("batch_index", "token_step", "last_step"):
-            joined[name] = np.where(joined[name] < 0, -1, joined[name] + first)
-        return cls(**joined)
 
-
+VICTIM, BACK, RESUMED, REGAINED = range(4)
+PREEMPTIONS = ("preempted_request", "preempted_step", "resumed_step", "regained_step")
 STEPS = [
     f.name for f in fields(TokenLog) if f.name.startswith(("batch_", "step_")) and f.name != "batch_index"
 ]

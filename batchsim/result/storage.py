@@ -23,7 +23,7 @@ from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import NO_TRIGGER, STEPS, TokenLog
+from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import TokenRun
@@ -32,7 +32,8 @@ from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
-VERSION = 3  # 1 was without the batches' triggers, 2 without delayed requests
+VERSION = 4  # 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions
+READABLE = (3, VERSION)
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -91,7 +92,7 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
         if not isinstance(description, dict) or description.get("format") != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
         version = _check.whole("its version", description.get("version"))
-        if version != VERSION:
+        if version not in READABLE:
             other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
             written = f"{version}, of batchsim {description.get('batchsim')}"
             raise ValueError(f"its version must be {VERSION}, got {written}: {other}")
@@ -139,7 +140,7 @@ TABLES: tuple[tuple[Any, ...], ...] = (
 BYTES = ("status", "priority", "batch_trigger")  # columns of logs; those of seconds are floats, others whole
 
 
-def _kinds_of(table: type) -> dict[str, _Kind]:
+def _kinds_of(table: Any) -> dict[str, _Kind]:
     """Return what the arrays of a class must be, by its fields."""
     if issubclass(table, Totals):
         return {name: _Kind(*kind) for name, kind in table.kinds().items()}
@@ -236,6 +237,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
     if isinstance(log, FoldedLog):
         sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
         sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
+    if isinstance(log, TokenLog):
+        sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
     for name, column in columns.items():
         if column.size != sizes[name]:
             return f"{name} must have {sizes[name]:,} rows, got {column.size:,}"
@@ -309,6 +312,19 @@ def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
                 (np.diff(each, prepend=0) >= 0).all() for each in (log.steps_before, log.rows_before)
             ),
             "most_at_once must be at least 0": log.most_running >= 0,
+        }  # fmt: skip
+    if log.preempted_request is not None:
+        request, back, resumed, regained = (getattr(log, name) for name in PREEMPTIONS)
+        as_often = np.repeat(np.arange(log.arrival_s.size), log.preemptions)
+        checks |= {
+            "preempted_request must have each request as often as preemptions has it": (
+                np.array_equal(np.sort(request), as_often)
+            ),
+            "steps of a preemption must be in order, -1 for none": (
+                ((back >= 0) & (back < log.steps) & (resumed < log.steps) & (regained < log.steps)).all()
+                and ((resumed == -1) | (resumed >= back)).all()
+                and ((regained == -1) | (regained >= resumed)).all()
+            ),
         }  # fmt: skip
     if wrong := _first_broken(checks):
         return wrong

@@ -242,3 +242,7 @@ def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
         "server": server,
         "status": [Status(state).name.lower() for state in log.status],
     })  # fmt: skip
+
+
+# By kind of run, see `engines/kinds.py`.
+RUNS: dict[str, type[Run]] = {"requests": Run, "tokens": TokenRun}

@@ -13,6 +13,7 @@ matter.
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,6 +30,10 @@ TOGETHER = 8  # engines that are run where memory sends from one to another: wit
 # `load_to_tell` asks a short run first, and believes it this far from the arrival rate.
 SURE = 0.06
 CLEAR = 0.5, 1.3  # loads by the estimate, which is 5 % too low at worst and 45 % too high
+
+# How to measure the rate where there is no formula, by kind of run. The engines fill it (`engines/kinds.py`),
+# because this package imports no engine.
+MEASURES: dict[str, Callable[..., Any]] = {}
 
 
 class Saturation(NamedTuple):
@@ -48,19 +53,18 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     """
     if (per_ms := _in_closed_form(rule, step, tokens)) is not None:
         return Saturation(1000 * servers * per_ms, 0.0)
-    # The one import up the corridor, see docs/architecture.md; Numba loads with it.
-    from batchsim.engines.saturation import saturated
-
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)
-        found = saturated(_narrowed(rule, tokens), tokens, _alike(rule, step, together), together, roughly)
+        found = MEASURES["tokens"](
+            _narrowed(rule, tokens), tokens, _alike(rule, step, together), together, roughly
+        )
         if found is not None:
             per_ms, error = found.per_ms(step.cost)
             return Saturation(1000 * servers * per_ms, error)
     return Saturation(1000 * servers * _continuous(rule, step, tokens), math.nan)
 
 
-def of(scenario: Any) -> Saturation:
+def saturation_of(scenario: Any) -> Saturation:
     """Return what a scenario's engines carry at most."""
     return saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers)
 
@@ -97,7 +101,7 @@ def load_to_tell(scenario: Any, roughly: bool) -> float:
         return float(load)
     about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
     load = per_s / about.per_s
-    return float(load if roughly or abs(load - 1) > SURE else per_s / of(scenario).per_s)
+    return float(load if roughly or abs(load - 1) > SURE else per_s / saturation_of(scenario).per_s)
 
 
 def estimate_per_s(scenario: Any) -> float:

@@ -205,7 +205,7 @@ class Scenario:
         all k up to B. With tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
-            return saturation.of(self).per_s
+            return saturation.saturation_of(self).per_s
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
@@ -216,7 +216,7 @@ class Scenario:
     @property
     def saturation_error(self) -> float:
         """The relative standard error of `saturation_per_s`: 0 but of tokens where it is measured, or NaN."""
-        return 0.0 if self.tokens is None else saturation.of(self).error
+        return 0.0 if self.tokens is None else saturation.saturation_of(self).error
 
     @property
     def full_batches_per_s(self) -> float:

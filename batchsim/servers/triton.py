@@ -1,7 +1,7 @@
 """NVIDIA Triton Inference Server: `dynamic_batching` of config.pbtxt."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchsim import _check
@@ -57,18 +57,6 @@ class Policy(NamedTuple):
     timeout_action: str = "REJECT"
     allow_timeout_override: bool = False  # no effect: simulated requests have no timeouts of their own
 
-    @property
-    def queue_limit(self) -> int | None:
-        return self.max_queue_size or None
-
-    @property
-    def timeout_ms(self) -> float | None:
-        return _ms(self.default_timeout_microseconds) if self.default_timeout_microseconds else None
-
-    @property
-    def action(self) -> str:
-        return self.timeout_action.lower()
-
     @classmethod
     def checked(cls, where: str, given: Mapping[str, Any]) -> "Policy":
         """Return the policy with these fields, or raise."""
@@ -116,10 +104,8 @@ def config(
     unused: dict[str, Any] = {}
     if levels:
         within = f"must be from 1 to priority_levels, {levels}"
-        for what, level in (
-            ("default_priority_level", default),
-            *(("priority_queue_policy", k) for k in given),
-        ):
+        named = [("default_priority_level", default), *(("priority_queue_policy", key) for key in given)]
+        for what, level in named:
             if _check.whole(f"Triton's {what}", level, at_least=0) not in range(1, levels + 1):
                 raise ValueError(f"Triton's {what} {within}, got {level}")
     else:  # then Triton has a single queue
@@ -139,23 +125,24 @@ def config(
         if any(policy.timeout_action == "DELAY" for policy in all_policies):
             raise ValueError("Triton's timeout_action must be REJECT with preserve_ordering, got DELAY")
         unused["preserve_ordering"] = True
-    if timeout_action == "DELAY" and not any(policy.timeout_ms for policy in all_policies):
+    if timeout_action == "DELAY" and not any(each.default_timeout_microseconds for each in all_policies):
         unused["timeout_action"] = timeout_action
 
-    def of(name: str) -> Any:
+    def of(value: Callable[[Policy], Any]) -> Any:
         """Return a limit: one value if all levels share it, else {level: value}."""
-        found = {level: getattr(policy, name) for level, policy in policies.items()}
+        found = {level: value(policy) for level, policy in policies.items()}
         if len({*found.values()}) > 1:
             return {level: value for level, value in found.items() if value is not None}
-        return next(iter(found.values()), getattr(one, name))
+        return next(iter(found.values()), value(one))
 
     count = _check.whole("Triton's instance_group count", count)
     devices = _check.whole("Triton's gpus", gpus)
     _check.at_most("Triton's gpus", devices, count, "count")
     return ServerConfig(
-        "triton", rule, count, of("queue_limit"),
-        of("timeout_ms"), timeout_action=of("action"), priority_levels=levels, default_priority_level=default,
-        devices=devices if devices < count else None, unused=unused,
+        "triton", rule, count, of(lambda each: each.max_queue_size or None),
+        of(lambda each: _ms(each.default_timeout_microseconds) or None),
+        timeout_action=of(lambda each: each.timeout_action.lower()), priority_levels=levels,
+        default_priority_level=default, devices=devices if devices < count else None, unused=unused,
     )  # fmt: skip
 
 

@@ -12,9 +12,8 @@ import ipywidgets as widgets
 from IPython import get_ipython
 
 SHARP = 2  # pixels of a picture to one of the page
-PRE = (
-    '<pre style="word-break: normal; overflow-wrap: anywhere">'  # JupyterLab would break a line within words
-)
+# JupyterLab's own style breaks a line within words.
+PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
 
 
 def shown(function: Callable[[], Any]) -> list[widgets.HTML]:

@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args, get_origin
 
 from batchsim import _check
 from batchsim._files import replacing
@@ -25,7 +25,7 @@ KEPT = 30  # stored wrong answers of an exercise
 LONGEST_NAME = 60  # letters
 VARIABLE = "BATCHSIM_PROGRESS"  # a file, or "off"
 OF_TESTS = "tests do not count as progress"
-PATIENCE_S = 30.0  # that a kernel waits for others: each holds the file for milliseconds, on a free machine
+PATIENCE_S = 30.0  # for the lock: a kernel holds it for milliseconds, unless the machine is busy
 
 
 class OtherVersionError(ValueError):
@@ -43,7 +43,7 @@ class Predicted:
 
 @dataclass
 class Wrong:
-    """A wrong answer, its hint, and how often the exercise had been asked again."""
+    """A wrong answer, its hint, and how many times the exercise was repeated before."""
 
     answer: str
     told: str
@@ -52,7 +52,7 @@ class Wrong:
 
 @dataclass
 class Tried:
-    """What was tried at an exercise: an answer that was given before is no other try."""
+    """The attempts at an exercise; a repeated answer does not count again."""
 
     tries: int = 0
     first_at: str = ""
@@ -69,7 +69,7 @@ class Record:
     """The record of a student."""
 
     student: str = ""
-    key: str = field(default_factory=lambda: secrets.token_hex(8))  # of two students of one name, say
+    key: str = field(default_factory=lambda: secrets.token_hex(8))  # tells apart students with the same name
     begun_at: str = field(default_factory=lambda: now())
     batchsim: str = __version__
     predictions: dict[str, Predicted] = field(default_factory=dict)
@@ -107,8 +107,8 @@ def checksum(content: Mapping[str, Any]) -> str:
 
     It detects a file that was damaged or edited by hand. It is not security: anyone can compute it.
     """
-    said = {name: value for name, value in content.items() if name != "checksum"}
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    rest = {name: value for name, value in content.items() if name != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -145,43 +145,33 @@ def _parsed(path: Path, text: bytes) -> Record:
     if content["format"] != FORMAT:
         raise ValueError(f"{path} is not a progress file: its format is {content['format']!r:.40}")
     if content["checksum"] != checksum(content):
-        said = "its checksum does not match its content"
-        raise ValueError(f"{path} was changed after batchsim wrote it: {said}")
+        raise ValueError(f"{path} was changed after batchsim wrote it: its checksum does not match")
     try:
-        return _record({name: content[name] for name in names[2:-1]})
+        record: Record = _fit("", {name: content[name] for name in names[2:-1]}, Record)
+        record.student = record.student and name_of(record.student)
+        return record
     except ValueError as error:
         raise ValueError(f"{path} is not a progress file: {error}") from None
 
 
-def _record(content: dict[str, Any]) -> Record:
-    parts: dict[str, type] = {"predictions": Predicted, "exercises": Tried}
-    for name, kind in parts.items():
-        listed = _fit(name, content[name], dict)
-        content[name] = {key: _made(f"{name} {key!r:.20}", kind, each) for key, each in listed.items()}
-    record: Record = _made("it", Record, content)
-    for key, tried in record.exercises.items():
-        wrong = enumerate(tried.wrong, 1)
-        tried.wrong = [_made(f"wrong answer {i} of {key!r:.20}", Wrong, each) for i, each in wrong]
-    if record.student:
-        record.student = name_of(record.student)
-    return record
-
-
-def _made(where: str, kind: type, content: Any) -> Any:
-    """Return an instance of a dataclass, each field of which has its type."""
-    content = _fit(where, content, dict)
-    types = {each.name: each.type for each in fields(kind)}
-    if set(content) != set(types):
-        raise ValueError(f"{where} must have {', '.join(types)}, got {', '.join(content)!r:.80}")
-    plain = {name: getattr(of, "__origin__", of) for name, of in types.items()}
-    return kind(**{name: _fit(f"{name} of {where}", content[name], plain[name]) for name in types})
-
-
 def _fit(where: str, value: Any, kind: Any) -> Any:
-    if type(value) is not kind:
-        raise ValueError(f"{where} must be of type {kind.__name__}, got {value!r:.40}")
+    """Return JSON as a value of a type: a dataclass, dict, list, or plain type, and so on inside."""
+    fielded = is_dataclass(kind)
+    plain: Any = dict if fielded else get_origin(kind) or kind
+    if type(value) is not plain:
+        raise ValueError(f"{where} must be of type {plain.__name__}, got {value!r:.40}")
     if kind is int and not 0 <= value <= LARGEST_COUNT:
         raise ValueError(f"{where} must be from 0 to {LARGEST_COUNT:,}, got {value!r:.40}")
+    if plain is list:
+        return [_fit(f"item {i} of {where}", each, get_args(kind)[0]) for i, each in enumerate(value, 1)]
+    if fielded:
+        types = {each.name: each.type for each in fields(kind)}
+        if set(value) != set(types):
+            raise ValueError(f"{where} must have {', '.join(types)}, got {', '.join(value)!r:.80}")
+        within = f" of {where}" if where else ""
+        return kind(**{name: _fit(f"{name}{within}", value[name], types[name]) for name in types})
+    if plain is dict:
+        return {key: _fit(f"{where} {key!r:.20}", each, get_args(kind)[1]) for key, each in value.items()}
     return value
 
 
@@ -209,7 +199,7 @@ def forget() -> None:
 def use(file: Path) -> None:
     """Keep the progress in this file from here on."""
     if file.exists():
-        read(file)  # or raise: it is something else
+        read(file)  # raises unless it is a progress file
     _kernel.file = file
 
 
@@ -220,16 +210,16 @@ def place() -> tuple[Path | None, str]:
     another file; the variable can also turn storing off ("off"). Tests store progress only if they choose a
     file. Runs in a folder of solutions store it only with `progress(file=...)`.
     """
-    said = os.environ.get(VARIABLE, "")
+    chosen = os.environ.get(VARIABLE, "")
     try:
         if _kernel.file is not None:
             path = _kernel.file
-        elif Path.cwd().name == "solutions":  # before the variable: their outputs are the same for all
+        elif Path.cwd().name == "solutions":  # even with the variable: outputs must be the same for all
             return None, "runs in the solutions folder do not count as progress"
-        elif said == "off":
+        elif chosen == "off":
             return None, f"{VARIABLE} is off"
-        elif said:
-            path = Path(said).expanduser()
+        elif chosen:
+            path = Path(chosen).expanduser()
         elif "PYTEST_VERSION" in os.environ:
             return None, OF_TESTS
         else:
@@ -283,8 +273,8 @@ def begin(student: str) -> None:
 
 def notes() -> list[str]:
     """Return the notes for the student, each only once."""
-    said, _kernel.notes = _kernel.notes, []
-    return said
+    noted, _kernel.notes = _kernel.notes, []
+    return noted
 
 
 def set_aside(path: Path, why: str) -> Path:
@@ -296,7 +286,7 @@ def set_aside(path: Path, why: str) -> Path:
 
 
 def _read(path: Path) -> Record:
-    """Return what a file holds; what is no progress file makes room for one."""
+    """Return a file's record; a damaged file is renamed, and a new one begins."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -330,11 +320,11 @@ def _locked(path: Path) -> Iterator[None]:
         until = time.monotonic() + PATIENCE_S
         while _held(file) and time.monotonic() < until:
             time.sleep(0.01)
-        yield  # a file that is closed is let go
+        yield  # closing the file unlocks it
 
 
 def _held(file: BinaryIO) -> bool:
-    """Lock a file, or return whether it is because another kernel has that it cannot be."""
+    """Try to lock a file; return whether another kernel holds it."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -345,5 +335,5 @@ def _held(file: BinaryIO) -> bool:
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # else locks do not work there
+        return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # otherwise locks do not work there
     return False

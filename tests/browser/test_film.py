@@ -9,7 +9,6 @@ import pytest
 from browser.panel import EXPLORER
 from browser.share import Share
 
-pytestmark = pytest.mark.alone
 # One page for all, as a page and its kernel take longer to begin than a film to be tried.
 PAGE = """import batchsim as bs
 from ipywidgets import VBox
@@ -91,6 +90,7 @@ def time_ms(panel):
     return pytest.approx(float(re.sub(r"[^\d.]", "", text)), abs=0.51 * 10**-decimals), exact
 
 
+@pytest.mark.alone
 def test_it_plays_steadily(panel, capsys):
     panel.kernel.run("frames.clear(); ticks.clear()")
     button(panel, "Play").click()

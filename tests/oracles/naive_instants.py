@@ -9,6 +9,7 @@ NEVER = math.inf
 
 
 class Request(SimpleNamespace):
+    entry = None  # of its last preemption, until it makes a token
     held = made = blocks = preemptions = recomputed = status = cut = 0
     start = first = finish = math.nan
     before = after = 0.0  # how long it was preempted, before its first token and after it
@@ -23,6 +24,7 @@ class NaiveInstants:
         self.lengths, self.cost, self.rule, self.noise = lengths, cost, rule, noise
         self.coming, self.think_s, self.clients = list(arrivals_s), think_s or [0.0] * len(lengths), clients
         self.queue_limit, self.timeout_s = queue_limit, timeout_s
+        self.preemptions = []  # a victim, and the steps that send it back, resume it, make its next token
         self.all, self.steps, self.waiting, self.sends = [], [], [], [(0.0, c) for c in range(clients)]
         blocks = rule.get("kv_blocks") or 2**60
         self.servers = [
@@ -82,6 +84,7 @@ class NaiveInstants:
         used = sum(r.blocks for r in server.running)
         assert used + server.free == (self.rule.get("kv_blocks") or 2**60)
         assert len({id(r) for r, _, _ in server.rows}) == len(server.rows)
+        server.step = len(self.steps)
         self.steps.append((now, server.until, number, len(server.rows), tokens, reads, pairs,
                            len(server.running), len(self.waiting), used, server.preempted))  # fmt: skip
         for r, _, _ in server.rows:

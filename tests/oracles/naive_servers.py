@@ -128,11 +128,8 @@ class NaiveSglang(NaiveTokens):
         self.give(s, r, n, max(self.blocks(r.held + n) - r.blocks, 0))
 
     def back(self, s, r):
-        r.recomputed, r.preemptions = r.recomputed + r.held, r.preemptions + 1
         s.running.remove(r)
-        s.free, s.preempted = s.free + r.blocks, s.preempted + 1
-        r.held = r.blocks = 0
-        r.back = self.now
+        self.send_back(s, r)
         self.waiting.append(r)
 
     def retract(self, s, talking):

@@ -43,17 +43,18 @@ class NaiveTokens(NaiveInstants):
             need = max(self.blocks(r.held + n) - r.blocks, 0)
             while need > s.free:
                 victim = s.running.pop()
-                victim.recomputed, victim.preemptions = (
-                    victim.recomputed + victim.held,
-                    victim.preemptions + 1,
-                )
-                s.free, s.preempted = s.free + victim.blocks, s.preempted + 1
-                victim.held = victim.blocks = 0
-                victim.back = self.now
+                self.send_back(s, victim)
                 self.waiting.insert(0, victim)
                 if victim is r:
                     return
             self.give(s, r, n, need)
+
+    def send_back(self, s, r):
+        r.recomputed, r.preemptions = r.recomputed + r.held, r.preemptions + 1
+        s.free, s.preempted = s.free + r.blocks, s.preempted + 1
+        r.held = r.blocks = 0
+        r.back, r.entry = self.now, [r.number, len(self.steps), -1, -1]
+        self.preemptions.append(r.entry)
 
     def admit(self, s):
         life = self.rule.get("reserve", "step") == "life"
@@ -71,11 +72,14 @@ class NaiveTokens(NaiveInstants):
         if r.preemptions:
             away = "after" if r.made else "before"
             setattr(r, away, getattr(r, away) + (self.now - r.back))
+            r.entry[2] = len(self.steps)
         s.running.append(r)
 
     def end(self, s, now):
         for r, _, _ in s.rows:
             r.made += not r.cut
+            if r.entry and not r.cut:
+                r.entry[3], r.entry = s.step, None
             r.first = now if r.made == 1 and math.isnan(r.first) else r.first
             if r.made == r.O:
                 self.leave(s, r, now)

@@ -9,7 +9,7 @@ from oracles.naive_tokens import NaiveTokens
 from oracles.naive_whole import NaiveWhole
 
 import batchsim as bs
-from batchsim.engines.token_log import draw_tokens
+from batchsim.engines.token_log import PREEMPTIONS, draw_tokens
 
 COSTS = [
     bs.StepTime(125, 0, 0),  # every time is a multiple of 1/8 s: all is tied
@@ -120,6 +120,7 @@ def columns_of(naive_run):
     columns = {"status": "status", "preemptions": "preemptions", "arrival_s": "arrival"}
     columns |= {f"preempted_{part}_s": part for part in ("before", "after")}
     columns = {name: np.array([getattr(r, of) for r in naive_run.all]) for name, of in columns.items()}
+    columns |= dict(zip(PREEMPTIONS, np.array(naive_run.preemptions, int).reshape(-1, 4).T, strict=True))
     if naive_run.steps:
         columns |= dict(zip(STEPS, map(np.array, zip(*naive_run.steps, strict=True)), strict=True))
     return columns

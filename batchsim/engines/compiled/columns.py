@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.token_log import STEPS, Batching, TokenPlan
+from batchsim.engines.token_log import PREEMPTIONS, STEPS, Batching, TokenPlan
 from batchsim.scenario import Scenario
 
 ENDLESS = np.iinfo(np.int64).max
 NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
+NO_LOG = np.empty((len(PREEMPTIONS), 0), np.int64)
 
 
 class Devices(NamedTuple):
@@ -201,7 +202,8 @@ SENT, HEAD, MID, TAIL, BATCH, FROZEN_HEAD, FROZEN_TAIL, THINKING = range(PLACES)
 # Places, beside SENT, HEAD, TAIL and THINKING, in the array that the loop carries from call to call.
 STACK, STEP, WORK = PLACES, PLACES + 1, PLACES + 2  # preempted requests; steps so far; rows and steps so far
 MOST_RUNNING, MOST_TOKENS = PLACES + 3, PLACES + 4  # at once; in a step
-TOKEN_PLACES = PLACES + 5
+PREEMPTION = PLACES + 5  # preemptions that are logged so far
+TOKEN_PLACES = PLACES + 6
 LARGEST_BLOCK = 4096  # tokens: with larger blocks all requests are looked at one by one
 # Places in the sums of the step that is being scheduled.
 ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT = range(6)
@@ -239,6 +241,7 @@ class TokenRequests(NamedTuple):
     token_step: Any  # at whose end it has its first token
     last_step: Any  # at whose end it leaves
     preemptions: Any
+    log_entry: Any  # in `TokenQueue.log`, of its last preemption; -1: none, or it has made a token since
     back_s: Any  # when it was preempted last
     preempted_before_first_s: Any  # how long it was preempted, before its first token, and after it
     preempted_after_first_s: Any
@@ -256,7 +259,7 @@ class TokenRequests(NamedTuple):
         count = lengths[0].size
         # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
         arrival_s = np.empty(count) if arrival_s is None else np.require(arrival_s, requirements="W")
-        first, token, last = (np.full(count, -1, np.int64) for _ in range(3))
+        first, token, last, log_entry = (np.full(count, -1, np.int64) for _ in range(4))
         # A closed loop's clients, and the lengths, writable too.
         sent_by = np.empty(0 if think_s is None else count, np.int64)
         prompt, output, limit = (np.array(each) for each in lengths)
@@ -265,7 +268,7 @@ class TokenRequests(NamedTuple):
         return cls(
             arrival_s, NONE if think_s is None else think_s, sent_by, np.zeros(count, np.uint8),
             prompt, output, limit, cached, generated, capacity, np.zeros(count, np.bool_), first, token, last,
-            preemptions, back_s, before_first_s, after_first_s,
+            preemptions, log_entry, back_s, before_first_s, after_first_s,
         )  # fmt: skip
 
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
@@ -279,6 +282,17 @@ class TokenQueue(NamedTuple):
 
     arrived: Any
     preempted: Any
+    log: Any = (
+        NO_LOG  # a column for each preemption, its rows as in `PREEMPTIONS`; no columns: none is logged
+    )
+
+    def with_log_space(self, used: int, wanted: int) -> "TokenQueue":
+        """Return the same queue with space for `wanted` further preemptions in its log."""
+        if used + wanted <= self.log.shape[1]:
+            return self
+        log = np.empty((len(PREEMPTIONS), 2 * used + wanted), np.int64)
+        log[:, :used] = self.log[:, :used]
+        return self._replace(log=log)
 
 
 class TokenServers(NamedTuple):

@@ -38,10 +38,13 @@ def _swap(clients, a, b):
 
 
 @inlined
-def push_client(clients, cursor, time_s, who):
-    """Add a client that will send at a time."""
+def answer_client(now_s, request, requests, clients, cursor):
+    """Let the client of a request, if there are clients, send again once it has thought."""
+    if not requests.client.size:
+        return
     place = cursor[THINKING]
-    clients.due_s[place], clients.client[place] = time_s, who
+    clients.due_s[place] = later(now_s, requests.think_s[request])
+    clients.client[place] = requests.client[request]
     while place > 0 and _sooner(clients, place, (place - 1) // 2):
         _swap(clients, place, (place - 1) // 2)
         place = (place - 1) // 2
@@ -112,8 +115,7 @@ def _start(
         requests.batch_index[request] = batch
         if levels is not None:
             levels.waiting[requests.level[request]] -= 1
-        if requests.client.size:  # when the answered client sends again is known already
-            push_client(clients, cursor, later(done_s, requests.think_s[request]), requests.client[request])
+        answer_client(done_s, request, requests, clients, cursor)  # its finish is known already
     batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
     batches.size[batch], batches.server[batch], batches.trigger[batch] = size, server, trigger
     cursor[HEAD] += size
@@ -131,8 +133,7 @@ def _let_go(now_s, status, requests, queue, levels, clients, cursor):
         queue.requests[place] = queue.requests[place - 1]
     cursor[HEAD] += 1
     cursor[MID] += 1
-    if requests.client.size:
-        push_client(clients, cursor, later(now_s, requests.think_s[request]), requests.client[request])
+    answer_client(now_s, request, requests, clients, cursor)
 
 
 @inlined
@@ -312,7 +313,7 @@ def _pass_instants(
                 break
             arrival_s[request], requests.client[request] = now_s, client
             if not _enter(request, limits, requests, queue, levels, cursor):
-                push_client(clients, cursor, later(now_s, requests.think_s[request]), client)
+                answer_client(now_s, request, requests, clients, cursor)
             if not _dispatch(
                 now_s, cursor[SENT] == horizon.total, params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, cursor,

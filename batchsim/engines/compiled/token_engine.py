@@ -1,7 +1,7 @@
-"""The compiled engine of token generation: the reference's semantics, by Numba's loops.
+"""The compiled engine of token generation: it calls the loop of `token_instants` until a run is over.
 
-Steps are not bounded by requests: their columns grow, and their noise is drawn, in chunks. Between two calls
-of the loop Ctrl-C is heard.
+The number of requests does not bound the number of steps, so their columns grow, and their noise is drawn, in
+chunks. Ctrl-C takes effect between two calls of the loop.
 """
 
 import math
@@ -12,6 +12,7 @@ import numpy as np
 
 from batchsim.engines.compiled import columns, token_instants
 from batchsim.engines.compiled.columns import (
+    PREEMPTION,
     SENT,
     STEP,
     TOKEN_PLACES,
@@ -24,7 +25,7 @@ from batchsim.engines.compiled.columns import (
 from batchsim.engines.compiled.instants import ENDED
 from batchsim.engines.folded_log import Progress, StepRows
 from batchsim.engines.log import check_cancelled
-from batchsim.engines.token_log import Batching, TokenLog, TokenPlan
+from batchsim.engines.token_log import PREEMPTIONS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import ClosedLoop, Scenario, StepTime
 
 SLICE = 4_000_000  # rows and steps a call: some tens of milliseconds
@@ -32,7 +33,7 @@ CHUNK = 1 << 14  # steps
 
 
 class Loop:
-    """The compiled loop between its calls: engines, clients, and the noise of the steps to come."""
+    """The state of the compiled loop between two calls: engines, clients, and the noise of the next steps."""
 
     def __init__(self, scenario: Scenario, requests: int, draw: Callable[[int], np.ndarray] | None) -> None:
         service, workload = scenario.service, scenario.workload
@@ -49,12 +50,10 @@ class Loop:
         self.queue_limit = columns.ENDLESS if one.queue is None else one.queue
         self.timeout_s = one.timeout_s
         self.draw, self.noise, self.room = draw, columns.NONE, max(CHUNK, 2 * scenario.servers)
-        self.rows: Steps | None = (
-            None  # that all calls write to, and of which nobody needs more than the ends
-        )
+        self.rows: Steps | None = None  # all calls write to these, and only the ends are wanted
 
     def advance(
-        self, requests: TokenRequests, line: TokenQueue, total: int, until_s: float = math.inf
+        self, requests: TokenRequests, queue: TokenQueue, total: int, until_s: float = math.inf
     ) -> tuple[int, Steps, int]:
         """Call the loop once; return how it ended, the steps, and how many of these it has filled."""
         limits = TokenLimits(self.queue_limit, self.timeout_s, SLICE, total, until_s, self.rows is None)
@@ -66,7 +65,7 @@ class Loop:
         else:
             steps = self.rows._replace(first=first, noise=self.noise)
         state = token_instants.pass_steps(
-            limits, self.batching, self.cost, requests, line, self.clients, self.servers, steps, self.sums,
+            limits, self.batching, self.cost, requests, queue, self.clients, self.servers, steps, self.sums,
             self.done, self.cursor,
         )  # fmt: skip
         used = int(self.cursor[STEP]) - first
@@ -75,29 +74,38 @@ class Loop:
 
 
 def run(plan: TokenPlan, cancelled: threading.Event | None = None, room: float = math.inf) -> TokenLog:
-    """Run a plan and return what happened: the very arrays that the reference engine returns.
+    """Run a plan and return its log, bit for bit that of the reference engine.
 
-    Beyond `room` steps, a `FoldedLog`. Once `cancelled` is set, the run is given up at its next slice.
+    With more than `room` steps it is a `FoldedLog`. Raises InterruptedError once `cancelled` is set.
     """
     count, requests = plan.base.requests, TokenRequests.of(plan)
-    loop, line = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
+    loop, queue = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
     rows, cursor, servers = StepRows(room, count), loop.cursor, loop.servers
+    # At one instant each engine may preempt all of its requests.
+    at_once = servers.running.size if loop.batching.preempts else 0
 
     def known() -> Progress:
-        columns = requests.arrival_s, requests.first_step, requests.token_step, requests.last_step
-        return Progress(*(column[: cursor[SENT]] for column in columns))
+        noted = requests.arrival_s, requests.first_step, requests.token_step, requests.last_step
+        return Progress(*(column[: cursor[SENT]] for column in noted))
 
     over = False
     while not over:
         check_cancelled(cancelled)
-        state, steps, used = loop.advance(requests, line, count)
+        if at_once:
+            queue = queue.with_log_space(int(cursor[PREEMPTION]), at_once)
+        state, steps, used = loop.advance(requests, queue, count)
         over = state == ENDED
         rows.add([column[:used] for column in steps[2:]])
+        if rows.folds and at_once:  # a log without rows of steps has no use for their numbers
+            queue, at_once = queue._replace(log=columns.NO_LOG), 0
+            requests.log_entry[:] = -1
         if rows.due:
             under_way = servers.step[np.isfinite(servers.busy_until_s)]
             rows.fold(known(), int(under_way.min(initial=cursor[STEP])))
+    logged = queue.log[:, : cursor[PREEMPTION]].copy()
+    preemptions = {} if rows.folds else dict(zip(PREEMPTIONS, logged, strict=True))
     return rows.log(
         known(), status=requests.status, prompt_tokens=plan.prompts, output_tokens=plan.outputs,
         preemptions=requests.preemptions, preempted_before_s=requests.preempted_before_first_s,
-        preempted_after_s=requests.preempted_after_first_s,
+        preempted_after_s=requests.preempted_after_first_s, **preemptions,
     )  # fmt: skip

@@ -1,49 +1,52 @@
-"""The compiled engine of token generation, from instant to instant, each in the reference's four steps."""
+"""The compiled loop of token generation: from instant to instant, each with the four steps of the reference.
 
+Most steps differ from the one before only in the keys that they read: no request comes, joins, ends or is
+preempted. `run_uniform_steps` computes such steps in a row, without an instant for each.
+"""
 
 # mypy: disable-error-code="no-untyped-def"
 
 import math
 
 from batchsim._clock import TICK_S
-from batchsim.engines.compiled.columns import HEAD, LEFT, SENT, STACK, STEP, TAIL, THINKING, WORK
+from batchsim.engines.compiled.columns import HEAD, LEFT, PREEMPTION, SENT, STACK, STEP, TAIL, THINKING, WORK
 from batchsim.engines.compiled.instants import (
     ENDED,
     MORE,
     PAUSED,
     REJECTED,
     TIMED_OUT,
+    answer_client,
     pop_client,
-    push_client,
 )
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import later, soonest
-from batchsim.engines.compiled.token_steps import compiled_step_ms, finish, next_in_line, start, to_join
+from batchsim.engines.compiled.token_steps import admission, compiled_step_ms, finish, next_in_queue, start
 from batchsim.engines.token_log import NO_TRIGGER
 
 
 @inlined
-def _joins_nobody(server, batching, requests, queue, servers, sums, cursor):
-    """Return whether nobody who waits now can join before one of the ready requests ends.
+def _no_request_can_join(server, batching, requests, queue, servers, sums, cursor):
+    """Return whether no waiting request can join before a request of the decode group ends.
 
-    Until then these hold the same seats and tokens of the budget, and no fewer blocks. Nor does another
-    engine take anybody: its step goes on, or else it had taken them before.
+    Until then the group takes the same seats and the same part of the budget, and no fewer blocks. Another
+    engine cannot admit one either: it has a step under way, or it was asked at the last instant.
     """
-    request = next_in_line(queue, cursor)
+    request = next_in_queue(queue, cursor)
     if request < 0:
         return True
     sums[LEFT] = batching.budget - (servers.ready[server] if batching.decode_first else 0)
     if sums[LEFT] <= 0 or servers.count[server] == batching.seats:
         return True
-    tokens, needed, _, kept_free = to_join(request, batching, requests, sums)
+    tokens, needed, _, kept_free = admission(request, batching, requests, sums)
     return tokens == 0 or needed > servers.free[server] - kept_free
 
 
 @inlined
 def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers, steps, sums, cursor):
-    """Let the engine whose step ends first go on with its ready requests alone.
+    """Let the engine whose step ends first go on with its decode group, if it runs nothing else.
 
-    As long as the next step starts before `until_s`, and before any other engine's step ends.
+    These steps start before `until_s` and before the step of another engine ends: nothing else happens.
     """
     server, ends_s = 0, servers.busy_until_s
     for other in range(1, ends_s.size):
@@ -53,15 +56,15 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
         if other != server:
             until_s = min(until_s, ends_s[other])
     ready, size = servers.ready[server], batching.block_size
-    # That this step serves the ready ones says that the budget has room for them.
+    # The present step serves the group, so the budget suffices for the next ones too.
     if ends_s[server] >= until_s or not servers.served[server] or ready < servers.count[server]:
         return
-    if not _joins_nobody(server, batching, requests, queue, servers, sums, cursor):
+    if not _no_request_can_join(server, batching, requests, queue, servers, sums, cursor):
         return
     begin, before_s, before = cursor[STEP] - steps.first, ends_s[server], servers.reads[server]
     now_s, reads, free = before_s, before, servers.free[server]
     tick, phase = servers.tick[server], servers.phase[server]
-    # This instant may start a step of each engine, for which rows are left.
+    # Leave a row for each engine: the instant that follows may start a step of each.
     row, last = begin, steps.start_s.size - ends_s.size
     while now_s < until_s and tick + 1 < servers.next_end[server] and row < last:
         ahead = phase + 1 if phase + 1 < size else 0
@@ -94,10 +97,10 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
 
 
 @inlined
-def _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor):
-    """Let the lowest-numbered engine that has no step and finds something to do start one, until none does.
+def _start_steps(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor):
+    """Start steps, each on the lowest-numbered engine that has none and can, until no engine can.
 
-    From the lowest again after each: a victim of preemption may run on an engine that found nothing before.
+    After each, ask from the lowest again: a preempted request may run on an engine that had nothing to do.
     """
     server = 0
     while server < servers.busy_until_s.size:
@@ -110,7 +113,7 @@ def _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, c
 
 @inlined
 def _enter(request, limit, requests, queue, cursor):
-    """Let the request that comes now into the line, unless that is at its limit."""
+    """Let the request that comes now into the queue, unless that is at its limit."""
     cursor[SENT] += 1
     if cursor[STACK] + cursor[TAIL] - cursor[HEAD] >= limit:
         requests.status[request] = REJECTED
@@ -122,15 +125,18 @@ def _enter(request, limit, requests, queue, cursor):
 
 @compiled
 def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps, sums, done, cursor):
-    """Go from instant to instant until all is over; pause where work, steps' columns or requests run out."""
+    """Go from instant to instant until the run is over, or work or rows run out."""
     arrival_s, closed, total = requests.arrival_s, requests.client.size > 0, limits.total
     last_s, count = servers.clock_s[0], servers.busy_until_s.size
-    # At one instant each client sends once at most.
+    log_size, preemptions_at_once = queue.log.shape[1], servers.running.size
+    # At one instant each client sends at most once.
     most = total if total <= arrival_s.size else arrival_s.size - clients.client.size
     work_left = limits.work + cursor[WORK]
     while True:
-        # At one instant each engine starts one step at most.
+        # At one instant each engine starts at most one step, and preempts at most all that it runs.
         if cursor[STEP] - steps.first + count > steps.start_s.size or cursor[WORK] >= work_left:
+            return PAUSED
+        if log_size > 0 and cursor[PREEMPTION] + preemptions_at_once > log_size:
             return PAUSED
         if closed and cursor[SENT] > most:
             return MORE
@@ -144,7 +150,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
         if cursor[HEAD] < cursor[TAIL]:
             oldest_s = arrival_s[queue.arrived[cursor[HEAD]]]
             now_s = min(now_s, later(oldest_s, limits.timeout_s))
-            # Engines without a step have looked at what was due before: it must not hold the clock.
+            # Engines without a step were asked at `last_s`: a wait that ended by then must not stop time.
             due_s = later(oldest_s, batching.wait_s)
             if batching.whole and due_s > last_s:
                 for server in range(count):
@@ -165,17 +171,14 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
         while not closed and cursor[SENT] < total and arrival_s[cursor[SENT]] <= now_s:
             _enter(cursor[SENT], limits.queue, requests, queue, cursor)
 
-        # 2. Steps that end hand out their tokens; then every engine without a step looks.
+        # 2. Steps that end hand out their tokens; then engines without a step may start one.
         for server in range(count):
             if servers.busy_until_s[server] <= now_s:
-                leaving = finish(server, batching, requests, servers, done)
+                leaving = finish(server, batching, requests, queue, servers, done)
                 for place in range(leaving if closed else 0):
-                    request = done[place]
-                    push_client(
-                        clients, cursor, later(now_s, requests.think_s[request]), requests.client[request]
-                    )
-        # A loop, so that one place alone calls `_look`, which is most of the code: `turn` 0 is this look, the
-        # others follow the sends of step 4.
+                    answer_client(now_s, done[place], requests, clients, cursor)
+        # `_start_steps` is most of the code, and inlined, so this loop has its only call. Turn 0 is part of
+        # step 2; each of the others follows a request that a client sends in step 4.
         turn, sending = 0, 0
         while turn <= sending:
             if turn > 0:
@@ -184,8 +187,8 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                     break
                 arrival_s[request], requests.client[request] = now_s, client
                 if not _enter(request, limits.queue, requests, queue, cursor):
-                    push_client(clients, cursor, later(now_s, requests.think_s[request]), client)
-            _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor)
+                    answer_client(now_s, request, requests, clients, cursor)
+            _start_steps(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor)
             if turn == 0:
                 # 3. Requests that have waited too long leave, unless they had started.
                 while cursor[HEAD] < cursor[TAIL]:
@@ -194,11 +197,8 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                         break
                     requests.status[request] = TIMED_OUT
                     cursor[HEAD] += 1
-                    if closed:
-                        push_client(
-                            clients, cursor, later(now_s, requests.think_s[request]), requests.client[request]
-                        )
-                # 4. Clients whose thinking is over send, in their order, each followed by a look.
+                    answer_client(now_s, request, requests, clients, cursor)
+                # 4. Clients whose thinking is over send, in their order; after each, steps may start.
                 while cursor[THINKING] > 0 and clients.due_s[0] <= now_s:
                     clients.sending[sending] = clients.client[0]
                     pop_client(clients, cursor)

@@ -1,10 +1,9 @@
-"""The compiled engine of token generation: what a step serves, and what its end hands out.
+"""The requests that a step of token generation serves, and the end of a step, compiled.
 
-The reference says the same in `reference_schedule`. Here nobody keeps rows: a step adds up its whole numbers
-as it goes, and at its end the requests that caught up are those with held = prompt + made. In place of blocks
-a request has the number of tokens that its blocks have room for, so that most rows need no division.
+The same rules as in `reference/token_steps.py`. To be fast, a step keeps no rows but adds up their whole
+numbers; at its end, the requests that make a token are those with cached = prompt + generated. A request has
+the capacity of its blocks in tokens instead of their number, so that most rows need no division.
 """
-
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -19,6 +18,7 @@ from batchsim.engines.compiled.columns import (
     MOST_TOKENS,
     PAIRS,
     PREEMPTED,
+    PREEMPTION,
     READS,
     ROWS,
     STACK,
@@ -29,35 +29,37 @@ from batchsim.engines.compiled.columns import (
 )
 from batchsim.engines.compiled.jit import inlined
 from batchsim.engines.compiled.threshold import later
-from batchsim.engines.token_log import NO_TRIGGER
+from batchsim.engines.token_log import BACK, NO_TRIGGER, REGAINED, RESUMED, VICTIM
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 from batchsim.scenario.step_time import step_ms
 
-EVERYTHING = 2**62  # a budget that no step uses up, and a tick that never comes
+NEVER = ENDLESS = 2**62  # a tick that never comes; a budget that no step uses up
 
 
 @inlined
 def blocks_for(tokens, size):
-    """Return how many blocks of that size have room for so many tokens."""
+    """Return how many blocks of `size` tokens hold `tokens`."""
     return (tokens + size - 1) // size
 
 
-# Ready requests are those at the head of `running` that have a token a step to make, and nothing else. They
-# move together: it is known at which tick of its engine each ends, and in which phase of the ticks it needs a
-# block. So a step counts them, and looks at each only when one ends, or when memory or budget is short.
-# Meanwhile `made` is less the engine's tick, and `held` and `room` are not kept, as they follow from it.
+# The decode group: requests at the head of `running` that only make a token in each step ("ready"). A tick is
+# a step that serves the group. The tick at which a request ends is known when it joins, and so is the phase
+# (the tick modulo the block size) at which it needs its next block. So a step that serves the group adds up
+# four numbers, however large the group is; its requests are visited only when one ends, or when memory or
+# budget is too short for all. Meanwhile `generated` is less the tick of the engine, and so constant, while
+# `cached` and `capacity` are stale, because they follow from the tick.
 
 
 @inlined
 def is_ready(request, requests):
-    """Return whether a request that runs has a token a step to make, and nothing else."""
-    held = requests.prompt[request] + requests.generated[request] - 1
-    return requests.cached[request] == held and not requests.truncated[request]
+    """Return whether a request that runs only makes a token in each step from now on."""
+    cached = requests.prompt[request] + requests.generated[request] - 1
+    return requests.cached[request] == cached and not requests.truncated[request]
 
 
 @inlined
 def add_to_group(request, server, batching, requests, servers):
-    """Count a request, the next of `running`, among the ready ones."""
+    """Add a request, the next of `running`, to the group."""
     tick = servers.tick[server]
     servers.reads[server] += requests.cached[request] + 1
     requests.generated[request] -= tick
@@ -70,7 +72,7 @@ def add_to_group(request, server, batching, requests, servers):
 
 @inlined
 def dissolve_group(server, batching, requests, servers):
-    """Let every ready request have numbers of its own again."""
+    """Give every request of the group its own numbers again."""
     running, tick, size = servers.running[server], servers.tick[server], batching.block_size
     for place in range(servers.ready[server]):
         request = running[place]
@@ -79,15 +81,15 @@ def dissolve_group(server, batching, requests, servers):
         if not batching.life:
             requests.capacity[request] = blocks_for(requests.cached[request], size) * size
     servers.ready[server] = servers.reads[server] = 0
-    servers.next_end[server] = EVERYTHING
+    servers.next_end[server] = NEVER
     servers.block_demand_by_phase[server, :] = 0
 
 
 @inlined
 def finish_in_group(server, batching, requests, servers, done):
-    """Let the ready requests leave that end at this tick; return how many."""
+    """Let the requests of the group leave that end at this tick; return how many."""
     running, tick, size = servers.running[server], servers.tick[server], batching.block_size
-    leaving, next_end = 0, EVERYTHING
+    leaving, next_end = 0, NEVER
     for place in range(servers.ready[server]):
         request = running[place]
         end = requests.output[request] - requests.generated[request]
@@ -95,11 +97,11 @@ def finish_in_group(server, batching, requests, servers, done):
             next_end = min(next_end, end)
             running[place - leaving] = request
             continue
-        held = requests.prompt[request] + requests.output[request] - 1
-        blocks = requests.capacity[request] // size if batching.life else blocks_for(held, size)
+        cached = requests.prompt[request] + requests.output[request] - 1
+        blocks = requests.capacity[request] // size if batching.life else blocks_for(cached, size)
         servers.free[server] += blocks
-        servers.reads[server] -= held + 1
-        servers.block_demand_by_phase[server, (servers.phase[server] - held) % size] -= 1
+        servers.reads[server] -= cached + 1
+        servers.block_demand_by_phase[server, (servers.phase[server] - cached) % size] -= 1
         requests.generated[request] = requests.output[request]
         requests.last_step[request] = servers.step[server]
         done[leaving] = request
@@ -109,9 +111,12 @@ def finish_in_group(server, batching, requests, servers, done):
     return leaving
 
 
+# Whole batches: one step for all prompts, then a token each until the longest output is done.
+
+
 @inlined
 def _leaving(now_s, ended, batching, requests, queue, cursor):
-    """Return how many requests a whole batch takes now, and its trigger; 0 if none leaves."""
+    """Return the size of the whole batch that leaves now, and its trigger; 0 if none leaves."""
     length = cursor[TAIL] - cursor[HEAD]
     if length == 0:
         return 0, FULL
@@ -129,8 +134,8 @@ def _leaving(now_s, ended, batching, requests, queue, cursor):
 
 
 @inlined
-def whole_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor):
-    """Take a batch and compute its prompts, or go on with the one that there is; return its trigger."""
+def _static_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor):
+    """Take a batch and compute its prompts, or serve the present one again; return the trigger."""
     running = servers.running[server]
     if servers.count[server] == 0:
         size, trigger = _leaving(now_s, ended, batching, requests, queue, cursor)
@@ -155,22 +160,22 @@ def whole_step(now_s, ended, server, batching, requests, queue, servers, sums, c
                 sums[PAIRS] += new * (new + 1) // 2
         sums[ROWS] = size
         return trigger
-    made = servers.generated[server]
+    generated = servers.generated[server]
     if batching.ragged:
         for place in range(servers.count[server]):
             request = running[place]
-            if made < requests.output[request]:
+            if generated < requests.output[request]:
                 sums[ROWS] += 1
-                sums[READS] += requests.prompt[request] + made
+                sums[READS] += requests.prompt[request] + generated
     else:
         sums[ROWS] = servers.count[server]
-        sums[READS] = sums[ROWS] * (servers.longest[server] + made)
+        sums[READS] = sums[ROWS] * (servers.longest[server] + generated)
     sums[TOKENS] = sums[ROWS]
     return NO_TRIGGER
 
 
 @inlined
-def finish_whole(server, requests, servers, done):
+def _finish_static(server, requests, servers, done):
     """End a whole batch's step; return how many leave, all or none."""
     running, step, count = servers.running[server], servers.step[server], servers.count[server]
     servers.generated[server] += 1
@@ -186,28 +191,30 @@ def finish_whole(server, requests, servers, done):
     return count
 
 
+# Continuous batching: each step chooses its requests again.
+
 compiled_step_ms = inlined(step_ms)
 
 
 @inlined
-def _add_row(request, tokens, batching, requests, sums):
-    """Let a step serve so many tokens of a request."""
-    held = requests.cached[request]
+def _add_row(request, tokens, requests, sums):
+    """Add a row of `tokens` to the step that is being scheduled."""
+    cached = requests.cached[request]
     sums[ROWS] += 1
     sums[TOKENS] += tokens
     sums[LEFT] -= tokens
     if tokens == 1:
-        sums[READS] += held + 1
+        sums[READS] += cached + 1
     else:
-        sums[PAIRS] += tokens * held + tokens * (tokens + 1) // 2
-    requests.cached[request] = held + tokens
+        sums[PAIRS] += tokens * cached + tokens * (tokens + 1) // 2
+    requests.cached[request] = cached + tokens
     known = requests.prompt[request] + requests.generated[request]
-    requests.truncated[request] = held + tokens < known
+    requests.truncated[request] = cached + tokens < known
 
 
 @inlined
 def _tokens(request, batching, requests, sums):
-    """Return how many of its tokens the budget lets a request have now; 0: it has to wait."""
+    """Return how many of its missing tokens fit into the budget now; 0: the request must wait."""
     tokens = requests.prompt[request] + requests.generated[request] - requests.cached[request]
     if batching.threshold > 0:
         tokens = min(tokens, batching.threshold)
@@ -218,7 +225,7 @@ def _tokens(request, batching, requests, sums):
 
 @inlined
 def _serve_running(now_s, server, truncated_only, batching, requests, queue, servers, sums, cursor):
-    """Serve those that run, in order of admission; where memory is short the last of them goes back."""
+    """Serve the requests that run, in order of admission; while memory is short, preempt the last of them."""
     running, size = servers.running[server], batching.block_size
     place = servers.ready[server]
     if place > 0 and not truncated_only:
@@ -230,7 +237,7 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
             sums[TOKENS] += place
             sums[READS] += servers.reads[server]
             sums[LEFT] -= place
-        else:  # one by one, as the last of them may have to go back
+        else:  # serve them one by one: those at the end may wait or be preempted
             dissolve_group(server, batching, requests, servers)
             place = 0
     while place < servers.count[server] and sums[LEFT] > 0:
@@ -241,9 +248,9 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
         tokens = _tokens(request, batching, requests, sums)
         if tokens == 0:
             continue
-        held = requests.cached[request] + tokens
-        if held > requests.capacity[request]:
-            blocks = blocks_for(held, size) - requests.capacity[request] // size
+        cached = requests.cached[request] + tokens
+        if cached > requests.capacity[request]:
+            blocks = blocks_for(cached, size) - requests.capacity[request] // size
             while blocks > servers.free[server]:
                 servers.count[server] -= 1
                 victim = running[servers.count[server]]
@@ -251,6 +258,11 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
                 requests.capacity[victim] = requests.cached[victim] = 0
                 requests.preemptions[victim] += 1
                 requests.back_s[victim] = now_s
+                if queue.log.shape[1] > 0:
+                    entry = requests.log_entry[victim] = cursor[PREEMPTION]
+                    queue.log[VICTIM, entry], queue.log[BACK, entry] = victim, cursor[STEP]
+                    queue.log[RESUMED, entry] = queue.log[REGAINED, entry] = -1
+                    cursor[PREEMPTION] += 1
                 queue.preempted[cursor[STACK]] = victim
                 cursor[STACK] += 1
                 sums[PREEMPTED] += 1
@@ -258,20 +270,20 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
                     return
             servers.free[server] -= blocks
             requests.capacity[request] += blocks * size
-        _add_row(request, tokens, batching, requests, sums)
+        _add_row(request, tokens, requests, sums)
 
 
 @inlined
-def next_in_line(queue, cursor):
-    """Return who may join next: the preempted before others, the latest of them first; -1: nobody waits."""
+def next_in_queue(queue, cursor):
+    """Return the request that may join next, the one preempted last first; -1: the queue is empty."""
     if cursor[STACK] > 0:
         return queue.preempted[cursor[STACK] - 1]
     return queue.arrived[cursor[HEAD]] if cursor[HEAD] < cursor[TAIL] else -1
 
 
 @inlined
-def to_join(request, batching, requests, sums):
-    """Return how many tokens a request would have as it joins, and blocks: needed, taken, and kept free."""
+def admission(request, batching, requests, sums):
+    """Return what admitting a request takes: its tokens, and the blocks it needs, takes, and leaves free."""
     tokens, size = _tokens(request, batching, requests, sums), batching.block_size
     if batching.life:
         needed = blocks_for(requests.prompt[request] + requests.limit[request] - 1, size)
@@ -282,23 +294,23 @@ def to_join(request, batching, requests, sums):
 
 @inlined
 def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
-    """Let requests join, from the head of the line."""
+    """Let requests join, from the head of the queue."""
     running, size = servers.running[server], batching.block_size
     while sums[LEFT] > 0 and servers.count[server] < batching.seats:
-        request = next_in_line(queue, cursor)
+        request = next_in_queue(queue, cursor)
         if request < 0:
             return
-        tokens, needed, taken, kept_free = to_join(request, batching, requests, sums)
+        tokens, needed, taken, kept_free = admission(request, batching, requests, sums)
         if tokens == 0 or needed > servers.free[server] - kept_free:
             return
         if cursor[STACK] > 0:
             cursor[STACK] -= 1
-            away_s = (
-                requests.preempted_before_first_s
-                if requests.token_step[request] < 0
-                else requests.preempted_after_first_s
-            )
+            away_s = requests.preempted_after_first_s
+            if requests.token_step[request] < 0:
+                away_s = requests.preempted_before_first_s
             away_s[request] += now_s - requests.back_s[request]
+            if requests.log_entry[request] >= 0:
+                queue.log[RESUMED, requests.log_entry[request]] = cursor[STEP]
         else:
             cursor[HEAD] += 1
             requests.first_step[request] = cursor[STEP]
@@ -306,20 +318,20 @@ def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
         servers.count[server] += 1
         servers.free[server] -= taken
         requests.capacity[request] = taken * size
-        _add_row(request, tokens, batching, requests, sums)
+        _add_row(request, tokens, requests, sums)
 
 
 @inlined
 def _schedule(now_s, server, batching, requests, queue, servers, sums, cursor):
-    """Choose what the next step serves, as `Continuous` says."""
+    """Choose the rows of the next step under `Continuous`."""
     sums[LEFT] = batching.budget
     servers.served[server] = False
-    # One place alone calls each part, as each call is another copy for the compiler.
+    # Each call is inlined, as another copy for the compiler: in a loop, one call of each part is enough.
     for turn in range(2):
         if turn == 1:
             if batching.decode_first or sums[ROWS] > 0:
                 return
-            sums[LEFT] = EVERYTHING  # a step of decodes
+            sums[LEFT] = ENDLESS  # a step of decodes
         truncated_only = turn == 0 and not batching.decode_first
         if batching.chunked or not truncated_only:
             _serve_running(now_s, server, truncated_only, batching, requests, queue, servers, sums, cursor)
@@ -327,16 +339,16 @@ def _schedule(now_s, server, batching, requests, queue, servers, sums, cursor):
             _admit(now_s, server, batching, requests, queue, servers, sums, cursor)
 
 
-# The two sides of a step.
+# The start and the end of a step.
 
 
 @inlined
 def start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor):
-    """Start the next step of an engine; return whether there is anything to do."""
+    """Start the next step of an engine; return whether it has one."""
     sums[:] = 0
     trigger = NO_TRIGGER
     if batching.whole:
-        trigger = whole_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor)
+        trigger = _static_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor)
     else:
         _schedule(now_s, server, batching, requests, queue, servers, sums, cursor)
     if sums[ROWS] == 0:
@@ -362,29 +374,33 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
 
 
 @inlined
-def finish(server, batching, requests, servers, done):
-    """End an engine's step: hand out its tokens. Return how many leave; they are in `done`."""
+def finish(server, batching, requests, queue, servers, done):
+    """End the step of an engine; return how many requests leave. They are in `done`."""
     servers.busy_until_s[server] = math.inf
     if batching.whole:
-        return finish_whole(server, requests, servers, done)
+        return _finish_static(server, requests, servers, done)
     running, step, size = servers.running[server], servers.step[server], batching.block_size
     leaving = 0
-    if servers.served[server]:  # the ready ones made a token each
+    if servers.served[server]:  # each request of the group makes a token
         servers.tick[server] += 1
         servers.reads[server] += servers.ready[server]
         servers.phase[server] = servers.phase[server] + 1 if servers.phase[server] + 1 < size else 0
         if servers.tick[server] == servers.next_end[server]:
             leaving = finish_in_group(server, batching, requests, servers, done)
     count, ready = servers.count[server], servers.ready[server]
+    # The others, behind the group. `leaving` places are free by now: whoever stays moves forward.
     for place in range(ready + leaving, count):
         request = running[place]
-        made = requests.generated[request]
-        if requests.cached[request] == requests.prompt[request] + made:  # it caught up
-            made += 1
-            requests.generated[request] = made
-            if made == 1:
+        generated = requests.generated[request]
+        if requests.cached[request] == requests.prompt[request] + generated:  # all known tokens are computed
+            generated += 1
+            requests.generated[request] = generated
+            if generated == 1:
                 requests.token_step[request] = step
-            if made == requests.output[request]:
+            if requests.log_entry[request] >= 0:
+                queue.log[REGAINED, requests.log_entry[request]] = step
+                requests.log_entry[request] = -1
+            if generated == requests.output[request]:
                 servers.free[server] += requests.capacity[request] // size
                 requests.last_step[request] = step
                 done[leaving] = request

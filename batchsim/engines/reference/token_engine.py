@@ -9,6 +9,7 @@ without one; requests that have waited too long leave; clients send. What a step
 import math
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from batchsim.engines.reference.token_steps import (
     WholeEngine,
     leaving,
 )
-from batchsim.engines.token_log import STEPS, Batching, TokenLog, TokenPlan
+from batchsim.engines.token_log import PREEMPTIONS, REGAINED, RESUMED, STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import Continuous
 from batchsim.scenario.step_time import step_ms
 
@@ -54,7 +55,9 @@ class Dispatcher(Instants):
         self.first_step, self.token_step, self.last_step = ([-1] * count for _ in range(3))
         self.preemptions = [0] * count
         self.preempted_s = [[0.0] * count for _ in range(2)]  # before the first token, and after it
-        self.back_s: dict[int, float] = {}  # when those who are preempted were
+        self.back_s: dict[int, float] = {}  # by preempted request: when it was
+        self.log_rows: list[list[int]] = []  # a row for each preemption, as in `PREEMPTIONS`
+        self.log_row: dict[int, int] = {}  # of a request's latest preemption, until it makes a token again
         self.steps: list[tuple[float | int, ...]] = []  # those that are not in `rows` yet
         self.rows, self.started = StepRows(room, count), 0
 
@@ -74,9 +77,12 @@ class Dispatcher(Instants):
 
     def release(self, server: int) -> list[int]:
         """End an engine's step; return the requests that leave."""
-        step, (first, done) = self.step_of[server], self.engines[server].finish_step()
-        for request in first:
-            self.token_step[request.number] = step
+        step, (made, done) = self.step_of[server], self.engines[server].finish_step()
+        for request in made:
+            if request.generated == 1:
+                self.token_step[request.number] = step
+            if request.number in self.log_row:
+                self.log_rows[self.log_row.pop(request.number)][REGAINED] = step
         for request in done:
             self.last_step[request.number] = step
         return [request.number for request in done]
@@ -99,9 +105,11 @@ class Dispatcher(Instants):
                 engine.board(self.line, size, trigger)
         else:
             engine.schedule(self.line)
-        for victim in engine.victims(self.line):
+        for victim in engine.preempted:
             self.preemptions[victim.number] += 1
             self.back_s[victim.number] = self.env.now
+            self.log_row[victim.number] = len(self.log_rows)
+            self.log_rows.append([victim.number, self.started, -1, -1])
         if not engine.rows:
             return False
         rows, number = engine.rows, engine.number
@@ -116,11 +124,12 @@ class Dispatcher(Instants):
             elif row.request.number in self.back_s:
                 away_s = self.preempted_s[row.request.generated > 0]
                 away_s[row.request.number] += self.env.now - self.back_s.pop(row.request.number)
+                self.log_rows[self.log_row[row.request.number]][RESUMED] = self.started
         used = self.batching.kv_blocks - engine.free
         self.step_of[number] = self.started
         self.steps.append((
             self.env.now, finish_s, len(rows), number, engine.trigger, *sums,
-            len(engine.running), len(self.line), used, engine.preempted,
+            len(engine.running), len(self.line), used, len(engine.preempted),
         ))  # fmt: skip
         self.started += 1
         self.assigned[number].succeed(finish_s)
@@ -166,10 +175,14 @@ class Dispatcher(Instants):
         self.run_processes()
         self.keep()
         before_s, after_s = (np.array(each, float) for each in self.preempted_s)
+        preemptions: dict[str, Any] = {}
+        if not self.rows.folds:
+            columns = np.array(self.log_rows, np.int64).reshape(-1, len(PREEMPTIONS)).T.copy()
+            preemptions = dict(zip(PREEMPTIONS, columns, strict=True))
         return self.rows.log(
             self.known(), status=np.array(self.status, np.uint8), preemptions=np.array(self.preemptions),
             preempted_before_s=before_s, preempted_after_s=after_s, prompt_tokens=self.plan.prompts,
-            output_tokens=self.plan.outputs,
+            output_tokens=self.plan.outputs, **preemptions,
         )  # fmt: skip
 
 

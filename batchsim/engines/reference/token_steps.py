@@ -1,11 +1,11 @@
-"""What a step of token generation serves: the reference engine's words for `Continuous` and whole batches.
+"""The requests that a step of token generation serves, in plain Python: one class of engine for each rule.
 
-No SimPy here: an engine (one server) with its memory, and the line before all engines.
+An engine is one server with its memory. All engines share one queue. The processes are in `token_engine`.
 """
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -20,17 +20,17 @@ from batchsim.scenario.rules.continuous import CLIP, LOOK_AHEAD, NewTokenRatio, 
 
 @dataclass(eq=False)
 class Request:
-    """A request, and how far it is."""
+    """A request and its progress."""
 
     number: int
     arrival_s: float
     prompt: int
     output: int
     limit: int
-    cached: int = 0  # tokens in memory
+    cached: int = 0  # tokens whose keys are in memory
     generated: int = 0  # tokens of the output
     blocks: int = 0
-    truncated: bool = False  # whether its last row left some of what is known
+    truncated: bool = False  # whether its last row computed only a part of the known tokens
     started: bool = False
 
     @property
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass(eq=False)
 class Row:
-    """What a step does for a request: so many tokens after those that it held."""
+    """A request's part of a step: `tokens` new ones after the `cached` ones."""
 
     request: Request
     tokens: int
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(eq=False)
 class Engine:
-    """A server: who runs on it, its memory, and the rows of its present step."""
+    """A server: the requests that run on it, its free blocks, and the rows of its present step."""
 
     number: int
     batching: Batching
@@ -67,12 +67,12 @@ class Engine:
     running: list[Request] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # empty: no step is under way
     budget: float = 0
-    preempted: int = 0
+    preempted: list[Request] = field(default_factory=list)  # by the present step, in order
     trigger: int = NO_TRIGGER
 
     def schedule(self, line: deque[Request]) -> None:
-        """Choose the rows of the next step, as `Continuous` says."""
-        self.budget, self.preempted, self.rows = self.batching.budget, 0, []
+        """Choose the rows of the next step under `Continuous`."""
+        self.budget, self.preempted, self.rows = self.batching.budget, [], []
         if self.batching.decode_first:
             self.serve_running(list(self.running), line)
             self.admit(line)
@@ -86,17 +86,13 @@ class Engine:
         self.settle()
 
     def settle(self) -> None:
-        """Count what the step's rows bring as held, from now on."""
+        """Count the tokens of the step's rows as cached from now on: no later step computes them again."""
         for row in self.rows:
             row.request.cached += row.tokens
             row.request.truncated = row.request.cached < row.request.known
 
-    def victims(self, line: deque[Request]) -> Iterator[Request]:
-        """Return those that went back to the line when the step was scheduled: they are at its head."""
-        return islice(line, self.preempted)
-
     def tokens_now(self, request: Request) -> int:
-        """Return how many of its tokens the budget lets a request have now; 0: it has to wait."""
+        """Return how many of its missing tokens fit into the budget now; 0: the request must wait."""
         tokens = request.known - request.cached
         if self.batching.threshold > 0:
             tokens = min(tokens, self.batching.threshold)
@@ -119,17 +115,20 @@ class Engine:
             self.add_row(request, tokens, max(need, 0))
 
     def preempt_last(self, line: deque[Request]) -> Request:
-        """Send the last of those that run back to the head of the line; return it."""
+        """Send the request that was admitted last back to the head of the queue; return it."""
         victim = self.running.pop()
-        self.free += victim.blocks
-        victim.blocks = victim.cached = 0
+        self.release_blocks(victim)
         line.appendleft(victim)
-        self.preempted += 1
         return victim
 
+    def release_blocks(self, victim: Request) -> None:
+        self.free += victim.blocks
+        victim.blocks = victim.cached = 0
+        self.preempted.append(victim)
+
     def admit(self, line: deque[Request]) -> None:
-        """Let requests of the line join, from its head: nobody overtakes."""
-        if self.preempted:
+        """Let requests join from the head of the queue, in order."""
+        if self.preempted:  # they are at the head of the queue, and their blocks are needed by others
             return
         while line and self.budget > 0 and len(self.running) < self.batching.seats:
             request = line[0]
@@ -148,7 +147,7 @@ class Engine:
             self.add_row(request, tokens, taken)
 
     def found(self, request: Request) -> int:
-        """Return how many blocks of what a waiting request held are still there: here none."""
+        """Return how many blocks a waiting request can reuse from its last stay."""
         return 0
 
     def add_row(self, request: Request, tokens: int, blocks: int) -> None:
@@ -158,24 +157,19 @@ class Engine:
         self.rows.append(Row(request, tokens, request.cached))
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
-        """Hand out the tokens of the step that ends; return who made the first, and who leaves."""
-        first, done = [], []
-        for request in [row.request for row in self.rows]:
-            if request.cached == request.known:
-                request.generated += 1
-                if request.generated == 1:
-                    first.append(request)
-                if request.generated == request.output:
-                    done.append(request)
-        for request in done:
-            self.free += request.blocks
+        """End the step; return the requests that made a token, and those that leave."""
+        made = [row.request for row in self.rows if row.request.cached == row.request.known]
+        for request in made:
+            request.generated += 1
+        done = [request for request in made if request.generated == request.output]
+        self.free += sum(request.blocks for request in done)
         self.running = [request for request in self.running if request not in done]
         self.rows = []
-        return first, done
+        return made, done
 
 
 class WholeEngine(Engine):
-    """A server of whole batches: a step of all prompts, then of a token each until the longest is done."""
+    """A server of whole batches: one step for all prompts, then a token each until the longest is done."""
 
     def schedule(self, line: deque[Request]) -> None:
         ragged = self.batching.ragged
@@ -187,7 +181,7 @@ class WholeEngine(Engine):
                 self.rows.append(Row(request, 1, held))
 
     def board(self, line: deque[Request], size: int, trigger: int) -> None:
-        """Take a batch from the line, and schedule its prompts."""
+        """Take a batch from the queue, and schedule its prompts."""
         self.running = [line.popleft() for _ in range(size)]
         longest = max(request.prompt for request in self.running)
         for request in self.running:
@@ -195,17 +189,17 @@ class WholeEngine(Engine):
         self.trigger = trigger
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
-        for row in self.rows:
-            row.request.generated += 1
-        first = [row.request for row in self.rows if row.request.generated == 1]
-        self.rows, done = [], []
+        made, done = [row.request for row in self.rows], []
+        for request in made:
+            request.generated += 1
+        self.rows = []
         if all(request.generated >= request.output for request in self.running):
             done, self.running = self.running, []
-        return first, done
+        return made, done
 
 
 def leaving(line: deque[Request], now_s: float, batching: Batching, ended: bool) -> tuple[int, int]:
-    """Return how many requests a whole batch takes now, and its trigger; 0 if none leaves."""
+    """Return the size of the whole batch that leaves now, and its trigger; 0 if none leaves."""
     if len(line) >= batching.largest:
         return batching.largest, Trigger.FULL
     if batching.wait_s < math.inf:
@@ -219,17 +213,18 @@ def leaving(line: deque[Request], now_s: float, batching: Batching, ended: bool)
 
 @dataclass(eq=False)
 class ServedRatioEngine(Engine):
-    """An engine as `WaitingServedRatio` says."""
+    """An engine under `WaitingServedRatio`."""
 
-    waited: int = 0  # turns since someone joined
-    joined: bool = False  # in the first half of this turn
+    waited: int = 0  # turns since a request joined
+    joined: bool = False  # whether one joined in the first half of this turn
 
     def schedule(self, line: deque[Request]) -> None:
         self.rows = []
         size, chunked = len(self.running), self.batching.chunked
         if not size:
             self.join(line, 0, self.batching.seats, self.batching.budget)
-            self.waited = 1
+            # An engine that ran empty as others joined begins a new turn: the next step may let more in.
+            self.waited, self.joined = 1, False
         elif self.joined or not self.turn(line, size, chunked):
             self.joined = False
             self.waited += 1
@@ -237,17 +232,17 @@ class ServedRatioEngine(Engine):
         self.settle()
 
     def turn(self, line: deque[Request], size: int, chunked: bool) -> bool:
-        """Let others join at the beginning of a turn; return whether anyone did."""
+        """Let requests join at the beginning of a turn; return whether one did."""
         if chunked:
             under_way = list(self.running)
             due = sum(request.known - request.cached for request in under_way)
             self.join(line, 0, len(line), self.batching.budget - due)
-            if self.rows:  # of both, those who ran before first
+            if self.rows:  # the requests that ran before come first
                 new, self.rows = self.rows, []
                 self.next_tokens(under_way)
                 self.rows += new
         else:
-            # In single precision, as the server.
+            # The server computes in single precision.
             fewest = int(np.float32(size) * np.float32(self.rule.waiting_served_ratio))
             fewest = 0 if self.waited >= self.rule.max_waiting_tokens else fewest
             self.join(line, fewest, self.batching.seats - size, self.batching.budget)
@@ -257,7 +252,7 @@ class ServedRatioEngine(Engine):
         return self.joined
 
     def join(self, line: deque[Request], fewest: int, most: int, budget: int) -> None:
-        """Take who is to join from the head of the line, with memory for a whole life."""
+        """Let requests join from the head of the queue, each with memory for all of its tokens."""
         left, free = self.blocks_for(budget) * self.batching.block_size, self.free
         new: list[tuple[Request, int, int]] = []
         for request in islice(line, max(most, 0)):
@@ -275,7 +270,7 @@ class ServedRatioEngine(Engine):
                 self.add_row(request, tokens, blocks)
 
     def next_tokens(self, requests: Iterable[Request]) -> None:
-        """Serve everyone's next token, and of cut prompts what the budget has left."""
+        """Serve a token for each request; truncated prompts share the rest of the budget."""
         left = self.batching.budget - sum(not request.truncated for request in requests)
         for request in requests:
             tokens = request.known - request.cached
@@ -288,16 +283,16 @@ class ServedRatioEngine(Engine):
 
 @dataclass(eq=False)
 class NewTokenRatioEngine(Engine):
-    """An engine as `NewTokenRatio` says."""
+    """An engine under `NewTokenRatio`."""
 
     ratio: float = math.nan
     full: bool = False
 
     def schedule(self, line: deque[Request]) -> None:
-        self.rows, self.preempted, size = [], 0, self.batching.block_size
+        self.rows, self.preempted, size = [], [], self.batching.block_size
         if not self.running:
             self.full = False
-            if not line or math.isnan(self.ratio):  # idle; not between two requests with others in line
+            if not line or math.isnan(self.ratio):  # idle, rather than between two requests of a queue
                 self.ratio = self.rule.init_new_token_ratio
         decoding = [request for request in self.running if not request.truncated]
         if len(decoding) < len(self.running) or (line and not self.full):
@@ -307,7 +302,7 @@ class NewTokenRatioEngine(Engine):
         self.settle()
 
     def rest(self, request: Request) -> int:
-        """Return how much a request may still say, as far as the server looks."""
+        """Return how many tokens a request may still generate, as far as the server looks ahead."""
         return min(request.limit - request.generated, CLIP)
 
     def serve_prompts(self, decoding: list[Request], line: deque[Request], size: int) -> None:
@@ -315,7 +310,7 @@ class NewTokenRatioEngine(Engine):
         mixed = len(decoding) if self.rule.mixed else 0
         given, chunk = self.rule.max_prefill_tokens - mixed, self.batching.budget - mixed
         total -= mixed
-        for request in [request for request in self.running if request.truncated]:  # one at most
+        for request in [request for request in self.running if request.truncated]:  # at most one
             rest = request.known - request.cached
             tokens = min(rest, max(chunk, 1), self.free * size + request.blocks * size - request.cached)
             if tokens > 0:
@@ -326,8 +321,8 @@ class NewTokenRatioEngine(Engine):
             request, first = line[0], not self.rows
             known = request.known
             tokens, spent = min(known, chunk), chunk <= 0 or given <= 0
-            # A step that is spent asks for no memory. Alone a request may have all: the server lets nobody
-            # in who could never fit.
+            # Without budget, memory does not matter. A request that runs alone may take all memory: the
+            # server rejects requests that could never fit.
             if self.running and (total <= 0 or (not spent and known + self.rest(request) >= total)):
                 self.full = True
                 return
@@ -341,7 +336,7 @@ class NewTokenRatioEngine(Engine):
     def serve_tokens(self, decoding: list[Request], line: deque[Request]) -> None:
         if decoding and self.needed(decoding) > self.free:
             self.retract(decoding, line)
-        elif decoding and not self.rows:  # beside prompts the share stays as it is
+        elif decoding and not self.rows:  # the ratio decays only in a step of decodes alone
             rule = self.rule
             decay = (rule.init_new_token_ratio - rule.min_new_token_ratio) / rule.decay_steps
             self.ratio = max(self.ratio - decay, rule.min_new_token_ratio)
@@ -356,14 +351,17 @@ class NewTokenRatioEngine(Engine):
         return sum(max(self.blocks_for(each.cached + 1) - each.blocks, 0) for each in decoding)
 
     def retract(self, decoding: list[Request], line: deque[Request]) -> None:
-        """Send back who has said least, until the rest fits; one stays. The order becomes that of staying."""
+        """Preempt the requests with the fewest tokens until the others fit; one always stays.
+
+        `running` is then in the order in which the server would keep them.
+        """
         decoding.sort(key=lambda request: (request.generated, -request.prompt), reverse=True)
         while len(decoding) > 1:
             self.send_back(decoding.pop(), line)
             if self.needed(decoding) <= self.free:
                 break
         cut = [request for request in self.running if request.truncated]
-        if self.needed(decoding) > self.free:  # where the server gives up: the prompt under way makes room
+        if self.needed(decoding) > self.free:  # a real server stops here; we preempt the prompt under way
             for request in cut:
                 self.send_back(request, line)
             cut = []
@@ -373,19 +371,14 @@ class NewTokenRatioEngine(Engine):
         self.full = False
 
     def send_back(self, victim: Request, line: deque[Request]) -> None:
-        self.free += victim.blocks
-        victim.blocks = victim.cached = 0
+        self.release_blocks(victim)
         line.append(victim)
-        self.preempted += 1
-
-    def victims(self, line: deque[Request]) -> Iterator[Request]:
-        return islice(line, len(line) - self.preempted, None)
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
-        first, done = super().finish_step()
+        made, done = super().finish_step()
         if done:
             self.full = False
-        return first, done
+        return made, done
 
 
 ENGINE_FOR_RULE: dict[type, type[Engine]] = {
@@ -393,21 +386,21 @@ ENGINE_FOR_RULE: dict[type, type[Engine]] = {
 }  # fmt: skip
 
 
-# An engine whose free blocks keep what they held: a preempted request finds its own beginning again.
-
-
 @dataclass(eq=False)
 class ReusingEngine(Engine):
-    """An engine as `Continuous(prefix_reuse=True)` says."""
+    """An engine under `Continuous(prefix_reuse=True)`: its free blocks keep their keys until they are taken.
 
-    # The free blocks, the next one to be taken first: whose beginning each keeps, if anybody's.
+    So a preempted request can find the beginning of its tokens again.
+    """
+
+    # The free blocks, the next one to be taken first: the request whose keys each still has, or None.
     kept: deque[Request | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.kept = deque([None] * self.free)
 
     def found(self, request: Request) -> int:
-        # They were freed from its last block on, and are taken from there: what is left is a beginning.
+        # Blocks are freed, and taken again, from a request's last one on: those left are its first.
         return self.kept.count(request)
 
     def add_row(self, request: Request, tokens: int, blocks: int) -> None:
@@ -427,6 +420,6 @@ class ReusingEngine(Engine):
         return super().preempt_last(line)
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
-        first, done = super().finish_step()
-        self.kept.extend([None] * sum(request.blocks for request in done))  # nobody asks for these again
-        return first, done
+        made, done = super().finish_step()
+        self.kept.extend([None] * sum(request.blocks for request in done))  # no request needs these again
+        return made, done

@@ -22,12 +22,10 @@ from batchsim.teaching.exercises.exercise import Exercise, Verdict
 # Far more than any case needs: code that runs longer counts as endless.
 LINES = 20_000
 SECONDS = 3.0
-GAP_S = 0.5  # more than this between two lines is not counted: a laptop may have slept
-AGAIN_S = 1e-4  # so often that it also comes between a `try` and the next one
+GAP_S = 0.5  # counted between two lines at most: a laptop may have slept
+AGAIN_S = 1e-4  # short enough to fall between a `try` and the next one
 ALL_CASES_S = 10.0
-ASLEEP = (
-    0.02  # code that computes for a smaller part of so long a time sleeps: even a busy machine gives more
-)
+ASLEEP = 0.02  # code with a smaller share of a processor sleeps: even a busy machine gives more
 PRINTED_LINES = 5
 LIBRARIES = *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<frozen"
 LONGEST, DEEPEST = 10_000, 5  # lists

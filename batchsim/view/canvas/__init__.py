@@ -1,1 +1,1 @@
-"""What pictures are made of: tiles that are drawn fast, text, marks, colours."""
+"""The drawing toolkit below all pictures: tiles that are drawn fast, text, axes, colours."""

@@ -1,7 +1,12 @@
-"""Rectangles, triangles, and outlines on a grid of cells, as paths."""
+"""The cells of a grid: their rectangles, the borders between them, and the colours of their values."""
 
+import math
+
+import matplotlib
 import numpy as np
 from matplotlib.path import Path
+
+from batchsim.view.canvas.axes import FINE, nice_span
 
 NOWHERE = Path(np.zeros((1, 2)))
 CORNERS = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
@@ -10,7 +15,10 @@ RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
 
 
 def rectangles(begin: np.ndarray, end: np.ndarray) -> Path:
-    """Return rectangles as one path; their opposite corners have shape (count, 2)."""
+    """Return rectangles as one path; their opposite corners have shape (count, 2).
+
+    One artist for thousands of rectangles draws in the time of one; a patch each takes ten times as long.
+    """
     vertices = begin[:, None] + (end - begin)[:, None] * CORNERS
     return Path(vertices.reshape(-1, 2), RECTANGLE * len(begin)) if len(begin) else NOWHERE
 
@@ -37,7 +45,7 @@ def squares(cells: np.ndarray, inset: float = 0.0) -> Path:
 def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
     """Return the edges between cells that are within and others: bool, shape (rows, columns).
 
-    Along the cells' edges: nothing says what a value between two of the grid's would give.
+    The line follows the edges of cells because values between two of the grid's are unknown.
 
     >>> border(np.array([[True, False]]))
     [[(1, 0), (1, 1)]]
@@ -45,3 +53,54 @@ def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
     edges = [[(c + 1, r), (c + 1, r + 1)] for r, c in np.argwhere(within[:, 1:] != within[:, :-1]).tolist()]
     edges += [[(c, r + 1), (c + 1, r + 1)] for r, c in np.argwhere(within[1:] != within[:-1]).tolist()]
     return edges
+
+
+FACTOR = 4.0  # the colours end at this multiple of the objective, and at the objective over it
+# From green, far below the objective, over white to brown: a colour-blind reader tells these apart.
+COLOURS = matplotlib.colormaps["BrBG_r"](np.linspace(0.06, 0.94, 256), bytes=True)
+MIDDLE = 127.5
+
+
+def ends(values: np.ndarray, objective: float | None) -> tuple[float, float]:
+    """Return the ends of the scale: anchored to the objective, otherwise the values' range, rounded out.
+
+    >>> ends(np.array([3.0, 90.0]), 25.0), ends(np.array([3.0, 90.0]), None)
+    ((6.25, 100.0), (3.0, 100.0))
+    """
+    if objective:
+        return objective / FACTOR, objective * FACTOR
+    finite = values[np.isfinite(values) & (values > 0)]
+    return nice_span(float(finite.min()), float(finite.max()), FINE) if finite.size else (1.0, 100.0)
+
+
+def colours(
+    values: np.ndarray, objective: float | None, span: tuple[float, float] | None = None
+) -> np.ndarray:
+    """Return the colours of values on a logarithmic scale, uint8 RGBA; transparent for NaN and infinity.
+
+    Without an objective there is no middle, and only the better half is used: the less, the stronger. `span`
+    gives the ends of the scale, by default those of `ends`.
+
+    >>> colours(np.array([[6.25, 100.0, np.nan]]), 25.0)[0].tolist()
+    [[0, 84, 75, 255], [116, 67, 7, 255], [0, 0, 0, 0]]
+    """
+    low, high = ends(values, objective) if span is None else span
+    finite = np.isfinite(values) & (values > 0)
+    share = np.log(np.where(finite, values, low) / low) / math.log(high / low)
+    place = np.clip(share, 0, 1) * (255 if objective else MIDDLE)
+    rgba = COLOURS[place.round().astype(int)]
+    rgba[~finite] = 0
+    return rgba
+
+
+def shades(values: np.ndarray, highest: float) -> np.ndarray:
+    """Return the colours of values of at least 0, uint8 RGBA: the more, the stronger; transparent for NaN.
+
+    >>> shades(np.array([[0.0, 8.0, np.nan]]), 8.0)[0].tolist()
+    [[245, 244, 244, 255], [0, 84, 75, 255], [0, 0, 0, 0]]
+    """
+    known = np.isfinite(values)
+    share = np.clip(np.where(known, values, 0) / highest, 0, 1)
+    rgba = COLOURS[((1 - share) * MIDDLE).round().astype(int)]
+    rgba[~known] = 0
+    return rgba

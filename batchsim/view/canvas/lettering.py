@@ -1,4 +1,10 @@
-"""Many short texts as one artist, some twenty times as fast as matplotlib's own."""
+"""Many short texts as one artist, about twenty times as fast as matplotlib's own.
+
+matplotlib lays out every `Text` at every draw: it parses mathtext, measures, and asks the font for each
+glyph. A `Lettering` is a collection of glyph outlines instead. Outlines and advances are cached for the
+process, one entry for each letter and weight, at a size of 1 px; the collection's transform scales them.
+There is no kerning.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -18,7 +24,7 @@ STARTS = {"left": 0.0, "center": 0.5, "right": 1.0}
 
 
 class Label(NamedTuple):
-    """One line of text: its baseline is at `y`, its left end, center or right end at `x`, in CSS pixels."""
+    """A line of text: its baseline is at `y`; its left end, center or right end is at `x`, in CSS pixels."""
 
     text: str
     x: float
@@ -28,12 +34,12 @@ class Label(NamedTuple):
 
 @lru_cache(maxsize=2048)
 def glyph(letter: str, weight: str = "normal") -> tuple[Path, float]:
-    """Return a letter of the usual font, 1 px high: its outline, and the distance to the next letter."""
+    """Return a letter's outline at a font size of 1 px, and the distance to the next letter."""
     font = FontProperties(family="DejaVu Sans", weight=weight)
     face = font_manager.get_font(font_manager.findfont(font))
-    face.set_size(100, 72)  # points at 72 an inch: pixels
-    advance = face.load_char(ord(letter)).linearHoriAdvance / 65536 / 100
-    # A space has no outline, and TextPath fails on it.
+    face.set_size(100, 72)  # 100 points at 72 dpi: 100 px, large enough that hinting does not matter
+    advance = face.load_char(ord(letter)).linearHoriAdvance / 65536 / 100  # a 16.16 fixed-point number
+    # A space has no outline, and TextPath raises for it.
     outline = Path(np.empty((0, 2))) if letter.isspace() else TextPath((0, 0), letter, size=1, prop=font)
     return outline, advance
 
@@ -48,7 +54,7 @@ def width_em(text: str, weight: str = "normal") -> float:
 
 
 class Lettering(PathCollection):
-    """Labels of one size, weight and colour, made of cached outlines and drawn all at once."""
+    """Labels of one size, weight and colour, drawn at once from cached outlines."""
 
     def __init__(
         self, picture: Picture, font_px: float, color: str, weight: str = "normal", zorder: float = 5
@@ -57,7 +63,7 @@ class Lettering(PathCollection):
         super().__init__([], facecolor=color, linewidth=0, zorder=zorder, offset_transform=place)
         self.picture, self.weight = picture, weight
         self.set_size(font_px)
-        self.set_snap(False)  # snapped to whole pixels, an i would lose its dot
+        self.set_snap(False)  # snapping to whole pixels would erase the dot of an i
         self.labels: tuple[Label, ...] = ()
         picture.add_artist(self)
 
@@ -82,24 +88,30 @@ class Lettering(PathCollection):
 
 
 def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Return places moved as little as order and room allow, each at least `least` from the next.
+    """Return places moved as little as possible, in the same order, each at least `least` from the next.
 
-    For the labels of lines that end near each other; within low and high, as far as there is room.
+    It separates the labels of lines that end near each other, and keeps them from `low` to `high` if they
+    fit.
 
     >>> apart([10, 12, 40], 8, 0, 44)
     [7.0, 15.0, 40.0]
     """
     order = sorted(range(len(places)), key=lambda i: places[i])
-    groups: list[list[float]] = []  # the middle of a group of labels that touch, and how many it has
+    # Labels that would overlap form a group, centred on the mean of its members' places; that is where the
+    # sum of their squared moves is least. A group that reaches the one before it merges with it.
+    groups: list[tuple[float, int]] = []  # the middle, and the number of labels
     for i in order:
-        groups.append([places[i], 1])
-        while len(groups) > 1 and _begin(groups[-1], least) < _end(groups[-2], least):
+        groups.append((places[i], 1))
+        while len(groups) > 1:
             (one, some), (two, more) = groups[-2:]
-            groups[-2:] = [[(one * some + two * more) / (some + more), some + more]]
+            if two - more * least / 2 >= one + some * least / 2:
+                break
+            groups[-2:] = [((one * some + two * more) / (some + more), some + more)]
     moved, floor = [0.0] * len(places), low
     flat: list[float] = []
     for middle, count in groups:
-        flat += [middle + (place - (count - 1) / 2) * least for place in range(int(count))]
+        flat += [middle + (place - (count - 1) / 2) * least for place in range(count)]
+    # Up from the lower limit, then down from the upper one, which wins where there is too little room.
     for rank, place in enumerate(flat):
         flat[rank] = floor = max(place, floor + (least if rank else 0))
     ceiling = high
@@ -108,11 +120,3 @@ def apart(places: Sequence[float], least: float, low: float, high: float) -> lis
     for rank, i in enumerate(order):
         moved[i] = float(flat[rank])
     return moved
-
-
-def _begin(group: list[float], least: float) -> float:
-    return group[0] - group[1] * least / 2
-
-
-def _end(group: list[float], least: float) -> float:
-    return group[0] + group[1] * least / 2

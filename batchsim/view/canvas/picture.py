@@ -1,21 +1,20 @@
-"""A figure that is redrawn fast: what stands still is kept as pixels, and what moves is drawn over it.
+"""A figure that is redrawn fast: fixed artists are stored as pixels, moving ones are drawn over them.
 
-The explorer redraws its picture at every move of a slider. Drawn whole by matplotlib, axes, grids, labels
-and legends included, it would take longer than a frame may. So the picture is blitted:
+The explorer redraws its picture at every move of a slider. matplotlib would draw axes, grids, labels and
+legends each time, and take longer than a frame lasts. So the picture is blitted:
 
-- It is divided into *tiles*, rectangles that do not overlap and together cover it. A tile knows which of its
-  artists stand still (`fixed`, and its axes) and which move (`moving`).
-- The pixels of what stands still are kept in one buffer for all tiles. A redraw copies that buffer and draws
-  the moving artists over it, by their zorder.
-- A tile is *stale* when something that stands still has changed: a limit of an axis, a unit, the names in
-  a legend. Only then are its fixed artists drawn anew, and only within its own rectangle: that is what
-  tiles are for. A move that changes one view's scale costs one tile.
-- `Tile.hold(what, value)` is how a tile becomes stale: a view calls it with each value on which its fixed
-  artists depend, and changes them only if it returns True. To change a fixed artist without it leaves old
-  pixels on the screen; to mark as fixed what changes at every move makes every redraw slow.
+- It is divided into *tiles*, rectangles that do not overlap and together cover it. Each tile has `fixed`
+  artists (and axes) and `moving` ones.
+- One buffer stores the pixels of all fixed artists. A redraw copies that buffer and draws the moving artists
+  over it, by their zorder.
+- A tile is *stale* when a fixed artist has changed: a limit of an axis, a unit, a name in a legend. Only then
+  are its fixed artists redrawn, and only within its rectangle. So a new scale of one view costs one tile.
+- `Tile.hold(what, value)` makes a tile stale: a view calls it with each value on which fixed artists depend,
+  and changes them only if it returns True. A fixed artist changed without `hold` leaves old pixels on the
+  screen; an artist that changes at every move must be moving, or every redraw is slow.
 
-For the same reason nothing fixed may be above something that moves, and nothing may be drawn outside its
-tile: the tests compare the picture, after any sequence of moves, with one that was drawn afresh.
+Two rules follow: no fixed artist may be above a moving one, and no tile may draw outside its rectangle. Tests
+make any sequence of moves and compare the picture with a new one.
 """
 
 import struct
@@ -63,7 +62,7 @@ class Box(NamedTuple):
 
 
 class Canvas(FigureCanvasAgg):
-    """A canvas whose margins are never cut off, as a notebook does: places are counted from them."""
+    """A canvas that keeps its margins: notebooks would crop them, and places are counted from the edges."""
 
     def print_figure(self, *args: Any, **options: Any) -> Any:
         return super().print_figure(*args, **options | {"bbox_inches": None})
@@ -73,8 +72,8 @@ class Picture(Worded):
     """A figure without pyplot, made of tiles, that shows itself in a notebook.
 
     `width_px` and `height_px` are CSS pixels, as are the points of fonts and lines; each is `ratio` pixels of
-    the screen. Make artists inside `with picture.styled():`, so that a notebook's own settings of matplotlib
-    do not change them.
+    the screen. Make artists inside `with picture.styled():`, so that the user's settings of matplotlib do not
+    change them.
     """
 
     def __init__(
@@ -83,29 +82,31 @@ class Picture(Worded):
         self.width_px, self.height_px, self.ratio = width_px, height_px, ratio
         self.theme, self.font_px = theme, font_px
         self.tiles: list[Tile] = []
-        # A little more than the pixels, or matplotlib rounds the last one off.
+        # Slightly more than the pixels: matplotlib truncates, and would lose the last one.
         inches = ((width_px + 1e-6) / PX_PER_INCH, (height_px + 1e-6) / PX_PER_INCH)
         with self.styled():
             super().__init__(figsize=inches, dpi=PX_PER_INCH * ratio, facecolor=theme.background)
-            self.agg: Any = Canvas(self)  # without types
+            self.agg: Any = Canvas(self)  # matplotlib has no types for its renderer
         px = Affine2D().scale(1 / PX_PER_INCH, -1 / PX_PER_INCH).translate(0, inches[1])
         self.px_transform = px + self.dpi_scale_trans  # CSS pixels from the top left
-        # The pixels of all that stands still, tile by tile: what a redraw begins with.
+        # The pixels of all fixed artists, with which each redraw begins.
         self._fixed_pixels = np.empty((*self._frame().shape[:2], 4), dtype=np.uint8)
 
     @contextmanager
     def styled(self) -> Iterator[None]:
-        """Give artists the theme's colours, whatever the user's settings are."""
+        """Apply the theme instead of the user's settings of matplotlib."""
         with matplotlib.style.context(["default", self.theme.rc(self.font_px)]):
             yield
 
     def _frame(self) -> np.ndarray:
+        # Agg's own buffer, without a copy: writing to it is the blitting, which matplotlib offers only for
+        # windows. A new renderer, as of another size or ratio, has another buffer, so it is never stored.
         return np.asarray(self.agg.get_renderer()._renderer)
 
     def pixels(self, box: Box | None = None) -> np.ndarray:
-        """Return the picture as uint8, shape (rows, columns, 4): the renderer's own, until it draws again.
+        """Return the picture as uint8, shape (rows, columns, 4), in Agg's buffer: the next draw changes it.
 
-        With a box, what is beside it may be of an earlier moment.
+        With a box, pixels outside it may be of an earlier moment.
         """
         frame, renderer = self._frame(), self.agg.get_renderer()
         tiles = [tile for tile in self.tiles if box is None or tile.box.overlaps(box)]
@@ -113,6 +114,7 @@ class Picture(Worded):
             if tile.stale:
                 region = tile.region
                 tile.refresh()
+                # Cleared here rather than by Agg, which clears the whole picture.
                 frame[region] = np.multiply(to_rgba(self.theme.background), 255).round()
                 tile.draw_fixed(renderer)
                 self._fixed_pixels[region] = frame[region]
@@ -124,7 +126,7 @@ class Picture(Worded):
         return frame
 
     def png(self, box: Box | None = None) -> bytes:
-        """Return the picture, or a part of it, as PNG, pixel by pixel as on the screen."""
+        """Return the picture, or a part of it, as PNG: exactly the pixels of the screen."""
         pixels = self.pixels(box)
         return to_png(pixels if box is None else pixels[self.region(box)])
 
@@ -136,12 +138,12 @@ class Picture(Worded):
     _repr_png_ = png
 
     def draw(self, renderer: Any) -> None:
-        """Draw all of it: for a file, or as a notebook draws any figure once pyplot was used in it."""
+        """Draw everything: for a file, or for a notebook in which pyplot is used, which draws all figures."""
         moving = [artist for tile in self.tiles for artist in tile.moving]
         for tile in self.tiles:
             tile.refresh()
         for artist in moving:
-            artist.set_animated(False)  # matplotlib's own drawing leaves animated artists out
+            artist.set_animated(False)  # matplotlib's own drawing skips animated artists
         try:
             with self.styled():
                 super().draw(renderer)
@@ -157,8 +159,8 @@ class Picture(Worded):
 def to_png(pixels: np.ndarray) -> bytes:
     """Return pixels, uint8 of shape (rows, columns, at least 3), as PNG of their first three channels.
 
-    Unfiltered and lightly compressed: for a drawing with flat colours that is as small as with filters, and
-    three times as fast as Pillow, which tries all five on each row.
+    Rows are unfiltered and lightly compressed: for drawings with flat colours, files are as small as
+    Pillow's, which tries all five filters on each row, and made in a third of the time.
     """
     height, width = pixels.shape[:2]
     rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)  # each begins with its filter: 0, none
@@ -173,7 +175,7 @@ def to_png(pixels: np.ndarray) -> bytes:
 
 
 class Tile:
-    """A rectangle of a picture: the artists that stand still in it, and those that move over them."""
+    """A rectangle of a picture: its fixed artists, and the moving ones above them."""
 
     def __init__(self, picture: Picture, box: Box) -> None:
         self.picture, self.box, self.theme = picture, box, picture.theme
@@ -189,7 +191,7 @@ class Tile:
         return self.picture.region(self.box)
 
     def add_axes(self, box: Box) -> Axes:
-        """Return axes with this frame; they never scale themselves."""
+        """Return axes with this frame. They never scale themselves: that would change fixed artists."""
         width, height = self.picture.width_px, self.picture.height_px
         begin, size = (box.left / width, 1 - box.bottom / height), (box.width / width, box.height / height)
         ax = self.picture.add_axes((*begin, *size))
@@ -200,13 +202,13 @@ class Tile:
         return ax
 
     def add_text(self, x: float, y: float, text: str = "", **style: Any) -> Text:
-        """Return a text that stands still, with its left end and baseline at these CSS pixels."""
+        """Return a fixed text with its left end and baseline at these CSS pixels."""
         artist = self.picture.text(x, y, text, transform=self.picture.px_transform, **style)
         self.fixed.append(artist)
         return artist
 
     def add(self, artist: AnyArtist) -> AnyArtist:
-        """Add an artist that stands still, its coordinates in CSS pixels of the picture."""
+        """Add a fixed artist whose coordinates are CSS pixels of the picture."""
         artist.set_transform(self.picture.px_transform)
         self.picture.add_artist(artist)
         self.fixed.append(artist)
@@ -219,14 +221,14 @@ class Tile:
         self.stale = True
 
     def set_moving(self, *artists: Artist) -> None:
-        """Let these artists move: each redraw draws them over all that stands still, by their zorder."""
+        """Make artists moving: each redraw draws them above all fixed artists, by their zorder."""
         for artist in artists:
             artist.set_animated(True)
         self.fixed = [artist for artist in self.fixed if artist not in artists]
         self.moving = sorted([*self.moving, *artists], key=Artist.get_zorder)
 
     def hold(self, what: str, value: Any) -> bool:
-        """Return whether a value on which fixed artists depend is new: the tile is then stale."""
+        """Return whether a value on which fixed artists depend is new; the tile is then stale."""
         new = what not in self._held or self._held[what] != value
         self._held[what], self.stale = value, self.stale or new
         return new

@@ -15,21 +15,21 @@ Choice = TypeVar("Choice")
 
 
 class ComponentStyle(NamedTuple):
-    """How one component of the latency is drawn: a colour of the theme, a hatch, and the width of a line."""
+    """How a component of the latency is drawn: a colour of the theme, a hatch, and the width of a line."""
 
     colour: str
     hatch: str
     width: float
 
 
-# The components of a request's latency, everywhere in the same colour and hatch.
+# The components of a request's latency, with the same colour and hatch in all pictures.
 COMPONENTS = {
     "forming": ComponentStyle("orange", "//", 2.0),
     "queueing": ComponentStyle("purple", "\\\\", 4.0),
     "device_wait": ComponentStyle("sky", "..", 3.0),
     "computing": ComponentStyle("blue", "", 5.0),
 }
-# What a request of token generation does, everywhere in the same colour and hatch.
+# The phases of a request of token generation, likewise.
 PHASES = {
     "waiting": ComponentStyle("purple", "\\\\", 4.0),
     "prefill": ComponentStyle("green", "..", 3.0),
@@ -40,7 +40,7 @@ COMPILING = ComponentStyle("blue", "xxx", 5.0)  # the part of computing before a
 
 
 def in_words(part: str) -> str:
-    """Return what a part of a latency is called.
+    """Return the name of a part of a latency.
 
     >>> in_words("device_wait")
     'device wait'
@@ -50,13 +50,13 @@ def in_words(part: str) -> str:
 
 @dataclass(frozen=True)
 class Theme:
-    """A set of colours by what they are for; those named after a colour are Okabe and Ito's."""
+    """Colours by their purpose; those named after a colour are Okabe and Ito's."""
 
     background: str
     ink: str  # text, and lines that are black on paper
     soft: str  # axes and their numbers
     faint: str  # grid lines, and areas without a number
-    ghost: str  # wide lines of the setting before, lighter (in the dark: darker) than any line of the present
+    ghost: str  # wide lines of the setting before: lighter (in the dark theme darker) than all present lines
     orange: str = ORANGE
     sky: str = SKY
     green: str = GREEN
@@ -67,12 +67,12 @@ class Theme:
 
     @property
     def now(self) -> str:
-        """What the present setting gives."""
+        """The colour of the present setting."""
         return self.green
 
     @property
     def before(self) -> str:
-        """What the setting before the last move gave."""
+        """The colour of the setting before the last move."""
         return self.grey
 
     @property
@@ -90,7 +90,7 @@ class Theme:
 
 
 LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3", ghost="#C6C6C6")
-# On black, blue and green are lightened until lines of them can be seen; their hues stay.
+# Blue and green are lightened, with the same hue, so that their lines are visible on black.
 DARK = Theme(
     background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333", ghost="#505050",
     blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
@@ -106,7 +106,7 @@ class Size:
     line_px: float
 
     def em_px(self, width_px: float) -> float:
-        """Return the size of the letters in a picture of this width: a little more where there is room.
+        """Return the size of the letters in a picture of this width: up to 2 px more in a wide one.
 
         >>> PAGE.em_px(570), PAGE.em_px(1200)
         (12, 13.0)
@@ -120,7 +120,7 @@ SIZES = {"page": PAGE, "projector": PROJECTOR}
 
 
 def named(parameter: str, name: str, choices: dict[str, Choice]) -> Choice:
-    """Return the theme or the size of that name, or raise, naming the nearest."""
+    """Return the choice of that name, or raise ValueError with the nearest."""
     if name in choices:
         return choices[name]
     names = " or ".join(map(repr, choices))

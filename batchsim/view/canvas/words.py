@@ -1,7 +1,7 @@
-"""What a picture shows, in words: the text alternative of one that a notebook keeps.
+"""A description of a picture in words: the alternative text of the image that a notebook stores.
 
-JupyterLab shows no alternative text of an output (it has words beside it), but whatever is made of a notebook
-does: nbconvert's pages and slides, and the book.
+JupyterLab does not show alternative text, but pages made from a notebook do: nbconvert's, slides, and the
+book.
 """
 
 import math
@@ -21,11 +21,11 @@ COLOUR_BAR = "<colorbar>"
 
 
 class Worded(Figure):
-    """A figure that says in words what it shows, and tells a notebook that keeps its picture."""
+    """A figure that describes itself in words, which a notebook stores with its image."""
 
     @property
     def words(self) -> str:
-        """What the picture shows, in sentences."""
+        """A description in sentences."""
         return described(self)
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -33,7 +33,7 @@ class Worded(Figure):
 
 
 def described(figure: Figure) -> str:
-    """Return what any figure shows: the title of each of its axes, what is over what, and each series.
+    """Return a description of any figure: the title and the labels of each of its axes, and each series.
 
     >>> from matplotlib.figure import Figure
     >>> figure = Figure()
@@ -77,7 +77,7 @@ def _line(name: str, xs: np.ndarray, ys: np.ndarray) -> str:
     if not name:
         return ""
     for axis, values in (("x", xs), ("y", ys)):
-        if len(values) == 2 and values[0] == values[1]:  # as axvline and axhline draw
+        if len(values) == 2 and values[0] == values[1]:  # drawn by axvline or axhline
             return f"{name}: at {axis} {_text(values[0])}"
     values = _numbers(ys)
     if values.size == 1:
@@ -105,7 +105,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _name(artist: Any) -> str:
-    """Return the name of a series in the legend; "" for one that has none."""
+    """Return the name of a series in the legend, "" without one."""
     label = str(artist.get_label() or "")
     return "" if label.startswith("_") else label
 

@@ -1,4 +1,4 @@
-"""What a control of the explorer is: its words, what it may hold, and how a person types it."""
+"""What a control of the explorer is: its words, the values that it takes, and how a person types them."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,48 +9,14 @@ from typing import Any, NamedTuple
 from batchsim import _check
 from batchsim.scenario import Table, priorities
 
-
-@dataclass(frozen=True)
-class Kind:
-    """One item of a list: its label, the class it stands for, and the controls that give its arguments.
-
-    `make` takes the controls' values in order, `read` returns them for an instance, None where the controls
-    cannot express it. Without these two, the values are the arguments of the class.
-    """
-
-    label: str
-    part: type
-    controls: tuple[str, ...]
-    make: Callable[..., Any] | None = None
-    read: Callable[[Any], Sequence[Any] | None] | None = None
-
-    def values(self, part: Any) -> dict[str, Any] | None:
-        """Return the controls' values for a part, None where it is of another kind."""
-        if type(part) is not self.part:
-            return None
-        if self.read:
-            values = self.read(part)
-        else:
-            values = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
-        return None if values is None else dict(zip(self.controls, values, strict=True))
-
-
-REQUESTS, TOKENS = MODES = ("requests", "tokens")
-# The lists of kinds that each has: what is chosen from the others makes no difference there.
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    REQUESTS: ("workload", "rule", "service"),
-    TOKENS: ("workload", "prompts", "outputs", "batching", "step"),
-}
-
-
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
 DEVICE, CLASS = "Device", "Class"
 
 
 class Slider(NamedTuple):
-    """A slider's scale and its range; a log slider's step is of the exponent.
+    """A slider's scale and range; a log slider's step is one of the exponent.
 
-    The scale is "linear", "log" or "whole", or "share": that of level 1 of two priority levels.
+    The scale is "linear", "log", "whole", or "share": the share of level 1 of two priority levels.
     """
 
     scale: str
@@ -89,9 +55,8 @@ CHECKS: Mapping[str, Callable[..., Any]] = {
 class Control:
     """One value of the state, and the control that moves it.
 
-    `kind` is one of `CHECKS`, which takes the `bounds`: the options of a choice, by their labels, are such.
-    `page` None: the value has no control of its own. `optional`: it may be empty. `mode`: the only one that
-    has it; `in_tokens`: its default there, where that is another.
+    `kind` is a key of `CHECKS`, and `bounds` are that check's arguments, such as the options of a choice with
+    their labels. Without a `page` the value has no control of its own. `optional`: the value may be empty.
     """
 
     label: str
@@ -102,28 +67,22 @@ class Control:
     slider: Slider | None = None
     bounds: Mapping[str, Any] = field(default_factory=dict)
     optional: bool = False
-    mode: str | None = None
-    in_tokens: Any = ...
-
-    def at_first(self, mode: str) -> Any:
-        """Return the value that the control begins with in a mode."""
-        return self.in_tokens if mode == TOKENS and self.in_tokens is not ... else self.default
 
     @property
     def when_empty(self) -> str:
-        """What an empty field means, as `about` says it; "" where it may not be empty."""
+        """The meaning of an empty field, from `about`; "" if it must not be empty."""
         return self.about.rpartition("empty: ")[2] if "empty: " in self.about else ""
 
     def check(self, name: str, value: Any) -> Any:
-        """Return the value as it is kept, or raise; `name` is what the message calls it."""
+        """Return the value as the state stores it, or raise an error that calls it `name`."""
         if self.optional and value in (None, (), []):
             return () if self.kind in ("sizes", "points", "levels") else None
         return CHECKS[self.kind](name, value, **self.bounds)
 
     def read(self, name: str, text: str) -> Any:
-        """Return the value that a person typed, or raise with the rule and what was typed.
+        """Return the value that a person typed, or raise an error with the rule and the text.
 
-        >>> from batchsim.view.explorer.controls_table import CONTROLS
+        >>> from batchsim.view.explorer.kinds import CONTROLS
         >>> CONTROLS["max_batch_size"].read("", " 16 "), CONTROLS["queue_limit"].read("", "")
         (16, None)
         >>> CONTROLS["servers"].read("Servers", "two")
@@ -161,16 +120,40 @@ def _pair(pair: str, like: str) -> tuple[int, float]:
     number, colon, value = pair.partition(":")
     if not colon:
         raise ValueError(f"{like}, got {pair!r}")
-    return int(_number("what is before a colon", number, whole=True)), _number(
-        "what is behind it", value, whole=False
-    )
+    before, after = (f"the part {side} a colon" for side in ("before", "after"))
+    return int(_number(before, number, whole=True)), _number(after, value, whole=False)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One item of a list: its label, the class that it makes, and the controls that give its arguments.
+
+    `make` takes the controls' values in order; `read` returns them for an instance, None if the controls
+    cannot express it. By default the values are the arguments of the class.
+    """
+
+    label: str
+    part: type
+    controls: tuple[str, ...]
+    make: Callable[..., Any] | None = None
+    read: Callable[[Any], Sequence[Any] | None] | None = None
+
+    def values(self, part: Any) -> dict[str, Any] | None:
+        """Return the controls' values for a part, None if it is of another option."""
+        if type(part) is not self.part:
+            return None
+        if self.read:
+            values = self.read(part)
+        else:
+            values = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
+        return None if values is None else dict(zip(self.controls, values, strict=True))
 
 
 def choice(
-    label: str, about: str, default: str, page: str | None, options: Iterable[str], mode: str | None = None
+    label: str, about: str, default: str, page: str | None, options: Mapping[str, Any] | Iterable[str]
 ) -> Control:  # fmt: skip
-    """Return the control of one of some options, which are given with their labels or with their kinds."""
+    """Return the control that chooses among options: a mapping to labels or `Option`s, or plain words."""
     labels: dict[str, Any] = dict.fromkeys(options, "")
     if isinstance(options, Mapping):
-        labels = {name: getattr(kind, "label", kind) for name, kind in options.items()}
-    return Control(label, about, "choice", default, page, bounds={"options": labels}, mode=mode)
+        labels = {name: getattr(option, "label", option) for name, option in options.items()}
+    return Control(label, about, "choice", default, page, bounds={"options": labels})

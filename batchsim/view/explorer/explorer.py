@@ -7,31 +7,28 @@ import ipywidgets as widgets
 
 from batchsim import _check
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, StepTime
+from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, TOKENS
+from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
 from batchsim.view.explorer.controls import Controls
+from batchsim.view.explorer.kind import Values
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import hide, line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
-from batchsim.view.explorer.pages.play import FILMED, PlayPage
+from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.state import DEFAULTS, State, workload_values
-from batchsim.view.explorer.state_tokens import step_values
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import MODES, LivePicture
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.views import NAMES
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
-MEMORY = "Memory"  # what the last of them is called where it is about that
-SLOTS = (
-    "Whole batches have nothing to set here: a slot for the longest request is kept for each of a batch, so "
-    "memory limits the max batch size alone."
-)
 
 
 class Explorer(widgets.Box):
@@ -42,10 +39,10 @@ class Explorer(widgets.Box):
     once, `say(text)` puts a line below the picture, and `large.value` is the view that is enlarged.
     """
 
-    def __init__(self, session: Session, services: dict[str, offer.Values]) -> None:
+    def __init__(self, session: Session, services: dict[str, Values]) -> None:
         self.session = session
         self.move_to, self.say = session.move_to, session.say
-        self.status, self.readout, self.pseudocode, self.origin, self.slots = (
+        self.status, self.readout, self.pseudocode, self.origin, self.note = (
             plain(widgets.HTML) for _ in range(5)
         )
         self.status.add_class("batchsim-status")
@@ -99,12 +96,12 @@ class Explorer(widgets.Box):
             lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
         )
         self.screen.observe(lambda _: self._fold(), names="alone")
-        if session.style.large == FILMED[session.style.mode]:
+        if session.style.large == self.state.kind.film:
             self.turn_to(self.play)
         session.refresh()
 
     def __repr__(self) -> str:
-        workload, rule = self.state.kind("workload").label, self.state.rule_kind.label
+        workload, rule = self.state.option("workload").label, self.state.rule_option.label
         return f"Explorer of batching: {workload.partition(':')[0]} arrivals, rule “{rule}”"
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -133,27 +130,27 @@ class Explorer(widgets.Box):
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario that the controls say; ValueError where there is none."""
-        return self.state.scenario(*self.session.given)
+        """The scenario of the controls; ValueError if they make none."""
+        return self.session.runner.scenario(self.state)
 
     @property
     def picture(self) -> LivePicture:
         return self.screen.picture
 
     def _place(self) -> None:
-        """Put the controls on their pages: those of a mode are made when it is first turned to."""
+        """Put the controls on their pages."""
         for page, box in [(MAIN, self.knobs), *self.settings.items()]:
             there = self.controls.on_page(page)
-            there += {COMPUTING: [self.origin], DEVICE: [self.slots]}.get(page, [])
+            there += {COMPUTING: [self.origin], DEVICE: [self.note]}.get(page, [])
             if list(box.children) != there:
                 box.children = there
-        titles = [MEMORY if page == DEVICE and self.state.in_tokens else page for page in SETTINGS]
+        titles = [self.state.kind.titles.get(page, page) for page in SETTINGS]
         titles += [page.title for page in self.pages]
         if self.tabs.titles != tuple(titles):
             self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
-        if key in MODES[self.session.style.mode].names:  # not while the list itself changes
+        if key in NAMES[self.session.style.mode]:  # not while the list itself changes
             self.screen.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:
@@ -163,12 +160,13 @@ class Explorer(widgets.Box):
     def _offer_servers(self) -> None:
         """Offer the servers whose seats and steps can be seen, where there are several."""
         session = self.session
-        in_tokens = session.style.mode == TOKENS and session.data is not None
-        count = session.data.result.scenario.servers if in_tokens and session.data is not None else 1
+        count = 1
+        if KINDS[session.style.mode].is_film_by_server and session.data is not None:
+            count = session.data.result.scenario.servers
         options = tuple((f"Server {each + 1:,} of {count:,}", each) for each in range(count))
         if self.server.options != options:
             self.server.options = options
-        self.server.value = session.style.server if in_tokens else 0
+        self.server.value = min(session.style.server, count - 1)
         hide(self.server, count == 1)
 
     def _show_status(self) -> None:
@@ -208,14 +206,13 @@ class Explorer(widgets.Box):
                 page.is_open = page is selected
                 if page.is_open:
                     page.update()
-            whole = self.state.in_tokens and self.state.batching != "continuous"
-            self.slots.value = SLOTS if whole else ""
-            self.origin.value = offer.origin(session.data_state)
+            self.note.value = self.state.kind.note(self.state)
+            self.origin.value = session.data_state.kind.origin(session.data_state)
 
 
 def views_of(mode: str) -> tuple[tuple[str, str], ...]:
     """Return the names of the views of a mode, and their keys."""
-    return tuple((name, key) for key, name in MODES[mode].names.items())
+    return tuple((name, key) for key, name in NAMES[mode].items())
 
 
 def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
@@ -241,31 +238,28 @@ def explore(
     SizeOrWait(max_batch_size=32, max_wait_ms=20)
     """
     _check.whole("requests", requests)
-    services: dict[str, offer.Values] = {}
-    state, tokens = State(seed=seed), None
+    services: dict[str, Values] = {}
+    costs: Values = {}
+    state, tokens = DEFAULT.replace(seed=seed), None
     if isinstance(service, Scenario):
         if workload is not None:
             raise TypeError("a Scenario must come without a workload: it has one")
         workload, state = service.workload, State.of(service, seed=seed)
         tokens = service.tokens if "given" in (state.prompts, state.outputs) else None
-    elif isinstance(service, StepTime):
-        state = DEFAULTS[TOKENS].replace(seed=seed, **step_values(service))
     elif service is not None:
-        label, costs = offer.given(service)
-        services = {label: costs}
+        label, kind, costs = offer.given(service)
+        state = DEFAULTS[kind.name].replace(seed=seed)
+        services = {label: costs} if "service" in kind.controls else {}
     if workload is not None:
         if not isinstance(workload, (OpenLoop, ClosedLoop)):
             raise TypeError(f"workload must be one of batchsim's, got {workload!r}")
-        values = workload_values(workload)
-        if state.in_tokens and values.pop("priorities"):
-            raise ValueError(f"tokens do not cover priorities, got {workload!r}")
-        state = state.replace(**values)
+        state = state.replace(**state.kind.workload_values(workload))
     traffic = workload if isinstance(workload, OpenLoop) and state.workload == "given" else None
     if link:
         state = State.from_link(link)
-    elif services:
-        state = offer.rescaled(state, costs, keep_rate=workload is not None)
+    elif costs:
+        state = state.kind.rescaled(state, costs, keep_rate=workload is not None)
     session = Session(state, requests, traffic, tokens)
     if play:
-        session.style = session.style._replace(large=FILMED[state.mode])
+        session.style = session.style._replace(large=state.kind.film)
     return Explorer(session, services)

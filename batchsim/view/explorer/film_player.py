@@ -19,12 +19,12 @@ from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.player import SLOWNESS, Player
 from batchsim.view.explorer.screen import Screen
-from batchsim.view.film.animation import Animation
 from batchsim.view.film.film_view import Playable
 from batchsim.view.film.lanes import Lanes, comparison_of, stretch_of
 from batchsim.view.film.lanes_view import SideBySide
 from batchsim.view.film.snapshot import REQUESTS, Film
 from batchsim.view.film.token_lanes import TokensSideBySide
+from batchsim.view.pictures.live import Animation
 
 LEAST_WIDTH_PX = 320
 WHOLE_S = 20.0  # on the screen: how long a stretch of token generation is played

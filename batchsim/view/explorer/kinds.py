@@ -1,74 +1,119 @@
-"""What the explorer's lists offer: kinds of traffic, rules and service times, with the controls each uses."""
+"""The explorer's kinds of run, and all their controls: each value is described once, in `CONTROLS`.
 
+The state, its links, the widgets and the error messages are all made from these tables.
+"""
+
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from batchsim import scenario
-from batchsim.measured.published import published
-from batchsim.scenario import RULES, Noise, OnOff, SizeOrWait
-from batchsim.view.explorer import kinds_tokens
-from batchsim.view.explorer.control import Kind
+import numpy as np
 
-MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
+from batchsim.view.explorer.control import MAIN, Control, choice
+from batchsim.view.explorer.kind import Kind
+from batchsim.view.explorer.requests import Requests
+from batchsim.view.explorer.tokens import TokenGeneration
 
-
-def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
-    mean, burst = traffic.offered_per_s, traffic.on_rate_per_s
-    if traffic.off_rate_per_s != 0 or burst >= MOST_BURSTY * mean:
-        return None
-    return mean, burst / mean, traffic.mean_on_s
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Requests(), TokenGeneration())}
+FIRST = next(iter(KINDS))  # the kind of run that an explorer begins with
 
 
-WORKLOADS: Mapping[str, Kind] = {
-    "poisson": Kind("Poisson: random arrivals", scenario.Poisson, ("rate_per_s",)),
-    "constant": Kind("Constant: evenly spaced", scenario.Constant, ("rate_per_s",)),
-    "gamma": Kind("Gamma: smoother or burstier", scenario.Gamma, ("rate_per_s", "cv")),
-    "onoff": Kind("On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"),
-        make=lambda rate_per_s, factor, on_s: OnOff(rate_per_s * factor, 0, on_s, on_s * (factor - 1)),
-        read=_burst_values),
-    "diurnal": Kind("Diurnal: a day, compressed", scenario.Diurnal,
-        ("rate_per_s", "peak_to_mean", "period_s")),
-    "closed": Kind("Closed loop: clients wait for answers", scenario.ClosedLoop, ("clients", "think_ms"),
-        make=lambda clients, think_ms: scenario.ClosedLoop(clients, think_ms / 1000),
-        read=lambda loop: (loop.clients, loop.think_s * 1000)),
-    "given": Kind("Given: the traffic of this page", scenario.OpenLoop, ("rate_per_s",)),  # made by the state
-}  # fmt: skip
-# Every registered rule, by its name in snake case; full batches only is one of its own.
-RULE_KINDS: Mapping[str, Kind] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
-    for rule in RULES
-} | {
-    "full_only": Kind("Full batches only", SizeOrWait, ("max_batch_size",), kinds_tokens.full_only,
-        kinds_tokens.size_of_full),
-}  # fmt: skip
-SERVICES: Mapping[str, Kind] = {
-    "affine": Kind("Affine: fixed cost + cost per item", scenario.Affine, ("fixed_ms", "per_item_ms")),
-    "published": Kind("Published", scenario.Table, ("published",), published, lambda table: None),
-    "curve": Kind("Curve", scenario.Table, ("curve",)),
-}
-KINDS: Mapping[str, Mapping[str, Kind]] = {
-    "workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES, **kinds_tokens.KINDS,
-}  # fmt: skip
+def _merged() -> Mapping[str, Control]:
+    """Return the controls of all kinds; each kind's own come after the one that precedes them there."""
+    found = {
+        "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
+            FIRST, MAIN, {name: name for name in KINDS}),
+    }  # fmt: skip
+    order = list(found)
+    for kind in KINDS.values():
+        place = 1
+        for name, control in kind.controls.items():
+            if name in found:
+                place = order.index(name) + 1
+            else:
+                order.insert(place, name)
+                place += 1
+            found.setdefault(name, control)
+    return {name: found[name] for name in order}
 
 
-def values_of(choice: str, part: Any) -> dict[str, Any] | None:
-    """Return what the controls say of a part, the list's own value included; None where they cannot.
+CONTROLS = _merged()
 
-    >>> values_of("rule", SizeOrWait(8, float("inf")))
-    {'rule': 'full_only', 'max_batch_size': 8}
+
+def on_page(page: str) -> list[str]:
+    """Return the names of the controls on a page."""
+    return [name for name, control in CONTROLS.items() if control.page == page]
+
+
+def relevant(control: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a control makes a difference, given the values of the others.
+
+    >>> values = {"workload": "gamma", "rule": "full_only", "service": "curve", "devices": None}
+    >>> [relevant(name, values) for name in ("cv", "max_wait_ms", "seed")]
+    [True, False, True]
     """
-    kinds = {name: kind.values(part) for name, kind in KINDS[choice].items()}
-    found = [{choice: name, **values} for name, values in kinds.items() if values is not None]
-    # Where two kinds can express it, the narrower one is meant: full batches only, not an infinite wait.
-    return min(found, key=len, default=None)
+    return control == "mode" or KINDS[values.get("mode", FIRST)].relevant(control, values)
 
 
-def noise_values(noise: Noise | None) -> dict[str, Any]:
-    """Return the controls' values for the noise of a service time, of batches or of steps."""
-    if noise is None:
-        return {}
-    values = {"noise_cv": noise.cv, "noise": noise.shape}
-    if noise.correlation:
-        values |= {"noise_correlation": noise.correlation, "noise_batches": noise.memory_batches}
-    return values
+# Wordings of a scenario's errors, and those that name controls instead.
+PHRASES = (
+    (r"a ClosedLoop must have at least ([\d,]+) clients", r"Clients must be at least \1"),
+    (r"on a ClosedLoop needs", "with clients that wait for answers needs"),
+    (r"an on and an off state must see", "each burst (Arrival rate, Mean burst) must see"),
+    (r"\bon_rate_per_s\b", "Arrival rate (per s) x Burst rate (x mean)"),
+    (r"\bmean_off_s\b", "the pause between bursts (s)"),
+    (r"\bmean_on_s\b", "Mean burst (s)"),
+    (r"\bthink_s\b", "Think time (ms)"),
+    (
+        r"\bbatch_size must be at most the largest padded size, ([\d,]+), got ([\d,]+)",
+        r"Pad to sizes must reach every batch size, got \1 at most for a batch of \2",
+    ),
+    (
+        r"\bbatch_size must be at most the Table's largest size",
+        "a batch size must be at most the service time's largest",
+    ),
+    (r"\ba size in (Pad to sizes|Preferred sizes)", r"\1"),
+)
+
+
+def in_labels(message: str) -> str:
+    """Return a message about parameters as one about controls, for a person who sees only these.
+
+    >>> in_labels("min_batch_size must be at most max_batch_size, 3, got 4")
+    'Min batch size must be at most Max batch size, 3, got 4'
+    >>> in_labels("on_rate_per_s must be at most 1e+12, got 5000000000000.0")
+    'Arrival rate (per s) x Burst rate (x mean) must be at most 1e12, got 5e12'
+    """
+    # Only names with an underscore, as "servers" or "rule" may be ordinary words of the sentence.
+    labels = {name: control.label for name, control in CONTROLS.items() if "_" in name}
+    message = re.sub(r"\b[a-z]+(_[a-z0-9]+)+\b", lambda name: labels.get(name[0], name[0]), message)
+    for words, replaced in PHRASES:
+        message = re.sub(words, replaced, message)
+    return re.sub(r"(?<![\w.'])\d+(\.\d+)?(e[+-]?\d+)?(?![\w.'])", _plain, message)
+
+
+def _plain(found: re.Match[str]) -> str:
+    """Return a float as it is typed: 5e12, not 5000000000000.0 or 5e+12."""
+    return as_typed(float(found[0])) if "." in found[0] or "e" in found[0] else found[0]
+
+
+def as_typed(value: Any) -> str:
+    """Return a value as its field shows it.
+
+    >>> as_typed(None), as_typed(10.0), as_typed(0.125), as_typed(31), as_typed((2, 4))
+    ('', '10', '0.125', '31', '2, 4')
+    >>> as_typed(1e9), as_typed(1.5e-7), as_typed(0.1 + 0.2), as_typed(123_456.0)
+    ('1e9', '1.5e-7', '0.30000000000000004', '123456')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"{v[0]}:{as_typed(v[1])}" if isinstance(v, tuple) else str(v) for v in value)
+    if not isinstance(value, float):
+        return str(value)
+    plain = repr(value).removesuffix(".0")
+    if not math.isfinite(value) or 1e-3 <= abs(value) < 1e6:
+        return plain
+    mantissa, _, exponent = np.format_float_scientific(value, trim="-").partition("e")
+    return min(f"{mantissa}e{int(exponent)}", plain, key=len)

@@ -12,7 +12,7 @@ import ipywidgets as widgets
 import traitlets
 
 from batchsim.view.explorer.control import Control
-from batchsim.view.explorer.controls_table import as_typed, in_labels
+from batchsim.view.explorer.kinds import as_typed, in_labels
 
 HALF = 0.51  # of a step of a slider, and what rounding adds
 HIDDEN = "batchsim-hidden"

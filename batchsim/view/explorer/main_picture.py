@@ -4,12 +4,11 @@ import math
 from typing import Any
 
 from batchsim.scenario import Rule
-from batchsim.view.explorer.kinds import values_of
-from batchsim.view.explorer.kinds_tokens import full_only
+from batchsim.view.explorer.kind import full_only
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session
-from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
-from batchsim.view.run.view import Spot
+from batchsim.view.pictures.live import LEAST_PX, MOST_PX, LivePicture
+from batchsim.view.pictures.view import Spot
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
 STORED_PX = 1000, 640  # the picture that a notebook keeps
@@ -124,7 +123,7 @@ class MainPicture(Screen):
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
         surface, values = session.data.surface, dict(vars(session.state))
-        if session.state.rule_kind.make is full_only:
+        if session.state.rule_option.make is full_only:
             values["max_wait_ms"] = math.inf
         up, right = ARROWS[arrow]
         row = _nearest(surface.y_values, values[surface.y]) + up
@@ -138,7 +137,8 @@ class MainPicture(Screen):
             self._move_to(self._values_of(rule))
 
     def _values_of(self, rule: Rule) -> dict[str, Any]:
-        return values_of("batching" if self.session.state.in_tokens else "rule", rule) or {}
+        kind = self.session.state.kind
+        return kind.values_of(kind.rule, rule) or {}
 
     def _move_to(self, values: dict[str, Any]) -> None:
         with self.session.reporting():

@@ -1,7 +1,5 @@
-"""The service times that the explorer offers: where each comes from, and what moves with it."""
+"""The service times that the explorer offers, and the lists that choose among them."""
 
-import html
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,30 +7,30 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from batchsim.measured.published import published_names, published_source
+from batchsim.measured.published import published_names
 from batchsim.scenario import Service
-from batchsim.view.canvas.scales import nice
-from batchsim.view.explorer.kinds import SERVICES
-from batchsim.view.explorer.kinds_tokens import OWN
+from batchsim.view.explorer.kind import Kind, Values
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import dropdown, hide
-from batchsim.view.explorer.state import State, service_values
+from batchsim.view.explorer.requests import SERVICES
+from batchsim.view.explorer.state import State
 
 AFFINE = SERVICES["affine"].label
 MEASURE_HERE = {f"Measure here: {name}": name for name in ("mlp", "convnet", "transformer")}
 PUBLISHED = "Published: "
-LARGEST_SLID = 64  # larger batch sizes can be typed
-
-Values = dict[str, Any]  # what a state says of a service time
 
 
-def given(service: Any) -> tuple[str, Values]:
-    """Return the label and the values of a service time or a Measurement that `explore` was given."""
-    if isinstance(service, Service):
-        return f"Given: {service!r}", service_values(service)
+def given(service: Any) -> tuple[str, Kind, Values]:
+    """Return the label, the kind of run and the values of a service time or a Measurement."""
+    label, curve_of = f"Given: {service!r}", ""
     if isinstance(getattr(service, "service", None), Service):  # a Measurement, without loading JAX
-        of = f"{service.model} on {service.device}"
-        return f"Measured: {of}", service_values(service.service, curve_of=of)
-    raise TypeError(f"service must be a Measurement, a service time or a Scenario, got {service!r}")
+        curve_of = f"{service.model} on {service.device}"
+        label, service = f"Measured: {curve_of}", service.service
+    kinds = [kind for kind in KINDS.values() if isinstance(service, kind.service_type)]
+    if not kinds:
+        raise TypeError(f"service must be a Measurement, a service time or a Scenario, got {service!r}")
+    # The last one, as a `StepTime` is also a `Service`.
+    return label, kinds[-1], kinds[-1].service_values(service, curve_of)
 
 
 def measure(model: str) -> Values:
@@ -40,69 +38,20 @@ def measure(model: str) -> Values:
     from batchsim import device
 
     measured = device.measure(device.load_model(model), roofline=False, progress=False)
-    return service_values(measured.service, curve_of=f"{model} on {measured.device}")
+    return given(measured)[2]
 
 
 def label_of(state: State, services: Mapping[str, Values]) -> str | None:
-    """Return the label of a state's service time, None where none of them is it."""
+    """Return the label of a state's service time, None if it has none."""
     if state.service == "published":
         return PUBLISHED + state.published
     names = ("service", "curve", "curve_of") if state.service == "curve" else ("service",)
     for label, values in services.items():
-        # A formula that was given is another one as soon as its costs are moved.
+        # A given formula loses its label when its costs are moved.
         compared = names if "fixed_ms" not in values else ("service", "fixed_ms", "per_item_ms")
         if all(values.get(name) == getattr(state, name) for name in compared):
             return label
     return None
-
-
-def largest_slid(service: Service) -> int:
-    """Return the largest batch size that a slider reaches."""
-    return int(min(service.largest_batch, LARGEST_SLID))
-
-
-def rescaled(state: State, values: Values, keep_rate: bool = False) -> State:
-    """Return the state with another service time, its rate, sizes and times brought to that scale."""
-    # The last one's padding may reach beyond this one's sizes.
-    state = state.replace(**{"padding": (), **values})
-    service = state.service_time()
-    size = min(state.max_batch_size, largest_slid(service))
-    state = state.replace(max_batch_size=size).fitted()
-    full_ms = 1000 * service(size)
-    saturation_per_s = size / full_ms * 1000 * state.servers
-    if not keep_rate and not 0.25 * saturation_per_s < state.rate_per_s < saturation_per_s:
-        state = state.replace(rate_per_s=float(f"{0.4 * saturation_per_s:.2g}"))
-    suits = full_ms / 50 <= state.max_wait_ms <= 5 * full_ms
-    if not suits and state.max_wait_ms not in (0, math.inf):
-        state = state.replace(max_wait_ms=nice(0.5 * full_ms))
-    if state.objective_ms is not None and not full_ms < state.objective_ms < 20 * full_ms:
-        state = state.replace(objective_ms=nice(2 * full_ms))
-    return state
-
-
-def origin(state: State) -> str:
-    """Return where a state's service time comes from, as HTML: of a curve, whether from this machine."""
-    if state.in_tokens and state.step == OWN:
-        return "Fixed + the larger of weights and tokens + key reads + pairs within prompts."
-    if state.in_tokens or state.service == "published":
-        source = published_source(state.step if state.in_tokens else state.published)
-        stat = source.stat if state.in_tokens else f"{source.stat} latency"
-        text = f"Published: {stat} with {source.backend}. Not measured on this machine."
-        link = html.escape(source.source_url, quote=True)
-        return f'{html.escape(text)} <a href="{link}" target="_blank" rel="noopener">Source</a>'
-    if state.service != "curve":
-        return "A formula: fixed cost + cost per item x batch size."
-    of = state.curve_of
-    if not of:
-        return "A curve without the name of its model and device."
-    from batchsim.device.models import devices  # JAX, for a measured curve: so mostly it is loaded
-
-    here = devices()
-    text = f"Measured: {of}, a device like this machine's."
-    if of.partition(" on ")[2] not in here:
-        other = f"That is another machine's curve: this one has {' and '.join(here)}"
-        text = f"Measured: {of}. {other}. Choose “Measure here” for its own."
-    return html.escape(text)
 
 
 TABLES = "Published table"

@@ -10,12 +10,11 @@ from typing import Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
 from batchsim.scenario import OpenLoop, Tokens
-from batchsim.view.explorer.control import REQUESTS
-from batchsim.view.explorer.controls_table import CONTROLS, as_typed, in_labels, relevant
-from batchsim.view.explorer.runner import Runner, alike
+from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
+from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import MODES as PICTURES
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.views import NAMES
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
@@ -65,8 +64,8 @@ class Style(NamedTuple):
     size: str = "page"
     large: str = "latency"
     alone: bool = False
-    mode: str = REQUESTS
-    server: int = 0  # of several of token generation, the one whose steps are shown
+    mode: str = FIRST
+    server: int = 0  # the one of several whose steps are shown
 
 
 class Session:
@@ -84,12 +83,11 @@ class Session:
     def __init__(
         self, state: State, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None
     ) -> None:
-        state.scenario(traffic, tokens)  # refused here, before any widget is made
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
-        self.larges = {mode: next(iter(there.names)) for mode, there in PICTURES.items()}  # the large views
-        self.given = traffic, tokens  # what "given" stands for
-        self.runner = Runner(requests, *self.given)
+        self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
+        self.runner = Runner(requests, traffic, tokens)
+        self.runner.scenario(state)  # refused here, before any widget is made
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state that `data` is of
         self.data_coarse = False  # whether it is computed anew when the gesture is over, of more requests
@@ -121,13 +119,13 @@ class Session:
         return self.data is not None and not self.cover
 
     def python(self) -> str:
-        return self.state.python(self.runner.requests_of(self.state), *self.given)
+        return self.runner.python(self.state)
 
     # Moves.
 
     def move_to(self, state: State) -> None:
         """Set the state and every control; ValueError, and nothing moves, where the state makes no sense."""
-        state.scenario(*self.given)
+        self.runner.scenario(state)
         self._move_to(state)
 
     def _move_to(self, state: State) -> None:
@@ -181,10 +179,10 @@ class Session:
                     raise
                 said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
                 state, data = found
-            if before is not None and not alike(before, data):
+            if before is not None and not same_kind(before, data):
                 before = None
             self.data, self.data_state = replace(data, before=before), state
-            self.data_coarse = self.moving and state.in_tokens
+            self.data_coarse = self.moving and state.kind.shortens
             if self.style.server >= data.result.scenario.servers:
                 self.style = self.style._replace(server=0)
             if self.style.mode != state.mode:

@@ -9,8 +9,8 @@ from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import REQUESTS, ServerComparison, compare_servers
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.picture import Picture
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import LIGHT, PAGE, THEMES, Theme, named
 from batchsim.view.film import token_lanes
 from batchsim.view.film.lanes_view import LanesView

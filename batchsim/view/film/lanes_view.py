@@ -11,9 +11,9 @@ from matplotlib.ticker import FixedLocator
 
 from batchsim._format import INFINITE, duration, tick_in, typed, typed_duration, unit_of
 from batchsim.servers.comparison import ServerComparison
+from batchsim.view.canvas.axes import Marks
 from batchsim.view.canvas.cells import rectangles
 from batchsim.view.canvas.lettering import Lettering, width_em
-from batchsim.view.canvas.marks import Marks
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.canvas.theme import COMPONENTS, Theme, in_words
 from batchsim.view.film.lane import Lane, LaneFilm

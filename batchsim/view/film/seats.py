@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from batchsim.engines.token_log import TokenLog
+from batchsim.engines.folded_log import FoldedLog
+from batchsim.engines.token_log import PREEMPTIONS, TokenLog
 from batchsim.result import Result
 from batchsim.result.token_run import NO_TOKENS
 from batchsim.scenario import Continuous
-from batchsim.view.film.sittings import Sitting, places, sittings
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,7 @@ class Seats:
 def seats(result: Result) -> Seats:
     """Return the seats of a run; ValueError without tokens or columns, or of several replications.
 
-    The log says when a request begins, makes its first token and leaves, and how many are preempted at each
-    step. Who they were, and until when each computed its tokens again, follows from the rule.
+    A file of an earlier version lacks the requests that were preempted: ValueError if there are any.
 
     >>> from batchsim import Constant, Scenario, SizeOrWait, StepTime, Tokens, simulate
     >>> scenario = Scenario(Constant(100), SizeOrWait(2, 50), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
@@ -70,18 +69,9 @@ def seats(result: Result) -> Seats:
         raise TypeError(f"result must be a Result, got {result!r}")
     if result.scenario.tokens is None:
         raise ValueError(NO_TOKENS)
-    log, rule = result.run.log, result.scenario.rule
+    log, whole = result.run.log, not isinstance(result.scenario.rule, Continuous)
     assert isinstance(log, TokenLog)
-    whole = not isinstance(rule, Continuous)
-    if isinstance(rule, Continuous) and log.step_preempted.any():
-        rows = np.array(sittings(log, rule), int).reshape(-1, len(Sitting._fields))
-    else:
-        served = np.flatnonzero(log.last_step >= 0)
-        steps = (log.batch_index[served], log.token_step[served], log.last_step[served])
-        rows = np.stack([served, *steps, np.zeros_like(served)], axis=1)
-    rows = rows[np.lexsort(rows[:, :2].T)]  # by the step at which they begin
-    request, first, token, until, preempted = rows.T
-    preempted = preempted.astype(bool)
+    request, first, token, until, preempted = _stays(log)
     begin_s = log.batch_start_s[first]
     # A victim leaves as the step begins that has no room for it.
     end_s = np.where(preempted, log.batch_start_s[until], log.batch_finish_s[until])
@@ -94,6 +84,47 @@ def seats(result: Result) -> Seats:
     return Seats(
         request, server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, ~again
     )  # fmt: skip
+
+
+def _stays(log: TokenLog) -> tuple[np.ndarray, ...]:
+    """Return a row for each stay of a request in a seat, in order of its first step.
+
+    The columns: the request; its first step here; the step of its first token here, -1 for none; the step at
+    whose end it leaves, or at whose beginning it is preempted; and whether it is.
+    """
+    served = np.flatnonzero(log.batch_index >= 0)
+    request, back, resumed, regained = (getattr(log, name) for name in PREEMPTIONS)
+    if request is None:
+        if isinstance(log, FoldedLog) or log.preemptions.any():
+            raise ValueError("seats need the log of steps and preemptions, got none: simulate it again")
+        request = back = resumed = regained = np.empty(0, int)
+    # Of each request, its first stay and then those after its preemptions, which begin as it resumes.
+    order = np.argsort(np.append(served, request), kind="stable")
+    request, first, token, back = (
+        np.append(log_of_first[served], column)[order]
+        for log_of_first, column in (
+            (np.arange(log.requests), request), (log.batch_index, resumed), (log.token_step, regained),
+            (log.batch_index, back),
+        )
+    )  # fmt: skip
+    preempted = np.append(request[1:] == request[:-1], False)[: request.size]
+    last_of_server = np.zeros(int(log.batch_server.max(initial=0)) + 1, int)
+    np.maximum.at(last_of_server, log.batch_server, np.arange(log.steps))
+    last = log.last_step[request]  # -1 in a log that is cut off: the stay ends with its server's last step
+    last = np.where(last < 0, last_of_server[log.batch_server[first]], last)
+    until = np.where(preempted, np.roll(back, -1), last)
+    token = np.where(preempted & (token >= until), -1, token)  # made in a later stay
+    rows = np.lexsort((request, first))
+    rows = rows[first[rows] >= 0]  # some do not resume in a log that is cut off
+    return request[rows], first[rows], token[rows], until[rows], preempted[rows]
+
+
+def places(log: TokenLog) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps server by server, and the place of each step among these."""
+    order = np.argsort(log.batch_server, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return order, place
 
 
 def last_tokens(log: TokenLog, request: np.ndarray, token: np.ndarray) -> np.ndarray:

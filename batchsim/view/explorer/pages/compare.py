@@ -5,61 +5,16 @@ import math
 import textwrap
 
 import ipywidgets as widgets
-import numpy as np
 
 from batchsim._format import MINUS, number, signed
-from batchsim.engines.log import Status
-from batchsim.result.comparison import Difference
 from batchsim.result.metrics import heading
-from batchsim.result.sections import sums
-from batchsim.result.shares import students_t
-from batchsim.study.judgement import LEVEL
-from batchsim.study.surface import SECTIONS
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.token_data import TokenViewData, of_tokens
-
-SURE = "output_tokens_per_s"  # without an interval of this, the run is too short for one
-
-
-def of_goodput(data: TokenViewData) -> Difference | None:
-    """Return the goodput of A and of B within B's objectives, and their difference; None without objectives.
-
-    The interval is of 16 sections of the run, in each of which both have met the same requests.
-    """
-    if not data.limits_ms or data.pinned is None or data.comparison is None:
-        return None
-    a, b = of_tokens(data.pinned), data
-    met_a, met_b = (_within(each, data.limits_ms) for each in (a, b))
-    goodput_a, goodput_b = (
-        each.result.metrics.per_s(int(met.sum())) for each, met in ((a, met_a), (b, met_b))
-    )
-    difference = goodput_b - goodput_a
-    if math.isnan(data.comparison[SURE].low):
-        return Difference(goodput_a, goodput_b, difference, math.nan, math.nan)
-    cuts = np.linspace(0, met_a.size, SECTIONS + 1).astype(int)
-    of_sections = sums(met_b, cuts) - sums(met_a, cuts)
-    # Of a section's requests, as a part of all: in requests per second of the whole run.
-    per_request = (
-        goodput_b / max(int(met_b.sum()), 1) if met_b.any() else goodput_a / max(int(met_a.sum()), 1)
-    )
-    error = of_sections.std(ddof=1) * math.sqrt(SECTIONS) * per_request
-    half = students_t(LEVEL, SECTIONS) * error
-    return Difference(goodput_a, goodput_b, difference, difference - float(half), difference + float(half))
-
-
-def _within(data: TokenViewData, limits_ms: dict[str, float]) -> np.ndarray:
-    """Return which requests were served within all limits; who makes one token keeps any on TPOT."""
-    result = data.result
-    met: np.ndarray = result.status == Status.SERVED
-    for column, limit_ms in limits_ms.items():
-        met = met & ~(getattr(result, column) > limit_ms)
-    return met
-
+from batchsim.view.pictures.data import ViewData
 
 HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
 
@@ -124,8 +79,7 @@ def comparison(data: ViewData) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "A", "B", f"B {MINUS} A"))
     table = f"<thead><tr>{heads}</tr></thead>"
     rows = {heading(key): row for key, row in data.comparison.rows.items()}
-    if isinstance(data, TokenViewData) and (goodput := of_goodput(data)):
-        rows["goodput (per s)"] = goodput
+    rows |= KINDS[data.result.scenario.kind].differences(data)
     for name, row in rows.items():
         interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
         if math.isnan(row.low):

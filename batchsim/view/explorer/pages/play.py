@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.control import REQUESTS, TOKENS
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
@@ -15,10 +15,6 @@ from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Snapshot
 from batchsim.view.film.step_view import StepView
-from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.token_seats import SeatsView
-
-FILMED = {REQUESTS: TimelineView.KEY, TOKENS: SeatsView.KEY}  # the view in which the film is
 
 
 class PlayPage(Page):
@@ -50,7 +46,7 @@ class PlayPage(Page):
 
     def _enlarge(self) -> None:
         session = self.session
-        large = FILMED[session.style.mode]
+        large = KINDS[session.style.mode].film
         if session.style.large != large:
             session.restyle(session.style._replace(large=large))
 
@@ -62,7 +58,8 @@ class PlayPage(Page):
         session, player = self.session, self.player
         if self.is_open and not self.opened and session.visible:
             self.opened = True
-            return self._enlarge() if session.style.large != FILMED[session.style.mode] else self.update()
+            is_large = session.style.large == KINDS[session.style.mode].film
+            return self.update() if is_large else self._enlarge()
         self.opened = self.is_open
         for control in player.controls:
             control.disabled = not session.visible

@@ -4,39 +4,18 @@ import html
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.control import REQUESTS, TOKENS
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import button, label, line, plain, toggle
 from batchsim.view.explorer.pages import Page
-from batchsim.view.explorer.pages.reasons import (
-    FALLS,
-    RISES,
-    STAYS,
-    TOLERANCE,
-    Outcome,
-    outcome,
-    outcome_of_tokens,
-)
+from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
 from batchsim.view.explorer.session import Session
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
-QUESTIONS = {
-    REQUESTS: {
-        "p50": "p50, the middle latency", "p99": "p99, the slowest in a hundred", "throughput": "throughput",
-    },
-    TOKENS: {
-        "ttft": "TTFT p99, to the first token", "tpot": "TPOT p99, for each token after it",
-        "tokens": "output tokens, per second",
-    },
-}  # fmt: skip
 HELP = (
     "Tick the box, move a control, and say what will happen before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
 )
 RIGHT, WRONG, NEITHER = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}", "\N{EN DASH}"
-COVERS = {
-    REQUESTS: "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal.",
-    TOKENS: "Predict first: what happens to TTFT, TPOT and tokens per second?\nThen choose Reveal.",
-}
 
 
 class PredictPage(Page):
@@ -53,8 +32,8 @@ class PredictPage(Page):
         self.correct = self.answered = 0
         self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
         self.mode = session.state.mode
-        self.names = [label(name) for name in QUESTIONS[self.mode].values()]
-        self.toggles = [toggle([FALLS, STAYS, RISES], name) for name in QUESTIONS[self.mode].values()]
+        self.names = [label(name) for name in KINDS[self.mode].questions.values()]
+        self.toggles = [toggle([FALLS, STAYS, RISES], name) for name in KINDS[self.mode].questions.values()]
         self.lines = [plain(widgets.HTML) for _ in self.toggles]
         questions = [
             plain(widgets.VBox, list(each)) for each in zip(self.names, self.toggles, self.lines, strict=True)
@@ -71,17 +50,17 @@ class PredictPage(Page):
     @property
     def answers(self) -> dict[str, widgets.ToggleButtons]:
         """What is answered, by what is asked of the present mode."""
-        return dict(zip(QUESTIONS[self.mode], self.toggles, strict=True))
+        return dict(zip(KINDS[self.mode].questions, self.toggles, strict=True))
 
     @property
     def rows(self) -> dict[str, widgets.HTML]:
         """What is said of each answer."""
-        return dict(zip(QUESTIONS[self.mode], self.lines, strict=True))
+        return dict(zip(KINDS[self.mode].questions, self.lines, strict=True))
 
     def _turn(self, mode: str) -> None:
         """Ask of another mode: what was covered, if anything, is of no interest any more."""
         self.mode, self.seen = mode, self.session.data
-        for name, answer, words in zip(self.names, self.toggles, QUESTIONS[mode].values(), strict=True):
+        for name, answer, words in zip(self.names, self.toggles, KINDS[mode].questions.values(), strict=True):
             name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
         for answer, said in zip(self.toggles, self.lines, strict=True):
             answer.value, answer.disabled, said.value = None, True, ""
@@ -104,9 +83,8 @@ class PredictPage(Page):
         elif not self.session.cover and old != new:
             self._ask()
             self.verdict.value = "Move on if you like, then say what has happened to all three."
-            self.session.cover = COVERS[
-                self.mode
-            ]  # before anything is drawn: the change is announced after this
+            # Before anything is drawn: the change is announced after this.
+            self.session.cover = KINDS[self.mode].cover
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
@@ -120,9 +98,9 @@ class PredictPage(Page):
         data, before = self.session.data, self.seen
         if not self.session.cover or self.reveal.disabled or data is None or before is None:
             return
-        of_mode = outcome_of_tokens if self.mode == TOKENS else outcome
-        for (key, answer), name in zip(self.answers.items(), QUESTIONS[self.mode].values(), strict=True):
-            found = of_mode(key, before.result, data.result)
+        kind = KINDS[self.mode]
+        for (key, answer), name in zip(self.answers.items(), kind.questions.values(), strict=True):
+            found = kind.outcome(key, before.result, data.result)
             if found.way is not None:
                 self.correct, self.answered = self.correct + (answer.value == found.way), self.answered + 1
             self.rows[key].value = row(name.partition(",")[0], answer.value, found)

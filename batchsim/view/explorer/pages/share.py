@@ -7,7 +7,7 @@ import zlib
 import ipywidgets as widgets
 
 from batchsim.view.explorer.control import CLASS
-from batchsim.view.explorer.controls_table import in_labels
+from batchsim.view.explorer.kinds import in_labels
 from batchsim.view.explorer.knob import button, flow, label, line, plain, toggle
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page

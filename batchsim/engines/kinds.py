@@ -1,0 +1,55 @@
+"""The kinds of run: what each draws, which loops run it, and how its saturation rate is measured.
+
+A scenario's `kind` is a key of `KINDS`. The modules of the loops load SimPy or Numba, so they are imported on
+first use.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from batchsim.engines.draws import draw
+from batchsim.engines.log import Log
+from batchsim.engines.saturation import saturated
+from batchsim.engines.token_log import draw_tokens
+from batchsim.scenario.saturation import MEASURES
+
+
+class Kind(NamedTuple):
+    """What differs between kinds of run."""
+
+    draw: Callable[..., Any]  # takes a scenario, requests, seed, replication, and `cancelled`
+    loops: dict[str, str]  # by engine: the module whose `run` takes a plan and returns a log
+    sums: str  # the module whose `summarise` runs in little memory
+    bytes_a_request: dict[str, int]  # by engine: peak memory, measured with the summary taken
+    takes_model: bool  # whether a `model_fn` may compute the batches
+    folds: bool  # whether `run` folds a log with more than `room` rows of steps
+
+    def run(self, engine: str, plan: Any, **options: Any) -> Log:
+        """Run a plan by "simpy" or "compiled"."""
+        log: Log = _module(self.loops[engine]).run(plan, **options)
+        return log.checked()
+
+    def summarise(self, *run: Any, **options: Any) -> tuple[Any, ...]:
+        """Run a scenario; return the sums and the histograms of its requests."""
+        found: tuple[Any, ...] = _module(self.sums).summarise(*run, **options)
+        return found
+
+
+def _module(name: str) -> Any:
+    return import_module(f"batchsim.engines.{name}")
+
+
+KINDS = {
+    "requests": Kind(
+        draw, {"simpy": "reference.engine", "compiled": "compiled.engine"}, "compiled.summaries",
+        {"simpy": 510, "compiled": 230},  # in batches of one, which need most
+        takes_model=True, folds=False,
+    ),
+    "tokens": Kind(
+        draw_tokens, {"simpy": "reference.token_engine", "compiled": "compiled.token_engine"},
+        "compiled.token_summaries", {"simpy": 400, "compiled": 400},  # without steps
+        takes_model=False, folds=True,
+    ),
+}  # fmt: skip
+MEASURES["tokens"] = saturated

@@ -1,1 +1,0 @@
-"""Pictures of many runs: curves, frontiers and heat maps of a sweep."""

@@ -1,0 +1,222 @@
+"""What the explorer needs of a kind of run; `requests` and `tokens` fill it in, and `kinds` lists them."""
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from batchsim import scenario as sc
+from batchsim.result import Result
+from batchsim.result.comparison import Difference
+from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
+from batchsim.scenario.service import SHAPES
+from batchsim.simulate import available
+from batchsim.view.explorer.control import (
+    ARRIVALS,
+    CLASS,
+    COMPUTING,
+    MAIN,
+    RULE,
+    Control,
+    Option,
+    Slider,
+    choice,
+)  # fmt: skip
+from batchsim.view.explorer.reasons import Outcome
+from batchsim.view.explorer.runs import Stored
+from batchsim.view.pictures.data import ViewData
+
+MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
+State = Any  # of `state`, which is made from the kinds
+Values = dict[str, Any]  # by the names of controls
+Ranges = dict[str, tuple[float, ...]]  # of sliders: low, high and perhaps a step
+
+
+class Kind(abc.ABC):
+    """A kind of run: its controls, the scenarios that they make, its runs and the reasons for their changes.
+
+    Nothing outside the subclasses asks which kind it has: a new one is a subclass, named in `KINDS`.
+    """
+
+    name: str  # as `Scenario.kind` has it
+    options: Mapping[str, Mapping[str, Option]]  # of each list, by the control that chooses from it
+    controls: Mapping[str, Control]  # in the order in which pages show them
+    conditions: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {}  # when a control makes a difference
+    rule, service = "rule", "service"  # the lists of these two
+    service_type: type
+    titles: Mapping[str, str] = {}  # of pages that are called something else
+    film: str  # the key of the view with the film
+    is_film_by_server = False  # whether a film shows one of several servers
+    shortens = False  # whether runs are shorter while a slider moves
+    compared: tuple[str, ...]  # the metrics of A and B
+    questions: Mapping[str, str]  # that Predict asks
+    outcome: Callable[[str, Result, Result], Outcome]  # the answer to one, about two runs
+    cover: str  # the text on a picture that is to be predicted
+
+    def relevant(self, control: str, values: Mapping[str, Any]) -> bool:
+        """Return whether a control makes a difference, given the values of the others."""
+        if control not in self.controls or not self.conditions.get(control, bool)(values):
+            return False
+        users = [(chooser, name) for chooser, options in self.options.items()
+                 for name, option in options.items() if control in option.controls]  # fmt: skip
+        return not users or any(values[chooser] == name for chooser, name in users)
+
+    def values_of(self, chooser: str, part: Any) -> Values | None:
+        """Return the controls' values for a part, including its option's name; None if no option has it."""
+        options = {name: option.values(part) for name, option in self.options[chooser].items()}
+        found = [{chooser: name, **values} for name, values in options.items() if values is not None]
+        # If two options can express it, the one with fewer controls is meant: full batches only.
+        return min(found, key=len, default=None)
+
+    def workload_values(self, workload: OpenLoop | ClosedLoop) -> Values:
+        """Return the controls' values for a workload: "given" for one that they cannot express."""
+        values = self.values_of("workload", workload)
+        if values is None:
+            if not isinstance(workload, OpenLoop):
+                raise TypeError(f"a workload must be one of batchsim's to be explored, got {workload!r}")
+            values, offered = {"workload": "given"}, workload.offered_per_s
+            values |= {"rate_per_s": offered} if 0 < offered < float("inf") else {}
+        return values
+
+    def service_time(self, state: State) -> Any:
+        """Return the duration of a batch, or of a step, with its noise."""
+        service = state.made(self.service)
+        if state.noise_cv:
+            lasting = state.noise_correlation, state.noise_batches
+            service = service.with_noise(state.noise_cv, state.noise, *lasting)
+        return service
+
+    @abc.abstractmethod
+    def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
+        """Return the scenario of a state; `tokens` are the lengths that "given" stands for."""
+
+    @abc.abstractmethod
+    def values(self, scenario: Scenario) -> Values:
+        """Return the controls' values for a scenario; ValueError if they cannot express it."""
+
+    @abc.abstractmethod
+    def service_values(self, service: Any, curve_of: str = "") -> Values:
+        """Return the controls' values for a service time; `curve_of` names its model and device."""
+
+    @abc.abstractmethod
+    def python(self, state: State, scenario: Scenario) -> dict[str, str]:
+        """Return the Python of the scenario's rule, its service and whatever `repr` does not do."""
+
+    def changes(self, before: State, name: str, value: Any) -> Values:
+        """Return the values that change when a hand moves one control."""
+        return {name: value}
+
+    @abc.abstractmethod
+    def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
+        """Return the ranges of sliders that depend on the other controls."""
+
+    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
+        """Return the state with another service time, and its rate, sizes and times on that scale."""
+        return state.replace(**values)
+
+    @abc.abstractmethod
+    def origin(self, state: State) -> str:
+        """Return where a state's service time comes from, as HTML."""
+
+    def note(self, state: State) -> str:
+        """Return a note for the last page of controls."""
+        return ""
+
+    def requests(self, scenario: Scenario, requests: int) -> int:
+        """Return the number of requests of a run."""
+        return available(scenario, requests)
+
+    @abc.abstractmethod
+    def run(
+        self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
+    ) -> ViewData:  # fmt: skip
+        """Run a state's scenario for a picture; `moving`: roughly, as more moves will follow."""
+
+    def differences(self, data: ViewData) -> Mapping[str, Difference]:
+        """Return the rows of the comparison of A and B that are not metrics, by their headings."""
+        return {}
+
+
+def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
+    mean, burst = traffic.offered_per_s, traffic.on_rate_per_s
+    if traffic.off_rate_per_s != 0 or burst >= MOST_BURSTY * mean:
+        return None
+    return mean, burst / mean, traffic.mean_on_s
+
+
+WORKLOADS: Mapping[str, Option] = {
+    "poisson": Option("Poisson: random arrivals", sc.Poisson, ("rate_per_s",)),
+    "constant": Option("Constant: evenly spaced", sc.Constant, ("rate_per_s",)),
+    "gamma": Option("Gamma: smoother or burstier", sc.Gamma, ("rate_per_s", "cv")),
+    "onoff": Option("On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"),
+        make=lambda rate_per_s, factor, on_s: OnOff(rate_per_s * factor, 0, on_s, on_s * (factor - 1)),
+        read=_burst_values),
+    "diurnal": Option("Diurnal: a day, compressed", sc.Diurnal,
+        ("rate_per_s", "peak_to_mean", "period_s")),
+    "closed": Option("Closed loop: clients wait for answers", ClosedLoop, ("clients", "think_ms"),
+        make=lambda clients, think_ms: ClosedLoop(clients, think_ms / 1000),
+        read=lambda loop: (loop.clients, loop.think_s * 1000)),
+    "given": Option("Given: the traffic of this page", OpenLoop, ("rate_per_s",)),  # made by the state
+}  # fmt: skip
+TRAFFIC = {
+    "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, WORKLOADS),
+    "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
+        "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
+    "cv": Control("Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
+        "real", 3, ARRIVALS, Slider("log", 0.1, 10, 0.01), {"at_least": 1e-3, "at_most": 1e3}),
+    "burst_factor": Control("Burst rate (x mean)", "Arrival rate in a burst; no arrivals between bursts",
+        "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
+    "mean_burst_s": Control("Mean burst (s)", "Mean duration of a burst",
+        "real", 0.1, ARRIVALS, Slider("log", 0.001, 100, 0.01), {"above": 0}),
+    "peak_to_mean": Control("Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night",
+        "real", 1.8, ARRIVALS, Slider("linear", 1, 2, 0.05), {"at_least": 1, "at_most": 2}),
+    "period_s": Control("Length of a day (s)", "Duration of the compressed day",
+        "real", 20, ARRIVALS, Slider("log", 1, 1000, 0.01), {"above": 0}),
+    "clients": Control("Clients", "Each sends a request, waits for the answer, thinks, and sends the next",
+        "whole", 64, MAIN, Slider("whole", 1, 256), {"at_most": 100_000}),
+    "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
+        "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
+}  # fmt: skip
+NOISE = {
+    "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
+        "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
+    "noise": choice("Noise distribution", "Distribution of the computing times", "lognormal", None, SHAPES),
+    "noise_correlation": Control("Noise correlation", "Correlation of successive batches' times", "real", 0,
+        None, None, {"at_least": 0, "at_most": 1}),
+    "noise_batches": Control("Noise memory", "Batches until the correlation decays to 1/e", "real", 10,
+        None, None, {"above": 0, "at_most": 1e6}),
+}  # fmt: skip
+SERVERS = {
+    "servers": Control("Servers", "Model instances; each computes one batch, or one step, at a time",
+        "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
+}  # fmt: skip
+LIMITS = {
+    "queue_limit": Control("Queue limit",
+        "Reject arrivals while this many requests wait, including those of the same instant; empty: no limit",
+        "whole", None, RULE, optional=True),
+    "timeout_ms": Control("Timeout (ms)", "Requests that have waited this long give up; empty: never",
+        "real", None, RULE, None, {"at_least": 0}, optional=True),
+}  # fmt: skip
+SEED = {
+    "seed": Control("Seed", "The same seed gives the same traffic",
+        "whole", 0, CLASS, None, {"at_least": 0, "at_most": 2**63 - 1}),
+}  # fmt: skip
+
+
+def noise_values(noise: Noise | None) -> Values:
+    """Return the controls' values for the noise of batches or steps."""
+    if noise is None:
+        return {}
+    values = {"noise_cv": noise.cv, "noise": noise.shape}
+    if noise.correlation:
+        values |= {"noise_correlation": noise.correlation, "noise_batches": noise.memory_batches}
+    return values
+
+
+def full_only(size: int) -> SizeOrWait:
+    """Return the rule under which only full batches leave."""
+    return SizeOrWait(size, float("inf"))
+
+
+def size_of_full(rule: SizeOrWait) -> tuple[int] | None:
+    """Return `max_batch_size` if only full batches leave, else None."""
+    return (rule.max_batch_size,) if rule.max_wait_ms == float("inf") else None

@@ -1,0 +1,268 @@
+"""Whole requests in the explorer: their rules, service times and servers; their runs come from `runs`."""
+
+import dataclasses
+import html
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from batchsim.measured.published import published, published_names, published_source
+from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.scenario.rules.rule import Parameter
+from batchsim.view.canvas.axes import nice
+from batchsim.view.explorer import kind, reasons
+from batchsim.view.explorer.control import (
+    ARRIVALS,
+    COMPUTING,
+    DEVICE,
+    MAIN,
+    RULE,
+    Control,
+    Option,
+    Slider,
+    choice,
+)  # fmt: skip
+from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.runs import Stored, request_run
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.timeline import TimelineView
+
+LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
+LARGEST_SLID = 64  # larger batch sizes can be typed
+# Controls that are fields of the scenario, under the same name.
+FIELDS = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention")
+
+# Every registered rule, by its name in snake case, and one for full batches only.
+RULE_OPTIONS: Mapping[str, Option] = {
+    re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Option(rule.title, rule, tuple(rule.parameters()))
+    for rule in RULES
+} | {
+    "full_only": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
+        kind.size_of_full),
+}  # fmt: skip
+SERVICES: Mapping[str, Option] = {
+    "affine": Option("Affine: fixed cost + cost per item", Affine, ("fixed_ms", "per_item_ms")),
+    "published": Option("Published", Table, ("published",), published, lambda table: None),
+    "curve": Option("Curve", Table, ("curve",)),
+}
+
+
+def _of_parameter(it: Parameter) -> Control:
+    bounds: dict[str, Any] = {"at_least": it.at_least, "finite": not it.may_be_inf}
+    if it.kind != "real":
+        bounds = {"at_most": min(int(it.at_most), LARGEST_BATCH)}
+        bounds |= {"at_least": int(it.at_least)} if it.kind == "whole" else {}
+    slider = it.slider and Slider("whole" if it.kind == "whole" else "linear", *it.slider)
+    about = it.about + ("; inf: no limit" if it.may_be_inf else "")
+    least: Any = (1,) if it.kind == "sizes" else it.at_least
+    return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
+
+
+# Rules share the control of a parameter's name; the first rule that has it describes it.
+PARAMETERS: dict[str, Control] = {}
+for rule in RULES:
+    PARAMETERS |= {
+        name: _of_parameter(it) for name, it in rule.parameters().items() if name not in PARAMETERS
+    }
+FIXED_MS = Control("Fixed cost (ms)", "Time that every batch, or every step, takes, whatever its size",
+    "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0})  # fmt: skip
+CONTROLS: Mapping[str, Control] = {
+    **kind.TRAFFIC,
+    "priorities": Control("Priorities",
+        "Share of requests that go first, level 1; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
+        "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
+    "rule": choice("Rule", "When a batch leaves", "size_or_wait", RULE, RULE_OPTIONS),
+    **PARAMETERS,
+    "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, SERVICES),
+    "fixed_ms": FIXED_MS,
+    "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
+        "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
+    "published": choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
+        published_names()),
+    "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
+    "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
+    **kind.NOISE,
+    "padding": Control("Pad to sizes",
+        "Round each batch up to the next of these sizes, e.g. 1, 2, 4, 8; empty: no padding",
+        "sizes", (), COMPUTING, optional=True),
+    "compile_ms": Control("Cold start (ms)",
+        "Extra time for the first batch of each size, or padded size, while it compiles; the same for all "
+        "sizes; 0: warm",
+        "real", 0, COMPUTING, Slider("linear", 0, 3000, 50), {"at_least": 0}),
+    **kind.SERVERS,
+    "devices": Control("Devices",
+        "Devices that the servers share, each computing one batch at a time; empty: one each",
+        "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
+    "host_ms": Control("Host part (ms)",
+        "Part of the service time before a batch needs its device; 0: none",
+        "real", 0, DEVICE, Slider("linear", 0, 50, 0.1), {"at_least": 0}),
+    "contention": Control("Contention", "Slowdown of a batch that starts while its device is busy; 1: none",
+        "real", 1, DEVICE, Slider("linear", 1, 3, 0.05), {"at_least": 1, "at_most": 100}),
+    "sharing": Control("Slowdown from sharing",
+        "Without shared devices: slowdown from each additional busy server; 0: none",
+        "real", 0, DEVICE, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
+    **kind.LIMITS,
+    "timeout_action": choice("At the timeout", "What happens to a request that has waited too long", "reject",
+        RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
+    "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
+        "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
+    **kind.SEED,
+}  # fmt: skip
+
+
+class Requests(Kind):
+    """Requests that are computed whole, in batches."""
+
+    name = "requests"
+    options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "rule": RULE_OPTIONS, "service": SERVICES}
+    controls: Mapping[str, Any] = CONTROLS
+    conditions: Mapping[str, Any] = {
+        "host_ms": lambda values: values["devices"] is not None,
+        "contention": lambda values: values["devices"] is not None,
+        "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
+        "timeout_action": lambda values: values["timeout_ms"] is not None,
+    }
+    service_type = Service
+    film = TimelineView.KEY
+    compared = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
+    questions: Mapping[str, str] = {
+        "p50": "p50, the middle latency", "p99": "p99, the slowest in a hundred", "throughput": "throughput",
+    }  # fmt: skip
+    cover = "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal."
+    outcome = staticmethod(reasons.of_requests)
+
+    def workload_values(self, workload: Any) -> Values:
+        return super().workload_values(workload) | {"priorities": workload.priorities or ()}
+
+    def service_time(self, state: State) -> Service:
+        service: Service = super().service_time(state)
+        service = service.padded_to(state.padding) if state.padding else service
+        return service.compiling(state.compile_ms) if state.compile_ms else service
+
+    def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
+        if state.priorities or workload.priorities:
+            workload = dataclasses.replace(workload, priorities=state.priorities or None)
+        sharing: dict[str, Any] = {}  # servers share devices, or slow each other down, or neither
+        if state.devices is not None:  # the slider of the servers moves below them, too
+            devices = min(state.devices, state.servers)
+            sharing = {"devices": devices, "host_ms": state.host_ms, "contention": state.contention}
+        elif state.sharing and state.servers > 1:
+            counts = range(1, state.servers + 1)
+            sharing["slowdown"] = {busy: 1 + state.sharing * (busy - 1) for busy in counts}
+        return Scenario(
+            workload, state.made("rule"), state.service_time(), state.servers, state.queue_limit,
+            state.timeout_ms, timeout_action=state.timeout_action, **sharing,
+        )  # fmt: skip
+
+    def values(self, scenario: Scenario) -> Values:
+        slowdown, sharing = scenario.slowdown, 0.0
+        if slowdown is not None:
+            sharing = slowdown.get(2, 1.0) - 1
+            if any(abs(slowdown[n] - 1 - sharing * (n - 1)) > 1e-9 for n in range(1, scenario.servers + 1)):
+                raise ValueError(f"slowdown must grow evenly to be explored, got {slowdown!r}")
+        rule = self.values_of("rule", scenario.rule)
+        if rule is None:
+            raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
+        values = {name: getattr(scenario, name) for name in FIELDS} | {"sharing": sharing}
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
+        if scenario.devices is None and (scenario.host_ms > 0 or scenario.contention > 1):
+            values["devices"] = scenario.servers  # one each, which is the same
+        return values | self.workload_values(scenario.workload) | rule | self.service_values(scenario.service)
+
+    def service_values(self, service: Service, curve_of: str = "") -> Values:
+        values = self.values_of("service", service)
+        if values is None:
+            raise TypeError(f"service must be an Affine or a Table to be explored, got {service!r}")
+        values["padding"] = service.padding or ()
+        if service.compile_ms is not None:
+            costs_ms = dict(service.compile_ms)
+            if len(set(costs_ms.values())) > 1:
+                raise ValueError(f"compile_ms must be one for all sizes to be explored, got {costs_ms!r}")
+            values["compile_ms"] = next(iter(costs_ms.values()))
+        values |= kind.noise_values(service.noise)
+        return values | ({"curve_of": curve_of} if "curve" in values else {})
+
+    def python(self, state: State, scenario: Scenario) -> dict[str, str]:
+        service = f"bs.{scenario.service!r}"
+        if state.service == "published":  # by its name, not point by point
+            points = f"bs.{published(state.published)!r}"
+            service = service.replace(points, f'bs.published("{state.published}")')
+        return {"rule": f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")'), "service": service}
+
+    def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
+        service = state.service_time()
+        largest = largest_slid(service)
+        least_ms, slowest_ms = 1000 * service(1), 1000 * service(largest)
+        longest_ms = nice(4 * slowest_ms)
+        ranges: Ranges = {
+            "rate_per_s": (tenth(20 / least_ms), tenth(16 * largest / slowest_ms * 1000)),
+            "max_batch_size": (1, largest),
+            "host_ms": (0, least_ms, least_ms / 100),
+            "objective_ms": (tenth(0.5 * least_ms), tenth(50 * slowest_ms)),
+        }
+        for name in state.option("rule").controls:
+            if name.endswith("_ms"):
+                ranges[name] = (0, longest_ms, longest_ms / 200)
+            elif name.endswith("batch_size"):
+                ranges.setdefault(name, (1, state.max_batch_size))
+        return ranges
+
+    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
+        # The padding of the last service time may exceed this one's largest size.
+        state = state.replace(**{"padding": (), **values})
+        service = state.service_time()
+        size = min(state.max_batch_size, largest_slid(service))
+        state = state.replace(max_batch_size=size).fitted()
+        full_ms = 1000 * service(size)
+        saturation_per_s = size / full_ms * 1000 * state.servers
+        if not keep_rate and not 0.25 * saturation_per_s < state.rate_per_s < saturation_per_s:
+            state = state.replace(rate_per_s=float(f"{0.4 * saturation_per_s:.2g}"))
+        suits = full_ms / 50 <= state.max_wait_ms <= 5 * full_ms
+        if not suits and state.max_wait_ms not in (0, math.inf):
+            state = state.replace(max_wait_ms=nice(0.5 * full_ms))
+        if state.objective_ms is not None and not full_ms < state.objective_ms < 20 * full_ms:
+            state = state.replace(objective_ms=nice(2 * full_ms))
+        return state
+
+    def origin(self, state: State) -> str:
+        if state.service == "published":
+            return origin_of(state.published, " latency")
+        if state.service != "curve":
+            return "A formula: fixed cost + cost per item x batch size."
+        of = state.curve_of
+        if not of:
+            return "A curve; its model and device are unknown."
+        from batchsim.device.models import devices  # loads JAX, as the measurement of a curve did
+
+        here = devices()
+        text = f"Measured: {of}, a device like this machine's."
+        if of.partition(" on ")[2] not in here:
+            other = f"This machine has {' and '.join(here)} instead"
+            text = f"Measured: {of}. {other}: choose “Measure here” for its own curve."
+        return html.escape(text)
+
+    def run(
+        self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
+    ) -> ViewData:  # fmt: skip
+        return request_run(scenario, requests, state.seed, state.objective_ms, stored)
+
+
+def largest_slid(service: Service) -> int:
+    """Return the largest batch size that a slider reaches."""
+    return int(min(service.largest_batch, LARGEST_SLID))
+
+
+def tenth(value: float) -> float:
+    """Return the nearest tenth of a power of ten, for the end of a log slider."""
+    return 10 ** (round(math.log10(value) * 10) / 10)
+
+
+def origin_of(name: str, metric: str = "") -> str:
+    """Return where a published service time comes from, as HTML with a link."""
+    source = published_source(name)
+    text = f"Published: {source.stat}{metric} with {source.backend}. Not measured on this machine."
+    link = html.escape(source.source_url, quote=True)
+    return f'{html.escape(text)} <a href="{link}" target="_blank" rel="noopener">Source</a>'

@@ -1,0 +1,204 @@
+"""From a scenario to everything that the picture shows: a run, its heat map, its load curve."""
+
+import functools
+import math
+import os
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from batchsim._check import LARGEST
+from batchsim.scenario import ClosedLoop, Constant, Continuous, Gamma, Poisson, Rule, Scenario
+from batchsim.scenario.tokens import a_request
+from batchsim.simulate import simulated
+from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
+from batchsim.study.token_curve import token_curve
+from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
+from batchsim.theory.expected import theory_curve
+from batchsim.view.canvas.axes import nice
+from batchsim.view.pictures.data import ViewData
+
+# Requests of each setting of the heat map. Drifting traffic needs all, as its beginning is not typical.
+MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
+CURVE_REQUESTS = 50_000  # of each point of the load curve, under the same condition
+COLUMNS = 12  # the most columns of the heat map, unless there are more powers of two
+WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
+MOVING = 2000  # requests of a run of tokens, its map and its curve while a slider moves
+TOKEN_AXES: dict[str, tuple[float, ...]] = {
+    "max_num_seqs": (4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
+    "max_num_batched_tokens": (128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384),
+    "max_batch_size": (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
+    "min_batch_size": (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
+    "max_wait_ms": (0, 100, 200, 500, 1000, 2000, 3000, 5000, 10_000, math.inf),
+}
+MEMORIES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)  # rows, as requests of mean length that fit
+
+
+class Stored:
+    """The heat maps and curves that an explorer computed last, as a slider goes back and forth."""
+
+    LARGEST = 32
+
+    def __init__(self) -> None:
+        self.values: dict[Hashable, Any] = {}  # the least recently made first
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the value of a key, made if it is missing."""
+        if key not in self.values:
+            made = make()
+            while len(self.values) >= self.LARGEST:
+                self.values.pop(next(iter(self.values)))
+            self.values[key] = made
+        return self.values[key]
+
+    def begin(self, key: Hashable, make: Callable[[], Any]) -> Callable[[], Any]:
+        """Begin to make a missing value on another thread; return what waits for it.
+
+        Its loops release Python's lock, so the run itself is computed meanwhile. Not so the first time: the
+        loops are compiled then, and only this thread may announce that.
+        """
+        if self.values and key not in self.values:
+            make = _thread(os.getpid()).submit(make).result
+        return lambda: self.get(key, make)
+
+
+@functools.cache
+def _thread(_: int) -> ThreadPoolExecutor:
+    """Return the thread of a process; after a fork, the parent's pool has no thread."""
+    return ThreadPoolExecutor(1, thread_name_prefix="batchsim-curve")
+
+
+def at_any_load(scenario: Scenario) -> Scenario:
+    """Return the scenario at one load, the same for all that differ only in their load."""
+    knob = "clients" if isinstance(scenario.workload, ClosedLoop) else "rate_per_s"
+    # Some refuse a load of 1, such as a batch size that needs more clients: their curve is for one load only.
+    one: Scenario | None = accepted(lambda: scenario.replace({knob: 1}))
+    return one or scenario
+
+
+def at_corner(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
+    """Return the scenario at a corner of its heat map, the same for all settings on the map."""
+    corner: Scenario | None = accepted(lambda: scenario.replace(knobs))
+    return corner or scenario
+
+
+def request_run(
+    scenario: Scenario, requests: int, seed: int, objective_ms: float | None, stored: Stored
+) -> ViewData:  # fmt: skip
+    """Run a scenario of whole requests. ValueError if it makes no sense."""
+    workload = scenario.workload
+    count = min(requests, CURVE_REQUESTS) if type(workload) in MAP_REQUESTS else requests
+    key = "curve", at_any_load(scenario), count, seed
+    curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
+    theory = None
+    if not isinstance(workload, ClosedLoop):
+        rates, _ = load_rates(scenario)
+        theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
+    result, _ = simulated(scenario, requests, seed)
+    return ViewData(result, curve=curve(), theory=theory, objective_ms=objective_ms,
+        surface=_request_map(scenario, requests, seed, stored))  # fmt: skip
+
+
+def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -> Surface:
+    rule, service = type(scenario.rule), scenario.service
+    largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
+    longest_ms = min(nice(4000 * service(min(largest, 64))), LARGEST)
+    x, y = rule.map_knobs
+    xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
+    count = min(requests, MAP_REQUESTS.get(type(scenario.workload), requests))
+    key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), xs, ys, count, seed
+    found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed))
+    return found
+
+
+def token_run(
+    scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
+    stored: Stored, moving: bool = False, knobs: tuple[str, str] | None = None,
+) -> ViewData:  # fmt: skip
+    """Run a scenario of token generation, with fewer requests while it is `moving`.
+
+    The objectives are for TTFT and TPOT. `knobs` are those of the heat map, by default the rule's own.
+    ValueError if the scenario makes no sense.
+    """
+    count = min(requests, MOVING) if moving else requests
+    key = "tokens' curve", at_any_load(scenario), count, seed
+    curve = stored.begin(key, lambda: token_curve(scenario, count, seed))
+    result, _ = simulated(scenario, count, seed)
+    ttft_ms, tpot_ms = objectives_ms
+    return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
+        surface=_token_map(scenario, count, seed, objectives_ms, stored, moving, knobs))  # fmt: skip
+
+
+def _token_map(
+    scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
+    stored: Stored, moving: bool, knobs: tuple[str, str] | None,
+) -> TokenSurface:  # fmt: skip
+    x, y = knobs or scenario.rule.map_knobs
+    xs, ys = (token_axis(scenario, name) for name in (x, y))
+    ttft_ms, tpot_ms = (None, None) if None in objectives_ms else objectives_ms
+    corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
+    key = "tokens' map", corner, x, xs, y, ys, requests, seed, ttft_ms, tpot_ms, moving
+    found: TokenSurface = stored.get(key, lambda: token_surface(
+        scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving,
+        ttft_objective_ms=ttft_ms, tpot_objective_ms=tpot_ms,
+    ))  # fmt: skip
+    return found
+
+
+# The heat map's axes.
+
+
+def axis(rule: type[Rule], name: str, largest: int, longest_ms: float) -> tuple[Any, ...]:
+    """Return the heat map's values of a rule's parameter, rising."""
+    parameter = rule.parameters()[name]
+    if name.endswith("batch_size"):
+        return sizes(largest)
+    if name.endswith("_ms"):
+        return waits(longest_ms)[: None if parameter.may_be_inf else -1]
+    if parameter.slider is None:
+        raise ValueError(f"a parameter on a heat map must have a slider, got {name}")
+    low, high, step = parameter.slider
+    values = {low + round(part * (high - low) / step) * step for part in np.linspace(0, 1, COLUMNS)}
+    return tuple(int(value) if parameter.kind == "whole" else float(value) for value in sorted(values))
+
+
+def sizes(largest: int) -> tuple[int, ...]:
+    """Return the heat map's batch sizes: powers of two, and values between them if there is room.
+
+    >>> sizes(64)
+    (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+    >>> sizes(100)
+    (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100)
+    """
+    powers = [1 << n for n in range(largest.bit_length())]
+    between = [3 << n for n in range(largest.bit_length()) if 1.25 * (3 << n) <= largest]
+    room = max(COLUMNS - len({*powers, largest}), 0)
+    return tuple(sorted({*powers, *between[max(len(between) - room, 0) :], largest}))
+
+
+def waits(longest_ms: float) -> tuple[float, ...]:
+    """Return the heat map's waits in ms, the last for full batches only.
+
+    >>> waits(100)
+    (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0, 50.0, inf)
+    """
+    return (*(float(f"{part * longest_ms:.6g}") for part in WAITS), float("inf"))
+
+
+def token_axis(scenario: Scenario, name: str) -> tuple[float, ...]:
+    """Return the heat map's values of a parameter of a rule for tokens, rising.
+
+    >>> from batchsim import Poisson, StepTime, Tokens
+    >>> scenario = Scenario(Poisson(8), Continuous(), StepTime(7, 10, 0.1), tokens=Tokens(512, 128))
+    >>> token_axis(scenario, "kv_blocks")
+    (400, 500, 800, 1000, 1500, 2000, 3000, 4000, 6000, 12000)
+    """
+    if name in TOKEN_AXES:
+        return TOKEN_AXES[name]
+    if name != MEMORY or not isinstance(scenario.rule, Continuous) or scenario.tokens is None:
+        names = ", ".join([*TOKEN_AXES, MEMORY])
+        raise ValueError(f"a heat map of tokens has {names}, got {name} of {scenario.rule!r}")
+    blocks = a_request(scenario.tokens) / scenario.rule.block_size
+    return tuple(sorted({max(int(nice(blocks * count)), 1) for count in MEMORIES}))

@@ -1,0 +1,387 @@
+"""Token generation in the explorer, in the words of the servers' own settings; its runs come from `runs`."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from batchsim.engines.log import Status
+from batchsim.measured.published import published, published_names
+from batchsim.result.comparison import Difference
+from batchsim.result.sections import sums
+from batchsim.result.shares import students_t
+from batchsim.scenario import (
+    AtLeast,
+    Continuous,
+    Geometric,
+    Lognormal,
+    Scenario,
+    SizeOrWait,
+    StepTime,
+    Tokens,
+    Uniform,
+)
+from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
+from batchsim.scenario.saturation import estimate_per_s
+from batchsim.scenario.step_time import StepCost
+from batchsim.scenario.tokens import LONGEST, Listed
+from batchsim.study.judgement import LEVEL
+from batchsim.study.surface import SECTIONS
+from batchsim.view.explorer import kind, reasons
+from batchsim.view.explorer.control import (
+    ARRIVALS,
+    COMPUTING,
+    DEVICE,
+    MAIN,
+    RULE,
+    Control,
+    Option,
+    Slider,
+    choice,
+)  # fmt: skip
+from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, origin_of, tenth
+from batchsim.view.explorer.runs import Stored, token_run
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.seats import SeatsView
+
+WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
+ON, OFF = "on", "off"
+CONTINUOUS = (
+    "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
+    "watermark_blocks", "long_prefill_token_threshold",
+)  # fmt: skip
+OWN = "own"  # a step time that is none of the published ones
+STEP = "llama-3.1-8b/rtx-4090"  # the default, for which `batchsim.kv_blocks` finds the default blocks
+MOST_REQUESTS = 20_000  # of a run, each with hundreds of tokens
+LARGEST_WHOLE, LONGEST_MS = 256, 10_000.0  # the ends of the sliders of whole batches
+MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
+    "budget": ("max_num_seqs", "max_num_batched_tokens"),
+    "memory": ("max_num_seqs", "kv_blocks"),
+}
+# Controls that are fields of the scenario, under the same name.
+FIELDS = ("servers", "queue_limit", "timeout_ms")
+PARTS = {"prompts": "prompt", "outputs": "output"}  # of the tokens, by the list of their lengths
+WHOLE_NOTE = (
+    "Whole batches have no settings here. The server reserves memory for the longest request in each place "
+    "of a batch, so memory limits only the max batch size."
+)
+
+
+def _uniform(mean: float, cv: float) -> Uniform:
+    half = min(cv, WIDEST_CV) / WIDEST_CV * mean
+    low = max(round(mean - half), 1)
+    return Uniform(low, max(round(mean + half), low))
+
+
+def _uniform_values(lengths: Uniform) -> tuple[float, float]:
+    both = lengths.low + lengths.high
+    return both / 2, WIDEST_CV * (lengths.high - lengths.low) / both
+
+
+def _geometric_values(lengths: Geometric) -> tuple[float] | None:
+    return (lengths.mean,) if lengths.at_most is None else None
+
+
+def _lengths(of: str) -> Mapping[str, Option]:
+    mean, cv, most = f"{of}_mean", f"{of}_cv", f"{of}_most"
+    return {
+        "lognormal": Option("Log-normal", Lognormal, (mean, cv, most)),
+        "geometric": Option("Geometric", Geometric, (mean,), read=_geometric_values),
+        "uniform": Option("Uniform", Uniform, (mean, cv), _uniform, _uniform_values),
+        "fixed": Option("All equal", int, (mean,), round, lambda length: (length,)),
+        "given": Option("Given: the lengths of this page", Listed, (), read=lambda lengths: ()),
+    }
+
+
+def _continuous(*values: Any) -> Continuous:
+    named = dict(zip(CONTINUOUS, values, strict=True))
+    return Continuous(**named | {"chunked": named["chunked"] == ON})
+
+
+def _continuous_values(rule: Continuous) -> Sequence[Any] | None:
+    if rule.prefix_reuse:
+        return None
+    values = {name: getattr(rule, name) for name in CONTINUOUS}
+    return tuple((values | {"chunked": ON if rule.chunked else OFF}).values())
+
+
+def _published(name: str) -> Option:
+    step = published(name)
+    assert isinstance(step, StepTime)
+    cost = step.cost
+
+    def read(other: StepTime) -> tuple[()] | None:
+        return () if other.cost == cost and not other.ragged else None
+
+    return Option(name, StepTime, (), lambda: step, read)
+
+
+OPTIONS: Mapping[str, Mapping[str, Option]] = {
+    "workload": kind.WORKLOADS,
+    "prompts": _lengths("prompt"),
+    "outputs": _lengths("output"),
+    "batching": {
+        "continuous": Option("Continuous batching", Continuous, CONTINUOUS, _continuous, _continuous_values),
+        "size_or_wait": Option("Size or wait", SizeOrWait, tuple(SizeOrWait.parameters())),
+        "at_least": Option("Minimum batch size", AtLeast, tuple(AtLeast.parameters())),
+        "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
+            kind.size_of_full),
+    },
+    "step": {
+        **{name: _published(name) for name in published_names(tokens=True)},
+        OWN: Option("Five costs of your own", StepTime, StepCost._fields,
+            read=lambda step: None if step.ragged else step.cost),
+    },
+}  # fmt: skip
+
+# The controls. Parameters of `Continuous` describe themselves.
+_parameters = Continuous.parameters()
+_costs = OPTIONS["step"][STEP].make().cost  # type: ignore[misc]
+
+
+def _parameter(
+    name: str, label: str, default: int, page: str, slider: Slider | None = None, at_least: int = 1
+) -> Control:  # fmt: skip
+    bounds = {"at_least": at_least, "at_most": MOST}
+    return Control(label, _parameters[name].about, "whole", default, page, slider, bounds)
+
+
+def _of_lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, Control]:
+    article = "a" if of == "prompt" else "an"
+    return {
+        f"{of}s": choice(f"{one}s", f"Distribution of the lengths of {of}s", "lognormal", ARRIVALS,
+            OPTIONS[f"{of}s"]),
+        f"{of}_mean": Control(f"Mean {of} (tokens)", f"Mean number of tokens of {article} {of}",
+            "real", mean, ARRIVALS, Slider("log", 1, 10_000, 0.01), {"at_least": 1, "at_most": LONGEST}),
+        f"{of}_cv": Control(f"{one} spread (CV)", f"Standard deviation over mean of the {of}s' lengths",
+            "real", cv, ARRIVALS, Slider("linear", 0, 3, 0.05), {"at_least": 0, "at_most": 1e3}),
+        f"{of}_most": Control(f"Longest {of}", f"Longer {of}s are cut to this many tokens; empty: no limit",
+            "whole", most, ARRIVALS, None, {"at_most": LONGEST}, True),
+    }  # fmt: skip
+
+
+def _cost(name: str, label: str, about: str, high: float, step: float) -> Control:
+    slider = Slider("linear", 0, high, step)
+    return Control(label, about, "real", getattr(_costs, name), COMPUTING, slider, {"at_least": 0})
+
+
+_each = {**_of_lengths("prompt", "Prompt", 512, 1.0, 4096), **_of_lengths("output", "Output", 128, 0.8, 1024)}
+_rows: dict[str, Control] = {
+    **kind.TRAFFIC,
+    **{name: _each[name] for name in ("prompt_mean", "output_mean")},  # before the rest of the lengths
+    **_each,
+    **{name: PARAMETERS[name] for name in ("max_batch_size", "max_wait_ms", "min_batch_size")},
+    "batching": choice("Batching", "When requests join and leave: at every step, or as whole batches",
+        "continuous", RULE, OPTIONS["batching"]),
+    "max_num_seqs": _parameter("max_num_seqs", "max_num_seqs", 256, MAIN, Slider("whole", 1, 256)),
+    "max_num_batched_tokens": _parameter("max_num_batched_tokens", "max_num_batched_tokens", 2048,
+        MAIN, Slider("log", 16, 16_384, 0.01)),
+    "kv_blocks": Control("kv_blocks",
+        "Blocks of each server's memory for keys and values; empty: no limit",
+        "whole", 2599, MAIN, Slider("log", 100, 20_000, 0.01), {"at_most": MOST}, True),
+    "first": choice("Who goes first", "Whose tokens a step takes first", "decode", RULE,
+        dict(zip(FIRST, ("Running requests: decodes", "New requests: prompts alone"), strict=True))),
+    "chunked": choice("Chunked prefill", "Whether a long prompt is cut to the budget", ON, RULE,
+        {ON: "On: prompts are cut", OFF: "Off: whole prompts only"}),
+    "long_prefill_token_threshold": _parameter("long_prefill_token_threshold",
+        _parameters["long_prefill_token_threshold"].label, 0, RULE, at_least=0),
+    "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
+        {"budget": "Seats x token budget", "memory": "Seats x memory"}),
+    "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
+        dict(zip(RESERVE, ("As needed; when short: preempt", "For its whole life"), strict=True))),
+    "limit": Control("Limit (tokens)",
+        "Largest output a client may request, for which memory is reserved; empty: the output's own length",
+        "whole", None, DEVICE, None, {"at_most": LONGEST}, True),
+    "block_size": _parameter("block_size", "Block size (tokens)", 16, DEVICE, Slider("whole", 1, 256)),
+    "watermark_blocks": _parameter("watermark_blocks", "Watermark (blocks)", 0, DEVICE, at_least=0),
+    "step": choice("Step time", "How long a step computes", STEP, COMPUTING, OPTIONS["step"]),
+    "fixed_ms": FIXED_MS,
+    "weights_ms": _cost("weights_ms", "Weights (ms)", "Time to read the model's weights in every step",
+        50, 0.1),
+    "per_token_ms": _cost("per_token_ms", "Per token (ms)",
+        "Time to compute each token of a step; it counts once it exceeds the time of the weights",
+        0.5, 0.001),
+    "per_read_ms": _cost("per_read_ms", "Per key read (ms)",
+        "Time for a decode to read one token's keys and values", 0.002, 0.00001),
+    "per_pair_ms": _cost("per_pair_ms", "Per pair (ms)",
+        "Time of the attention within a prompt, for each pair of its tokens", 0.0001, 0.0000001),
+    **kind.NOISE,
+    **kind.SERVERS,
+    **kind.LIMITS,
+    "ttft_objective_ms": Control("TTFT objective (ms)", "Limit of the time to the first token; empty: none",
+        "real", 1000, MAIN, Slider("log", 10, 100_000, 0.01), {"above": 0}, True),
+    "tpot_objective_ms": Control("TPOT objective (ms)", "Limit of the time per later token; empty: none",
+        "real", 60, MAIN, Slider("log", 1, 1000, 0.01), {"above": 0}, True),
+    **kind.SEED,
+}  # fmt: skip
+# Defaults that differ from those of whole requests.
+_defaults = {
+    "rate_per_s": 7, "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _costs.fixed_ms,
+    "max_wait_ms": 1000,
+}  # fmt: skip
+
+
+class TokenGeneration(Kind):
+    """Requests that generate tokens, step by step."""
+
+    name = "tokens"
+    options: Mapping[str, Any] = OPTIONS
+    controls: Mapping[str, Any] = _rows | {
+        name: dataclasses.replace(_rows[name], default=default) for name, default in _defaults.items()
+    }
+    conditions: Mapping[str, Any] = {
+        "limit": lambda values: values["batching"] == "continuous" and values["reserve"] == "life",
+        "token_map": lambda values: values["batching"] == "continuous",
+    }
+    rule, service = "batching", "step"
+    titles: Mapping[str, str] = {DEVICE: "Memory"}
+    service_type = StepTime
+    film = SeatsView.KEY
+    is_film_by_server = shortens = True
+    compared = ("ttft_p50_ms", "ttft_p99_ms", "tpot_p50_ms", "tpot_p99_ms", "mean_latency_ms", "p99_ms",
+        "output_tokens_per_s")  # fmt: skip
+    questions: Mapping[str, str] = {
+        "ttft": "TTFT p99, to the first token", "tpot": "TPOT p99, for each token after it",
+        "tokens": "output tokens, per second",
+    }  # fmt: skip
+    cover = "Predict first: what happens to TTFT, TPOT and tokens per second?\nThen choose Reveal."
+    outcome = staticmethod(reasons.of_tokens)
+
+    def workload_values(self, workload: Any) -> Values:
+        if workload.priorities:
+            raise ValueError(f"tokens do not cover priorities, got {workload!r}")
+        return super().workload_values(workload)
+
+    def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
+        fields = {name: getattr(state, name) for name in FIELDS}
+        lengths = {}
+        for chooser, part in PARTS.items():
+            if getattr(state, chooser) != "given":
+                lengths[part] = state.made(chooser)
+            elif tokens is None:
+                raise ValueError(f"{chooser}='given' must come with tokens: explore(scenario), got none")
+            else:
+                lengths[part] = getattr(tokens, part)
+        tokens = Tokens(**lengths, limit=state.limit)
+        return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
+
+    def values(self, scenario: Scenario) -> Values:
+        tokens = scenario.tokens
+        assert tokens is not None
+        values = {"limit": tokens.limit} | {name: getattr(scenario, name) for name in FIELDS}
+        for chooser, part in PARTS.items():
+            found = self.values_of(chooser, getattr(tokens, part))
+            if found is None:
+                raise ValueError(
+                    f"the lengths of {chooser} must be registered, got {getattr(tokens, part)!r}"
+                )
+            values |= found
+        rule = self.values_of("batching", scenario.rule)
+        if rule is None:
+            rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
+            raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
+        return values | self.workload_values(scenario.workload) | rule | self.service_values(scenario.service)
+
+    def service_values(self, step: Any, curve_of: str = "") -> Values:
+        values = self.values_of("step", step)
+        if values is None:
+            raise ValueError(f"a step time must not be ragged to be explored, got {step!r}")
+        return values | kind.noise_values(step.noise)
+
+    def python(self, state: State, scenario: Scenario) -> dict[str, str]:
+        service = f"bs.{scenario.service!r}"
+        if state.step != OWN:  # by its name, not number by number
+            plain = dataclasses.replace(state.service_time(), noise=None)
+            service = service.replace(f"bs.{plain!r}", f'bs.published("{state.step}")')
+        rule: Any = scenario.rule  # a dataclass
+        shown = dataclasses.fields(rule)
+        if isinstance(rule, Continuous):  # its many settings are mostly at their defaults
+            shown = tuple(item for item in shown if getattr(rule, item.name) != item.default)
+        settings = ", ".join(f"{item.name}={getattr(rule, item.name)!r}" for item in shown)
+        settings = settings.replace("=inf", '=float("inf")')
+        lengths = []
+        for chooser, part in PARTS.items():
+            value = getattr(scenario.tokens, part)
+            text = repr(value) if isinstance(value, int) else f"bs.{value!r}"
+            lengths.append(f"{part}={f'tokens.{part}' if getattr(state, chooser) == 'given' else text}")
+        limit = [] if state.limit is None else [f"limit={state.limit}"]
+        return {
+            "rule": f"bs.{type(rule).__name__}({settings})", "service": service,
+            "tokens": f"bs.Tokens({', '.join([*lengths, *limit])})",
+        }  # fmt: skip
+
+    def changes(self, before: State, name: str, value: Any) -> Values:
+        costs = before.made("step").cost._asdict() if name == "step" and value == OWN else {}
+        return {name: value, **costs}  # a step time of your own begins with the costs of the last one
+
+    def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
+        # An estimate, without an engine, is good enough for a slider's range.
+        scenario = self.scenario(state, kind.WORKLOADS["poisson"].part(state.rate_per_s), tokens)
+        saturation_per_s = estimate_per_s(scenario)
+        return {
+            "rate_per_s": (tenth(saturation_per_s / 100), tenth(3 * saturation_per_s)),
+            "max_batch_size": (1, LARGEST_WHOLE),
+            "min_batch_size": (1, state.max_batch_size),
+            "max_wait_ms": (0, LONGEST_MS, LONGEST_MS / 200),
+        }
+
+    def origin(self, state: State) -> str:
+        if state.step == OWN:
+            return "Fixed + the larger of weights and tokens + key reads + pairs within prompts."
+        return origin_of(state.step)
+
+    def note(self, state: State) -> str:
+        return "" if state.batching == "continuous" else WHOLE_NOTE
+
+    def requests(self, scenario: Scenario, requests: int) -> int:
+        some = super().requests(scenario, min(requests, MOST_REQUESTS))
+        assert scenario.tokens is not None
+        return min(some, scenario.tokens.max_requests or some)
+
+    def run(
+        self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
+    ) -> ViewData:  # fmt: skip
+        objectives_ms = state.ttft_objective_ms, state.tpot_objective_ms
+        knobs = MAPS[state.token_map] if state.batching == "continuous" else None  # the rule's own
+        return token_run(scenario, requests, state.seed, objectives_ms, stored, moving, knobs)
+
+    def differences(self, data: ViewData) -> Mapping[str, Difference]:
+        goodput = goodput_difference(data)
+        return {} if goodput is None else {"goodput (per s)": goodput}
+
+
+def goodput_difference(data: ViewData) -> Difference | None:
+    """Return the goodput of A and of B within B's objectives, and the difference; None without objectives.
+
+    The interval is computed from 16 sections of the run, each with the same requests in A and B.
+    """
+    if not data.limits_ms or data.pinned is None or data.comparison is None:
+        return None
+    a, b = data.pinned, data
+    met_a, met_b = (_within(each, data.limits_ms) for each in (a, b))
+    goodput_a, goodput_b = (
+        each.result.metrics.per_s(int(met.sum())) for each, met in ((a, met_a), (b, met_b))
+    )
+    difference = goodput_b - goodput_a
+    if math.isnan(data.comparison["output_tokens_per_s"].low):  # the run is too short for this metric
+        return Difference(goodput_a, goodput_b, difference, math.nan, math.nan)
+    cuts = np.linspace(0, met_a.size, SECTIONS + 1).astype(int)
+    of_sections = sums(met_b, cuts) - sums(met_a, cuts)
+    # A section's count, in requests per second of the whole run.
+    goodput, met = (goodput_b, met_b) if met_b.any() else (goodput_a, met_a)
+    per_request = goodput / max(int(met.sum()), 1)
+    error = of_sections.std(ddof=1) * math.sqrt(SECTIONS) * per_request
+    half = float(students_t(LEVEL, SECTIONS) * error)
+    return Difference(goodput_a, goodput_b, difference, difference - half, difference + half)
+
+
+def _within(data: ViewData, limits_ms: dict[str, float]) -> np.ndarray:
+    """Return which requests were served within all limits; a request of one token meets any TPOT limit."""
+    result = data.result
+    met: np.ndarray = result.status == Status.SERVED
+    for column, limit_ms in limits_ms.items():
+        met = met & ~(getattr(result, column) > limit_ms)
+    return met

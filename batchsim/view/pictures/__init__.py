@@ -1,0 +1,1 @@
+"""Pictures of results: the views of one run, and charts of many runs and of measurements."""

@@ -1,0 +1,306 @@
+"""Curves: the trade-off of a grid of settings, a metric along one knob, and the latency on each server."""
+
+import math
+from collections.abc import Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+from batchsim._format import counted, duration, number
+from batchsim.result.metrics import heading
+from batchsim.servers.comparison import Group, ServerComparison
+from batchsim.view.canvas.lettering import apart
+from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures.chart import Chart
+
+if TYPE_CHECKING:
+    from batchsim.study.capacity import Capacity
+    from batchsim.study.recommendation import Recommendation
+
+
+AT_THE_TOP = 0.96  # of the height: where crosses are
+LABELLED = 8  # the most points of a frontier with their settings as labels
+STYLES = (
+    (BLUE, "-", "o"), (VERMILION, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"),
+    (ORANGE, "-", "v"), (SKY, "--", "P"), (BLACK, "-.", "X"),
+)  # fmt: skip
+HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "zorder": 4}
+ON_TOP: dict[str, Any] = {"zorder": 5, "linestyle": "none", "markeredgecolor": BLACK}  # marks on the lines
+
+
+def frontier(
+    settings: "Recommendation | pandas.DataFrame", value: str | None = None, objective: float | None = None
+) -> Chart:
+    """Return a picture of the trade-off: latency against the saturation rate, for each number of servers.
+
+    `settings` is what `tune` or `sweep` returned. Lines join the Pareto frontier: the settings that no other
+    beats in latency, saturation rate and servers together. Others are grey, except those that `tune` ran
+    shorter than the recommended one, which a star marks. For a sweep, `value` is the latency, by default the
+    p99 of all requests, where a lost request counts as infinitely late; a recommendation brings its own, and
+    its objective.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> from batchsim.study.sweep import sweep
+    >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
+    >>> frontier(sweep(scenario, {"max_batch_size": [8, 16, 32]}, 2000, progress=False))
+    <Chart size 760x520 with 1 Axes>
+    """
+    best, front, x = None, None, "saturation_per_s"
+    if isinstance(settings, pandas.DataFrame):
+        charts.check_columns(settings, "requests")
+        frame, knobs = settings, list(settings.columns[: list(settings.columns).index("requests")])
+        value = charts.p99_of_all(settings) if value is None else value
+    elif hasattr(settings, "candidates"):
+        frame, front = settings.candidates, settings.frontier
+        knobs, value = list(settings.knobs), settings.slo.latency[0]
+        best = frame[frame["outcome"].isin(["recommended", "nearest"])].iloc[0]
+        objective = next((o.limit for o in settings.slo.objectives if o.key == value), None)
+    else:
+        raise TypeError(f"settings must be a Recommendation, or a DataFrame of a sweep, got {settings!r}")
+    charts.check_columns(frame, value, x)
+    others = frame[_feasible(frame, value)]
+    if front is None:
+        front = others[_undominated(others, value)]
+    if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
+        others = others[others["requests"] >= best["requests"]]
+
+    chart = Chart()
+    ax = chart.add_subplot()
+    handles: list[Any] = ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
+    groups = front.groupby("servers") if "servers" in front else [(0, front)]
+    for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
+        label, rows = counted(servers, "server") if servers else "Pareto frontier", rows.sort_values(x)
+        steps: dict[str, Any] = {"color": colour, "marker": marker, "drawstyle": "steps-pre"}
+        handles += ax.plot(rows[x], rows[value], style, label=label, **steps)
+    title = "The trade-off between latency and saturation rate"
+    varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
+    if varied and len(front) <= LABELLED:
+        title += f"\nbeside each point: {', '.join(map(heading, varied))}"
+        for _, row in front.iterrows():
+            text = ", ".join(charts.texts(row[knob] for knob in varied))
+            ax.annotate(text, (row[x], row[value]), xytext=(6, 6), textcoords="offset points", fontsize=8)
+    if best is not None and math.isfinite(best[value]):
+        star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": best["outcome"]}
+        handles += ax.plot(best[x], best[value], "*", **star, **ON_TOP)
+    ax.margins(x=0.1)
+    return _finish(chart, x, value, title, handles, [*others[value], *front[value]], objective)
+
+
+def _finish(
+    chart: Chart, x: str, value: str, title: str, handles: list[Any], drawn: list[float],
+    objective: float | None, highest: float | None = None,
+) -> Chart:  # fmt: skip
+    """Give a picture its scale, which holds what is drawn and the objective, its labels and its legend."""
+    (ax,) = chart.axes
+    if objective is not None:
+        name = f"objective: {heading(value)} = {objective:g}"
+        handles += [ax.axhline(objective, color=BLACK, linewidth=1.2, linestyle=(0, (6, 3)), label=name)]
+        drawn = [*drawn, objective]
+    charts.scale(ax, drawn)
+    if highest is not None and drawn:
+        charts.room_above(ax, max(*drawn, highest))
+    ax.set(xlabel=heading(x), ylabel=heading(value))
+    ax.set_title(title, fontsize="medium")
+    ax.grid(alpha=0.3)
+    charts.show_legend(chart, handles)
+    return chart
+
+
+def capacity_curves(
+    frames: "pandas.DataFrame | Capacity | Mapping[str, pandas.DataFrame | Capacity]",
+    x: str = "rate_per_s", value: str | None = None, objective: float | None = None,
+) -> Chart:  # fmt: skip
+    """Return a picture of a metric along one knob, such as the rate: a line for each of {label: frame}.
+
+    A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
+    95 % intervals. Points without a steady state have no number: they are crosses at the top. Diamonds mark
+    where a line crosses the objective, interpolated between two points; for a `Capacity` itself they mark its
+    `rate_per_s` (and `lowest_per_s`), and its line shows the runs of full length. By default `value` is the
+    p99 of all requests, where a lost request counts as infinitely late. Points of another latency are hollow
+    if requests are lost, and lines next to them have no diamonds.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> from batchsim.study.sweep import sweep
+    >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
+    >>> frame = sweep(scenario, {"rate_per_s": [500, 1000, 2000]}, 2000, progress=False)
+    >>> capacity_curves({"a wait of 10 ms": frame}, objective=20)
+    <Chart size 760x520 with 1 Axes>
+    """
+    given: dict[str, Any] = dict(frames) if isinstance(frames, Mapping) else {"": frames}
+    if not given:
+        raise ValueError("frames must have at least one, got none")
+    capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
+    # Only a capacity's runs of full length: short ones have shorter queues.
+    runs = {name: each.to_frame() for name, each in capacities.items()}
+    whole = {name: frame[frame["requests"] == frame["requests"].max()] for name, frame in runs.items()}
+    named: dict[str, pandas.DataFrame] = given | whole
+    if value is None:
+        keys = [each.slo.objectives[0].key for each in capacities.values()]
+        value = keys[0] if keys else charts.p99_of_all(*named.values())
+    for name, frame in named.items():
+        charts.check_columns(frame, x, value)
+        if frame[x].duplicated().any():
+            curve = f"a curve of {name!r}" if name else "a curve"
+            raise ValueError(f"{curve} must have one row for each {x}: choose among the other knobs")
+    levels = charts.distinct(each for frame in named.values() for each in frame[x])
+    numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
+    chart = Chart()
+    ax = chart.add_subplot()
+    handles: list[Any] = []
+    drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
+    bands: list[float] = []
+    crosses = hollows = losing = False
+    for (colour, style, marker), (name, frame) in zip(cycle(STYLES), named.items(), strict=False):
+        place = np.array([each if numeric else levels.index(each) for each in frame[x]], float)
+        order = np.argsort(place)
+        place, frame = place[order], frame.iloc[order]
+        there = _feasible(frame, value)
+        at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or heading(value)
+        partial = charts.of_served_alone(frame, value)[there]
+        if name in capacities and x == "rate_per_s":
+            capacity = capacities[name]
+            edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
+            label += f"; capacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
+            ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
+        elif numeric and objective is not None and (crossings := _crossings(at, numbers, objective, partial)):
+            label += f"; {objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
+            ax.plot(crossings, np.full(len(crossings), objective), "D", color=colour, **ON_TOP)
+        handles += ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
+        drawn += numbers.tolist()
+        if partial.any():
+            ax.plot(at[partial], numbers[partial], marker, color=colour, markersize=4, **HOLLOW)
+        if (band := _band(frame[there], value)) is not None:
+            ax.fill_between(at, *band, color=colour, alpha=0.18, linewidth=0)
+            bands += band[1][np.isfinite(band[1])].tolist()
+        top = np.full(place[~there].size, AT_THE_TOP)
+        ax.plot(place[~there], top, "x", color=colour, transform=ax.get_xaxis_transform())
+        crosses, hollows = crosses or bool(top.size), hollows or bool(partial.any())
+        losing |= bool(np.isposinf(frame[value].to_numpy(float)).any())
+    mark: dict[str, Any] = {"color": BLACK, "linestyle": "none"}
+    if crosses:
+        label = "overloaded, or not possible" + (", or too many requests lost" if losing else "")
+        handles.append(Line2D([], [], marker="x", label=label, **mark))
+    if hollows:
+        label = "of the served requests alone: others are lost"
+        handles.append(Line2D([], [], marker="o", label=label, **mark, **HOLLOW))
+    if not numeric:
+        ax.set_xticks(range(len(levels)), charts.texts(levels))
+    highest = max(bands, default=-math.inf) if crosses else None
+    return _finish(chart, x, value, f"{heading(value)} by {heading(x)}", handles, drawn, objective, highest)
+
+
+def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:
+    there = np.isfinite(frame[value].to_numpy(float))
+    return there & (frame["infeasible"] == "").to_numpy() if "infeasible" in frame else there
+
+
+def _band(frame: pandas.DataFrame, value: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the ends of the 95 % intervals; the p99 of all requests has that of the served if all are."""
+    key = "p99_ms" if value == "p99_all_ms" else value
+    if f"{key}_low" not in frame:
+        return None
+    low, high = (frame[f"{key}_{end}"].to_numpy(float) for end in ("low", "high"))
+    same = (frame[key] == frame[value]).to_numpy()
+    return np.where(same, low, math.nan), np.where(same, high, math.nan)
+
+
+def _undominated(frame: pandas.DataFrame, value: str) -> np.ndarray:
+    """Return which rows no other dominates, being as good in everything and better in something."""
+    costs = np.stack([frame[value], -frame["saturation_per_s"], frame.get("servers", frame[value])], axis=-1)
+    better = [((costs <= row).all(axis=1) & (costs < row).any(axis=1)).any() for row in costs]
+    return ~np.array(better, dtype=bool)
+
+
+def _crossings(x: np.ndarray, numbers: np.ndarray, objective: float, partial: np.ndarray) -> list[float]:
+    """Return where the line through the points crosses the objective, except beside a partial point.
+
+    >>> _crossings(np.array([1.0, 2.0, 4.0]), np.array([5.0, 15.0, 5.0]), 10, np.array([False] * 3))
+    [1.5, 3.0]
+    """
+    above = numbers > objective
+    before = np.flatnonzero((above[1:] != above[:-1]) & ~partial[1:] & ~partial[:-1])
+    share = (objective - numbers[before]) / (numbers[before + 1] - numbers[before])
+    return (x[before] + share * (x[before + 1] - x[before])).tolist()
+
+
+MARKED = (0, 50, 90, 99, 99.9)  # percentiles
+LEAD_PX = 26.0  # from the axes to the names
+LINE_PX, WRAP = 17.0, 24  # of a label: the height of a line, and its letters
+
+
+def _wrapped(group: Group) -> str:
+    """Return the names of a group, in lines, with its p99."""
+    lines = [""]
+    for name in group.names:
+        text = f"{lines[-1]}, {name}" if lines[-1] else name
+        if lines[-1] and len(text) > WRAP:
+            lines[-1] += ","
+            lines.append(name)
+        else:
+            lines[-1] = text
+    p99 = f"p99 {duration(group.result.percentile(99))}" if group.stable else "its queue grows\nwithout bound"
+    return "\n".join([*lines, p99])
+
+
+def server_curves(comparison: ServerComparison) -> Chart:
+    """Return a picture of the latency at each percentile, a line for servers whose rules are the same.
+
+    Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
+    """
+    chart = Chart()
+    chart.set_size_inches(9.6, 5.2)
+    ax = chart.add_subplot()
+    reached = min(group.result.metrics.served for group in comparison.groups)
+    shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
+    # On this logarithmic scale, each further nine of the percentile takes the same room.
+    places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
+    qs = 100 * (1 - 10**-places)
+    ends, styles, labels, drawn = [], [], [], []
+    for (colour, style, _), group in zip(cycle(STYLES), comparison.groups, strict=False):
+        styles.append((colour, style))
+        labels.append(_wrapped(group))
+        if group.stable:
+            latencies = group.result.metrics.percentiles(qs)
+            said = labels[-1].replace("\n", " ")  # for the description: the picture has it at the line's end
+            ax.plot(places, latencies, style, color=colour, linewidth=1.8, label=said)
+            drawn += [float(latencies[0]), float(latencies[-1])]
+            ends.append(float(latencies[-1]))
+        else:
+            ends.append(np.inf)
+    charts.scale(ax, drawn)
+    if not drawn:
+        ax.set_yticks([])
+    charts.room_above(ax, max(drawn, default=1.0))
+    marks = [-np.log10(1 - q / 100) for q in shown]
+    ax.xaxis.set_major_locator(FixedLocator(marks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
+    ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
+    ax.set_title(f"The same traffic, {len(comparison.rules)} servers", fontsize="medium")
+    ax.grid(alpha=0.3)
+    names = [chart.text(0, 0, label, va="center", color=BLACK, fontsize=9) for label in labels]
+    wide, tall = chart.bbox.size
+    beside = LEAD_PX + max(name.get_window_extent().width for name in names)  # the layout adds an edge
+    for name in names:
+        name.set_in_layout(False)
+    chart.set_layout_engine("constrained", rect=(0, 0, 1 - beside / wide, 1))
+    chart.draw_without_rendering()  # the layout: labels are placed in pixels
+    box = ax.get_window_extent()
+    tops = [ax.transData.transform((0, end))[1] if np.isfinite(end) else box.y1 for end in ends]
+    lines = LINE_PX * max(label.count("\n") + 1 for label in labels)
+    low, high = 0.6 * lines, chart.bbox.height - 0.6 * lines
+    for y, moved, (colour, style), name in zip(
+        tops, apart(tops, lines, low, high), styles, names, strict=True
+    ):
+        at, left = (box.x1 + 2) / wide, (box.x1 + LEAD_PX) / wide
+        line: dict[str, Any] = {"color": colour, "linestyle": style}
+        lead = Line2D([at, left - 4 / wide], [y / tall, moved / tall], **line)
+        chart.add_artist(lead)
+        lead.set_in_layout(False)
+        name.set_position((left, moved / tall))
+    return chart

@@ -1,0 +1,189 @@
+"""The data that a picture of a run shows, and the numbers that several views derive from it."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchsim.result import Result
+from batchsim.result.comparison import Comparison
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
+from batchsim.view.pictures.moments import Moment, Window, moment, window
+from batchsim.view.pictures.ranked import Ranked
+
+if TYPE_CHECKING:
+    from batchsim.theory.expected import TheoryCurve
+
+
+NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # the durations that may have an objective
+
+# The percentiles at which a curve has its points: in the tail ten times as many.
+AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
+# The headline's metrics that have an interval.
+HEADLINE = {
+    "requests": ["p50_ms", "p99_ms", "throughput_per_s"],
+    "tokens": ["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ViewData:
+    """A run, what other settings and other loads would give, and what it is compared with.
+
+    `objective_ms` is for the p99 of the latency; token generation also has limits on TTFT and TPOT, `ttft_ms`
+    and `tpot_ms`. `before` is the data before the last move. `pinned` is A, the data of an earlier setting;
+    the present one is B, and `comparison` holds the differences B - A in runs of the same traffic. Derived
+    values are computed once, also for A, which stays the same while B moves.
+    """
+
+    result: Result
+    surface: Any = None  # Surface or TokenSurface; a still picture has neither this nor a curve
+    curve: Any = None  # LoadCurve or TokenCurve
+    theory: "TheoryCurve | None" = None
+    objective_ms: float | None = None
+    before: "ViewData | None" = None
+    pinned: "ViewData | None" = None
+    comparison: Comparison | None = None
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return self.result.summary()
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals of the headline's metrics, NaN where the run is too short for one."""
+        if self.overloaded or not self.summary["served"]:
+            return {}
+        return dict(self.result.intervals(HEADLINE[self.result.scenario.kind]))
+
+    def percentile_of_all(self, q: float, column: str = LATENCY) -> float:
+        """Return a percentile of a duration in ms; requests not served count as infinitely late."""
+        return self.result.percentile(q, unserved="inf", column=column)
+
+    def part_ms(self, part: str) -> np.ndarray:
+        """Return how long each request was in a part of its latency, in ms."""
+        if part == "waiting":  # token generation does not divide it into forming and queueing
+            return (self.result.start_s - self.result.arrival_s) * 1000
+        return np.asarray(getattr(self.result, f"{part}_ms"))
+
+    def has(self, part: str) -> bool:
+        """Return whether latencies have such a part: a wait for the device needs shared devices."""
+        return part != DEVICE_WAIT or part in self.result.metrics.components
+
+    def mean_ms(self, part: str) -> float:
+        """Return the mean of a part of the latency over the served requests."""
+        if part == "waiting":
+            return self.mean_ms("forming") + self.mean_ms("queueing")
+        return float(self.summary[f"mean_{part}_ms"])
+
+    @cached_property
+    def levels_ms(self) -> dict[int, tuple[float, float]]:
+        """The p50 and p99 of each priority level, as `percentile_of_all`; empty without several levels.
+
+        Infinite if the server cannot keep up with this level and those before it.
+        """
+        result, scenario = self.result, self.result.scenario
+        if len(scenario.levels) < 2 or result.priority is None:
+            return {}
+        kept = slice(result.warmup_requests, None)
+        latency_ms, levels = result.latency_ms[kept], result.priority[kept]
+        brought, found = 0.0, {}
+        for level, share in scenario.workload.priorities or ():
+            brought += share * scenario.load
+            own_ms, grows = np.sort(latency_ms[levels == level]), self.overloaded and brought >= 1
+            found[level] = (math.inf, math.inf) if grows else (_of_all(own_ms, 0.5), _of_all(own_ms, 0.99))
+        return found
+
+    @cached_property
+    def window(self) -> Window:
+        """The part of the run that the timeline shows."""
+        return window(self.result)
+
+    @cached_property
+    def ranked(self) -> Ranked:
+        return Ranked(self.result.latency_ms)
+
+    @property
+    def other(self) -> "ViewData | None":
+        """The comparison that a view draws: A if it is pinned, else the data before the last move."""
+        return self.before if self.pinned is None else self.pinned
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the run has no steady state: its latencies then depend on its length."""
+        return not self.result.scenario.stable
+
+    @property
+    def loss(self) -> float:
+        """The fraction of the requests that were rejected or timed out."""
+        return 1 - self.summary["served"] / self.summary["requests"]
+
+    # Token generation.
+
+    @cached_property
+    def limits_ms(self) -> dict[str, float]:
+        """The given objectives, by their column."""
+        limits = {TTFT: self.ttft_ms, TPOT: self.tpot_ms, LATENCY: self.objective_ms}
+        return {column: limit_ms for column, limit_ms in limits.items() if limit_ms is not None}
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """The fraction of the requests within each given objective."""
+        return {
+            column: self.result.attainment(**_as_argument({column: limit_ms}))
+            for column, limit_ms in self.limits_ms.items()
+        }
+
+    @cached_property
+    def attainment(self) -> float:
+        """The fraction of the requests within all objectives; 1 without any."""
+        return self.result.attainment(**_as_argument(self.limits_ms)) if self.limits_ms else 1.0
+
+    @cached_property
+    def goodput_per_s(self) -> float:
+        """The requests per second that were served within all objectives."""
+        limits = _as_argument(self.limits_ms)
+        return self.result.goodput_per_s(**limits) if limits else float(self.summary["throughput_per_s"])
+
+    @cached_property
+    def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Times in ms, rising, and the fraction of all requests that is within each, by column.
+
+        It counts as `Result.attainment` does: an answer of one token has no TPOT, so it meets any limit on
+        it.
+        """
+        metrics, found = self.result.metrics, {}
+        requests = int(metrics.totals.requests)
+        for column in NAMED:
+            several = metrics.all_in(column)
+            times_ms = metrics.percentiles(AT, "inf", column)
+            there = np.isfinite(times_ms)
+            found[column] = times_ms[there], (1 - (1 - AT / 100) * several / requests)[there]
+        return found
+
+    @cached_property
+    def _moments(self) -> dict[int, Moment | None]:
+        return {}
+
+    def moment(self, server: int = 0) -> Moment | None:
+        """Return the steps of a server that are shown; None if it has no step."""
+        if server not in self._moments:
+            self._moments[server] = moment(self.result, server=server)
+        return self._moments[server]
+
+
+def _of_all(ordered_ms: np.ndarray, share: float) -> float:
+    """Return a percentile of sorted latencies; NaN at the end are requests not served: infinitely late."""
+    place = share * (ordered_ms.size - 1)
+    if place < 0:
+        return math.nan
+    low, high = ordered_ms[math.floor(place)], ordered_ms[math.ceil(place)]
+    return math.inf if math.isnan(high) else float(low + (high - low) * (place - math.floor(place)))
+
+
+def _as_argument(limits_ms: dict[str, float]) -> dict[str, float]:
+    return {"objective_ms" if column == LATENCY else column: ms for column, ms in limits_ms.items()}

@@ -1,0 +1,230 @@
+"""The four main numbers, in large figures: latencies against their objectives, throughput, and load."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
+from batchsim.scenario import ClosedLoop
+from batchsim.view.canvas.lettering import Label, Lettering, width_em
+from batchsim.view.canvas.picture import Box, Picture, Tile
+from batchsim.view.pictures.data import NAMED, ViewData
+
+HIGH = 5.6  # of a row of figures, in ems
+LINES = (1.4, 3.55, 5.0)  # baselines, in ems
+FIGURE = 1.9  # the size of the figures, in ems
+UP, DOWN, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}", "unchanged"
+LIMIT = "\N{LESS-THAN OR EQUAL TO}"
+MET, MISSED = "\N{CHECK MARK}", "\N{BALLOT X}"
+Writer = Callable[[float], str]
+
+
+class Figure(NamedTuple):
+    """A number: its name, value, unit, interval, and change since the last move.
+
+    `levels` replaces the interval: the numbers of the priority levels, longest text first. `beside` follows
+    the unit if it has room.
+    """
+
+    name: str
+    value: str
+    unit: str
+    interval: str = ""
+    change: str = ""
+    levels: tuple[str, ...] = ()
+    beside: str = ""
+
+
+class Headline(Tile):
+    """Four figures, side by side or in two rows."""
+
+    def __init__(self, picture: Picture, box: Box) -> None:
+        super().__init__(picture, box)
+        em, theme = picture.font_px, self.theme
+        self.em = em
+        rows = 2 if box.height > 1.5 * HIGH * em else 1
+        columns = 4 // rows
+        self.wide = box.width / columns
+        self.places = [
+            (box.left + (i % columns) * self.wide + 0.8 * em, box.top + (i // columns) * HIGH * em)
+            for i in range(4)
+        ]
+        self.names = Lettering(picture, em, theme.soft)
+        self.figures = Lettering(picture, FIGURE * em, theme.ink, "bold")
+        self.notes = Lettering(picture, em, theme.ink)
+        self.set_moving(self.names, self.figures, self.notes)
+
+    def update(self, data: ViewData) -> None:
+        names, figures, notes = [], [], []
+        for figure, (x, top) in zip(FIGURES[data.result.scenario.kind](data), self.places, strict=True):
+            first, second, third = (top + line * self.em for line in LINES)
+            names.append(Label(figure.name, x, first))
+            figures.append(Label(figure.value, x, second))
+            after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
+            unit = f"{figure.unit}   {figure.beside}" if figure.beside else figure.unit
+            fits = after + self.em * width_em(unit) <= x + self.wide - 1.6 * self.em
+            notes.append(Label(unit if fits else figure.unit, after, second))
+            texts = [text for text in (figure.interval, figure.change) if text]
+            if figure.levels:
+                texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
+            elif not self._fits(texts):
+                texts = texts[-1:]  # the change alone
+            notes.append(Label("  ".join(filter(None, texts)), x, third))
+        for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
+            lettering.show(labels)
+
+    def _fits(self, texts: Sequence[str]) -> bool:
+        return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
+
+    def _fitting(self, both: list[list[str]], alone: tuple[str, ...]) -> list[str]:
+        """Return the first texts that fit: the levels with the change, otherwise alone."""
+        return next((texts for texts in [*both, *([each] for each in alone)] if self._fits(texts)), [])
+
+
+def figures_of(data: ViewData) -> list[Figure]:
+    """Return the four figures of a run."""
+    intervals = data.intervals
+    # The intervals of percentiles ignore lost requests.
+    figures = [
+        latency_figure(
+            data, q, None if data.loss else intervals.get(f"p{q}_ms"), objective_ms=objective_ms
+        )._replace(levels=levels(data, q))
+        for q, objective_ms in ((50, None), (99, data.objective_ms))
+    ]
+    return [*figures, rate_figure(data, "throughput", "throughput_per_s"), load_figure(data)]
+
+
+def rate_figure(data: ViewData, name: str, key: str) -> Figure:
+    """Return a metric that is a rate per second, by its key."""
+    before, value = data.before, data.summary[key]
+    change = change_of(value, None if before is None else before.summary[key], digits)
+    return Figure(name, digits(value), "per s", _between(data.intervals.get(key), digits), change)
+
+
+def load_figure(data: ViewData) -> Figure:
+    """Return the load; for a closed loop, which has no load, the utilisation of the servers."""
+    result, s, before = data.result, data.summary, data.before
+    if isinstance(result.scenario.workload, ClosedLoop):
+        busy = s["utilisation"]
+        old = None if before is None else before.summary["utilisation"]
+        return Figure("servers busy", percent(busy), "", "", _points(busy, old), beside=_devices(data))
+    load = result.scenario.load
+    old = (
+        None
+        if before is None or isinstance(before.result.scenario.workload, ClosedLoop)
+        else before.result.scenario.load
+    )
+    name = "load" if load < 1 else "load: overloaded"
+    of = f"of {digits(result.scenario.full_batches_per_s)}/s"
+    return Figure(name, percent(load), "", of, _points(load, old), beside=_devices(data))
+
+
+def _devices(data: ViewData) -> str:
+    """Return how busy the devices are that servers share, "" where they share none."""
+    return f"devices {percent(data.summary['device_utilisation'])}" if data.has(DEVICE_WAIT) else ""
+
+
+def latency_figure(
+    data: ViewData, q: int, interval: tuple[float, float] | None, column: str = LATENCY,
+    objective_ms: float | None = None,
+) -> Figure:  # fmt: skip
+    """Return a percentile of a column of durations, against its objective."""
+    name, value = f"p{q}", data.percentile_of_all(q, column)
+    grows = data.overloaded and column != TPOT  # the time of a step does not depend on the queue
+    if objective_ms is not None:
+        sign = MISSED if value > objective_ms or grows else MET  # NaN, a TPOT of no request, meets it
+        name = f"{name} {sign} {LIMIT} {typed_duration(objective_ms)}"
+    if grows:
+        return Figure(name, "\N{EN DASH}", "", "grows with the run")
+    if math.isnan(value):
+        return Figure(
+            name, "\N{EN DASH}", "", "there is none" if data.summary["served"] else "none is served"
+        )
+    unit, ms = unit_of(value)
+    if math.isinf(value):
+        return Figure(name, "∞", "", f"{percent(data.loss)} are lost")
+
+    def write(duration_ms: float) -> str:
+        return fixed(duration_ms / ms)
+
+    before = data.before
+    old = (
+        None
+        if before is None or (before.overloaded and column != TPOT)
+        else before.percentile_of_all(q, column)
+    )
+    return Figure(name, write(value), unit, _between(interval, write), change_of(value, old, write))
+
+
+def levels(data: ViewData, q: int) -> tuple[str, ...]:
+    """Return the p50 or the p99 of each priority level, as ever shorter texts; () without several."""
+    found = {level: both[q == 99] for level, both in data.levels_ms.items()}
+    texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
+    texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
+    if not texts:
+        return ()
+    long, short = (
+        ", ".join(f"{name}{level}{then} {texts[level]}" for level in found if level in texts)
+        for name, then in (("level ", ""), ("", ":"))
+    )
+    return long, short, short.replace(" ms", "")
+
+
+def digits(per_s: float) -> str:
+    """Return a rate per second with the digits of a figure, without its unit."""
+    return fixed(per_s) if per_s < 100 else f"{per_s:,.0f}"
+
+
+def _between(interval: tuple[float, float] | None, write: Writer) -> str:
+    """Return an interval in words; "" if the run is too short for one."""
+    if interval is None or math.isnan(interval[0]):
+        return ""
+    return f"{write(interval[0])} to {write(interval[1])}"
+
+
+def change_of(value: float, before: float | None, write: Writer) -> str:
+    """Return the visible change of a figure; "" without an earlier one."""
+    if before is None or not math.isfinite(before) or not math.isfinite(value):
+        return ""
+    difference = value - before
+    if write(value) == write(before):
+        return SAME
+    return f"{UP if difference > 0 else DOWN} {write(abs(difference))}"
+
+
+def _points(value: float, before: float | None) -> str:
+    return change_of(value, before, lambda share: f"{number(100 * share, 2)} points")
+
+
+def token_figures_of(data: ViewData) -> list[Figure]:
+    """Return the p99 of TTFT and of TPOT, the tokens per second, and the goodput.
+
+    The load replaces the goodput without objectives, and for an overloaded run, whose goodput depends on its
+    length.
+    """
+    figures = [_p99(data, column) for column in (TTFT, TPOT)]
+    figures.append(rate_figure(data, "output tokens", "output_tokens_per_s"))
+    preempted = float(data.summary["preempted_share"])
+    beside = f"{percent(preempted)} preempted" if preempted > 0 else ""
+    if data.overloaded or not data.limits_ms:
+        return [*figures, load_figure(data)._replace(beside=beside)]
+    before, value = data.before, data.goodput_per_s
+    old = before.goodput_per_s if before is not None and not before.overloaded else None
+    within = f"{percent(data.attainment)} of requests"
+    return [
+        *figures,
+        Figure("goodput", digits(value), "per s", within, change_of(value, old, digits), beside=beside),
+    ]
+
+
+def _p99(data: ViewData, column: str) -> Figure:
+    """Return the p99 of a column against its objective, followed by the p50."""
+    name = NAMED[column]
+    interval = None if data.loss else data.intervals.get(f"{name.lower()}_p99_ms")
+    figure = latency_figure(data, 99, interval, column, data.limits_ms.get(column))
+    p50_ms = data.percentile_of_all(50, column)
+    return figure._replace(name=f"{name} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit))
+
+
+FIGURES: dict[str, Callable[[ViewData], list[Figure]]] = {"requests": figures_of, "tokens": token_figures_of}

@@ -1,0 +1,360 @@
+"""How long requests take: the distribution of latency, or the queue that grows without end."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+
+from batchsim._format import (
+    MINUS,
+    duration,
+    fixed,
+    number,
+    percent,
+    signed,
+    tick,
+    typed,
+    typed_duration,
+    unit_of,
+)
+from batchsim.engines.token_log import TokenLog
+from batchsim.result import Result
+from batchsim.result.comparison import Comparison, Difference
+from batchsim.view.canvas.axes import nice
+from batchsim.view.canvas.lettering import Label, width_em
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, View, outline
+
+if TYPE_CHECKING:
+    from batchsim.theory import Answer
+
+
+HEADROOM = 1.12  # above the highest bar
+POINTS = 201  # of the queue's curve
+
+
+class GrowingView(View):
+    """A view of durations, or of the growing queue of an overloaded run."""
+
+    KEY = "latency"
+    COMPARED: ClassVar[dict[str, tuple[str, str]]]  # differences B - A: name, unit
+    UNSTEADY: ClassVar[str]  # what has no steady state
+    OVERLOADED = "Overloaded: the queue grows"
+    RANK = 0
+
+    def add_queue(self, ax: Axes) -> None:
+        """Add the artists of the queue to the view's axes."""
+        self.ax = ax
+        self.queue, self.other_queue = (ax.plot([], [], zorder=3, **self.now_style)[0] for _ in range(2))
+        (self.growth,) = ax.plot([], [], zorder=3, **self.line_style("soft", "-."))
+        self.set_moving(self.queue, self.growth, self.other_queue)
+
+    def update(self, data: ViewData) -> None:
+        grows = data.overloaded
+        # Another setting is drawn only if it, too, shows durations, or a growing queue.
+        other = data.other if data.other is not None and data.other.overloaded == grows else None
+        missing = [*self.missing(data, other), *[self.other_queue] * (other is None)]
+        for artist in self.moving:
+            if artist is not self.values:
+                of_queue = artist in (self.queue, self.growth, self.other_queue)
+                artist.set_visible(of_queue == grows and artist not in missing)
+        if self.hold("title", grows):
+            name = self.NAME if self.large else self.SHORT
+            self.title.set_text((self.OVERLOADED if self.large else "Queue (requests)") if grows else name)
+        if grows:
+            self._show_queue(data, other)
+        else:
+            self.show_times(data, other)
+
+    def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
+        """Return the artists of durations for which this data has no numbers."""
+        raise NotImplementedError
+
+    def show_times(self, data: ViewData, other: ViewData | None) -> None:
+        """Draw the durations, and those of another setting."""
+        raise NotImplementedError
+
+    def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
+        """Draw the number of waiting requests along the run, and its growth as the rates predict it."""
+        result = data.result
+        arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
+        per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
+        self.growth.set_data([0, end_s], [0, per_s * end_s])
+        highest, right_s = per_s * end_s, 0.0
+        if other is not None:
+            self.other_queue.set(**self.other_style(data))
+        for line, each in ((self.queue, data), (self.other_queue, other)):
+            if each is not None:
+                waiting, end_s = queue_length(each.result)
+                line.set_data(np.linspace(0, end_s, POINTS), waiting)
+                highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
+        self.set_limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
+        self.set_label(self.ax.xaxis, "time (s)")
+        if self.hold("y label", True):
+            self.ax.yaxis.set_major_formatter(tick)
+            self.ax.set_ylabel("requests waiting" * self.large)
+        if self.large:
+            growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
+            self.show_legend([Entry("", value=growth)])
+
+    def show_percent(self, label: str = "") -> None:
+        """Label the vertical axis with percentages."""
+        if self.hold("y label", False):
+            self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+            self.ax.set_ylabel(label * self.large)
+
+    def spot_of_queue(self, at_s: float, data: ViewData) -> Spot | None:
+        """Return the number of waiting requests at a time."""
+        waiting, end_s = queue_length(data.result)
+        if at_s > end_s:
+            return None
+        count = waiting[round(at_s / end_s * (POINTS - 1))]
+        return Spot(self.KEY, f"After {number(at_s)} s: {count:,} requests wait")
+
+    def carried(self, data: ViewData) -> str:
+        """Return the subject and verb of a sentence: who carries requests."""
+        raise NotImplementedError
+
+    def describe_times(self, data: ViewData) -> list[str]:
+        """Describe the durations in sentences."""
+        raise NotImplementedError
+
+    def describe(self, data: ViewData) -> list[str]:
+        s = data.summary
+        if data.overloaded:
+            arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
+            carried = f"{self.carried(data)} {number(possible, 5)}"
+            rates = f"{number(arriving, 5)} requests arrive per second, {carried}"
+            grows = f"the queue grows by {number(arriving - possible)} per second"
+            sentences = [f"Overloaded: {rates}: {grows}, and {self.UNSTEADY} has no steady state."]
+        elif not s["served"]:
+            sentences = [f"None of {s['requests']:,} requests is served."]
+        else:
+            sentences = self.describe_times(data)
+        return sentences + self.describe_difference(data)
+
+    def describe_difference(self, data: ViewData) -> list[str]:
+        """Describe how B, the present setting, differs from A."""
+        if data.pinned is None:
+            return []
+        if not (data.summary["served"] and data.pinned.summary["served"]):
+            return ["A and B cannot be compared: one of them serves no request."]
+        if data.comparison is None:
+            return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
+        return [
+            f"The {name} of B is {relative(row, unit)}."
+            for key, (name, unit) in self.COMPARED.items()
+            if (row := data.comparison.rows.get(key)) is not None
+        ]
+
+
+def describe_objective(limit_ms: float, p99_ms: float, share: float) -> str:
+    """Return whether an objective is met, as a sentence."""
+    limit = f"The objective, p99 of all requests within {typed_duration(limit_ms)},"
+    met = "met" if p99_ms <= limit_ms else "missed"
+    return f"{limit} is {met}: {percent(share)} of requests are within it."
+
+
+def queue_length(result: Result) -> tuple[np.ndarray, float]:
+    """Return the number of waiting requests at equally spaced times, and the last time, in seconds.
+
+    The times are from 0 to the last arrival, shape (POINTS,). It requires a run that serves all requests.
+    """
+    end_s = float(result.arrival_s[-1])
+    times_s = np.linspace(0, end_s, POINTS)
+    if isinstance(result.log, TokenLog):
+        started = np.searchsorted(np.sort(result.start_s), times_s, side="right")
+    else:
+        left = np.concatenate([[0], np.cumsum(result.batches.batch_size)])
+        started = left[np.searchsorted(result.batches.start_s, times_s, side="right")]
+    return np.searchsorted(result.arrival_s, times_s, side="right") - started, end_s
+
+
+SAID = (50, 95, 99)  # the percentiles in the description
+PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # the percentiles of the picture, and their dashes
+BINS = 60
+TAIL = 2.0  # p99s: where a long tail is cut off; the last bar contains the rest
+NEAR = 1.6  # widths of the distribution: an objective farther away is not shown
+
+
+class LatencyView(GrowingView):
+    """The distribution of latency with its percentiles."""
+
+    NAME, SHORT = "Latency", "Latency (ms)"
+    COMPARED: ClassVar = {"p99_ms": ("p99", " ms"), "throughput_per_s": ("throughput", "/s")}
+    UNSTEADY = "latency"
+
+    def add_artists(self) -> None:
+        theme = self.theme
+        box = self.plot_box = self.axes_box(top=1.4 if self.large else 0)  # for two rows of labels
+        ax = self.add_plot(box, "latency (ms)", "", numbers="xy" if self.large else "x")
+        self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.13, lw=0)
+        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, zorder=2)
+        self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
+        self.other_bars = ax.stairs([0], [0, 1], zorder=3)
+        self.objective = ax.axvline(0, zorder=2.5, **self.objective_style)
+        self.lines = {
+            q: ax.axvline(0, zorder=4, **self.line_style("ink", dashes, 0.9))
+            for q, dashes in PERCENTILES.items()
+        }
+        self.set_moving(
+            self.late, self.bars, self.other_fill, self.other_bars, self.objective, *self.lines.values()
+        )
+        self.add_queue(ax)
+
+    def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
+        missing: list[Artist] = [self.late, self.objective] * (data.objective_ms is None)
+        missing += [self.other_bars, self.other_fill] * (other is None)
+        return missing + [self.other_fill] * (data.pinned is not None)
+
+    def show_times(self, data: ViewData, other: ViewData | None) -> None:
+        values = {q: data.result.percentile(q) for q in PERCENTILES}
+        objective_ms = data.objective_ms
+        right_ms = max(upper_ms(each) for each in (data, other) if each is not None)
+        if objective_ms is not None and objective_ms <= NEAR * right_ms:
+            right_ms = max(right_ms, nice(1.05 * objective_ms))
+        self.set_limits(self.ax, "latency", x=(0, right_ms))
+        right_ms = float(self.ax.get_xlim()[1])  # limits only grow until a release
+        edges = np.linspace(0, right_ms, BINS + 1)
+        highest = 0.0
+        for bars, each in ((self.bars, data), (self.other_bars, other)):
+            if each is not None:
+                share = each.ranked.shares(edges)
+                bars.set_data(share, edges)
+                highest = max(highest, float(share.max()))
+        if other is not None:
+            self.other_fill.set_data(*self.other_bars.get_data()[:2])
+            self.other_bars.set(**outline(self.other_style(data)))
+        for q, line in self.lines.items():
+            line.set_xdata([values[q]] * 2)
+        if objective_ms is not None:
+            self.objective.set_xdata([objective_ms] * 2)
+            self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
+        self.set_label(self.ax.xaxis, "latency", right_ms)
+        self.show_percent()
+        self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
+        if self.large:
+            self.show_legend([Entry("", value=self._note(data))], self._marks(data, values, right_ms))
+
+    def _note(self, data: ViewData) -> str:
+        """Return the words below the title: the difference from A, or the share within the objective."""
+        if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):
+            return " ".join(lines)
+        notes = []
+        if data.objective_ms is not None:
+            share = percent(data.result.attainment(data.objective_ms))
+            notes.append(f"{share} within {typed_duration(data.objective_ms)}")
+        if data.loss:
+            notes.append(f"{percent(data.loss)} lost")
+        return ", ".join(notes)
+
+    def _marks(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
+        """Return the names of the lines, above them, in two rows if one is too narrow."""
+        box, unit = self.plot_box, unit_of(right_ms)[1]
+        marks = [(f"p{q} {fixed(value / unit)}", value) for q, value in values.items()]
+        if data.objective_ms is not None and data.objective_ms <= right_ms:
+            marks.append((f"objective {typed(data.objective_ms / unit)}", data.objective_ms))
+        taken = [-math.inf, -math.inf]  # the right ends of both rows' last labels
+        labels = []
+        for text, at_ms in sorted(marks, key=lambda mark: mark[1]):
+            if not math.isfinite(at_ms) or at_ms > right_ms:
+                continue
+            half = self.em * width_em(text) / 2
+            x = min(max(box.left + box.width * at_ms / right_ms, box.left + half), self.box.right - half - 4)
+            row = 0 if x - half > taken[0] else 1
+            x = max(x, taken[row] + half)
+            taken[row] = x + half + 0.5 * self.em
+            labels.append(Label(text, x, box.top - (0.5 + 1.3 * row) * self.em, "center"))
+        beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
+        if beyond >= 0.005:
+            at = box.right, box.bottom - self.em
+            labels.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
+        return labels
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box, right = self.plot_box, self.ax.get_xlim()[1]
+        at = right * (x_px - box.left) / box.width
+        if not (0 <= at < right and box.top <= y_px <= box.bottom):
+            return None
+        if data.overloaded:
+            return self.spot_of_queue(at, data)
+        if not data.ranked.count:
+            return None
+        below = data.ranked.below(at) / data.ranked.count
+        return Spot(self.KEY, f"{percent(below)} of the requests take less than {duration(at)}")
+
+    def carried(self, data: ViewData) -> str:
+        frozen = data.result.scenario.rule.forms_while_busy
+        return f"{'the batches that form' if frozen else 'full batches'} carry"
+
+    def describe_times(self, data: ViewData) -> list[str]:
+        s, objective_ms = data.summary, data.objective_ms
+        text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in SAID)
+        if data.loss:
+            text += f" of the served requests; {percent(data.loss)} are lost"
+        sentences = [f"{text}."]
+        if objective_ms is not None:
+            share = data.result.attainment(objective_ms)
+            sentences.append(describe_objective(objective_ms, data.percentile_of_all(99), share))
+        drift = "The run drifts: its arrival rate changes, so these numbers hold for this run only."
+        return sentences + [drift] * bool(s["drifting"])
+
+    def describe_difference(self, data: ViewData) -> list[str]:
+        sentences = super().describe_difference(data)
+        if data.pinned is None or data.comparison is None or not sentences:
+            return sentences
+        a = data.pinned.summary
+        p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
+        batches = f"batches of {number(a['mean_batch_size'])} requests on average"
+        return [f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.", *sentences]
+
+    def show_intervals(self, data: ViewData) -> None:
+        """Draw the interval of each percentile as a band, if there is one."""
+        intervals = {} if data.overloaded else data.result.intervals([f"p{q}_ms" for q in PERCENTILES])
+        for low, high in intervals.values():
+            if low < high:
+                self.set_moving(
+                    self.ax.axvspan(low, high, color=self.theme.ink, alpha=0.18, lw=0, zorder=3.5)
+                )
+
+    def show_theory(self, answer: "Answer", data: ViewData) -> None:
+        """Draw the distribution that theory expects, or its mean if that is all it gives."""
+        if data.overloaded:
+            return
+        style = self.line_style("ink", "-.")
+        edges = np.asarray(self.bars.get_data()[1])
+        below = answer.below(edges)
+        if below is None:
+            self.set_moving(self.ax.axvline(answer.mean_latency_ms, zorder=5, **style))
+        else:
+            share = 100 * np.diff(np.append(below[:-1], 1.0))  # as in the run, the last bar contains the tail
+            self.set_moving(self.ax.stairs(share, edges, zorder=5, **style))
+            self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * float(share.max()))))
+
+
+def upper_ms(data: ViewData) -> float:
+    """Return the end of a distribution's axis: the slowest request, or where a long tail is cut off."""
+    if not data.ranked.count:
+        return 1.0
+    return nice(min(1.02 * data.ranked.slowest_ms, TAIL * data.result.percentile(99)))
+
+
+def difference(comparison: Comparison, key: str = "p99_ms", name: str = "p99") -> list[str]:
+    """Return by how much B's metric exceeds A's, and the interval; [] if they were not compared."""
+    row = comparison.rows.get(key)
+    if row is None or math.isnan(row.difference):
+        return []
+    interval = f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g}%)"
+    return [f"{name}, B {MINUS} A: {signed(row.difference)} ms", *[interval] * (not math.isnan(row.low))]
+
+
+def relative(row: Difference, unit: str) -> str:
+    """Return by how much B exceeds A, with the interval, in words."""
+    size = f"{number(abs(row.difference))}{unit} {'lower' if row.difference < 0 else 'higher'} than A's"
+    text = size if row.difference else "the same as A's"
+    if math.isnan(row.low):
+        return f"{text} (no interval: the run is too short, drifts, or loses too many requests)"
+    return f"{text} (95% interval of the difference: {signed(row.low)} to {signed(row.high)})"

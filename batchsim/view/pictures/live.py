@@ -1,0 +1,121 @@
+"""The explorer's picture of a run: four numbers, one large view, the others small; and a film of a run."""
+
+from itertools import pairwise
+
+from batchsim import _check
+from batchsim.result import Result
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.theme import SIZES, THEMES, named
+from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.snapshot import REQUESTS
+from batchsim.view.film.step_view import StepView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import HIGH, Headline, levels
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.pictures.view import Spot
+from batchsim.view.pictures.views import NAMES, VIEWS, RunPicture
+
+LEAST_PX, MOST_PX = 240, 4096
+
+
+class LivePicture(RunPicture):
+    """All views of a run in one figure, one of them large.
+
+    The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
+    "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others. `show`
+    draws a `ViewData`, `describe` puts it into words, and `at` answers the pointer. `mode` is the kind of
+    run: "requests" or "tokens". Views of steps and seats show `server`.
+    """
+
+    def __init__(
+        self, width_px: int = 1000, height_px: int = 640, ratio: float = 1.0, theme: str = "light",
+        size: str = "page", large: str = "latency", alone: bool = False, mode: str = "requests",
+        server: int = 0,
+    ) -> None:  # fmt: skip
+        _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
+        _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
+        _check.real("ratio", ratio, at_least=0.5, at_most=4)
+        views = named("mode", mode, VIEWS)
+        named("large", large, NAMES[mode])
+        colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
+        super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))
+        top = round(HIGH * self.font_px * (2 if alone and width_px < 40 * self.font_px else 1))
+        first = next(kind for kind in views if large == kind.KEY)
+        others = [kind for kind in views if kind is not first]
+        with self.styled():
+            self.headline = Headline(self, Box(0, 0, width_px, top))
+        if alone:
+            places = [(first, Box(0, top, width_px, height_px - top), True)]
+        else:
+            # The large view takes two of three columns, down to the last row; the small ones fill the rest,
+            # with as many rows as they need.
+            rows = max(len(others) - 2, 1)
+            xs = [round(width_px * part / 3) for part in range(4)]
+            ys = [round(top + (height_px - top) * part / rows) for part in range(rows + 1)]
+            cells = [[Box(x, y, right - x, low - y) for x, right in pairwise(xs)] for y, low in pairwise(ys)]
+            small = [row[2] for row in cells[:-1]] + cells[-1]
+            places = [(first, Box(0, top, xs[2], ys[-2] - top), True)]
+            places += [(kind, box, False) for kind, box in zip(others, small, strict=False)]
+        film_box = None
+        if first is TimelineView:  # below the film
+            film_box, below = FilmView.split(places[0][1])
+            places[0] = (first, below, True)
+        self.mode = mode
+        self.add_views(places, self.size.line_px)
+        for view in self.views:
+            view.server = server
+        self.stage: FilmView | StepView | None = None
+        if film_box is not None:
+            self.stage = FilmView(self, film_box, self.view(TimelineView))
+        elif first is SeatsView:
+            self.stage = StepView(self.view(SeatsView))
+
+    def show(self, data: ViewData) -> None:  # type: ignore[override]
+        if (kind := data.result.scenario.kind) != self.mode:
+            raise TypeError(f"a picture of {self.mode} must show a run of {self.mode}, got one of {kind}")
+        super().show(data)
+        self.headline.update(data)
+        if self.stage is not None:
+            self.stage.load(data.result)
+
+    def describe(self, data: ViewData) -> str:
+        sentence = f" The p99 by priority: {levels(data, 99)[0]}." if data.levels_ms else ""
+        return super().describe(data) + sentence
+
+    def at(self, across: float, down: float) -> Spot | None:
+        """Return the answer to the pointer at fractions of the width and the height, from the top left."""
+        x, y = across * self.width_px, down * self.height_px
+        for view in self.views:
+            box = view.box
+            if self.data is not None and box.left <= x < box.right and box.top <= y < box.bottom:
+                return view.spot(x, y, self.data) if view.large else Spot(view.KEY, f"Enlarge: {view.NAME}")
+        return None
+
+
+ASPECT, LOWEST_PX, HIGHEST_PX = 0.52, 400, 620  # height over width, and the limits of the height
+
+
+class Animation(RunPicture):
+    """The film of a run above its timeline; `play` prepares a result, `stage.show` draws a moment.
+
+    `theme` is "light" or "dark", `size` "page" or "projector"; the width determines the height. About
+    `requests` requests are played: those of a short run, or some from the middle of a longer one.
+    """
+
+    def __init__(
+        self, width_px: int = 900, ratio: float = 1.0, theme: str = "light", size: str = "page",
+        requests: int = REQUESTS,
+    ) -> None:  # fmt: skip
+        sizes = named("size", size, SIZES)
+        em_px = sizes.em_px(width_px)
+        height_px = round(min(max(ASPECT * width_px, LOWEST_PX), HIGHEST_PX) * max(em_px / 13, 1))
+        super().__init__(width_px, height_px, ratio, named("theme", theme, THEMES), em_px)
+        above, below = FilmView.split(Box(0, 0, width_px, height_px))
+        self.add_views([(TimelineView, below, True)], sizes.line_px)
+        self.stage = FilmView(self, above, self.view(TimelineView), requests)
+
+    def play(self, result: Result) -> None:
+        """Prepare for a run, and show a moment at which a batch travels to its server."""
+        self.show(ViewData(result))
+        self.stage.load(result)

@@ -1,0 +1,189 @@
+"""A measurement, with the best that the device could do, and a real run over its simulation."""
+
+import math
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from batchsim._format import number
+from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
+from batchsim.measured.measurement import Measurement
+from batchsim.result.metrics import heading
+from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, VERMILION
+from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures.chart import Chart
+
+WIDTH = 0.12  # width of a size's samples, in powers of 2
+WIDE = 5  # largest over smallest number: beyond, a scale is logarithmic
+LABELLED = 12  # the most sizes that all have a number on the axis
+QUIET: dict[str, Any] = {"color": BLUE, "linestyle": "none", "marker": ".", "markersize": 4, "alpha": 0.6}
+DISTURBED: dict[str, Any] = {
+    "color": VERMILION, "linestyle": "none", "marker": "x", "markersize": 4, "alpha": 0.6
+}  # fmt: skip
+CURVE: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 5}
+DOUBTFUL: dict[str, Any] = {
+    "color": BLUE, "linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": "white",
+    "markeredgecolor": VERMILION, "markeredgewidth": 1.5,
+}  # fmt: skip
+ROOF: dict[str, Any] = {"color": GREEN, "linestyle": "--"}
+KNEE: dict[str, Any] = {"color": BLACK, "linestyle": ":", "linewidth": 1}
+FULL: dict[str, Any] = {"color": VERMILION, "linestyle": "-.", "linewidth": 1}
+
+
+def measured(measurement: Measurement) -> Chart:
+    """Return a picture of a measurement: above the time of a batch, below the throughput, by batch size.
+
+    Samples are dots, disturbed samples crosses; the line joins the medians of the quiet ones, with their 95 %
+    intervals. Hollow points are doubtful, for the reasons in `measurement.notes`. The dashed line is the
+    roofline, if known, and the dotted line the knee.
+
+    >>> measured(Measurement(
+    ...     "mlp", "a GPU", "gpu", "0.10", (1, 8), 2, ((1.0, 1.1), (2.0, 2.1)), (), "2026-01-01"
+    ... ))
+    <Chart size 760x520 with 2 Axes>
+    """
+    chart = Chart()
+    top, low = chart.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+    _show_samples(top, measurement)
+    _show_curve(top, measurement, throughput=False)
+    _show_curve(low, measurement, throughput=True)
+    unfitting = [size for size, _ in measurement.not_fitting]
+    for ax in (top, low):
+        ax.axvline(measurement.knee, zorder=0, **KNEE)
+        for size in unfitting:
+            ax.axvline(size, zorder=0, **FULL)
+        low_end, high_end = ax.get_ylim()
+        if high_end > WIDE * max(low_end, 0):
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high_end < 1000 * low_end else (1,)))
+            ax.yaxis.set_major_formatter(lambda value, _: number(value))
+            ax.yaxis.set_minor_locator(NullLocator())
+        else:
+            ax.set_ylim(bottom=0)
+        ax.grid(alpha=0.3)
+    low.set_xscale("log", base=2)
+    marked = [*measurement.batch_sizes, *unfitting]
+    if len(marked) > LABELLED:
+        marked = [2**power for power in range(math.ceil(math.log2(max(marked))) + 1)]
+    low.set_xticks(marked, charts.texts(marked))
+    low.xaxis.set_minor_locator(NullLocator())
+    low.set(xlabel="batch size", ylabel="throughput (per s)")
+    top.set_ylabel("time of a batch (ms)")
+    top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
+    charts.show_legend(chart, _handles(measurement))
+    return chart
+
+
+def _show_samples(ax: Axes, measurement: Measurement) -> None:
+    for size, row in zip(measurement.batch_sizes, measurement.samples_ms, strict=True):
+        times, quiet = np.array(row), measurement.quiet[size]
+        # From left to right in the order of measuring, so that a drift is visible.
+        at = size * 2 ** (WIDTH * (np.arange(times.size) / max(times.size - 1, 1) - 0.5))
+        ax.plot(at[quiet], times[quiet], **QUIET | {"alpha": min(max(20 / times.size, 0.1), 0.6)})
+        ax.plot(at[~quiet], times[~quiet], **DISTURBED)
+
+
+def _show_curve(ax: Axes, measurement: Measurement, throughput: bool) -> None:
+    """Draw the medians, their intervals and the roofline as times or as throughputs."""
+    sizes = np.array(sorted(measurement.batch_sizes))
+    doubtful = np.isin(sizes, [note.batch_size for note in measurement.notes])
+
+    def shown(times_ms: Mapping[int, float]) -> np.ndarray:
+        times = np.array([times_ms[size] for size in sizes.tolist()])
+        return 1000 * sizes / times if throughput else times
+
+    medians = shown(measurement.median_ms)
+    ends = [shown({size: ends[at] for size, ends in measurement.interval_ms.items()}) for at in (0, 1)]
+    ax.plot(sizes, medians, zorder=2, **CURVE)
+    known = np.isfinite(ends[0])
+    ax.vlines(sizes[known], *(end[known] for end in ends), color=BLACK, linewidth=1.5, zorder=3)
+    ax.plot(sizes[doubtful], medians[doubtful], zorder=4, **DOUBTFUL)
+    if measurement.bound_ms:
+        ax.plot(sizes, shown(measurement.bound_ms), zorder=2, **ROOF)
+
+
+def _handles(measurement: Measurement) -> list[Any]:
+    """Return the legend's entries, for drawn series only."""
+    disturbed = not all(quiet.all() for quiet in measurement.quiet.values())
+    drawn = [(CURVE, "median of the quiet samples"), (QUIET, "samples")]
+    drawn += [(DISTURBED, "disturbed samples")] * disturbed
+    drawn += [(DOUBTFUL, "doubtful: see the notes")] * any(note.key != "memory" for note in measurement.notes)
+    drawn += [(FULL, "does not fit in memory")] * bool(measurement.not_fitting)
+    knee, largest = measurement.knee, max(measurement.batch_sizes)
+    drawn.append((KNEE, f"knee: {knee:,}" + " or beyond" * (knee == largest)))
+    if measurement.bound_ms:
+        flop_per_s, bytes_per_s = measurement.roofline
+        rates = f"{number(flop_per_s / 1e9)} GFLOP/s, {number(bytes_per_s / 1e9)} GB/s"
+        drawn.append((ROOF, f"roofline: {rates}"))
+    else:
+        drawn.append(({"linestyle": "none"}, "no roofline: operations unknown"))
+    return [Line2D([], [], label=label, **style) for style, label in drawn]
+
+
+FARTHEST = 1.6  # the band is cut off at this multiple of the lines' longest latency
+BAR_WIDTH = 0.4  # the distance of two sizes is 1
+
+
+def overlay(compared: Fidelity) -> Chart:
+    """Return a picture of a replay and its simulation: the latencies by share of requests, and batches.
+
+    The simulated line is the median of the repeats, and the band contains 95 of 100 of them at each share:
+    outside it, the difference is more than chance. The batches are those of one simulation.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> from batchsim.device import compare_with_simulation, load_model
+    >>> scenario = Scenario(Poisson(500), SizeOrWait(2, 1), Affine(1, 0.1))
+    >>> model = load_model("mlp", width=8)
+    >>> overlay(compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False))
+    <Chart size 760x520 with 2 Axes>
+    """
+    chart = Chart()
+    latency, batches = chart.subplots(2, height_ratios=(3, 2))
+    repeats, handles = compared.repeats, []
+    low_ms, high_ms = np.quantile(repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    handles += [
+        latency.fill_betweenx(
+            SHARES, low_ms, high_ms, color=BLUE, alpha=0.2, linewidth=0,
+            label=f"{100 * LEVEL:.0f} of 100 simulated repeats",
+        )
+    ]  # fmt: skip
+    both = {
+        "replayed": (compared.replayed.metrics.percentiles(SHARES), compared.replayed.percentile(99)),
+        "simulated": (np.median(repeats.latency_ms, axis=0), compared.predicted("p99_ms")),
+    }
+    results = compared.replayed, compared.simulated
+    for (name, (at_ms, p99_ms)), result, colour, style, side in zip(
+        both.items(), results, (VERMILION, BLUE), ("-", "--"), (-BAR_WIDTH / 2, BAR_WIDTH / 2), strict=True
+    ):
+        handles += latency.plot(at_ms, SHARES, style, color=colour, label=f"{name} (dot: p99)")
+        latency.plot(p99_ms, 99, "o", color=colour, markeredgecolor=BLACK, zorder=5)
+        sizes, counts = np.unique(result.batches.batch_size, return_counts=True)
+        percent = 100 * counts / counts.sum()
+        batches.bar(sizes + side, percent, BAR_WIDTH, color=colour, hatch="//" if side > 0 else "", alpha=0.8)
+    # A band that ends far to the right would squeeze both lines to the left.
+    right_ms = min(high_ms[-1], FARTHEST * max(at_ms[-1] for at_ms, _ in both.values()))
+    right_ms = max(right_ms, *(at_ms[-1] for at_ms, _ in both.values()))
+    latency.set(xlabel="latency (ms)", ylabel="% of requests within", ylim=(0, 102))
+    latency.set_xlim(0, 1.03 * right_ms)
+    batches.set(xlabel="batch size (requests)", ylabel="% of batches")
+    batches.xaxis.get_major_locator().set_params(integer=True)
+    difference = ", ".join(
+        f"{heading(key).partition(' (')[0]} {100 * compared.difference(key):+.1f} %"
+        + ("" if compared.inside(key) else " (outside)")
+        for key in ("mean_latency_ms", "p99_ms", "mean_batch_size")
+    )
+    title = f"A real run and its simulation, {compared.measurement.model}\nsimulated: {difference}"
+    if compared.disturbed:
+        title += "\n" + textwrap.shorten(
+            f"DISTURBED, no verdict: {compared.disturbed}", 100, placeholder=" …"
+        )
+    latency.set_title(title, fontsize="medium")
+    for ax in (latency, batches):
+        ax.grid(alpha=0.3)
+    charts.show_legend(chart, handles)
+    return chart

@@ -1,0 +1,160 @@
+"""A heat map: one metric of a sweep over two of its knobs."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap, LogNorm, Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from batchsim.result.metrics import better, heading
+from batchsim.view.canvas.cells import COLOURS, border, ends
+from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
+from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures.chart import Chart
+
+if TYPE_CHECKING:
+    import pandas
+
+
+MANY = 200  # cells: with more, their numbers are left out
+HATCHED: dict[str, Any] = {"edgecolor": GREY, "linewidth": 0}
+UNSTABLE = HATCHED | {"facecolor": "#eeeeee", "hatch": "///", "label": "overloaded: no steady state"}
+LOSING = HATCHED | {"facecolor": "white", "hatch": "...", "label": "infinite: too many requests are lost"}
+REFUSED = HATCHED | {"facecolor": "white", "hatch": "xxx", "label": "not possible, or no number"}
+TODAY: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 3, "label": "today"}
+# Over the colour of a latency of the served requests alone.
+PARTIAL: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 0, "hatch": "\\\\\\"}
+
+
+def heat_map(
+    frame: "pandas.DataFrame", x: str = "max_batch_size", y: str = "max_wait_ms", value: str | None = None,
+    objective: float | None = None, today: tuple[Any, Any] | None = None,
+) -> Chart:  # fmt: skip
+    """Return a picture of a metric of a sweep over two of its knobs, a cell a point.
+
+    `frame` is what `sweep` returned, with one row for each pair: select rows of a sweep over more knobs.
+    Cells without a steady state, and those that the scenario refuses, are hatched. The colours are those of
+    the explorer's map: green within `objective`, white at it, brown beyond. A line surrounds the cells within
+    it, for a throughput those of at least `objective`. A star marks the best cell, and a frame `today`, the
+    values (x, y) of the present setting. By default `value` is the p99 of all requests, where a lost request
+    counts as infinitely late. Other latencies ignore lost requests: cells that lose some are hatched, and
+    neither best nor within the objective.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> from batchsim.study.sweep import sweep
+    >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
+    >>> over = {"max_batch_size": [4, 8, 16], "max_wait_ms": [0, 5, 10]}
+    >>> heat_map(sweep(scenario, over, 2000, progress=False), objective=16)
+    <Chart size 760x520 with 2 Axes>
+    """
+    value = charts.p99_of_all(frame) if value is None else value
+    charts.check_columns(frame, x, y, value, "infeasible", "requests")
+    columns, rows = charts.distinct(frame[x]), charts.distinct(frame[y])
+    if frame.duplicated([x, y]).any():
+        rule = f"a heat map must have one row for each {x} and {y}"
+        got = f"{len(frame)} rows for {len(frame[[x, y]].drop_duplicates())}"
+        raise ValueError(f"{rule}, got {got}: choose among the other knobs")
+    infeasible = (frame["infeasible"] != "").to_numpy()
+
+    def on_grid(column: Any, missing: Any) -> np.ndarray:
+        """Return a column, a row a point, as an array of shape (rows, columns)."""
+        cells = np.full((len(rows), len(columns)), missing)
+        cells[list(map(rows.index, frame[y])), list(map(columns.index, frame[x]))] = column
+        return cells
+
+    numbers = on_grid(np.where(infeasible, math.nan, frame[value].to_numpy(float)), math.nan)
+    unstable = on_grid(infeasible & frame["requests"].notna().to_numpy(), False)  # these ran all the same
+    partial = on_grid(charts.of_served_alone(frame, value) & ~infeasible, False)
+    losing = np.isinf(numbers)
+    rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
+    finite = numbers[np.isfinite(numbers)]
+
+    chart = Chart()
+    ax = chart.add_subplot()
+    handles: list[Any] = []
+    if finite.size:
+        norm, colour_map = _colours(finite, value, objective)
+        cells = np.ma.masked_invalid(numbers)
+        ax.pcolormesh(cells, norm=norm, cmap=colour_map, edgecolors="white", linewidth=0.5)
+        colours = ScalarMappable(norm, colour_map)
+        bar = chart.colorbar(
+            colours, ax=ax, label=heading(value), extend="neither" if objective is None else "both"
+        )
+        if isinstance(norm, LogNorm):
+            charts.plain_log(bar.ax.yaxis)
+        within = np.zeros(numbers.shape, dtype=bool)
+        if objective is not None:
+            within = rated >= objective if better(value) == "higher" else rated <= objective  # NaN is neither
+            sign = "≥" if better(value) == "higher" else "≤"
+            handles += _show_border(ax, within, f"{heading(value)} {sign} {objective:g}")
+        if numbers.size <= MANY:
+            _write_numbers(ax, numbers, within, colours)
+        handles += _show_best(ax, rated, value)
+    lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
+    refused = ~np.isfinite(numbers) & ~unstable & ~losing
+    for hatched, style in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
+        for row, column in np.argwhere(hatched):
+            ax.add_patch(Rectangle((column, row), 1, 1, **style))
+        handles += [Patch(**style)] if hatched.any() else []
+    if today is not None and today[0] in columns and today[1] in rows:
+        corner = columns.index(today[0]), rows.index(today[1])
+        ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY))
+        handles.append(Patch(**TODAY))
+    ax.set(xlim=(0, len(columns)), ylim=(0, len(rows)), xlabel=heading(x), ylabel=heading(y))
+    ax.set_xticks(np.arange(len(columns)) + 0.5, charts.texts(columns))
+    ax.set_yticks(np.arange(len(rows)) + 0.5, charts.texts(rows))
+    ax.tick_params(length=0)
+    ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}", fontsize="medium")
+    charts.show_legend(chart, handles)
+    return chart
+
+
+def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, ListedColormap]:
+    """Return the scale and the colours: green within the objective, white at it, brown beyond it.
+
+    Without an objective there is no middle: the better a number, the stronger the green.
+    """
+    colours = COLOURS / 255
+    if better(value) == "higher":
+        colours = colours[::-1]
+    low, high = float(finite.min()), float(finite.max())
+    if objective is None:
+        half = colours[len(colours) // 2 :] if better(value) == "higher" else colours[: len(colours) // 2]
+        return (LogNorm if charts.is_wide(finite.tolist()) else Normalize)(low, high), ListedColormap(half)
+    if value.endswith("_ms") and objective > 0:
+        return LogNorm(*ends(finite, objective), clip=True), ListedColormap(colours)
+    far = max(abs(low - objective), abs(high - objective)) or 1.0
+    return Normalize(objective - far, objective + far), ListedColormap(colours)
+
+
+def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:
+    if not within.any():
+        return [Line2D([], [], linestyle="none", label=f"none has {condition}")]
+    both: dict[str, Any] = {"capstyle": "projecting", "zorder": 3}
+    for colour, width in (("white", 5), (BLACK, 2.5)):  # visible on dark cells and on bright ones
+        ax.add_collection(LineCollection(border(within), colors=colour, linewidths=width, **both))
+    return [Line2D([], [], color=BLACK, linewidth=2.5, label=f"bold, within the line: {condition}")]
+
+
+def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: ScalarMappable) -> None:
+    size = 9 if max(numbers.shape) <= 10 else 7
+    for row, column in np.argwhere(np.isfinite(numbers)):
+        number, weight = numbers[row, column], "bold" if bold[row, column] else "normal"
+        bright = np.dot(colours.to_rgba(number)[:3], (0.299, 0.587, 0.114)) > 0.5
+        text, ink = f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}", BLACK if bright else "white"
+        at = column + 0.5, row + 0.5
+        ax.text(*at, text, ha="center", va="center", fontsize=size, color=ink, weight=weight)
+
+
+def _show_best(ax: Axes, numbers: np.ndarray, value: str) -> list[Any]:
+    if better(value) is None or np.isnan(numbers).all():
+        return []
+    best, label = (np.nanargmax, "highest") if better(value) == "higher" else (np.nanargmin, "lowest")
+    row, column = np.unravel_index(best(numbers), numbers.shape)
+    style: dict[str, Any] = {"markersize": 13, "color": ORANGE, "markeredgecolor": BLACK, "linestyle": "none"}
+    return list(ax.plot(column + 0.85, row + 0.8, "*", zorder=5, label=label, **style))

@@ -1,0 +1,186 @@
+"""A few batches from the middle of a run or its cold start: their requests and when each was computed."""
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FixedLocator
+
+from batchsim._format import counted, duration, listed, number
+from batchsim.engines.log import Status
+from batchsim.result import Result
+from batchsim.view.canvas.cells import NOWHERE, rectangles
+from batchsim.view.canvas.lettering import Label
+from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.moments import Window, window
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+
+LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
+
+
+class TimelineView(View):
+    """The requests of a few batches, each a row of the components of its latency."""
+
+    data: ViewData | None = None
+    KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
+    RANK = 3
+
+    def add_artists(self) -> None:
+        theme, thin = self.theme, 0.6 * self.line_px
+        self.plot_box = self.axes_box()
+        ax = self.ax = self.add_plot(self.plot_box, "time (ms)", "", grid="x", numbers="x")
+        ax.yaxis.set_major_locator(FixedLocator([]))
+        # One path for all bars of a component: separate lines would take ten times as long to draw.
+        self.bars = {
+            name: PathPatch(NOWHERE, zorder=2, linewidth=0, facecolor=getattr(theme, style.colour))
+            for name, style in COMPONENTS.items()
+        }
+        style = self.compiling_style = {
+            "facecolor": getattr(theme, COMPILING.colour), "hatch": COMPILING.hatch,
+            "edgecolor": theme.background, "linewidth": 0,
+        }  # fmt: skip
+        self.compiling = PathPatch(NOWHERE, zorder=2.5, **style)
+        self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
+        self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
+        self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
+        self.other_batches = PathPatch(NOWHERE, zorder=1.5, facecolor="none")
+        for artist in (*self.bars.values(), self.compiling, self.waits, self.batches, self.other_batches):
+            ax.add_artist(artist)
+        mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
+        self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
+        marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
+        self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
+        self.set_moving(
+            *self.bars.values(),
+            self.compiling,
+            self.batches,
+            self.other_batches,
+            self.waits,
+            *self.lost.values(),
+        )
+        self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
+        self.set_moving(self.cursor)
+        self.height_px = ax.bbox.height / self.picture.ratio
+        self.window: Window | None = None
+
+    def update(self, data: ViewData) -> None:
+        self.show_window(data, data.window)
+
+    # The film above has a cursor here, and the window follows it.
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """The begin and the end of the window, in seconds."""
+        return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
+
+    def turn_to(self, time_s: float) -> None:
+        """Show the window around a time, unless the present one contains it."""
+        begin_s, end_s = self.window_s
+        if self.data is not None and not begin_s <= time_s <= end_s:
+            self.show_window(self.data, window(self.data.result, time_s))
+
+    def show_cursor(self, time_s: float) -> None:
+        self.cursor.set_visible(True)
+        self.cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
+
+    def show_window(self, data: ViewData, stretch: Window) -> None:
+        """Show a window of the run."""
+        self.data, self.window, result = data, stretch, data.result
+        requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
+        thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
+        stretches = result.stretches(requests)
+        for name, bars in self.bars.items():
+            bars.set_visible(name in stretches)
+        for name, (rows, from_s, to_s) in stretches.items():
+            rows, from_s, to_s = (each[to_s > begin_s] for each in (rows, from_s, to_s))
+            begin_ms, end_ms = 1000 * (np.maximum(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s)
+            half = thick * COMPONENTS[name].width / 2
+            corners = ((begin_ms, rows - half), (end_ms, rows + half))
+            self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
+        self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
+        index = result.batch_index[requests]
+        compiles = bool((result.ready_s > result.batches.start_s)[index[index >= 0]].any())
+        self.compiling.set_visible(compiles)
+        if compiles:
+            self.compiling.set_path(batch_frames(result, requests, begin_s, result.ready_s))
+        other = data.other
+        same = other is not None and other.result.arrival_s.size == result.arrival_s.size
+        self.other_batches.set_visible(same)
+        if same and other is not None:
+            # At another rate the same requests arrive at other times: the arrivals of the first are aligned.
+            shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
+            finish_s = other.result.batches.finish_s
+            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
+            self.other_batches.set(**outline(self.other_style(data)))
+        entries = [Entry(in_words(name), self._component(name)) for name in COMPONENTS if data.has(name)]
+        entries += [Entry("compiling", self.compiling_style)] * compiles
+        for status, marks in self.lost.items():
+            rows = np.flatnonzero(result.status[requests] == status)
+            waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
+            begin_ms, end_ms = (
+                1000 * (result.arrival_s[requests[rows]] + s - begin_s) for s in (0.0, waited_s)
+            )
+            marks.set_data(end_ms, rows)
+            if status == Status.TIMED_OUT:
+                self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
+            if rows.size:
+                size = {"markersize": 0.6 * self.em}
+                entries.append(Entry(_named(status), self.styles[status] | size))
+        left, bottom = self.plot_box.left, self.box.bottom - 0.7 * self.em
+        # A moving value next to the axis' label, which is fixed.
+        self.show_legend(entries, [Label(f"from {number(begin_s, 4)} s on", left, bottom)])
+        last_ms = 1020 * (stretch.end_s - begin_s)  # 2 % more than its length
+        self.set_label(self.ax.xaxis, "time", last_ms)
+        self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
+
+    def _component(self, name: str) -> Style:
+        style = COMPONENTS[name]
+        share = style.width / COMPONENTS["computing"].width  # the bars differ in width, too
+        return {"facecolor": getattr(self.theme, style.colour), "lw": 0, "share": share}
+
+    def describe(self, data: ViewData) -> list[str]:
+        stretch = data.window
+        if stretch.last < stretch.first:
+            return []
+        batches = counted(stretch.last - stretch.first + 1, "batch")
+        span = duration(1000 * (stretch.end_s - stretch.begin_s))
+        requests = counted(stretch.requests.size, "request")
+        place = "beginning" if data.result.scenario.service.compile_ms else "middle"
+        return [f"The timeline shows {requests} in {batches} from the {place} of the run, {span} long."]
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box, stretch = self.plot_box, self.window
+        row = int((y_px - box.top) / box.height * stretch.requests.size) if stretch is not None else -1
+        if stretch is None or not (box.left <= x_px <= box.right and 0 <= row < stretch.requests.size):
+            return None
+        request = int(stretch.requests[row])
+        story, levels = data.result.story(request), data.result.priority
+        name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")
+        if not story:
+            return Spot(self.KEY, f"{name}: {_named(Status(data.result.status[request]))}")
+        names = [name for name, _, _ in story]
+        parts = [f"{in_words(name)} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
+        batch = data.result.batch_index[request]
+        compiling_s = float(data.result.ready_s[batch] - data.result.batches.start_s[batch])
+        parts[names.index("computing")] += (
+            f" (compiling {duration(1000 * compiling_s)})" if compiling_s else ""
+        )
+        size = int(data.result.batches.batch_size[batch])
+        return Spot(self.KEY, f"{name}: {listed(parts)}, in a batch of {size}")
+
+
+def _named(status: Status) -> str:
+    return status.name.lower().replace("_", " ")
+
+
+def batch_frames(result: Result, requests: np.ndarray, begin_s: float, until_s: np.ndarray) -> Path:
+    """Return a frame for each batch that holds any of these requests, from its start until its `until_s`."""
+    rows = np.flatnonzero(result.batch_index[requests] >= 0)
+    numbers = result.batch_index[requests[rows]]
+    batch, first = np.unique(numbers, return_index=True)
+    last = np.unique(numbers[::-1], return_index=True)[1]
+    times_s = result.batches.start_s, until_s
+    begin_ms, end_ms = (1000 * (each[batch] - begin_s) for each in times_s)
+    upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
+    return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))

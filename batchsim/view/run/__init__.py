@@ -1,1 +1,0 @@
-"""Views of one run, a file a view."""

@@ -1,0 +1,128 @@
+"""CONTRIBUTING's recipe for an exercise is complete: its exercise is graded, recorded and handed out."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NUMBERS = {"two": 2, "three": 3, "four": 4}
+LESSON = "why_batch"
+
+EXERCISE = '''
+
+class TimeOfABatch(Number, name="01.4"):
+    """The service time of a batch of 20."""
+
+    unit = "ms"
+    size = 20
+    parts = "the fixed time, and the time for each of the requests"
+    look = "Why 32 requests take little more time than one"
+    vary: ClassVar = {"size": (10, 30)}
+    again = "How many ms does a batch of {size} take?"
+
+    def right(self) -> float:
+        return 1000 * SERVICE(self.size)
+
+    def because(self, right: float) -> str:
+        return f"a batch of {self.size} takes {right:.2f} ms."
+
+    def mistakes(self, right: float) -> Mistakes:
+        yield self.size * 1000 * SERVICE(1), "that is the time one at a time."
+        yield self.size * 0.15, "that leaves the fixed time out."
+
+    def hint(self, answer: float, right: float) -> str:
+        return "what does a batch cost, and what does each request add?"
+'''
+WRONG = '    "01.4": [(40, "one at a time"), (3, "fixed time out"), (7, "what does a batch cost")],\n}'
+
+# What a student sees, then what the files of the class say.
+LESSON_TAKEN = """
+import runpy
+from batchsim.teaching import EXERCISES, check, progress
+from wrong_answers import WRONG
+
+assert list(EXERCISES)[:5] == ["01.1", "01.2", "01.3", "01.4", "02.1"]
+assert set(WRONG) == set(EXERCISES)
+for answer, word in WRONG["01.4"]:
+    right, text = EXERCISES["01.4"].judge(answer)
+    assert not right and word in text, text
+progress(name="Ann")
+for answer in (..., 7, 3, 40, 4.85):
+    check("01.4", answer)
+print(progress())
+progress().export("ann.json")
+runpy.run_path("tests/student_copies.py", run_name="__main__")
+"""
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the files that the recipe concerns."""
+    for folder in ("batchsim", "notebooks", "tests/wrong_answers"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    shutil.copy(ROOT / "tests" / "student_copies.py", tmp_path / "tests")
+    return tmp_path
+
+
+def follow(copy):
+    """Follow the recipe, and return the files that it changes."""
+    module = copy / "batchsim" / "teaching" / "exercises" / f"{LESSON}.py"
+    module.write_text(module.read_text() + EXERCISE)
+
+    lesson = copy / "notebooks" / "solutions" / "01-why-batch.ipynb"
+    notebook = nbformat.read(lesson, as_version=4)
+    last = max(number for number, cell in enumerate(notebook.cells) if 'check("01.3"' in cell.source)
+    source, tags = 'my_ms = 4.85\n\ncheck("01.4", my_ms)', {"tags": ["solution"]}
+    solved = nbformat.v4.new_code_cell(source, metadata=tags)
+    notebook.cells[last + 1 : last + 1] = [nbformat.v4.new_markdown_cell("### Exercise 4"), solved]
+    nbformat.write(notebook, lesson)
+
+    wrong = copy / "tests" / "wrong_answers" / f"{LESSON}.py"
+    wrong.write_text(re.sub(r"\}\s*\Z", WRONG + "\n", wrong.read_text()))
+    return module, lesson, wrong
+
+
+def test_the_recipe_for_an_exercise_is_complete(copy):
+    changed = follow(copy)
+    (recipe,) = re.findall(r"^\| an exercise \| (\w+) files", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(changed) == NUMBERS[recipe]
+
+    path = os.pathsep.join(map(str, (copy, copy / "tests", ROOT / "tests")))  # the copy first
+    unset = {"PYTEST_VERSION", "PYTEST_CURRENT_TEST"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"PYTHONPATH": path, "BATCHSIM_PROGRESS": str(copy / "progress.json")}
+
+    def python(*arguments):
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    # Grading: a hint, the parts of an answer, the place in the lesson, then other numbers for a guess.
+    told = python("-c", LESSON_TAKEN)
+    assert "Not answered yet: put your answer in place of the ...: a number (ms)." in told
+    assert "What you need: the fixed time" in told
+    assert "Where to look: “Why 32 requests take little more time than one”" in told
+    assert "Right: a batch of 20 takes 4.85 ms." in told
+    assert re.search(r"How many ms does a batch of (10|30) take\?", told)
+
+    # Progress, and the record that is handed in.
+    assert re.search(r"01-why-batch +- +0 of 4 +4 not solved yet", told)
+    tried = json.loads((copy / "ann.json").read_text())["exercises"]["01.4"]
+    assert tried["rounds"] == 1
+    assert [wrong["answer"] for wrong in tried["wrong"]][:3] == ["7", "3", "40"]
+    (row,) = json.loads(python("-m", "batchsim", "grade", "ann.json", "--json"))["students"]
+    assert (row["student"], row["01_tried"], row["solved"]) == ("Ann", 1, 0)
+
+    # The students' copy asks it, without the solution.
+    students = (copy / "notebooks" / "01-why-batch.ipynb").read_text()
+    assert "my_ms = ...\\n" in students
+    assert "4.85\\n" not in students

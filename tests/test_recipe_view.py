@@ -1,0 +1,111 @@
+"""CONTRIBUTING's recipe for a view of the explorer, followed literally in a copy of the package."""
+
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import batchsim
+
+ROOT = Path(batchsim.__file__).parent
+RECIPE = re.compile(
+    r"\| a view of the explorer \| (\w+) files: its own in `(\S+)`; its name in `(\w+)` \(`(\S+)` there\)"
+)
+NUMBERS = {"two": 2}
+
+VIEW = '''
+"""How the gaps between arrivals are distributed."""
+
+import numpy as np
+
+from batchsim._format import number
+from batchsim.view.canvas.axes import nice
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import View
+
+
+class GapsView(View):
+    """The gaps between arrivals, by rank."""
+
+    KEY, NAME, SHORT = "gaps", "Gaps between arrivals", "Gaps (s)"
+
+    def add_artists(self) -> None:
+        self.ax = self.add_plot(self.axes_box(), "requests" * self.large, "gap (s)" * self.large)
+        (self.line,) = self.ax.plot([], [], **self.now_style)
+        self.set_moving(self.line)
+
+    def update(self, data: ViewData) -> None:
+        gaps_s = np.sort(np.diff(data.result.arrival_s))
+        self.line.set_data(np.arange(gaps_s.size), gaps_s)
+        self.set_limits(self.ax, x=(0, gaps_s.size), y=(0, nice(float(gaps_s[-1]))))
+
+    def describe(self, data: ViewData) -> list[str]:
+        return [f"The longest gap between arrivals is {number(np.diff(data.result.arrival_s).max())} s."]
+'''
+
+CHECK = """
+import batchsim as bs
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import LivePicture
+
+scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
+picture = bs.plot(bs.simulate(scenario, 300))
+assert picture.views[-1].KEY == "gaps", picture.views
+assert "The longest gap" in picture.words
+assert len({view.box for view in picture.views}) == 5
+assert picture.png()
+
+live = LivePicture()
+assert [view.KEY for view in live.views].count("gaps") == 1
+assert len(live.views) == 7
+areas = [view.box.width * view.box.height for view in live.views]
+assert sum(areas) == live.width_px * (live.height_px - live.headline.box.bottom), areas
+assert not any(a.box.overlaps(b.box) for i, a in enumerate(live.views) for b in live.views[:i])
+
+panel = bs.explore(requests=300)
+assert ("Gaps between arrivals", "gaps") in panel.large.options
+before = panel.screen.frame
+panel.large.value = "gaps"
+assert panel.screen.frame != before
+assert panel.status.value == ""
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The package, with the recipe followed."""
+    folder = tmp_path_factory.mktemp("recipe") / "batchsim"
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (found,) = RECIPE.findall((ROOT.parent / "CONTRIBUTING.md").read_text())
+    _, package, table, name = found
+    (folder / package / "gaps.py").write_text(VIEW)
+    file = folder / package / name
+    views = re.compile(rf'^({table}\b.*?"requests": \(.*?)\),', re.DOTALL | re.MULTILINE)
+    text, count = views.subn(r"\1, GapsView),", file.read_text())
+    assert count == 1
+    anchor = "from batchsim.view.pictures.heat_map"
+    imported = f"from batchsim.view.pictures.gaps import GapsView\n{anchor}"
+    file.write_text(text.replace(anchor, imported, 1))
+    return folder, NUMBERS[found[0]]
+
+
+def test_a_view_is_as_many_files_as_contributing_says(copy):
+    folder, files = copy
+    changed = [path for path in folder.rglob("*.py") if not same(path, ROOT / path.relative_to(folder))]
+    assert len(changed) == files
+
+
+def same(path, other):
+    return other.exists() and filecmp.cmp(path, other, shallow=False)
+
+
+def test_a_view_that_is_named_is_plotted_live_and_in_the_explorers_list(copy):
+    place = str(copy[0].parent)
+    options = {"env": os.environ | {"PYTHONPATH": place}, "cwd": place, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", CHECK], check=False, **options)
+    assert done.returncode == 0, done.stderr
