@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchsim.result.metrics import LATENCY, Metric, metric
+from batchsim.result.metrics import LATENCY, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
@@ -124,7 +124,8 @@ class Fractions:
         limits_ms = sample.whole.percentiles(np.array([*every]), self._unserved, column).tolist()
         self._of = {
             q: replace(
-                _within(sample, column, limit_ms, of_all), widening=sample.widening(_metric(q, column))
+                _within(sample, column, limit_ms, of_all),
+                widening=sample.widening(metric(percentile_key(q, column))),
             )
             for q, limit_ms in zip(every, limits_ms, strict=True)
         }
@@ -210,14 +211,9 @@ def percentile_of_all(
     sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
 ) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
-    if reason := sample.partial or sample.drift or sample.too_short(_metric(q, column)):
+    if reason := sample.partial or sample.drift or sample.too_short(metric(percentile_key(q, column))):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
-
-
-def _metric(q: float, column: str) -> Metric:
-    of = "" if column == LATENCY else column.removesuffix("ms")
-    return metric(f"{of}p{q:.9g}")
 
 
 def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LATENCY) -> Interval:

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import LATENCY, metric
+from batchsim.result.metrics import LATENCY, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, Periods, run_length
 from batchsim.result.shares import percentile_of_all, share_of_all
 from batchsim.result.standard_error import Sample
 from batchsim.result.value_columns import limits_of
 from batchsim.scenario import ClosedLoop, Scenario, Trace
-from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
+from batchsim.study.slo import ROUNDING, SLO, Objective
 
 LEVEL = 0.95
 # A search judges many settings several times. To drop one takes this level, so that about one judgement in a
@@ -231,7 +231,7 @@ def percentile(result: Result, q: float, level: float = LEVEL, column: str = LAT
     Or another column's value, such as the time to the first token.
     """
     if not can_lose(result.scenario):
-        estimated = number(result, key_of(q, column), level)
+        estimated = number(result, percentile_key(q, column), level)
         if not math.isnan(estimated.low) or level < STRICT:
             return estimated
     # This interval counts lost requests, and a search is content with fewer independent ones.

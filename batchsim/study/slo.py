@@ -18,16 +18,6 @@ OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_
 ROUNDING = 1e-9
 
 
-def key_of(q: float, column: str = metrics.LATENCY) -> str:
-    """Return a percentile's name in a summary.
-
-    >>> key_of(99), key_of(99.95), key_of(99, "ttft_ms")
-    ('p99_ms', 'p99.95_ms', 'ttft_p99_ms')
-    """
-    of = "" if column == metrics.LATENCY else column.removesuffix("ms")
-    return f"{of}p{q:.9g}_ms"
-
-
 class Objective(NamedTuple):
     """One number that must stay within a limit: at most it, or at least it for a throughput.
 
@@ -193,7 +183,7 @@ class SLO:
             q = round(100 * self.attainment, 9)  # 100 * 0.995 is 99.5 only after rounding
             ms = next(iter(limits_ms.values())) if self.within_ms is None else self.within_ms
             limits_ms[q] = min(ms, limits_ms.get(q, ms))
-        percentiles = [Objective(key_of(q), ms, q) for q, ms in sorted(limits_ms.items())]
+        percentiles = [Objective(metrics.percentile_key(q), ms, q) for q, ms in sorted(limits_ms.items())]
         percentiles += [Objective(key, given[key], q) for key, q in TOKEN_PERCENTILES.items() if key in given]
         if limits := self._joint():
             percentiles.append(Objective(joint(limits), given["attainment"]))

@@ -10,7 +10,7 @@ import numpy as np
 from batchsim import _check, _format
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
-from batchsim.result.metrics import LATENCY, metric
+from batchsim.result.metrics import LATENCY, metric, percentile_key
 from batchsim.scenario import ClosedLoop, Continuous, Poisson, Scenario
 from batchsim.scenario.rules.continuous import check_lengths, servable
 from batchsim.simulate import check_memory, check_requests
@@ -22,7 +22,7 @@ from batchsim.study.judgement import Estimate, can_lose, estimate, number, perce
 from batchsim.study.race import Candidate, Outcome, Race, Run, Tie, numbers_of
 from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
-from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective, key_of
+from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective
 from batchsim.study.traffic import LONGEST, Traffic
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
     asked = (each.q for each in slo.objectives if each.q is not None and each.column == LATENCY)
     qs = dict.fromkeys([*PERCENTILES, *asked])
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
-    expected |= {key_of(q): percentile(result, q) for q in qs}
+    expected |= {percentile_key(q): percentile(result, q) for q in qs}
     if result.scenario.tokens is not None:
         expected |= {
             key: percentile(result, q, column=metric(key).column) for key, q in TOKEN_PERCENTILES.items()
