@@ -1,4 +1,4 @@
-"""What metrics are made of: the sums of a run, and histograms of its latencies.
+"""The sums of a run and the histograms of its latencies: metrics are made from these.
 
 `engines/compiled/fold.py` fills them, from the columns of a whole run or from one window after another. A run
 with keep="summary" keeps nothing else.
@@ -15,7 +15,7 @@ from batchsim.engines.log import Status
 from batchsim.scenario.rules import Trigger
 
 Sum = Any  # one number, or an array with a row a part of a run
-Count = Annotated[Any, int]  # the dtype of the array; a number after that says how many sums there are
+Count = Annotated[Any, int]  # the dtype of the array; a number after it is the number of sums
 Seconds = Annotated[Any, float]
 
 
@@ -95,7 +95,7 @@ class TokenHistograms:
     tpot_ms: np.ndarray
 
 
-# A bin is 1/512 of a power of two wide: no latency is further than 0.1 % from its bin's middle.
+# A bin is 1/512 of a power of two wide: every latency is within 0.1 % of its bin's middle.
 BINS_AN_OCTAVE = 512
 LOWEST = -40  # the first bin begins at 2^-40 s, a picosecond
 OCTAVES = 80  # the last ends at 2^40 s

@@ -1,4 +1,4 @@
-"""The metrics: one table of what each is called, and their values for a run or several."""
+"""The metrics: a table with the name and the value of each, and their values for one run or several."""
 
 import functools
 import math
@@ -82,7 +82,7 @@ LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
-OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # told of scenarios with `devices` alone
+OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
@@ -170,7 +170,7 @@ _TABLE = (
     *(_left(trigger, key) for trigger, key in SHARES.items()),
 )  # fmt: skip
 METRICS = {metric.key: metric for metric in _TABLE}
-# Of token generation, in the order of its summary, which they end.
+# For token generation: these end its summary, in this order.
 _TOKENS = (
     *(_part(place, name, of_tokens=True) for place, name in enumerate(COMPUTING)),
     _mean("ttft", "TTFT", lambda of: of.mean_ms(of.totals.ttft_s), interval=True),
@@ -217,7 +217,7 @@ def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
 
 
 def heading(name: str) -> str:
-    """Return what stands at the head of a column or along an axis: the name with its unit.
+    """Return the heading of a column or an axis: the name with its unit.
 
     >>> heading("p99_ms"), heading("p99_all_ms"), heading("utilisation")
     ('p99 (ms)', 'p99 of all requests (ms)', 'utilisation')

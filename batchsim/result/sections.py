@@ -1,4 +1,4 @@
-"""The same metrics of every section of a run, from which intervals are made.
+"""The metrics of every section of a run: intervals are made from these.
 
 A section is a stretch of a run: equally many requests each, or whole periods of a day, one after the other.
 (The field says batch, as in "batch means"; a batch is something else here.) Replications serve as sections

@@ -37,10 +37,10 @@ READABLE = (3, VERSION)
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write runs to `path` in one step, with what is known `about` all: an old file is not lost half-way.
+    """Write runs to `path` in one step, with facts `about` all of them: an old file is not lost half-way.
 
-    A model's outputs, which may be anything, are left out with a warning. What no file can hold, such as a
-    rule of one's own, is refused with TypeError.
+    A model's outputs may be anything: they are left out, with a warning. TypeError for values that no file
+    can hold, such as a user's own rule.
     """
     first, about = runs[0], {**about, "warmup": runs[0].warmup}
     for name, value in about.items():
@@ -122,7 +122,7 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
 class _Kind(NamedTuple):
     """What an array must be: its dtype and shape (None: any length), and the most bytes that may be packed.
 
-    A few bytes of a zip may stand for gigabytes; an array that is not packed is no longer than its file.
+    A few bytes of a zip may expand to gigabytes; an array that is not packed is no longer than its file.
     """
 
     dtype: Any
@@ -172,7 +172,7 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: _Kind) -> np.ndarray:
-    """Return a member's array; one that is not of its kind is refused before it is read."""
+    """Return a member's array. An array of another kind is refused before it is read."""
     what = f"its {info.filename}"
     with archive.open(info) as member:
         header = {1: npy.read_array_header_1_0, 2: npy.read_array_header_2_0}[npy.read_magic(member)[0]]

@@ -4,9 +4,9 @@ A run that keeps its columns folds them once, into the 64 sections that interval
 keep="summary" folds each window into one part, and forgets the window.
 
 A wait is forming while a server is idle, and queueing while all are busy. I(t) is how long at least one
-server had been idle by t: a request that arrives at a and starts at s was forming for I(s) - I(a). I(t) rises
-always, except in *spans*, rows [from, to, I(from), B(from)], in which all servers are busy; B(t) is how long
-they all had been.
+server had been idle by t: a request that arrives at a and starts at s was forming for I(s) - I(a). I(t)
+rises always, except in *spans* in which all servers are busy: rows [from, to, I(from), B(from)]. B(t) is
+how long all servers had been busy by t.
 """
 
 import math
@@ -93,7 +93,7 @@ def _count(histograms, which, seconds):
 def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, busy_s):
     """Write I(t) and B(t) at the start of each of `count` batches, and the spans; return how many these are.
 
-    `until_s` is when each server is, or was, free; the first `known` spans are known.
+    `until_s` is when each server is, or was, free. There are `known` spans before these batches.
     """
     free_s, all_busy_s = soonest(until_s), busy_s[-1]
     for batch in range(count):
@@ -170,8 +170,8 @@ def add_answers(answers, cuts, sums, histograms):
 def add_batches(batches, device_s, count, whole, edges_s, sums):
     """Add batches that begin from edges_s[p] to edges_s[p + 1] to part p, and the busy time in it.
 
-    The last part has no end. `device_s` is when each batch has its device. `whole`: rows are steps, of which
-    those with a trigger begin a batch; else all do.
+    The last part has no end. `device_s` is when each batch has its device. `whole`: rows are steps, and
+    only a step with a trigger begins a batch; else every row does.
     """
     part, last = 0, edges_s.size - 2
     for batch in range(count):

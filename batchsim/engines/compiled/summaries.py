@@ -15,12 +15,12 @@ from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.totals import Histogram, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 
-LEAST = 1 << 12  # new requests in a window: those that wait are copied from each to the next
+LEAST = 1 << 12  # new requests in a window: the waiting ones are copied from each to the next
 
 
 @dataclass
 class _Window:
-    """What has become of some requests: those that were settled, and the batches that took them."""
+    """The outcome of some requests, and the batches that took them."""
 
     numbers: np.ndarray  # of the requests, in the whole run
     requests: Requests
@@ -72,9 +72,9 @@ def _instant_windows(
 ) -> Iterator[_Window]:
     """Run anything else from instant to instant.
 
-    A window begins with the requests that wait; behind them stand the next arrivals, as far as they are
-    known, or in a closed loop room for the next sends. Numbers of requests are those of the window, so
-    between two windows all that is kept moves to the front.
+    A window begins with the requests that wait. The next arrivals that are drawn follow, or in a closed
+    loop room for the next sends. Requests are numbered within the window, so the waiting ones move to the
+    front of the next.
     """
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
     drawn = _Draws(streams.priorities(), columns.NONE_OF_LEVELS)
@@ -105,7 +105,7 @@ def _instant_windows(
             stop = total + 1 if total < size - clients else size - clients
         else:
             passed += new_s.size
-            total = size + (passed < requests)  # more than is known
+            total = size + (passed < requests)  # more than are drawn
             stop = total + 1
         rows = Requests(
             arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),

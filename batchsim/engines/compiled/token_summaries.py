@@ -34,7 +34,7 @@ WINDOW = 1 << 15  # requests that a window takes up at a time
 
 @dataclass
 class _Known:
-    """What is noted of each request of a window beside the loop's columns; NaN until it is known."""
+    """More columns of the requests of a window; NaN until a step determines the value."""
 
     number: np.ndarray  # in the whole run
     start_s: np.ndarray
@@ -77,7 +77,7 @@ def _windows(
     """Run from call to call of the loop.
 
     A window begins with the requests that wait or run; behind them stand the next ones, as far as they are
-    drawn. Numbers of requests are those of the window: where it takes up more, all that is kept moves to its
+    drawn. Requests are numbered within the window: when it takes up more, the unfinished ones move to its
     front.
     """
     closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
@@ -116,7 +116,7 @@ def _settled(requests: TokenRequests) -> np.ndarray:
 
 
 def _unsettled(requests: TokenRequests, sent: int) -> np.ndarray:
-    """Return the rows of those that wait or run, and of those that have not come."""
+    """Return the rows of the requests that wait, run or have not arrived."""
     kept = ~_settled(requests)
     kept[sent:] = True
     return np.flatnonzero(kept)
