@@ -129,8 +129,8 @@ class StepRows:
         spans = [
             start_s[begin], finish_s[end], rows[begin], server[begin], trigger[begin], number[begin],
         ]  # fmt: skip
-        latest = np.append(spans[3][1:] != spans[3][:-1], True)  # the last span of each engine: its next
-        step may extend it
+        # The last span of each engine: its next step may extend it.
+        latest = np.append(spans[3][1:] != spans[3][:-1], True)
         self.open = [column[latest] for column in spans]
         self.spans.append([column[~latest] for column in spans])
 
