@@ -1,4 +1,4 @@
-"""Checks of arguments. An error states the rule, then the value that broke it."""
+"""Checks of arguments. An error states the rule, then the value received."""
 
 import difflib
 import math
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# Beyond these a float's sums lose their meaning, or an array its memory: 1e12 ms are 30 years.
+# Beyond these, sums of floats lose their meaning, or arrays do not fit in memory: 1e12 ms are 30 years.
 SMALLEST, LARGEST = 1e-12, 1e12
 LARGEST_WHOLE = 2**62
 
@@ -77,14 +77,14 @@ def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = T
 
 
 def listed(values: Any) -> bool:
-    """Return whether this is a list of values, as text and an array of no dimension are not."""
+    """Return whether this is a list of values, unlike text or a zero-dimensional array."""
     text_or_number = isinstance(values, (str, bytes)) or getattr(values, "ndim", 1) == 0
     return isinstance(values, Iterable) and not text_or_number
 
 
 def one_of(name: str, value: Any, known: Collection[str]) -> str:
     """Return `value` if it is one of the known words, or raise."""
-    if not isinstance(value, str) or value not in known:  # an array would be compared item by item
+    if not isinstance(value, str) or value not in known:  # arrays compare item by item
         hint = nearest(value, known, listed=True)
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
     return value
@@ -93,7 +93,7 @@ def one_of(name: str, value: Any, known: Collection[str]) -> str:
 def path(name: str, value: Any) -> Path:
     """Return `value` as a path, or raise.
 
-    Above all a whole number is none: `open` would take it for a descriptor, and close it.
+    Above all, it refuses whole numbers: `open` would use one as a descriptor, and close it.
     """
     if not isinstance(value, (str, PathLike)) or not isinstance(os.fspath(value), str):
         raise TypeError(f"{name} must be a file's path, got {value!r}")
@@ -103,12 +103,12 @@ def path(name: str, value: Any) -> Path:
 
 
 def fix_whole(instance: Any, name: str, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> None:
-    """Check a frozen dataclass's field and store the plain int: NumPy's would overflow silently."""
+    """Check a frozen dataclass's field and store a plain int: NumPy's would overflow silently."""
     object.__setattr__(instance, name, whole(name, getattr(instance, name), at_least, at_most))
 
 
 def fix_real(instance: Any, name: str, **bounds: Any) -> None:
-    """Check a frozen dataclass's field and store the plain number: NumPy's may be half as exact."""
+    """Check a frozen dataclass's field and store a plain number: NumPy's may have half the precision."""
     object.__setattr__(instance, name, real(name, getattr(instance, name), **bounds))
 
 
@@ -127,7 +127,7 @@ def at_most(name: str, value: int, most: int, what: str) -> None:
 def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
     """Return "; did you mean 'x'?" for the known name nearest to `name`, else the known ones.
 
-    `listed`: the message names them already.
+    `listed`: the message lists them already.
     """
     names = sorted(known)
     if close := closest(name, names):
@@ -136,7 +136,7 @@ def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
 
 
 def closest(name: Any, known: Iterable[str]) -> str:
-    """Return the known name nearest to `name`, "" if none is near.
+    """Return the known name nearest to `name`, "" if all are far.
 
     >>> closest("maxbatchsize", ["max_batch_size", "max_wait_ms"])
     'max_batch_size'
@@ -145,7 +145,7 @@ def closest(name: Any, known: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """Warn, and name the line outside this package that led to it."""
+    """Warn at the line outside this package that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "batchsim":
         frame, level = frame.f_back, level + 1

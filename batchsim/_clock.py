@@ -1,25 +1,25 @@
-"""The clock of every simulation: it counts whole nanoseconds, so that instants that coincide on paper do.
+"""The clock of all simulations. It counts whole nanoseconds, so that equal instants are equal floats.
 
 Times are float64 seconds. A time is *on the grid* if it is the float64 nearest to a whole number of
-nanoseconds, so equal instants are equal floats. `later` adds a duration and rounds: 0.1 s + 0.2 s is 0.3 s.
-Below `LATEST_S` sums of whole nanoseconds are exact; later times are refused.
+nanoseconds. `later` adds a duration and rounds: 0.1 s + 0.2 s is 0.3 s. Below `LATEST_S` sums of whole
+nanoseconds are exact; later times are refused.
 """
 
 from typing import Any
 
 TICK_S = 1e-9
 PER_S = 1e9
-# A float64 below it is within 0.24 ns of the time that it stands for, and its product with 1e9 within another
-# 0.25 ns: together less than half a nanosecond.
+# Below it, a float64 is within 0.24 ns of its exact time, and its product with 1e9 within another 0.25 ns:
+# together less than half a nanosecond.
 LATEST_S = 2.0**22
 LATEST = f"{LATEST_S:,.0f} s (48.5 days)"
-WHOLE = 2.0**52  # float64s from here to 2**53 are the whole numbers: a sum with it is rounded, half to even
+WHOLE = 2.0**52  # from here to 2**53, float64s are whole numbers: adding it rounds, half to even
 
 
 def on_grid(time_s: Any) -> Any:
     """Return the times, at least 0, rounded to whole nanoseconds; inf stays inf.
 
-    A division by 1e9, as a product with 1e-9 would not always be the nearest float64.
+    It divides by 1e9, because a product with 1e-9 is not always the nearest float64.
 
     >>> on_grid(0.1 + 0.2) == 0.3
     True
@@ -33,12 +33,12 @@ def later(time_s: Any, seconds: Any) -> Any:
     >>> later(0.1, 0.2) == 0.3
     True
     """
-    # Whole nanoseconds from the first sum on: time_s + seconds would be off by a nanosecond from 2**21 s on.
+    # The first sum already has whole nanoseconds: time_s + seconds can err by one from 2**21 s on.
     return (time_s * PER_S + WHOLE + seconds * PER_S - WHOLE) / PER_S
 
 
 def not_before(time_s: Any) -> Any:
-    """Return the first time on the grid that is not before another, which need not be on it.
+    """Return the first time on the grid that is not before `time_s`.
 
     >>> not_before(0.1 + 0.2) == 0.300000001, not_before(0.3) == 0.3
     (True, True)

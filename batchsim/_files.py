@@ -13,18 +13,17 @@ from typing import IO, BinaryIO, cast
 
 from batchsim import _check
 
-IN_MEMORY = 2**26  # bytes that wait in memory, before they wait on disk
-
-LEFT_S = 3600.0  # nothing takes that long to write: the process was killed
+IN_MEMORY = 2**26  # bytes buffered in memory; further ones go to disk
+LEFT_S = 3600.0  # no file takes that long to write: the process was killed
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` in one step once everything is written.
 
-    If writing fails, an older file stays; nobody ever reads half of a file. The new file has the mode and the
-    owner of the older one, and a link is followed. What cannot be replaced, such as a device, a pipe, or the
-    file that our own output goes to, is written to at the end.
+    If writing fails, an older file stays; readers never see half of a file. The new file has the mode and the
+    owner of the older one, and links are followed. Devices, pipes, and the file of our own output cannot be
+    replaced: these receive everything at the end.
     """
     path = _check.path("path", path)
     try:
@@ -32,7 +31,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         old = None
     if old is not None and (there := _irreplaceable(path, old)) is not None:
-        # What is written may seek, which a pipe cannot.
+        # The caller may seek, but a pipe cannot.
         with there, tempfile.SpooledTemporaryFile(IN_MEMORY) as waiting:
             yield cast(BinaryIO, waiting)
             waiting.seek(0)
@@ -42,7 +41,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         with temporary.open("xb") as file:
-            if old is not None:  # before anything is in it that others must not read
+            if old is not None:  # before it has content that others must not read
                 if hasattr(os, "chown"):
                     with suppress(PermissionError):  # only root gives files to others
                         os.chown(temporary, old.st_uid, old.st_gid)
@@ -56,17 +55,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _irreplaceable(path: Path, found: os.stat_result) -> IO[bytes] | None:
-    """Open what is no regular file; None for one."""
+    """Open anything but a regular file; None for a regular file."""
     for output in (1, 2):
         with suppress(OSError):  # it may be closed
             if os.path.samestat(os.fstat(output), found):
-                # As /dev/stdout, which may well be a file; opened by name it would be written from its start.
+                # /dev/stdout may be a file; opening it by name would write from its start.
                 return open(os.dup(output), "wb")
     return None if stat.S_ISREG(found.st_mode) else path.open("wb")
 
 
 def remove_left(folder: Path) -> None:
-    """Remove what `replacing` left half-written, in processes that were killed an hour ago or more."""
+    """Remove half-written files of processes that were killed at least an hour ago."""
     for path in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):
         with suppress(OSError):
             if time.time() - path.lstat().st_mtime > LEFT_S:

@@ -1,15 +1,15 @@
-"""Numbers, durations and lists as people read them: the one place where they are written."""
+"""Numbers, durations and lists as text for people."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 MINUS, INFINITE, NONE = "\N{MINUS SIGN}", "∞", "\N{EN DASH}"
-UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))  # from how many ms on; ms in one
+UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))  # the least ms, the unit, and its ms
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with `digits` significant digits, and all that stand before its point.
+    """Return a number with `digits` significant digits, and all digits before its point.
 
     >>> number(17.5778), number(1398.2), number(0.04), number(97_500.4), number(2.5e-7), number(math.inf)
     ('17.6', '1,398', '0.04', '97,500', '0.00000025', '∞')
@@ -19,7 +19,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def fixed(value: float, digits: int = 3) -> str:
-    """Return a number with `digits` significant digits, zeros at the end kept: for columns and labels.
+    """Return a number with `digits` significant digits and its final zeros, for columns and labels.
 
     >>> fixed(12.345), fixed(0.0123456), fixed(1234.6), fixed(7), fixed(999.96, 4), fixed(math.nan)
     ('12.3', '0.0123', '1,235', '7.00', '1,000', '–')
@@ -45,7 +45,7 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a fraction as a percentage, finer near 0 and 1, and never nearer to them than it is.
+    """Return a fraction as a percentage, with more digits near 0 and 1, and never rounded towards them.
 
     A load may be above 1.
 
@@ -84,7 +84,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(parts: Sequence[str], last: str = "and") -> str:
-    """Return parts as a sentence lists them.
+    """Return parts as a list in a sentence.
 
     >>> listed(["a", "b", "c"]), listed(["a"])
     ('a, b and c', 'a')
@@ -113,7 +113,7 @@ def typed(value: float) -> str:
 
 
 def unit_of(ms: float) -> tuple[str, float]:
-    """Return the unit that suits a duration, and how many milliseconds it has.
+    """Return the unit that suits a duration, and its milliseconds.
 
     >>> unit_of(2500), unit_of(50), unit_of(0.02)
     (('s', 1000.0), ('ms', 1.0), ('µs', 0.001))
@@ -134,7 +134,7 @@ def duration(ms: float) -> str:
 
 
 def typed_duration(ms: float) -> str:
-    """Return a duration that somebody typed.
+    """Return a duration as a person typed it.
 
     >>> typed_duration(50.0), typed_duration(2500), typed_duration(0)
     ('50 ms', '2.5 s', '0 ms')
@@ -144,7 +144,7 @@ def typed_duration(ms: float) -> str:
 
 
 def tick(value: float, _: Any = None) -> str:
-    """Return a number as an axis says it.
+    """Return a number as an axis label.
 
     >>> tick(0.5), tick(2500.0), tick(2.5e6)
     ('0.5', '2.5k', '2.5M')
@@ -156,5 +156,5 @@ def tick(value: float, _: Any = None) -> str:
 
 
 def tick_in(unit_ms: float) -> Callable[..., str]:
-    """Return what writes milliseconds on an axis in a unit of `unit_ms` milliseconds."""
+    """Return a function that labels an axis of milliseconds in units of `unit_ms` milliseconds."""
     return lambda value, _=None: tick(float(f"{value / unit_ms:.10g}"))

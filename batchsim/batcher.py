@@ -55,11 +55,11 @@ class InferenceBatcher:
     def add_request(self, input_data: Any, request_id: Any) -> None:
         """Put one item at the end of the queue, stamped with the clock's time.
 
-        `input_data` is an array of one item, of any shape, but all alike: another shape than
-        the first item's raises ValueError. Ids may repeat.
+        `input_data` is an array of one item, of any shape; a shape other than the first item's
+        raises ValueError. Ids may repeat.
         """
         item = np.array(input_data)  # a copy: the caller may use the array again
-        with self._lock:  # stamped and appended in one go, so that the queue is in time order
+        with self._lock:  # time stamp and append together, so that the queue is in time order
             if self._item_shape not in (None, item.shape):
                 raise ValueError(
                     f"input_data must have the shape of the first item, {self._item_shape}, got {item.shape}"
@@ -77,7 +77,7 @@ class InferenceBatcher:
         if len(self.queue) >= self.max_batch_size:
             return True
         due = self._due()
-        # Compared as times: (now - then) * 1000 >= wait can be false at the very deadline.
+        # Deadlines are compared as times: (now - then) * 1000 >= wait can be false exactly at the deadline.
         return due is not None and self.clock() >= min(due)
 
     def _due(self) -> tuple[float, float] | None:
@@ -90,7 +90,7 @@ class InferenceBatcher:
             return None
         wait_s = self.max_wait_ms / 1000
         plain_s = came_s + wait_s
-        # A clock that tells the date is not rounded: its seconds have no room for nanoseconds.
+        # Clocks since 1970 are not rounded: their seconds have no room for nanoseconds.
         return (later(came_s, wait_s) if came_s >= 0 and plain_s < LATEST_S else plain_s), plain_s
 
     def take_batch(self) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ class InferenceBatcher:
             raise
 
     def run_batch(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Run the model once on requests that were taken from the queue; they do not go back to it."""
+        """Run the model once on requests taken from the queue, which do not go back to it."""
         outputs = _one_output_each(self.model_fn(np.stack([r["input"] for r in batch])), len(batch))
         return [{"id": r["id"], "output": output} for r, output in zip(batch, outputs, strict=True)]
 

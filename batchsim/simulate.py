@@ -1,4 +1,4 @@
-"""The front desk: checks the arguments, draws the randomness, picks the engine, wraps the result."""
+"""The entry point: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
 import math
 import os
@@ -37,25 +37,23 @@ def simulate(
     model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
     timing: str = "service",
 ) -> Result:  # fmt: skip
-    """Run a scenario and return what happened to every request.
+    """Run a scenario and return the result, with the times of every request.
 
     `requests`: the number of requests; by default a whole trace, one for each of `inputs`, or 100,000.
-    `seed` fixes all randomness. `engine`: "simpy" is the reference, "compiled" the same by Numba,
-    some three hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
-    covers the run. `warmup` is the fraction of the requests, in arrival order, that the metrics
-    leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
-    that many independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no
-    columns, in the same memory for any number of requests: means and counts are exact, percentiles
-    are to 0.1 %. `keep="requests"` keeps a row a request, and none for the steps of tokens, of which
-    `keep="all"` keeps 1 GiB, or half of the free memory if `requests` is given; a run with more has no
-    rows for them, and warns. With `model_fn` and `inputs` (one item a request) the model computes every
-    batch, and `result.outputs[i]` is request i's (None if unserved).
+    `seed` fixes all randomness. `engine`: "simpy" is the reference; "compiled" uses Numba, about 300 times
+    faster with bit-identical results; "auto" takes the compiled one if it covers the run. `warmup` is the
+    fraction of the requests, in arrival order, that the metrics omit; "auto" finds it by MSER-5, best from
+    several replications. `replications`: the number of independent runs, on all cores; number 0 is the plain
+    run. `keep="summary"` keeps no columns, in constant memory: means and counts are exact, percentiles are
+    accurate to 0.1 %. `keep="requests"` keeps one row a request, but no rows for the steps of tokens.
+    `keep="all"` keeps these too, up to 1 GiB, or half of the free memory if `requests` is given; a longer run
+    has no rows for steps, and warns. With `model_fn` and `inputs` (one item a request) the model computes
+    every batch, and `result.outputs[i]` is request i's output (None if unserved).
 
-    `timing="measured"` puts that model in the loop: how long each batch really takes, until its output is
-    ready, stands for the scenario's service time, its noise and its cold start. A size that comes for the
-    first time runs twice, and the second run counts; under "measured cold" the first does, compiling included
-    (a `Model` compiles anew after `forget_compiled()`). Such times are not reproducible: the seed fixes the
-    rest.
+    `timing="measured"` measures that model: the real time of each batch, until its output is ready, replaces
+    the scenario's service time, its noise and its cold start. The first batch of each size runs twice, and
+    the second run counts; with "measured cold" the first run counts, with its compilation (a `Model` compiles
+    again after `forget_compiled()`). Such times are not reproducible; the seed fixes the rest.
 
     A run that does not cover whole periods of a `Diurnal` warns: its numbers are not those of a day. A
     scenario with `tokens` generates them step by step: see `Continuous`, and `result.ttft_ms`.
@@ -80,7 +78,7 @@ def simulated(
     model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
     timing: str = "service",
 ) -> tuple[Result, list[str]]:  # fmt: skip
-    """Return what `simulate` does, and the warnings that it gives: a search makes thousands of runs."""
+    """Return the result of `simulate`, and its warnings: a search makes thousands of runs."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.one_of("engine", engine, ENGINES)
     _check.one_of("keep", keep, KEEP)
@@ -143,7 +141,7 @@ def simulated(
         log = kind.run(engine, plan, **options)
         return RUNS[scenario.kind](scenario, log, warmup=fraction, clock=clock)
 
-    if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
+    if replications == 1 or engine == "simpy":  # in this thread, which receives Ctrl-C
         runs = tuple(map(one, range(replications)))
     else:
         with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
@@ -198,12 +196,12 @@ def check_replications(scenario: Scenario, replications: int) -> None:
     """Refuse replications of a trace: they would all have the same arrivals."""
     if isinstance(scenario.workload, Trace) and replications > 1:
         rule = "replications must be 1 with a Trace, whose arrivals are one sample"
-        instead = "one run of a long trace has intervals, and Gamma and OnOff draw their traffic anew"
+        instead = "one run of a long trace has intervals, and Gamma and OnOff draw new traffic"
         raise ValueError(f"{rule}, got {replications}: {instead}")
 
 
 def available(scenario: Scenario, requests: int) -> int:
-    """Return so many requests, or as many as there are: a trace ends."""
+    """Return the number of requests, limited by the end of a trace."""
     return min(requests, scenario.workload.max_requests or requests)
 
 
@@ -212,9 +210,9 @@ DEFAULT_BYTES = 2**30  # of steps, where the number of requests is the default
 
 
 def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:
-    """Refuse with MemoryError, before anything is drawn, a run that this machine's memory cannot hold."""
+    """Raise MemoryError before drawing if this machine's memory cannot hold the run."""
     needed = bytes_of(scenario, requests, engine)
-    if needed < 2**28:  # asking takes longer than such a small run
+    if needed < 2**28:  # asking for the free memory takes longer than such a run
         return
     if needed > (free := _free_bytes()):
         raise MemoryError(
@@ -229,7 +227,7 @@ def bytes_of(scenario: Scenario, requests: int, engine: str = "compiled") -> int
 
 
 def _room(keep: str, requests: int | None) -> float:
-    """Return how many steps of token generation a run may have before they are folded."""
+    """Return the most steps of token generation before a run folds them."""
     if keep == "requests":
         return PIECE
     most = _free_bytes() / 2

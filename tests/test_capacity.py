@@ -210,6 +210,16 @@ def test_too_few_requests_for_a_throughput_are_said_to_be():
     assert capacity(BATCHES, SLO(p99_ms=20), requests=20_000).lowest_by == ""
 
 
+def test_runs_at_very_low_rates_end_before_the_longest_time():
+    slow = MM1.replace(service=bs.Affine(2000, 0).with_noise(1, "exponential"))
+    found = capacity(slow, SLO(p99_ms=50_000))
+    assert found.low_per_s < 0.5 - math.log(100) / 50 < found.high_per_s
+    first, *_, last = (probe for probe in found.probes if probe.requests)
+    assert first.requests / first.rate_per_s < 2**22
+    assert first.requests < 2000
+    assert last.requests >= 5000
+
+
 @pytest.mark.parametrize("requests", [1, 100, 400])
 def test_what_is_not_known_is_not_said(requests):
     found = capacity(BATCHES, SLO(p99_ms=20), requests=requests)

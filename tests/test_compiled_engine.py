@@ -20,6 +20,7 @@ import batchsim as bs
 from batchsim.engines.compiled import engine as compiled
 from batchsim.engines.compiled import summaries
 from batchsim.engines.draws import Streams, draw
+from batchsim.engines.kinds import KINDS
 from batchsim.engines.totals import BINS, Histogram, middles_s
 from batchsim.result import Result
 
@@ -292,7 +293,8 @@ def test_bad_input_is_refused(arguments, message):
 
 
 def test_more_requests_than_memory_holds_are_refused_before_anything_is_drawn(monkeypatch):
-    monkeypatch.setattr(sys.modules["batchsim.simulate"], "draw", lambda *_: pytest.fail("drawn"))
+    refuses = KINDS["requests"]._replace(draw=lambda *_: pytest.fail("drawn"))
+    monkeypatch.setitem(KINDS, "requests", refuses)
     message = r"1,000,000,000,000 requests need [\d,.]+ GiB, got [\d,.]+ GiB free; keep='summary' runs any"
     with pytest.raises(MemoryError, match=message):
         bs.simulate(SCENARIO, 10**12)

@@ -54,23 +54,14 @@ def test_a_model_is_measured_at_every_size(pad_to):
     assert timedelta(0) <= age < timedelta(minutes=5)
 
 
-def test_every_size_is_compiled_in_its_first_call_and_never_later():
-    compiled = []
-
-    def listen(event, duration, **_):
-        if "backend_compile" in event:
-            compiled.append(event)
-
+def test_every_size_is_compiled_in_its_first_call_and_never_later(compilations):
     model = load_model("mlp", width=8)
     model(model.inputs(2))  # compiled before: measuring forgets it
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        measure(model, [1, 2], repeats=2, warmup=1)
-        assert len(compiled) == 2
-        model(model.inputs(2))  # and leaves the model warm
-        assert len(compiled) == 2
-    finally:
-        jax.monitoring.clear_event_listeners()
+    compilations.clear()
+    measure(model, [1, 2], repeats=2, warmup=1)
+    assert len(compilations) == 2
+    model(model.inputs(2))  # and leaves the model warm
+    assert len(compilations) == 2
 
 
 def test_all_sizes_warm_up_then_every_round_has_every_size_once():
@@ -101,21 +92,19 @@ def test_a_model_can_be_measured_on_an_example():
     assert measure(model, [2], repeats=1, warmup=0, example=np.zeros(784)).batch_sizes == (2,)
 
 
-def test_a_callable_that_is_not_jax_is_measured_on_the_cpu():
-    measured = measure(Recorder(), [1], repeats=1, warmup=0, example=[1.0])
-    assert measured.model == "Recorder"
-    assert measured.platform == "cpu"
-    assert measured.device.startswith("CPU")
+@jax.jit
+def doubled(batch):
+    return {"twice": batch * 2}
 
 
-def test_a_jitted_function_is_measured_where_its_output_is():
-    @jax.jit
-    def doubled(batch):
-        return {"twice": batch * 2}
-
-    measured = measure(doubled, [1, 2], repeats=2, warmup=0, example=[1.0])
-    assert measured.model == "doubled"
-    assert measured.platform == jax.default_backend()
+@pytest.mark.parametrize(
+    ("model", "name", "platform"),
+    [(Recorder(), "Recorder", "cpu"), (doubled, "doubled", jax.default_backend())],
+)
+def test_a_callable_is_measured_where_its_output_is(model, name, platform):
+    measured = measure(model, [1, 2], repeats=2, warmup=0, example=[1.0])
+    assert (measured.model, measured.platform) == (name, platform)
+    assert measured.device.startswith("CPU") == (platform == "cpu")
 
 
 class Timed(Recorder):

@@ -292,49 +292,45 @@ def test_a_transformer_is_made_of_whole_heads():
         load_model("transformer", width=100)
 
 
-def test_a_wrong_shape_is_refused():
-    model = small("mlp")
-    with refused(ValueError, "a batch of mlp must have shape (batch, 784), got (784,)"):
-        model(model.inputs(1)[0])
-    with refused(ValueError, "a batch of mlp must have shape (batch, 784), got (2, 3)"):
-        model(np.zeros((2, 3)))
-    with refused(ValueError, "a batch of mlp must have shape (batch, 784), got ()"):
-        model(1.0)
-    with refused(ValueError, "a batch of convnet must have shape (batch, 32, 32, 3), got (1, 3, 32, 32)"):
-        small("convnet")(np.zeros((1, 3, 32, 32)))
+SHAPE = "a batch of mlp must have shape (batch, 784), got"
+KIND, TOKEN = "a batch of mlp must convert to float32, got", "a token must be between 0 and 255, got"
 
 
-def test_an_empty_batch_is_refused(name):
-    model = small(name)
-    with refused(ValueError, f"a batch must hold at least 1 item, got shape {(0, *model.item_shape)}"):
-        model(model.inputs(1)[:0])
+@pytest.mark.parametrize(
+    ("name", "batch", "error", "message"),
+    [
+        ("mlp", np.zeros(784), ValueError, f"{SHAPE} (784,)"),
+        ("mlp", np.zeros((2, 3)), ValueError, f"{SHAPE} (2, 3)"),
+        ("mlp", 1.0, ValueError, f"{SHAPE} ()"),
+        (
+            "convnet", np.zeros((1, 3, 32, 32)), ValueError,
+            "a batch of convnet must have shape (batch, 32, 32, 3), got (1, 3, 32, 32)",
+        ),
+        ("mlp", np.zeros((0, 784)), ValueError, "a batch must hold at least 1 item, got shape (0, 784)"),
+        ("mlp", np.zeros((1, 784), complex), TypeError, f"{KIND} complex128"),
+        ("mlp", np.full((1, 784), "1"), TypeError, f"{KIND} <U1"),
+        (
+            "transformer", np.zeros((1, 16)), TypeError,
+            "a batch of transformer must convert to int32, got float64",
+        ),
+        *(
+            ("transformer", np.full((2, 16), token), ValueError, f"{TOKEN} {token}")
+            for token in (-1, 256, 2**40)
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_batch_is_refused(name, batch, error, message):
+    with refused(error, message):
+        shared(name)(batch)
 
 
 def test_a_batch_larger_than_the_padding_is_refused():
-    model = small("mlp", pad_to=[1, 4])
     with refused(ValueError, "a batch must be at most the largest of pad_to, 4, got 5"):
-        model(model.inputs(5))
-
-
-def test_a_batch_of_another_kind_is_refused():
-    with refused(TypeError, "a batch of transformer must convert to int32, got float64"):
-        small("transformer")(np.zeros((1, 16)))
-    with refused(TypeError, "a batch of mlp must convert to float32, got complex128"):
-        small("mlp")(np.zeros((1, 784), complex))
-    with refused(TypeError, "a batch of mlp must convert to float32, got <U1"):
-        small("mlp")(np.full((1, 784), "1"))
-
-
-@pytest.mark.parametrize("token", [-1, 256, 2**40])
-def test_a_token_outside_the_vocabulary_is_refused(token):
-    inputs = np.zeros((2, 16), np.int64)
-    inputs[1, 3] = token
-    with refused(ValueError, f"a token must be between 0 and 255, got {token}"):
-        small("transformer")(inputs)
+        shared_padded("mlp")(np.zeros((5, 784)))
 
 
 def test_bad_counts_and_seeds_of_inputs_are_refused():
-    model = small("mlp")
+    model = shared("mlp")
     with refused(ValueError, "count must be at least 1, got 0"):
         model.inputs(0)
     with refused(ValueError, "seed must be at least 0, got -1"):

@@ -95,58 +95,26 @@ def test_the_hidden_cases_know_every_kind_of_wait():
         assert kind.sum() >= 3
 
 
-def from_the_last_end(arrival_ms, start_ms, finish_ms, free_ms):
-    return start_ms - free_ms, free_ms - arrival_ms, finish_ms - start_ms
-
-
-def all_forming(arrival_ms, start_ms, finish_ms, free_ms):
-    return start_ms - arrival_ms, 0, finish_ms - start_ms
-
-
-def all_queueing(arrival_ms, start_ms, finish_ms, free_ms):
-    return 0, start_ms - arrival_ms, finish_ms - start_ms
-
-
 def swapped(*times_ms):
     forming_ms, queueing_ms, computing_ms = split(*times_ms)
     return queueing_ms, forming_ms, computing_ms
 
 
-def whole_latency(arrival_ms, start_ms, finish_ms, free_ms):
-    return *split(arrival_ms, start_ms, finish_ms, free_ms)[:2], finish_ms - arrival_ms
+# Of a request: when it arrived, started and finished, and when the server became free.
+MISTAKES = [
+    (lambda a, s, f, e: (s - e, e - a, f - s), "split(1, 2, 10, 0)", "A time cannot be less than 0 ms"),
+    (lambda a, s, f, e: (s - a, 0, f - s), "split(3, 10, 17, 10)", "(7, 0, 7) and should give (0, 7, 7)"),
+    (lambda a, s, f, e: (0, s - a, f - s), "split(0, 2, 10, 0)", "(0, 2, 8) and should give (2, 0, 8)"),
+    (swapped, "split(0, 2, 10, 0)", "their order is not"),
+    (lambda a, s, f, e: (*split(a, s, f, e)[:2], f - a), "split(0, 2, 10, 0)", "The sum is 12 ms"),
+    (lambda a, s, f, e: (s - e, max(e - a, 0), f - s), "split(1, 2, 10, 0)", "should give (1, 0, 8)"),
+    (lambda *times_ms: print(split(*times_ms)), "split(0, 2, 10, 0)", "gave None and should"),
+    (lambda *times_ms: split(*times_ms)[:2], "split(0, 2, 10, 0)", "should give three numbers"),
+    (lambda a, s, f: split(a, s, f, 0), "split(0, 2, 10, 0)", "TypeError"),
+]
 
 
-def never_negative_only(arrival_ms, start_ms, finish_ms, free_ms):
-    queueing_ms = max(free_ms - arrival_ms, 0)
-    return start_ms - free_ms, queueing_ms, finish_ms - start_ms
-
-
-def prints(*times_ms):
-    print(split(*times_ms))
-
-
-def two_parts(*times_ms):
-    return split(*times_ms)[:2]
-
-
-def three_times(arrival_ms, start_ms, finish_ms):
-    return split(arrival_ms, start_ms, finish_ms, 0)
-
-
-@pytest.mark.parametrize(
-    ("answer", "case", "hint"),
-    [
-        (from_the_last_end, "split(1, 2, 10, 0)", "A time cannot be less than 0 ms"),
-        (all_forming, "split(3, 10, 17, 10)", "(7, 0, 7) and should give (0, 7, 7)"),
-        (all_queueing, "split(0, 2, 10, 0)", "(0, 2, 8) and should give (2, 0, 8)"),
-        (swapped, "split(0, 2, 10, 0)", "their order is not"),
-        (whole_latency, "split(0, 2, 10, 0)", "The sum is 12 ms, but the latency is 10 ms"),
-        (never_negative_only, "split(1, 2, 10, 0)", "should give (1, 0, 8)"),
-        (prints, "split(0, 2, 10, 0)", "gave None and should give three numbers"),
-        (two_parts, "split(0, 2, 10, 0)", "should give three numbers"),
-        (three_times, "split(0, 2, 10, 0)", "TypeError"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "case", "hint"), MISTAKES)
 def test_a_usual_mistake_in_a_split_is_told_by_its_smallest_case(capsys, answer, case, hint):
     said = told(capsys, "03.2", answer)
     assert said.startswith(f"Not yet: take {case}.\n")

@@ -5,9 +5,9 @@ import math
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import PUBLISHED
 from batchsim.view.explorer.state import DEFAULT
+from batchsim.view.explorer.widgets import is_hidden
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_every_default_is_a_value_that_the_control_takes(name):
 NEW_RULE = """
 import dataclasses
 from batchsim import scenario
-from batchsim.scenario.rules.rule import parameter
+from batchsim.scenario.parameters import parameter
 
 @dataclasses.dataclass(frozen=True)
 class NewRule(scenario.SizeOrWait):

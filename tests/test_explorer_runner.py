@@ -6,7 +6,7 @@ import re
 import pytest
 
 import batchsim as bs
-from batchsim.scenario.rules.rule import Parameter
+from batchsim.scenario.parameters import Parameter
 from batchsim.view.explorer.runs import axis, sizes, waits
 
 

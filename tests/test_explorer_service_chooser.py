@@ -4,8 +4,8 @@ import pytest
 import traitlets
 
 import batchsim as bs
-from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import AFFINE, PUBLISHED, TABLES
+from batchsim.view.explorer.widgets import is_hidden
 
 
 @pytest.fixture
@@ -52,5 +52,5 @@ def test_every_published_table_can_be_reached_by_the_lists(panel):
 
 
 def test_what_is_not_offered_is_refused(panel):
-    with pytest.raises(traitlets.TraitError, match="offered"):
+    with pytest.raises(traitlets.TraitError, match="on the list"):
         panel.controls["service"].value = PUBLISHED + "nothing"

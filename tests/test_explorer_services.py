@@ -6,9 +6,9 @@ import pytest
 
 import batchsim as bs
 from batchsim import device
-from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED
 from batchsim.view.explorer.state import DEFAULT
+from batchsim.view.explorer.widgets import is_hidden
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 

@@ -9,9 +9,9 @@ from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
 from batchsim.view.explorer.kinds import KINDS
-from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
+from batchsim.view.explorer.widgets import is_hidden
 from batchsim.view.pictures.headline import token_figures_of
 from batchsim.view.pictures.views import NAMES
 

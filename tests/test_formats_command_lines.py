@@ -145,10 +145,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "vllm serve m --max-num-seqs $N",
-            "line 1, column 14: max_num_seqs must be a literal value, got",
-        ),
+        ("vllm serve m --max-num-seqs $N", "line 1, column 14: max_num_seqs must be a literal value, got"),
         (
             "vllm serve m \\\n  --max-num-seqs 0",
             "line 2, column 3: vLLM's max_num_seqs must be at least 1, got 0",

@@ -41,9 +41,9 @@ def loop(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def said_nothing(monkeypatch):
+def nothing_printed(monkeypatch):
     """As in a process that begins."""
-    monkeypatch.setattr(jit._announcer, "said", set())
+    monkeypatch.setattr(jit._announcer, "printed", set())
 
 
 def test_a_loop_is_kept_until_any_file_of_the_loops_says_something_else(loop, monkeypatch):
@@ -86,7 +86,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_loop_is_never_run_but_compiled_again_and_repaired(loop, capfd, said_nothing, how):
+def test_a_damaged_loop_is_never_run_but_compiled_again_and_repaired(loop, capfd, nothing_printed, how):
     path = the_file_of(loop())
     path.write_bytes(DAMAGE[how](path.read_bytes()))
     assert not loop().stats.cache_hits
@@ -95,7 +95,9 @@ def test_a_damaged_loop_is_never_run_but_compiled_again_and_repaired(loop, capfd
     assert capfd.readouterr().err == ""
 
 
-def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(loop, monkeypatch, capfd, said_nothing):
+def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(
+    loop, monkeypatch, capfd, nothing_printed
+):
     path = the_file_of(loop())
     content = path.read_bytes()
     monkeypatch.setattr(jit, "SOURCES", "of another version")
@@ -106,7 +108,7 @@ def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(loop, monk
 
 
 def test_where_a_loop_cannot_be_read_nor_written_it_is_compiled_each_time_and_that_is_said_once(
-    loop, capfd, said_nothing
+    loop, capfd, nothing_printed
 ):
     path = the_file_of(loop())
     path.unlink()
@@ -119,7 +121,7 @@ def test_where_a_loop_cannot_be_read_nor_written_it_is_compiled_each_time_and_th
     assert loop().stats.cache_hits
 
 
-def test_a_full_disk_keeps_no_loop_and_stops_no_run(loop, monkeypatch, capfd, said_nothing):
+def test_a_full_disk_keeps_no_loop_and_stops_no_run(loop, monkeypatch, capfd, nothing_printed):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

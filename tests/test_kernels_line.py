@@ -3,11 +3,11 @@
 import pytest
 
 LOOPS = """
-from batchsim.engines.compiled.jit import compiled_anew
+from batchsim.engines.compiled.jit import compiled_uncached
 
 def loop(function):
     function.__module__ = "batchsim.engines.a_loop"
-    return compiled_anew(function)
+    return compiled_uncached(function)
 """
 TWO = "loop(lambda x: x + 1)(1), loop(lambda x: x + 2)(1)"
 
@@ -54,7 +54,7 @@ def test_a_notebook_shows_one_line_a_cell_that_settles_to_how_long_it_took(run):
 def test_outside_a_notebook_it_is_a_line_on_stderr(capfd, monkeypatch):
     from batchsim.engines.compiled import jit
 
-    monkeypatch.setattr(jit._announcer, "said", set())
+    monkeypatch.setattr(jit._announcer, "printed", set())
     namespace = {}
     exec(f"{LOOPS}\n{TWO}\n", namespace)
     assert capfd.readouterr().err.count("batchsim is compiling its engine") == 1

@@ -214,7 +214,7 @@ def test_a_fit_is_of_the_medians():
 
 def test_compiling_is_the_first_call_less_a_usual_one(measurement):
     assert measurement.compiling() == {1: 497.0, 4: pytest.approx(1000 / 3 - 4)}
-    with refused(ValueError, "first_call_s must be known, got none: this measurement has no first calls"):
+    with refused(ValueError, "first_call_s must not be empty, got none: this measurement has no first calls"):
         measured({1: [2.0]}).compiling()
 
 

@@ -83,7 +83,7 @@ def test_a_name_and_a_device_can_be_given_and_a_read_curve_is_saved_and_loaded(w
         (
             "batch_size,p50_ms,p99_ms\n1,2,3\n",
             {},
-            ": column must say which are the times, got p50_ms, p99_ms",
+            ": column must name the times, got p50_ms, p99_ms",
         ),
         (
             "batch_size,ms\n1,2\n",

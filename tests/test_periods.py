@@ -171,7 +171,7 @@ def test_capacity_is_not_shown_by_a_part_of_a_day():
     assert not found.met
     assert math.isnan(found.rate_per_s)
     assert math.isnan(found.low_per_s)
-    assert "no rate is shown to have p99 at most 25 ms; a period of 86400 s takes" in repr(found)
+    assert "no run can show p99 at most 25 ms; a period of 86400 s takes" in repr(found)
     assert found.to_frame().empty
 
 

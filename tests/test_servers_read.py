@@ -229,7 +229,7 @@ def test_what_does_not_parse_or_is_out_of_range_is_refused_with_its_place(text, 
 @pytest.mark.parametrize(
     ("text", "server", "words"),
     [
-        ("dynamic_batching {}", "triton", "max_batch_size is at least 1, got none"),
+        ("dynamic_batching {}", "triton", "max_batch_size must be at least 1, got none"),
         ("kind: InferenceService\nspec: {predictor: {}}", "kserve", "batcher"),
         ("kind: Deployment\nmaxLatency: 9", "kserve", "InferenceService, got none"),
         ("@serve.deployment\nclass A: ...", "ray_serve", "call of @serve.batch, got none"),

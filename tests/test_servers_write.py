@@ -401,7 +401,7 @@ def test_a_config_of_one_server_is_written_for_another_as_far_as_it_has_words():
         ("ray_serve", scenario(queue_limit=9), "queue_limit must be None"),
         ("kserve", scenario(timeout_ms=9), "timeout_ms must be None"),
         ("tritn", bs.SizeOrWait(), "did you mean 'triton'"),
-        ("triton", bs.Continuous(), "a rule for triton must be one of whole batches"),
+        ("triton", bs.Continuous(), "a rule for triton must be one for whole batches"),
         ("vllm", bs.SizeOrWait(), "a rule for vllm must be a Continuous"),
         ("vllm", bs.Continuous(300, 200), "at least max_num_seqs, 300, got 200"),
         ("orca", bs.Continuous(), "must be one with a file, got 'orca'"),

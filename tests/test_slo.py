@@ -69,7 +69,7 @@ def test_any_attainment_names_a_percentile_that_a_result_has(q, ms):
         (
             {"p99_ms": 50, "attainment": 0.9},
             ValueError,
-            "an attainment of p99_ms must be at least the 0.99 that this says already, got 0.9",
+            "an attainment of p99_ms must be at least 0.99, its percentile, got 0.9",
         ),
         (
             {"within_ms": 5, "attainment": 1.0},

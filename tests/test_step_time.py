@@ -29,7 +29,7 @@ def fused(cost, tokens, reads, pairs):
 
 
 def test_numba_evaluates_a_step_as_python_does_and_fuses_nothing():
-    loop = jit.compiled_anew(step_ms)
+    loop = jit.compiled_uncached(step_ms)
     differ = 0
     for cost, numbers in cases():
         assert loop(cost, *numbers) == step_ms(cost, *numbers)

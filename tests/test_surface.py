@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,9 +21,9 @@ from batchsim.engines.compiled import engine, grid_loops, grid_runs
 from batchsim.engines.draws import draw
 from batchsim.engines.log import CANCELLED
 from batchsim.result import Result, Run
-from batchsim.study import surface as module
+from batchsim.study import kinds
 from batchsim.study.judgement import slower_by
-from batchsim.study.surface import load_curve, surface
+from batchsim.study.surface import LOADS, load_curve, surface
 
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 TRACE = bs.Trace(np.cumsum(np.random.default_rng(3).exponential(1 / 900, 700)))
@@ -120,28 +121,29 @@ def test_it_does_not_depend_on_the_threads(monkeypatch):
     alone = ThreadPoolExecutor(1)
     one = surface(SCENARIO, SIZES, WAITS_MS, 2000)
     monkeypatch.setattr(grid_runs, "_threads", lambda _: alone)
-    monkeypatch.setattr(module, "SHARES", 3)
+    monkeypatch.setattr(kinds, "SHARES", 3)
     assert np.array_equal(one.p99_ms, surface(SCENARIO, SIZES, WAITS_MS, 2000).p99_ms)
 
 
-def test_the_lowest_is_of_the_steady():
+def test_the_best_and_its_ties_are_steady():
     found = surface(SCENARIO, SIZES, WAITS_MS, 2000)
     assert found.overloaded.tolist() == [[True, True, False, False]] * 4
-    steady = found.p99_ms[:, 2:]
-    assert found.p99_ms[found.lowest()] == steady.min()
-    late = dataclasses.replace(found, p99_ms=np.full((4, 4), math.inf))
-    assert late.lowest() is late.best() is None
-    assert not late.ties().any()
-    fast = found.p99_ms.copy()
-    fast[0, 0] = 0.1  # but overloaded
-    assert dataclasses.replace(found, p99_ms=fast).lowest() == found.lowest()
+    assert found.ties()[found.best()]
+    assert not found.ties()[found.overloaded].any()
+    assert found.p99_ms[found.ties()].min() == found.p99_ms[~found.overloaded].min()
+
+
+def test_without_a_steady_setting_there_is_no_best():
+    found = surface(SCENARIO.replace(rate_per_s=1e5), SIZES, WAITS_MS, 200)
+    assert found.overloaded.all()
+    assert found.best() is None
+    assert not found.ties().any()
 
 
 def test_settings_that_never_differ_are_ties_and_the_best_has_the_most_headroom():
     sizes = [16, 24, 32, 48]  # so large that no batch of this traffic is full
     found = surface(SCENARIO.replace(rate_per_s=300), sizes, [0, 40], 5000)
     assert found.p99_ms[0].tolist() == [found.p99_ms[0, 0]] * 4
-    assert found.lowest() == (0, 0)
     assert found.ties()[0].all()
     assert not found.ties()[1].any()  # a wait of 40 ms is told apart
     assert found.best() == (0, 3)
@@ -149,7 +151,7 @@ def test_settings_that_never_differ_are_ties_and_the_best_has_the_most_headroom(
 
 def test_what_is_told_apart_is_told_apart_by_paired_runs_too():
     found = surface(SCENARIO, [8, 12, 16, 24, 32, 48], [0, 0.2, 0.5, 1, 2, 5, 20], 20_000)
-    lowest = found.lowest()
+    lowest = np.unravel_index(np.nanargmin(found.p99_ms), found.p99_ms.shape)
     runs = {}
     for row, wait_ms in enumerate(found.y_values):
         for column, size in enumerate(found.x_values):
@@ -172,7 +174,7 @@ def test_its_shape_and_names():
     found = surface(SCENARIO, SIZES, WAITS_MS[:2], 500, seed=3)
     assert (found.x, found.y, found.p99_ms.shape) == ("max_batch_size", "max_wait_ms", (2, 4))
     assert (found.x_values, found.y_values, found.seed) == ((1, 3, 8, 11), (0, 2.5), 3)
-    assert repr(found) == "Surface(4 max_batch_size x 2 max_wait_ms, 500 requests each)"
+    assert repr(found) == "Surface(p99_ms, 4 max_batch_size x 2 max_wait_ms, 500 requests each)"
     assert surface(SCENARIO.replace(rule=bs.AtLeast(1, 4)), SIZES, [1, 2], 500).y == "min_batch_size"
 
 
@@ -222,7 +224,7 @@ def test_each_point_of_a_curve_is_a_run_of_its_own(scenario, seed, requests):
 
 @pytest.mark.parametrize("workload", [*WORKLOADS, TRACE], ids=repr)
 def test_each_point_of_a_long_curve_is_a_run_of_its_own(workload, monkeypatch):
-    monkeypatch.setattr(module, "LOADS", (0.3, 0.9, 1.1))
+    monkeypatch.setattr(sys.modules[load_curve.__module__], "LOADS", (0.3, 0.9, 1.1))
     scenario = SCENARIO.replace(workload=workload, max_batch_size=5, service=SCENARIO.service.with_noise(0.4))
     requests = min(40_000, getattr(workload, "max_requests", None) or 40_000)
     assert_each_point_is_a_run(scenario, requests, 2, load_curve(scenario, requests, 2))
@@ -262,7 +264,7 @@ def test_a_load_that_the_workload_refuses_is_left_out():
     # On and off states of a microsecond see too few arrivals at a low rate.
     scenario = SCENARIO.replace(workload=bs.OnOff(4000, 100, 1e-6, 1e-6))
     curve = load_curve(scenario, 300)
-    assert 0 < curve.x_values.size < len(module.LOADS)
+    assert 0 < curve.x_values.size < len(LOADS)
     assert curve.x_values[0] * 2e-6 >= 1e-3
     assert_each_point_is_a_run(scenario, 300, 0, curve)
 

@@ -21,10 +21,12 @@ from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, SUMMARY
 from batchsim.result.warmup import drop_warmup
 from batchsim.study import sweep as sweeping
 from batchsim.study.grid import Axis, Grid
-from batchsim.study.sweep import COLUMNS, INTERVALS
+from batchsim.study.sweep import columns_of
 
 BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 OVER = {"max_batch_size": [4, 16, 32], "max_wait_ms": [0, 2.5]}
+COLUMNS = columns_of(BASE, OVER)
+INTERVALS = [key for key in METRICS if f"{key}_low" in COLUMNS]
 
 
 def sweep(*args, **kwargs):

@@ -23,7 +23,7 @@ import batchsim as bs
 from batchsim.scenario.toml import read_toml
 from batchsim.study import store as stores
 from batchsim.study import sweep as sweeping
-from batchsim.study.sweep import COLUMNS
+from batchsim.study.sweep import columns_of
 
 BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 OVER = {
@@ -308,7 +308,9 @@ def test_no_flipped_bit_goes_unseen(tmp_path):
     sweep(over={"servers": [1]}, out=tmp_path)
     (path,) = files(tmp_path)
     content, random = path.read_bytes(), np.random.default_rng(0)
-    store = stores.Store(tmp_path, BASE, sweeping.check_settings(300, 0, 1, 0.0, "simpy"), COLUMNS)
+    store = stores.Store(
+        tmp_path, BASE, sweeping.check_settings(300, 0, 1, 0.0, "simpy"), columns_of(BASE, OVER)
+    )
     assert store.read()[0] == ['{"servers": 1}']
     for place in random.choice(len(content), 200, replace=False):
         flipped = bytearray(content)
@@ -614,12 +616,12 @@ def test_an_executor_that_ends_too_soon_is_named_with_what_is_kept(
     computed.clear()
     assert_frame_equal(sweep(out=tmp_path), undisturbed, check_exact=True)
     assert len(computed) == POINTS - there
-    with Leaving(1) as leaving, pytest.raises(RuntimeError, match="with out="):
+    with Leaving(1) as leaving, pytest.raises(RuntimeError, match="out= would keep"):
         sweep(executor=leaving, workers=1)
 
 
 def test_an_executor_from_which_nothing_comes_is_warned_of(monkeypatch):
     monkeypatch.setattr(sweeping, "SAVE_S", 0.0)
     monkeypatch.setattr(sweeping, "SILENT_S", 0.0)
-    with pytest.raises(UserWarning, match=f"workers, and whether they have batchsim {bs.__version__}"):
+    with pytest.raises(UserWarning, match=f"workers, and that they have batchsim {bs.__version__}"):
         sweep(executor=Silent())

@@ -72,7 +72,7 @@ def test_it_picks_what_applies(asked, same):
             "2 servers must have fixed or exponential .* got Noise",
         ),
         (scenario(bs.Gamma(150, 40)), "cv of arrivals must be at most 30 .* got 40"),
-        (scenario(bs.Gamma(150, 2), servers=2), "Poisson for more than one server, got Gamma"),
+        (scenario(bs.Gamma(150, 2), servers=2), "Poisson for several servers, got Gamma"),
         (scenario(bs.Gamma(150, 2), bs.SizeOrWait(8, 0)), "arrivals must be Poisson for batches, got Gamma"),
         (
             scenario(rule=bs.SizeOrWait(8, 0), servers=2),

@@ -1,5 +1,6 @@
 """Every number of a map and of a load curve of token generation is that of a whole run, bit for bit."""
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,15 +9,17 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines.compiled import grid_runs
-from batchsim.engines.compiled import grid_runs as tokens_many
+from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens, draw_tokens_cached
-from batchsim.study.token_curve import TokenCurve, token_curve
-from batchsim.study.token_surface import GOODPUT, TTFT_P99, token_surface
+from batchsim.study.kinds import GOODPUT, TTFT_P99
+from batchsim.study.surface import load_curve, surface
+from batchsim.study.tokens import stable_cells
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(60))
 SCENARIO = bs.Scenario(bs.Poisson(8), bs.Continuous(kv_blocks=900), STEP, tokens=TOKENS)
 SEATS, BUDGETS = [2, 16, 64, 256], [300, 1024, 4096, 40_000]
+PLAIN = bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 1), bs.Affine(5, 1))
 WITHIN = {"ttft_objective_ms": 700, "tpot_objective_ms": 35}
 TRACE = bs.Trace(np.cumsum(np.random.default_rng(3).exponential(1 / 8, 250)))
 RULES = {
@@ -58,7 +61,7 @@ def assert_each_is_a_run(found):
                 assert np.isnan(got).all()
                 continue
             run = bs.simulate(point, found.requests, found.seed)
-            limits = {"ttft_ms": found.ttft_objective_ms, "tpot_ms": found.tpot_objective_ms}
+            limits = {name.replace("_objective", ""): limit_ms for name, limit_ms in WITHIN.items()}
             expected = [run.percentile(99, unserved="inf", column="ttft_ms"), math.nan, math.nan]
             if found.metric == GOODPUT:
                 expected[1:] = run.goodput_per_s(**limits), run.attainment(**limits)
@@ -69,11 +72,11 @@ def assert_each_is_a_run(found):
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_cell_is_a_run_of_its_own(case):
-    assert assert_each_is_a_run(token_surface(CASES[case], SEATS, BUDGETS, 250, seed=4, **WITHIN))
+    assert assert_each_is_a_run(surface(CASES[case], SEATS, BUDGETS, 250, seed=4, **WITHIN))
 
 
 def test_memory_is_an_axis_and_refuses_what_never_fits():
-    found = token_surface(SCENARIO, SEATS, [100, 220, 500, 2000], 250, knobs=("max_num_seqs", "kv_blocks"))
+    found = surface(SCENARIO, SEATS, [100, 220, 500, 2000], 250, knobs=("max_num_seqs", "kv_blocks"))
     assert found.metric == TTFT_P99
     assert found.refused[0].all()
     assert not found.refused[1:].any()
@@ -84,7 +87,7 @@ def test_prompts_that_are_not_cut_are_refused_by_a_small_budget_alone():
     rule = bs.Continuous(first="prefill", chunked=False, kv_blocks=900)
     scenario = SCENARIO.replace(rule=rule, rate_per_s=4)
     longest = int(draw_tokens_cached(scenario, 250, 0).prompts.max())
-    found = token_surface(scenario, SEATS, [longest - 1, longest, 6000], 250)
+    found = surface(scenario, SEATS, [longest - 1, longest, 6000], 250)
     assert found.refused[0].all()
     assert found.refused[1].tolist() == [False, True, True, True]  # what is computed again may be longer
     assert not found.refused[2].any()
@@ -93,51 +96,50 @@ def test_prompts_that_are_not_cut_are_refused_by_a_small_budget_alone():
 
 def test_whole_batches_have_a_map_too():
     scenario = SCENARIO.replace(rule=bs.SizeOrWait(8, 100), rate_per_s=0.5)
-    assert assert_each_is_a_run(token_surface(scenario, [1, 4, 16], [0, 200, math.inf], 200, **WITHIN)) > 4
+    assert assert_each_is_a_run(surface(scenario, [1, 4, 16], [0, 200, math.inf], 200, **WITHIN)) > 4
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "trace"])
 def test_each_point_of_a_curve_is_a_run_of_its_own(case):
-    curve = token_curve(CASES[case], 150, seed=2)
-    names = [name for name in TokenCurve.__dataclass_fields__ if name.endswith(("_ms", "_per_s"))]
-    assert len(names) == 11
+    curve = load_curve(CASES[case], 150, seed=2)
+    assert len(curve.columns) == 11
     for place in range(0, curve.x_values.size, 3):
         point = CASES[case].replace({curve.x: curve.x_values[place].item()})
         summary = bs.simulate(point, 150, seed=2).summary()
         assert curve.overloaded[place] == (not point.stable)
-        for name in names:
+        for name in curve.columns:
             assert np.array_equal(getattr(curve, name)[place], summary[name], equal_nan=True), name
 
 
 def test_a_curve_reaches_from_almost_no_load_beyond_saturation():
-    curve = token_curve(SCENARIO, 50)
+    curve = load_curve(SCENARIO, 50)
     assert curve.x == "rate_per_s"
     assert curve.saturation == SCENARIO.saturation_per_s
     assert curve.x_values[0] < 0.05 * curve.saturation < 1.1 * curve.saturation < curve.x_values[-1]
     np.testing.assert_array_equal(curve.overloaded, curve.x_values >= curve.saturation)
-    clients = token_curve(CASES["clients"], 50)
+    clients = load_curve(CASES["clients"], 50)
     assert (clients.x, clients.saturation, clients.x_values[0]) == ("clients", math.inf, 1)
 
 
 def test_a_run_stands_for_all_settings_whose_limits_it_does_not_reach(monkeypatch):
-    ran, run_times = [], tokens_many.run_times
+    ran, run_times = [], grid_runs.run_times
 
     def counted(plan):
         ran.append(plan.scenario.rule)
         return run_times(plan)
 
-    monkeypatch.setattr(tokens_many, "run_times", counted)
+    monkeypatch.setattr(grid_runs, "run_times", counted)
     quiet = SCENARIO.replace(rule=bs.Continuous(), rate_per_s=0.05)
-    token_surface(quiet, [20, 64, 256], [10_000, 20_000, 40_000], 100)
+    surface(quiet, [20, 64, 256], [10_000, 20_000, 40_000], 100)
     assert len(ran) == 1
     ran.clear()
-    monkeypatch.setattr(tokens_many, "same_steps", lambda rule, _, other: rule == other)
-    token_surface(quiet, [20, 64, 256], [10_000, 20_000, 40_000], 100)
+    monkeypatch.setattr(grid_runs, "same_steps", lambda rule, _, other: rule == other)
+    surface(quiet, [20, 64, 256], [10_000, 20_000, 40_000], 100)
     assert len(ran) == 9
 
 
 def test_an_overloaded_setting_is_not_run():
-    found = token_surface(SCENARIO.replace(rate_per_s=1000), SEATS, BUDGETS, 250, **WITHIN)
+    found = surface(SCENARIO.replace(rate_per_s=1000), SEATS, BUDGETS, 250, **WITHIN)
     assert found.overloaded.all()
     assert np.isnan(found.values).all()
     assert found.best() is None
@@ -146,9 +148,9 @@ def test_an_overloaded_setting_is_not_run():
 
 def test_it_does_not_depend_on_the_threads(monkeypatch):
     alone = ThreadPoolExecutor(1)
-    one = token_surface(SCENARIO, SEATS, BUDGETS, 200)
+    one = surface(SCENARIO, SEATS, BUDGETS, 200)
     monkeypatch.setattr(grid_runs, "_threads", lambda _: alone)
-    other = token_surface(SCENARIO, SEATS, BUDGETS, 200)
+    other = surface(SCENARIO, SEATS, BUDGETS, 200)
     np.testing.assert_array_equal(one.values, other.values)
     assert one.best() == other.best()
 
@@ -158,7 +160,7 @@ def test_it_does_not_depend_on_the_threads(monkeypatch):
 
 @pytest.mark.parametrize("objectives", [{}, WITHIN])
 def test_the_best_is_among_those_that_tie_with_the_best_value(objectives):
-    found = token_surface(SCENARIO, SEATS, BUDGETS, 2000, **objectives)
+    found = surface(SCENARIO, SEATS, BUDGETS, 2000, **objectives)
     best, sign = found.best(), -1 if objectives else 1
     top = np.nanargmin(sign * found.values)
     assert found.ties()[best]
@@ -173,13 +175,13 @@ def test_the_best_is_among_those_that_tie_with_the_best_value(objectives):
 
 
 def test_settings_of_the_same_steps_tie_and_worse_ones_are_told_apart():
-    found = token_surface(SCENARIO.replace(kv_blocks=None), [8, 200, 256], [256, 40_000, 50_000], 2000)
+    found = surface(SCENARIO.replace(kv_blocks=None), [8, 200, 256], [256, 40_000, 50_000], 2000)
     np.testing.assert_array_equal(found.ties()[1:], [[False, True, True]] * 2)
     assert not found.ties()[0].any()  # prompts wait for a small budget
 
 
 def test_where_no_request_is_in_time_no_setting_is_best():
-    found = token_surface(SCENARIO, [64], [1024], 200, ttft_objective_ms=0.1, tpot_objective_ms=0.1)
+    found = surface(SCENARIO, [64], [1024], 200, ttft_objective_ms=0.1, tpot_objective_ms=0.1)
     assert found.goodput_per_s == 0
     assert found.best() is None
 
@@ -199,15 +201,64 @@ def test_the_cached_draws_are_those_of_a_run(case):
 
 
 def test_a_map_does_not_change_the_draws_of_the_next():
-    first = token_surface(CASES["clients"], SEATS, BUDGETS, 200)
-    again = token_surface(CASES["clients"], SEATS, BUDGETS, 200)
+    first = surface(CASES["clients"], SEATS, BUDGETS, 200)
+    again = surface(CASES["clients"], SEATS, BUDGETS, 200)
     np.testing.assert_array_equal(first.values, again.values)
 
 
 def test_all_requests_of_a_trace_or_of_listed_lengths_are_taken():
-    assert token_surface(CASES["trace"], [64], [1024], 20_000).requests == 250
+    assert surface(CASES["trace"], [64], [1024], 20_000).requests == 250
     listed = SCENARIO.replace(tokens=bs.Tokens.sample([(100, 5), (200, 9), (50, 30)]))
-    assert token_surface(listed, [64], [1024], 20_000).requests == 3
+    assert surface(listed, [64], [1024], 20_000).requests == 3
+
+
+# Which cells keep up, decided by few of them.
+
+LONG = bs.Tokens(bs.Lognormal(512, 1.0, 4096), bs.Lognormal(128, 0.8, 1024))
+ACROSS, DOWN = (4, 8, 16, 24, 32, 48, 64), (128, 256, 512, 1024, 2048, 4096)
+
+
+def grid_of(rate_per_s, **others):
+    step = bs.published("llama-3.1-8b/rtx-4090")
+    one = bs.Scenario(bs.Poisson(rate_per_s), bs.Continuous(kv_blocks=2000), step, tokens=LONG)
+    knobs = ("max_num_batched_tokens", "max_num_seqs")
+    pairs = itertools.product(DOWN, ACROSS)
+    return [one.replace({**dict(zip(knobs, pair, strict=True)), **others}) for pair in pairs]
+
+
+@pytest.mark.parametrize("rate_per_s", [1.0, 6.0, 9.0, 30.0])
+def test_it_is_as_each_cell_says_of_itself(rate_per_s):
+    asked = grid_of(rate_per_s)
+    found = stable_cells(asked, len(ACROSS))
+    assert found.tolist() == [cell.stable for cell in asked]
+
+
+def test_where_the_traffic_is_far_from_what_they_carry_few_are_measured():
+    saturated.cache_clear()
+    before = saturated.cache_info().misses
+    asked = grid_of(4.0, block_size=8)
+    found = stable_cells(asked, len(ACROSS), roughly=True)
+    assert 0 < found.sum() < found.size
+    assert saturated.cache_info().misses - before < found.size * 2 / 3
+
+
+def test_cells_that_are_refused_do_not_keep_up_and_disturb_no_other():
+    asked = grid_of(6.0)
+    whole = stable_cells(asked, len(ACROSS), roughly=True)
+    gone = [0, 3, len(asked) - 1]
+    for place in gone:
+        asked[place] = None
+    found = stable_cells(asked, len(ACROSS), roughly=True)
+    assert not found[gone].any()
+    kept = np.delete(np.arange(len(asked)), gone)
+    assert (found[kept] == whole[kept]).all()
+    assert not stable_cells([None] * 4, 2).any()
+
+
+def test_a_limited_queue_stays_finite_at_any_rate():
+    assert stable_cells(
+        [cell.replace(queue_limit=9) for cell in grid_of(500.0)], len(ACROSS), roughly=True
+    ).all()
 
 
 # Bad input.
@@ -218,22 +269,19 @@ def test_all_requests_of_a_trace_or_of_listed_lengths_are_taken():
     [
         ({"knobs": ("max_num_seqs", "max_num_seqs")}, "two different"),
         ({"knobs": ("max_num_seqs", "kv_block")}, "kv_blocks"),
-        ({"x_values": [4, 4]}, "must rise, got"),
         ({"x_values": [0, 4]}, "max_num_seqs must be at least 1, got 0"),
-        ({"y_values": []}, "must rise"),
         ({"ttft_objective_ms": 100}, "no tpot_objective_ms"),
         ({"ttft_objective_ms": 0, "tpot_objective_ms": 1}, "ttft_objective_ms must be greater than 0"),
-        ({"requests": 0}, "requests must be at least 1"),
         ({"scenario": SCENARIO.replace(prefix_reuse=True)}, "compiled engine"),
-        ({"scenario": bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 1), bs.Affine(5, 1))}, "tokens are needed"),
+        ({"scenario": PLAIN, "x_values": [4], "y_values": [1], **WITHIN}, "without tokens"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, words):
     given = {"scenario": SCENARIO, "x_values": [4, 8], "y_values": [512, 1024], "requests": 100} | change
     with pytest.raises(ValueError, match=words):
-        token_surface(**given)
+        surface(**given)
 
 
 def test_a_curve_of_requests_that_never_fit_is_refused():
     with pytest.raises(ValueError, match="must fit into the memory"):
-        token_curve(SCENARIO.replace(kv_blocks=50), 100)
+        load_curve(SCENARIO.replace(kv_blocks=50), 100)

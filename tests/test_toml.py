@@ -14,7 +14,7 @@ import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.plans import WORKLOADS, scenarios_at_random
+from oracles.plans import scenarios_at_random
 from pyarrow import parquet
 
 import batchsim as bs
@@ -104,13 +104,8 @@ def test_the_text_is_toml_with_a_table_a_part_and_a_key_a_field():
 
 @given(scenarios_at_random())
 def test_every_scenario_comes_back_as_it_was(scenario):
-    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
-
-
-@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
-def test_every_workload_comes_back_as_it_was(workload):
-    scenario = SCENARIO.replace(workload=workload, max_wait_ms=1)
-    assert repr(bs.Scenario.from_toml(scenario.to_toml())) == repr(scenario)
+    back = bs.Scenario.from_toml(scenario.to_toml())
+    assert (back, repr(back)) == (scenario, repr(scenario))
 
 
 TIMES_MS = st.floats(1e-9, 1e9)

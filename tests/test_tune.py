@@ -174,7 +174,7 @@ def test_the_gap_to_the_optimum_is_theory_s(found):
     assert abs(found.optimum_gap) < 1
     two = tune(POISSON.replace(servers=2), SLO(p99_ms=50), SMALL, requests=5_000)
     assert two.optimum_gap is None
-    assert two.no_optimum == "the best policy is known for one server, got 2"
+    assert two.no_optimum == "the best policy needs one server, got 2"
 
 
 def test_a_setting_of_ones_is_far_from_the_optimum():

@@ -19,8 +19,7 @@ import batchsim as bs
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import THEMES
-from batchsim.view.film.motion import WAY
-from batchsim.view.film.places import LEAST_PX, places_in, slots
+from batchsim.view.film.motion import LEAST_PX, WAY, places_in, slots
 from batchsim.view.film.snapshot import EARLIER, REQUESTS, Film
 from batchsim.view.film.words import describe
 from batchsim.view.pictures.live import Animation, LivePicture

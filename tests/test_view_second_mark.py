@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 import batchsim as bs
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, PHASES, THEMES
 from batchsim.view.film.lanes_view import LanesView
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_lanes import TokenLanesView
 from batchsim.view.pictures.curves import STYLES
 from batchsim.view.pictures.heat_map import BEYOND, HeatMapView
@@ -126,7 +126,7 @@ def test_the_legends_of_lanes_can_be_read_without_hue(theme):
         (LanesView, servers),
         (TokenLanesView, bs.compare_servers(whole, rules, requests=60)),
     ):
-        stretch = Stretch(0, 1000)
+        stretch = PlayRange(0, 1000)
         entries = lanes.entries(comparison, stretch, theme)
         assert len(entries) >= 3
         styles = {

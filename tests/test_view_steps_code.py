@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.view.film.pseudocode import MOST_LINES, pseudocode, sentence, shares, to_html
-from batchsim.view.film.step_film import StepFilm
-from batchsim.view.film.steps_code import endings_of, step_lines
+from batchsim.view.film.pseudocode import (
+    MOST_LINES,
+    endings_of,
+    pseudocode,
+    sentence,
+    shares,
+    step_lines,
+    to_html,
+)
+from batchsim.view.film.token_film import StepFilm
 
 STEP = bs.StepTime(10, 0, 0)
 RULES = (

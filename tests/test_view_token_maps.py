@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.study.token_curve import token_curve
-from batchsim.study.token_surface import token_surface
+from batchsim.study.surface import load_curve, surface
 from batchsim.view.canvas.cells import shades
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES
@@ -28,8 +27,8 @@ LOOKS = [{}, {"theme": "dark", "large": False}, {"theme": "dark", "size": "proje
 def data_of(scenario, knobs=None, before=None, pinned=None, **limits):
     both = {f"{name.removesuffix('_ms')}_objective_ms": ms for name, ms in limits.items()}
     ys = MEMORIES if knobs else BUDGETS
-    found = token_surface(scenario, SEATS, ys, 300, knobs=knobs, **(both if len(both) == 2 else {}))
-    curve = token_curve(scenario, 100)
+    found = surface(scenario, SEATS, ys, 300, knobs=knobs, **(both if len(both) == 2 else {}))
+    curve = load_curve(scenario, 100)
     result = bs.simulate(scenario, 300)
     return ViewData(result, found, curve, before=before, pinned=pinned, **limits)
 

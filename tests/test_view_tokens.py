@@ -19,8 +19,7 @@ import batchsim as bs
 from batchsim._format import duration, number, percent
 from batchsim.result import Result
 from batchsim.result.token_run import TokenRun
-from batchsim.study.token_curve import token_curve
-from batchsim.study.token_surface import token_surface
+from batchsim.study.surface import load_curve, surface
 from batchsim.view.canvas.lettering import Lettering
 from batchsim.view.film.seats import seats
 from batchsim.view.pictures import moments as moments
@@ -50,7 +49,7 @@ def data_of(scenario, requests=400, before=None, pinned=None, **limits_ms):
             comparison = bs.compare(pinned.result, result)
     known = isinstance(scenario.rule, bs.Continuous)
     return ViewData(
-        result, GRIDS[len(limits_ms) == 3 and known], token_curve(scenario, 50), before=before, pinned=pinned,
+        result, GRIDS[len(limits_ms) == 3 and known], load_curve(scenario, 50), before=before, pinned=pinned,
         comparison=comparison, **limits_ms,
     )  # fmt: skip
 
@@ -61,7 +60,7 @@ GRIDS = []
 @pytest.fixture(scope="module")
 def cases():
     objectives = {"ttft_objective_ms": 300.0, "tpot_objective_ms": 20.0}
-    GRIDS[:] = [token_surface(BASE, (2, 8), (32, 64), 100, **given) for given in ({}, objectives)]
+    GRIDS[:] = [surface(BASE, (2, 8), (32, 64), 100, **given) for given in ({}, objectives)]
     plain = data_of(BASE, **LIMITS)
     return {
         "plain": plain,

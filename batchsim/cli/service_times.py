@@ -1,7 +1,6 @@
 """The commands about service times: `batchsim measure` and `batchsim published`."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import typer
 from batchsim import _check
 from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, JsonFlag, Panel
-from batchsim.measured.published import Published as PublishedTable
-from batchsim.measured.published import PublishedSteps, published_names, published_source
+from batchsim.measured.published import published_names, published_source
 from batchsim.scenario.step_time import StepCost
 
 MODEL = Panel("Model")
@@ -68,51 +66,37 @@ class Published(JsonFlag):
     match: str | None = typer.Argument(None, help="Words of the name, such as gpunet-175ms.")
 
     def run(self) -> None:
-        names, steps = (published_names(self.match, tokens=tokens) for tokens in (False, True))
-        if not names and not steps:
+        tables: list[Any] = [published_source(name) for name in published_names(self.match)]
+        steps: list[Any] = [published_source(name) for name in published_names(self.match, tokens=True)]
+        if not tables and not steps:
             known = [*published_names(), *published_names(tokens=True)]
             words = {word for name in known for word in name.split("/")}
             hint = _check.nearest(self.match, words, listed=True) or "; without a word, all are listed"
             raise ValueError(f"no published name has {self.match!r}{hint}")
-        sources = [published_source(name) for name in (*names, *steps)]
-        tables = [source for source in sources if isinstance(source, PublishedTable)]
-        of_steps = [source for source in sources if isinstance(source, PublishedSteps)]
         if self.json_:
             listed = [{**vars(table), "service": dict(table.service.points_ms)} for table in tables]
-            costs = [{**vars(each), "service": each.service.cost._asdict()} for each in of_steps]
+            costs = [{**vars(each), "service": each.service.cost._asdict()} for each in steps]
             output.print_json({"tables": listed, "steps": costs} if costs else {"tables": listed})
             return
         if tables:
-            _print_tables(tables)
-        if of_steps:
-            _print_steps(of_steps)
+            stats = " or ".join(sorted({table.stat for table in tables}))
+            title = f"Published service times: the {stats} latency of a batch"
+            points = [zip(*table.service.points_ms, strict=True) for table in tables]
+            rows = [[f"{column[0]:g} to {column[-1]:g}" for column in columns] for columns in points]
+            _print(title, ["batch sizes", "ms"], tables, rows)
+        if steps:
+            title = "Published times of a step of token generation, in ms: five fitted numbers"
+            headings = [name.removesuffix("_ms").replace("_", " ") for name in StepCost._fields]
+            rows = [[*(f"{ms:g}" for ms in each.service.cost), f"{each.mean_error:.1%}"] for each in steps]
+            _print(title, [*headings, "error"], steps, rows)
 
 
-def _print_tables(tables: list[PublishedTable]) -> None:
-    rows = []
-    for table in tables:
-        sizes, times_ms = zip(*table.service.points_ms, strict=True)
-        ranges = f"{sizes[0]} to {sizes[-1]}", f"{times_ms[0]:g} to {times_ms[-1]:g}"
-        rows.append((table.name, *ranges, table.backend))
-    columns = {"name": "left", "batch sizes": "right", "ms": "right", "backend": "left"}
-    stats = " or ".join(sorted({table.stat for table in tables}))
-    title = f"Published service times: the {stats} latency of a batch"
-    output.print_table(title, columns, rows, _sources(tables))
-
-
-def _print_steps(steps: list[PublishedSteps]) -> None:
-    headings = [name.removesuffix("_ms").replace("_", " ") for name in StepCost._fields]
-    columns = {"name": "left", **dict.fromkeys(headings, "right"), "error": "right", "backend": "left"}
-    rows = [
-        (each.name, *(f"{ms:g}" for ms in each.service.cost), f"{each.mean_error:.1%}", each.backend)
-        for each in steps
-    ]
-    title = "Published times of a step of token generation, in ms: five numbers, fitted to measured times"
-    output.print_table(title, columns, rows, _sources(steps))
-
-
-def _sources(tables: Sequence[PublishedTable | PublishedSteps]) -> list[str]:
-    if len(tables) <= FEW:
-        return [f"{table.name}: {table.source_url}, {table.licence}" for table in tables]
+def _print(title: str, headings: list[str], sources: list[Any], rows: list[list[str]]) -> None:
+    """Print a table, a row for each source, and below it where the numbers are from."""
+    columns = {"name": "left", **dict.fromkeys(headings, "right"), "backend": "left"}
     how = "name fewer, as `batchsim published nnunet` does, or use --json"
-    return [f"{len(tables)} tables. To see their sources, {how}."]
+    notes = [f"{len(sources)} tables. To see their sources, {how}."]
+    if len(sources) <= FEW:
+        notes = [f"{each.name}: {each.source_url}, {each.licence}" for each in sources]
+    cells = [[each.name, *row, each.backend] for each, row in zip(sources, rows, strict=True)]
+    output.print_table(title, columns, cells, notes)

@@ -1,8 +1,8 @@
-"""A scenario's randomness, drawn outside the engines: one stream a purpose.
+"""The randomness of a scenario, drawn before an engine runs: a stream for each purpose.
 
-Each stream is seeded by itself, so that a knob never changes the rest of the traffic (common random
-numbers), and a shorter run is a prefix of a longer one. `draw` gives a run arrays of its own; `draw_cached`
-keeps what it drew, for a slider whose next position stretches the same numbers.
+Each stream has its own seed. So a knob never changes the rest of the traffic (common random numbers), and a
+shorter run is a prefix of a longer one. `draw` returns new arrays for each run; `draw_cached` returns shared
+ones, for the moves of a slider.
 """
 
 import functools
@@ -19,11 +19,7 @@ from batchsim._clock import LATEST_S, check_time, on_grid
 from batchsim.engines.log import check_cancelled
 from batchsim.scenario import (
     ClosedLoop,
-    Constant,
-    Diurnal,
-    Gamma,
     OpenLoop,
-    Poisson,
     Scenario,
     Trace,
     priorities,
@@ -32,8 +28,8 @@ from batchsim.scenario.priorities import Shares
 from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
-KEPT = 1 << 20  # arrivals that `draw` keeps for the next run
-SMALL = 1 << 17  # requests of which `draw_cached` keeps the draws: a megabyte each
+KEPT = 1 << 20  # `draw` caches up to so many arrivals for the next run
+SMALL = 1 << 17  # `draw_cached` caches the draws of up to so many requests: a megabyte each
 NO_TIMES = np.empty(0)
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
@@ -42,11 +38,10 @@ REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 class Plan:
     """A scenario with its randomness drawn.
 
-    `arrival_s`, on the clock's grid, is None for a closed loop, whose `think_s[i]` follows send i.
-    `service_s[k]` is the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
-    `slowdown[n]`, if any, the factor while n servers are busy. `priority[i]`, if any, is request i's level.
-    `cold_start`, if any, has the seconds that the first batch of each new shape takes longer, and the shape,
-    both by batch size.
+    An open loop has `arrival_s`, on the clock's grid, a closed loop `think_s`, the pause after each send.
+    `service_s[k]` is the mean time of a batch of k. `noise[j]` is the factor of batch j, `slowdown[n]` the
+    factor while n servers are busy, `priority[i]` the level of request i, and `cold_start` the compile time
+    and the shape, both by batch size; each is None if the scenario has no such thing.
     """
 
     scenario: Scenario
@@ -69,7 +64,7 @@ class Plan:
 
 
 def check_durations(scenario: Scenario) -> None:
-    """Raise ValueError for a wait or a timeout that ends after all times that a clock counts."""
+    """Raise ValueError for a wait or a timeout that ends later than the clock counts."""
     rule = scenario.rule
     named_ms = {name: getattr(rule, name) for name in rule.parameters() if name.endswith("_ms")}
     named_ms["timeout_ms"] = scenario.timeout_s * 1000
@@ -82,7 +77,7 @@ def check_durations(scenario: Scenario) -> None:
 
 
 def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
-    """Raise ValueError where some requests arrive too late; `before` came before these."""
+    """Raise ValueError if some requests arrive too late; `before`: the requests before these."""
     if arrival_s.size and arrival_s[-1] >= LATEST_S:
         fit = before + int(np.searchsorted(arrival_s, LATEST_S))
         remedy = f"take the first {fit:,} requests, or a higher rate (of a trace: a speedup)"
@@ -90,10 +85,7 @@ def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
-    """Return a stream's seed.
-
-    Of arrivals (0), service noise (1), think times (2), priorities (3), prompts (4) and outputs (5).
-    """
+    """Return the seed of a stream: arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5."""
     key = (REPLICATIONS, replication) if replication else ()
     return np.random.SeedSequence(seed, spawn_key=key).spawn(6)[purpose]  # each depends on its number alone
 
@@ -105,7 +97,7 @@ def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequenc
 
 @dataclass(frozen=True)
 class Streams:
-    """A scenario's randomness; every call starts its stream anew. Replication 0 is the plain run."""
+    """The streams of a scenario; each call starts its stream again. Replication 0 is the plain run."""
 
     scenario: Scenario
     seed: int
@@ -125,17 +117,17 @@ class Streams:
             yield arrival_s
 
     def noise(self) -> Callable[[int], np.ndarray] | None:
-        """Return what draws the next batches' factors, if there are any."""
+        """Return a function that draws the factors of the next batches; None without noise."""
         noise = self.scenario.service.noise
         return None if noise is None else noise.source(self._generator(1))
 
     def think(self) -> Callable[[int], np.ndarray] | None:
-        """Return what draws the thoughts after a closed loop's next sends."""
+        """Return a function that draws the think times after the next sends; None in an open loop."""
         workload = self.scenario.workload
         return partial(workload.thinking_s, self._generator(2)) if isinstance(workload, ClosedLoop) else None
 
     def priorities(self) -> Callable[[int], np.ndarray] | None:
-        """Return what draws the next requests' priority levels, if there are any."""
+        """Return a function that draws the levels of the next requests; None without priorities."""
         shares = self.scenario.workload.priorities
         return None if shares is None else partial(priorities.draw, shares, self._generator(3))
 
@@ -144,7 +136,7 @@ class Streams:
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
 
     def lengths(self) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return what draws the prompts, the outputs and the limits of the next requests, in tokens."""
+        """Return a function that draws prompts, outputs and limits of the next requests, in tokens."""
         assert self.scenario.tokens is not None
         return self.scenario.tokens.draws(*length_seeds(self.seed, self.replication))
 
@@ -154,7 +146,7 @@ class Streams:
 
     @property
     def slowdown(self) -> np.ndarray | None:
-        """The factor on them, by the number of busy servers."""
+        """The factor on service times, by the number of busy servers."""
         factors, servers = self.scenario.slowdown, self.scenario.servers
         return None if factors is None else np.array([math.nan] + [factors[n + 1] for n in range(servers)])
 
@@ -213,11 +205,11 @@ def draw(
 
 
 def plain(workload: Any) -> Any:
-    """Return a workload without its priorities, which share their traffic with all others."""
+    """Return a workload without its priorities: they do not change its traffic."""
     return workload if workload.priorities is None else replace(workload, priorities=None)
 
 
-# Plans whose draws are cached between the moves of a slider: another rate only stretches them.
+# Plans with cached draws, for the moves of a slider: another rate only stretches them.
 
 
 def draw_traffic_cached(scenario: Scenario, requests: int, seed: int) -> Plan:
@@ -247,24 +239,22 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
 
 
 def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """Draw, or return what was drawn before, if it is small enough to be cached."""
+    """Draw; the result is cached if it is small enough."""
     return (draw if requests <= SMALL else draw.__wrapped__)(key, requests, seed)
 
 
 def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
-    if isinstance(workload, Trace):  # its hash costs more than its copy, and that can be written to
+    if isinstance(workload, Trace):  # copying one is cheaper than hashing it
         return on_grid(workload.times_s[:requests])
-    if type(workload) in (Poisson, Constant, Gamma):  # the gaps of a rate are those of rate 1, divided by it
-        return on_grid(_cached(_unrounded_s, workload.with_rate(1), requests, seed) / workload.offered_per_s)
     if isinstance(workload, Hashable):
         return _cached(_open_s, workload, requests, seed)
     return _arrivals_s(workload, requests, seed)
 
 
-@functools.lru_cache(maxsize=32)  # the rates of two load curves, for workloads drawn anew at each rate
+@functools.lru_cache(maxsize=32)  # the rates of two load curves
 def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
-    if type(workload) is Diurnal:  # at any rate it stretches the same points
-        points = _cached(_unrounded_s, Poisson(1), requests, seed)
+    if (standard := workload.standard) is not None:  # each rate stretches the same points
+        points = _cached(_unrounded_s, standard, requests, seed)
         return on_grid(filled(workload.stretched_s([points]), requests))
     return _arrivals_s(workload, requests, seed)
 

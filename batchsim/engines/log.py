@@ -14,17 +14,17 @@ from batchsim._clock import check_time
 
 
 class Status(IntEnum):
-    """What became of a request."""
+    """The end of a request."""
 
     SERVED = 0
     REJECTED = 1  # the queue was at its limit
-    TIMED_OUT = 2  # it gave up waiting
-    FAILED = 3  # the model raised on its batch, or the run was stopped before it: in a replay alone
+    TIMED_OUT = 2  # its timeout was over
+    FAILED = 3  # only in a replay: the model raised on its batch, or the run was stopped first
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What happened: a row a request in arrival order, and a row a batch in order of start."""
+    """What happened: a row for each request in order of arrival, and for each batch in order of start."""
 
     # Columns that number rows, -1 for none: which property counts these rows.
     NUMBERS: ClassVar[dict[str, str]] = {"batch_index": "steps"}
@@ -51,7 +51,7 @@ class Log:
         return self.batch_start_s.size
 
     def checked(self) -> Self:
-        """Return the log, or raise ValueError if the run went on for longer than its clock counts."""
+        """Return the log, or raise ValueError if a time is later than the clock counts."""
         check_time("finishes", max(float(self.arrival_s[-1]), self.last_s), "take fewer requests")
         return self
 
@@ -86,11 +86,11 @@ def warmup_requests(fraction: float, requests: int) -> int:
     return min(math.floor(fraction * requests + 1e-9), requests - 1)
 
 
-# What stops the runs of a thread: one that several share, each of which has begun some.
+# Set by a job with several threads: the event that stops the runs of all of them.
 CANCELLED: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 def check_cancelled(cancelled: threading.Event | None) -> None:
-    """Raise InterruptedError if the run, one of several, has been cancelled."""
+    """Raise InterruptedError if `cancelled` is set."""
     if cancelled is not None and cancelled.is_set():
         raise InterruptedError("another run was stopped")

@@ -1,8 +1,8 @@
-"""What an engine of token generation carries of a queue that never empties, found by running it.
+"""The saturation rate of an engine of token generation, measured by a run whose queue never empties.
 
-While somebody always waits, rule and lengths alone decide what each step of an engine serves, whatever the
-time. So one run tells for any `StepTime` how long the steps take. Several engines each carry as much as one,
-unless memory is short: whoever is sent back may go on at another one.
+While requests always wait, the rule and the lengths alone determine what each step serves, at whatever time.
+So one run gives the rate for any `StepTime`. With several engines, each has the rate of a single one, unless
+memory is short: a preempted request may resume on another engine.
 """
 
 import functools
@@ -20,27 +20,27 @@ from batchsim.scenario.saturation import at_once
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import Lengths, Listed, points
 
-REQUESTS = 8000  # whose mean is good to some 0.3 %, together with the measures below
-LEAST, EACH = 1000, 250  # of few that run at once, fewer are as good
-TURNS = 16  # and as many times those that run at once
-ROUGHLY = 8
-STEPS = 4_000_000  # that a run may take about, however long its outputs are
-SLOW_ROWS = 250_000  # that the SimPy engine computes in about a second
+REQUESTS = 8000  # their mean is good to about 0.3 %, with the measures below
+LEAST, EACH = 1000, 250  # with few seats, so many requests and so many for each seat are as good
+TURNS = 16  # further requests for each one that runs at once
+ROUGHLY = 8  # a rough run has an eighth of the requests
+STEPS = 4_000_000  # about the most steps of a run
+SLOW_ROWS = 250_000  # rows that the SimPy engine computes in about a second
 FEWEST = 200
-WARM = 0.1  # of the requests: until those that began together are mixed
+WARM = 0.1  # of the requests, until the effect of the start has faded
 SECTIONS = 32
-PHASES, PHASE_TURNS = 8, 12  # runs of fixed lengths, and how often each turns every seat over, at least
+PHASES, PHASE_TURNS = 8, 12  # runs of fixed lengths, and the least turns of every seat in each
 ANY = StepTime(0, 1, 0)
 RIDGE = 3e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Saturated:
-    """The steps of an engine for which somebody always waits, in sections of as many steps each.
+    """The steps of an engine whose queue never empties, in sections of equally many steps.
 
-    `tokens` are a step's; `reads` and `pairs` sums of a section; `served` how many requests a section serves,
-    shape (sections, measures): counted by all their tokens, by their outputs, and by what they hold of the
-    memory and for how long. In the long run the measures agree.
+    `tokens` has a row for each step; `reads` and `pairs` are sums of a section. `served` is how many requests
+    a section serves, shape (sections, measures): counted by all of their tokens, by their outputs, and by
+    their use of memory over time. In the long run the measures agree.
     """
 
     tokens: np.ndarray
@@ -52,15 +52,16 @@ class Saturated:
     def per_ms(self, cost: StepCost) -> tuple[float, float]:
         """Return requests per ms, and their relative standard error.
 
-        The sections differ by which requests they happen to serve. Each measure tells something of that: of
-        their weighted means the one is taken that says best how long the sections took (control variates).
+        The sections differ in the requests that they happen to serve, which each measure counts in its own
+        way. The weighted mean of the measures that best predicts the sections' durations has the smallest
+        error (control variates).
         """
         products_ms = np.maximum(cost.weights_ms, cost.per_token_ms * self.tokens) + cost.fixed_ms
         took_ms = np.add.reduceat(products_ms, self.first)
         took_ms += cost.per_read_ms * self.reads + cost.per_pair_ms * self.pairs
         served, took = self.served / self.served.mean(axis=0), took_ms / took_ms.mean()
         others, rest = served[:, 1:] - served[:, :1], took - served[:, 0]
-        square = others.T @ others + RIDGE * np.eye(others.shape[1])  # alike where all lengths are: no 0 / 0
+        square = others.T @ others + RIDGE * np.eye(others.shape[1])  # no 0 / 0 if all lengths are the same
         weights = np.linalg.solve(square, others.T @ rest)
         error = float((rest - others @ weights).std(ddof=1)) / math.sqrt(took.size)
         means = self.served.mean(axis=0)
@@ -72,12 +73,12 @@ class Saturated:
 def saturated(
     rule: Rule, tokens: Tokens, step: StepTime = ANY, servers: int = 1, roughly: bool = False
 ) -> Saturated | None:
-    """Run engines with a queue that never empties; None if they could serve no request.
+    """Run engines with a queue that never empties; None if they cannot serve enough of the requests.
 
-    Lengths are evenly spaced quantiles in a random order, always the same; of listed ones, these in theirs.
-    Those that run at first are in the midst of their outputs, as they are at any later time. Where all
-    lengths are the same, seats keep for ever the phases in which they began: several runs, each a section,
-    begin in random ones. `step` matters to more than one engine; `roughly` is an eighth of the requests.
+    Lengths are evenly spaced quantiles in a fixed random order; listed lengths keep their own order. The
+    first requests begin in the middle of their outputs, like those that run at any later time. If all lengths
+    are the same, seats keep their phases for ever: then several runs, each a section, begin in random phases.
+    `step` matters only to several engines; `roughly` runs an eighth of the requests.
     """
     running = servers * (at_once(rule, tokens) if isinstance(rule, Continuous) else rule.largest_batch)
     count = _count(rule, tokens, running, servers)
@@ -102,34 +103,35 @@ def saturated(
 def _filled(
     rule: Rule, tokens: Tokens, step: StepTime, servers: int, running: int, waiting: np.ndarray, seed: int
 ) -> tuple[TokenLog, int, int, np.ndarray]:
-    """Run engines whose seats are taken at first, before `waiting`, the rows prompts, outputs and limits.
+    """Run engines with all seats taken, then the requests of `waiting`: rows of prompts, outputs and limits.
 
-    Return the log, how many run at first, how many at once, and the mean of each measure.
+    Return the log, the number of the first requests, the number that runs at once, and each measure's mean.
     """
     prompts, outputs, limits = waiting
     means, first = _measures(prompts, outputs).mean(axis=1), 0
     if isinstance(rule, Continuous):
         first = min(running, prompts.size)
         generator = np.random.default_rng(seed)
-        # Longer outputs are met with more often; any part of them may be made already.
+        # At a random time, longer outputs are more likely to be running, and any part of them may be done.
         who = generator.choice(prompts.size, first, p=outputs / outputs.sum())
-        made = (outputs[who] * generator.random(first)).astype(np.int64)
-        if not rule.chunked:  # what is made is computed as a part of the prompt
-            made = np.clip(rule.max_num_batched_tokens - prompts[who], 0, made)
-        prompts = np.append(prompts[who] + made, prompts)
-        outputs, limits = np.append(outputs[who] - made, outputs), np.append(limits[who] - made, limits)
-    scenario = Scenario(Poisson(1), rule, step, servers, tokens=tokens)  # of which nobody asks for arrivals
+        generated = (outputs[who] * generator.random(first)).astype(np.int64)
+        if not rule.chunked:  # the generated tokens are computed with the prompt
+            generated = np.clip(rule.max_num_batched_tokens - prompts[who], 0, generated)
+        prompts = np.append(prompts[who] + generated, prompts)
+        outputs = np.append(outputs[who] - generated, outputs)
+        limits = np.append(limits[who] - generated, limits)
+    scenario = Scenario(Poisson(1), rule, step, servers, tokens=tokens)  # the plan below has the arrivals
     base = Plan(scenario, prompts.size, np.zeros(prompts.size), None, np.empty(0), None, None)
     return _run(TokenPlan(base, prompts, outputs, limits, _no_noise)), first, running, means
 
 
 def _count(rule: Rule, tokens: Tokens, running: int, servers: int) -> int:
-    """Return how many requests are enough, and not too many."""
+    """Return how many requests to run."""
     if not isinstance(rule, Continuous):
         return max(REQUESTS, 100 * running)
     prompt, output = (float(points(each).mean()) for each in (tokens.prompt, tokens.output))
     count = REQUESTS + TURNS * running
-    if running == rule.max_num_seqs:  # seats are short, not memory: fewer are as good where these are few
+    if running == rule.max_num_seqs:  # seats are short rather than memory
         count = min(count, LEAST + EACH * running)
     steps = servers * output / running + prompt / rule.max_num_batched_tokens
     count = min(count, int(STEPS / steps))
@@ -141,7 +143,7 @@ def _count(rule: Rule, tokens: Tokens, running: int, servers: int) -> int:
 def _lengths(tokens: Tokens, count: int) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
 
-    def of(length: int | Lengths) -> np.ndarray:
+    def drawn(length: int | Lengths) -> np.ndarray:
         if isinstance(length, Listed):
             size = length.values.size
             return length.values[
@@ -151,7 +153,7 @@ def _lengths(tokens: Tokens, count: int) -> tuple[np.ndarray, np.ndarray]:
             return length.quantile((generator.permutation(count) + 0.5) / count)
         return np.full(count, length, np.int64)
 
-    return of(tokens.prompt), of(tokens.output)
+    return drawn(tokens.prompt), drawn(tokens.output)
 
 
 def _measures(prompts: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -173,7 +175,7 @@ def _run(plan: TokenPlan) -> TokenLog:
 
 
 def _joined(runs: list[Saturated]) -> Saturated:
-    """Return the sections of several runs, as if these had followed each other."""
+    """Return the sections of several runs as those of one."""
     names = ("tokens", "first", "reads", "pairs", "served")
     before = np.cumsum([0, *(run.tokens.size for run in runs[:-1])])
     moved = [replace(run, first=run.first + at) for run, at in zip(runs, before, strict=True)]
@@ -181,7 +183,7 @@ def _joined(runs: list[Saturated]) -> Saturated:
 
 
 def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sections: int) -> Saturated:
-    """Return a run's sections, from when its start is forgotten until too few wait to be chosen from."""
+    """Return a run's sections, from the end of the warm-up until the queue is nearly empty."""
     begin, end = log.batch_index, log.last_step + 1
     joined = np.sort(begin)
     warm = first + int(WARM * (begin.size - first))
@@ -189,7 +191,7 @@ def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sectio
     edges = np.unique(edges.astype(np.int64))
     met = end > edges[0]
     begin, end = begin[met], end[met]
-    # What a request is worth is spread over its steps.
+    # A request counts in equal parts in each of its steps.
     done = ((edges[:, None] - begin) / (end - begin)).clip(0, 1)
     measures = _measures(log.prompt_tokens[met], log.output_tokens[met]) / means[:, None]
     steps, starts = slice(edges[0], edges[-1]), edges[:-1] - edges[0]

@@ -1,4 +1,4 @@
-"""A real model that is timed: how long each batch takes, from the host's memory until its output is ready."""
+"""A real model that is timed: from a batch in the host's memory until its output is ready."""
 
 import time
 from collections.abc import Callable
@@ -6,17 +6,17 @@ from typing import Any
 
 
 class Stopwatch:
-    """A model that keeps how long its last batch took, as `bs.device.measure` times it.
+    """A model that records the time of its last batch, as `bs.device.measure` does.
 
-    From the stacked batch in the host's memory until the output is ready on the device. With `warm`, a batch
-    of a size that was not seen before runs twice, and the second run alone counts: as on a server that has
-    compiled all its shapes. Without, the first batch of a size takes as long as it takes, compiling included.
+    The time is from the stacked batch in the host's memory until the output is ready on the device. With
+    `warm`, the first batch of a size runs twice, and only the second run counts, as on a server that has
+    compiled all its shapes. Without, the first batch of a size includes its compilation.
     """
 
     def __init__(self, model_fn: Callable[[Any], Any], warm: bool = True) -> None:
         self.model_fn, self.warm = model_fn, warm
         self.seconds = 0.0  # of the last batch
-        self.device = getattr(model_fn, "device", None)  # in words
+        self.device = getattr(model_fn, "device", None)  # its name
         self._seen: set[int] = set()
 
     def __call__(self, batch: Any) -> Any:
@@ -32,7 +32,7 @@ class Stopwatch:
 
 
 def wait_for(outputs: Any) -> Any:
-    """Return the outputs once they are computed: JAX returns before its device has."""
+    """Return the outputs once they are computed: JAX returns before the device is done."""
     for each in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
         if hasattr(each, "block_until_ready"):
             each.block_until_ready()

@@ -20,7 +20,7 @@ UNLIMITED = 2**60  # blocks: more than any run takes
 
 
 class Batching(NamedTuple):
-    """How steps are made: whole batches of a threshold rule, or the parameters of `Continuous`."""
+    """The rule of the steps, as numbers: whole batches of a threshold rule, or `Continuous`."""
 
     whole: bool
     largest: int
@@ -44,7 +44,7 @@ class Batching(NamedTuple):
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Batching":
-        """Return how a scenario's rule makes steps."""
+        """Return the numbers of a scenario's rule."""
         rule, service = scenario.rule, scenario.service
         assert isinstance(service, StepTime)
         if isinstance(rule, Continuous):
@@ -69,9 +69,7 @@ class TokenPlan:
     prompts: np.ndarray
     outputs: np.ndarray
     limits: np.ndarray
-    noise: Callable[
-        [], Callable[[int], np.ndarray] | None
-    ]  # gives what draws the next steps' factors, if any
+    noise: Callable[[], Callable[[int], np.ndarray] | None]  # see `Streams.noise`
 
     @property
     def scenario(self) -> Scenario:
@@ -87,7 +85,7 @@ def draw_tokens(
     scenario: Scenario, requests: int, seed: int, replication: int = 0,
     cancelled: threading.Event | None = None,
 ) -> TokenPlan:  # fmt: skip
-    """Draw all that a run needs but the steps' noise, of which nobody knows how much it needs.
+    """Draw everything that a run needs, except the noise of its steps, whose number is not known.
 
     ValueError for a request that can never be served.
     """
@@ -98,9 +96,9 @@ def draw_tokens(
 
 
 def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPlan:
-    """Return what `draw_tokens` returns, whether or not the rule could ever serve every request.
+    """Return the plan of `draw_tokens`, without a check whether the rule can serve every request.
 
-    The arrays are shared with other plans: they are not to be written to.
+    Its arrays are shared: they must not be written to.
     """
     lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
     assert scenario.tokens is not None
@@ -115,10 +113,10 @@ def _lengths(tokens: Tokens, requests: int, seed: int) -> tuple[np.ndarray, np.n
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenLog(Log):
-    """What happened: a row a request, and in the columns of batches a row a step.
+    """What happened: a row for each request, and for each step in the columns of batches.
 
-    `batch_index` is the first step that serves a request, `batch_size` the rows of a step, `batch_trigger`
-    why a whole batch left with this step.
+    `batch_index` is the first step that serves a request, `batch_size` the number of requests that a step
+    serves, and `batch_trigger` the trigger of a whole batch that left with the step.
     """
 
     NUMBERS: ClassVar = Log.NUMBERS | {
@@ -131,7 +129,7 @@ class TokenLog(Log):
     token_step: np.ndarray  # the step at whose end the first token is made; -1: not served
     last_step: np.ndarray  # at whose end the request leaves; -1: not served
     preemptions: np.ndarray
-    # For how long it was preempted, until a step served it again: before its first token, and after.
+    # Seconds from its preemptions until a step served it again: before its first token, and after it.
     preempted_before_s: np.ndarray
     preempted_after_s: np.ndarray
     step_tokens: np.ndarray

@@ -11,14 +11,14 @@ from batchsim._format import fixed, percent
 from batchsim.scenario.service import Affine, Service, Table
 
 KINDS = ("affine", "piecewise")
-CLOSE = 0.01  # the worst relative error at which no further piece is added
+CLOSE = 0.01  # the worst relative error that needs no further piece
 
 
 @dataclass(frozen=True, repr=False)
 class Fit:
     """A service time fitted to a measured one; `worst_error` is relative, at a batch of `worst_size`.
 
-    The error is positive where the fit is the slower one.
+    The error is positive if the fit is slower.
     """
 
     service: Service
@@ -36,10 +36,10 @@ class Fit:
 def fit(times_ms: Mapping[int, float], kind: str = "affine", pieces: int = 3) -> Fit:
     """Return the service time of a kind that is nearest to `times_ms`, {batch size: ms}.
 
-    Nearest: the sum of squared relative errors is least; errors in milliseconds would fit the largest batches
-    alone. "affine" is a fixed cost and a cost per item, both at least 0. "piecewise" is a Table that nowhere
-    falls, of at most `pieces` straight pieces that meet at measured sizes: one is added as long as the worst
-    error is above 1 %, each at the size that helps most.
+    It has the least squares of relative errors; errors in milliseconds would fit only the largest batches.
+    "affine" is a fixed cost and a cost per item, both at least 0. "piecewise" is a non-decreasing Table of at
+    most `pieces` straight pieces that meet at measured sizes: pieces are added, each at the best size, while
+    the worst error is above 1 %.
 
     >>> found = fit({1: 3.1, 2: 4.0, 8: 9.9})
     >>> round(found.service.fixed_ms, 2), round(found.worst_error, 3), found.worst_size
@@ -62,13 +62,14 @@ def fit(times_ms: Mapping[int, float], kind: str = "affine", pieces: int = 3) ->
             break
         tried = [sorted([*knots, size]) for size in others]
         found = [_pieces(each, sizes, times) for each in tried]
-        at = min(range(len(found)), key=lambda index: _squares(found[index].service, sizes, times))
+        squares = [np.square(_errors(each.service, sizes, times)).sum() for each in found]
+        at = int(np.argmin(squares))
         knots, best = tried[at], found[at]
     return best
 
 
 def _pieces(knots: list[int], sizes: np.ndarray, times: np.ndarray) -> Fit:
-    """Return the fit whose pieces meet at `knots`: a start, and rises from knot to knot, none below 0."""
+    """Return the fit whose pieces meet at `knots`: a start, and non-negative rises from knot to knot."""
     rises = [np.clip((sizes - low) / (high - low), 0, 1) for low, high in itertools.pairwise(knots)]
     steps = _least(np.column_stack([np.ones(sizes.size), *rises]), times)
     points = {int(size): float(ms) for size, ms in zip(knots, np.cumsum(steps), strict=True)}
@@ -76,7 +77,7 @@ def _pieces(knots: list[int], sizes: np.ndarray, times: np.ndarray) -> Fit:
 
 
 def _least(columns: np.ndarray, times: np.ndarray) -> list[float]:
-    """Return the factors of the columns, none negative, with the least relative squares."""
+    """Return the non-negative factors of the columns with the least relative squares."""
     from scipy.optimize import nnls
 
     factors, _ = nnls(columns / times[:, None], np.ones(times.size))
@@ -85,10 +86,6 @@ def _least(columns: np.ndarray, times: np.ndarray) -> list[float]:
 
 def _errors(service: Service, sizes: np.ndarray, times: np.ndarray) -> np.ndarray:
     return np.array([service(int(size)) * 1000 for size in sizes]) / times - 1
-
-
-def _squares(service: Service, sizes: np.ndarray, times: np.ndarray) -> float:
-    return float(np.square(_errors(service, sizes, times)).sum())
 
 
 def _judged(service: Service, sizes: np.ndarray, times: np.ndarray) -> Fit:

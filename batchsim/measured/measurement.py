@@ -1,4 +1,4 @@
-"""A measurement: how long a model took, by batch size. `bs.device.measure` makes one; no JAX here."""
+"""A measurement: the times of a model by batch size. `bs.device.measure` makes one, with JAX."""
 
 import codecs
 import json
@@ -28,7 +28,7 @@ SAMPLES = ("quiet", "clipped", "all")
 
 
 class Note(NamedTuple):
-    """A doubt about a batch size: `key` is its short name, as in a table, and `text` explains it."""
+    """A doubt about a batch size: `key` is its short name, and `text` explains it."""
 
     batch_size: int
     key: str
@@ -37,20 +37,20 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Measurement:
-    """How long a model took for batches of each size, and on which device.
+    """The times of a model for batches of each size, and the device.
 
     `samples_ms` has a row for each of `batch_sizes`, in the order of measuring; `repeats` is the length of
-    the shortest. `first_call_s` is the very first call at each size: compiling, and computing once; it is
-    empty where nobody knows. `platform` is JAX's word ("cpu", "gpu"); `measured_at` is an ISO time. `copy`:
-    whether the times include the copy of the inputs to the device, None if unknown. `served`: whether they
-    are a server's, its batcher included, rather than the model's alone. `target`: how well the
-    medians were meant to be known. `program`: the FLOPs and the bytes of each size's compiled program, and
-    `roofline`: the FLOP/s and the bytes/s that the device reached; both are empty where unknown.
-    `not_fitting`: the sizes for which the device had too little memory, and what it said.
-    `autocorrelation`: how a batch's time correlates with those of the 1st, 2nd, 4th, 8th, 16th and 32nd after
-    it, relative to their sizes; empty where unknown. Wrong values raise ValueError or TypeError.
+    the shortest. `first_call_s` is the first call at each size, which compiles and computes once; empty if
+    unknown. `platform` is JAX's word ("cpu", "gpu"); `measured_at` is an ISO time. `copy`: whether the times
+    include copying the inputs to the device, None if unknown. `served`: whether they are those of a server
+    with its batcher, not of the model alone. `target`: the intended precision of the medians. `program`: the
+    FLOPs and the bytes of each size's compiled program, and `roofline`: the FLOP/s and the bytes/s that the
+    device reached; both empty if unknown. `not_fitting`: the sizes for which the device had too little
+    memory, with its messages. `autocorrelation`: how a batch's time correlates with those of the 1st, 2nd,
+    4th, 8th, 16th and 32nd after it, relative to their sizes; empty if unknown. Wrong values raise ValueError
+    or TypeError.
 
-    Of each size the *quiet* samples count: see `batchsim.measured.samples`. What is doubtful is in `notes`.
+    Only the *quiet* samples of each size count: see `batchsim.measured.samples`. `notes` has all doubts.
     """
 
     model: str
@@ -89,7 +89,7 @@ class Measurement:
         if repeats != fewest:
             raise ValueError(f"repeats must be the fewest samples of a size, {fewest}, got {repeats}")
         first_s = files.times(len(sizes) if self.first_call_s else 0, "first_call_s", self.first_call_s)
-        # As tuples, so that a measurement read from a file equals the one that was saved.
+        # As tuples, so that a measurement from a file equals the saved one.
         vars(self).update(
             batch_sizes=sizes, repeats=repeats, samples_ms=samples_ms, first_call_s=first_s,
             program=files.pairs(len(sizes) if self.program else 0, "program", self.program),
@@ -123,21 +123,20 @@ class Measurement:
 
     @property
     def quiet(self) -> dict[int, np.ndarray]:
-        """Which times of each batch size are quiet, shape (samples,): the others were disturbed."""
+        """Whether each time of a batch size is quiet or was disturbed, shape (samples,)."""
         return {size: quiet(row) for size, row in self._rows.items()}
 
     @property
     def compile_s(self) -> dict[int, float]:
-        """The first call of each batch size: compiling, and computing once; empty if unknown."""
+        """The first call of each batch size, which compiles and computes once; empty if unknown."""
         return dict(zip(self.batch_sizes, self.first_call_s, strict=False))
 
     @property
     def bound_ms(self) -> dict[int, float]:
         """The least time of each batch size at this device's measured rates; empty if these are unknown.
 
-        The roofline: the longer of computing the program's FLOPs, and of moving its bytes. The bytes count
-        every operation's operands and results; what stays in a cache is counted, though it costs little, so
-        that a small model may stay below its bound.
+        The roofline: the longer of computing the program's FLOPs and of moving its bytes. The bytes count all
+        operands and results, even those in a cache, so a small model may be faster than its bound.
         """
         if not self.roofline or not self.program:
             return {}
@@ -147,16 +146,16 @@ class Measurement:
 
     @property
     def knee(self) -> int:
-        """The batch size with the most throughput per latency, which is Kleinrock's power.
+        """The batch size with the most throughput per latency (Kleinrock's power).
 
-        Of a straight line it is the fixed cost over the cost per item, where half of the throughput that is
-        possible is reached.
+        For a straight line it is the fixed cost over the cost per item, where the throughput is half its
+        limit.
         """
         return max(self.batch_sizes, key=lambda size: size / self.median_ms[size] ** 2)
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """What is doubtful: a `Note(batch_size, key, text)` each; none if the curve can be trusted.
+        """All doubts about the curve, each a `Note(batch_size, key, text)`.
 
         The keys: "two levels" and "drift" (repeats disagree), "disturbed", "wide" (the interval is beyond the
         target), "falls" (with the batch size), "jumps" (more than its items would take in smaller batches),
@@ -167,25 +166,36 @@ class Measurement:
 
     @property
     def remarks(self) -> list[str]:
-        """What is said below the table: each doubt once, and how the noise differs by size."""
-        return remarks(self)
+        """The lines below the table: each doubt once, and how the noise differs by size."""
+        doubts = dict.fromkeys(f"{note.key}: {note.text}" for note in self.notes)
+        cvs = self.noise_cv()
+        if not any(cvs.values()):
+            return list(doubts)
+        low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
+        by_size = f"by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
+        of = "" if self.served else " of the quiet samples"
+        noise = [f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
+        if self.autocorrelation and (lasts := lasting_noise(self.autocorrelation))[0]:
+            neighbours = f"a batch's time correlates with the next one's by {lasts[0]:.2f}"
+            noise.append(f"lasting: {neighbours}, and with later ones' for about {lasts[1]:.0f} batches")
+        return [*doubts, *noise]
 
     @property
     def service(self) -> Table:
         """The medians of the quiet times as a service time.
 
-        Of a padded model, measure the padded sizes, and pad this too.
+        For a padded model, measure the padded sizes, and pad this too.
         """
         return Table(self.median_ms)
 
     def service_with_noise(self, samples: str | None = None) -> Table:
-        """Return a service time whose noise varies as much as the "quiet" times did, or "clipped", or "all".
+        """Return a service time with the noise of the "quiet" times, the "clipped", or "all".
 
         The points are means, which noise keeps. The noise is lognormal, with one coefficient of variation for
-        all sizes, the root mean square of theirs: `noise_cv` has each. Quiet times are the default, because a
-        few disturbed ones, many times longer, give a cv that no lognormal fits. Of a `served` measurement
-        the "clipped" are: a server has disturbed batches, too, but the slowest in a hundred count as no
-        slower than the next. Where the `autocorrelation` is known the noise lasts as long as was measured.
+        all sizes, the root mean square of theirs (`noise_cv` has each). The default is the quiet times,
+        because a few disturbed ones, many times longer, give a cv that no lognormal fits. For a `served`
+        measurement it is the clipped times: a server has disturbed batches too, but the slowest 1 % count as
+        no slower than the next. The noise lasts as measured by the `autocorrelation`, unless that is empty.
         """
         times = self.times(samples)
         means = {size: float(row.mean()) for size, row in times.items()}
@@ -197,7 +207,7 @@ class Measurement:
         return {size: cv_of(row) for size, row in self.times(samples).items()}
 
     def times(self, samples: str | None = None) -> dict[int, np.ndarray]:
-        """Return the times in ms of each batch size: those that `service_with_noise` takes."""
+        """Return the times in ms of each batch size that `service_with_noise` uses."""
         if samples is None:
             samples = "clipped" if self.served else "quiet"
         _check.one_of("samples", samples, SAMPLES)
@@ -207,10 +217,10 @@ class Measurement:
         return clipped(rows) if samples == "clipped" else rows
 
     def joined(self, later: "Measurement") -> "Measurement":
-        """Return one measurement of the times of both, which must be of the same model and sizes.
+        """Return one measurement with the times of both, which must have the same model and sizes.
 
-        A machine that others share is faster in one minute than in the next: measure before what is to be
-        predicted, and after it.
+        The speed of a shared machine changes from minute to minute: measure before and after the run to
+        predict.
         """
         for name in ("model", "device", "batch_sizes", "copy", "served"):
             own, other = getattr(self, name), getattr(later, name)
@@ -225,18 +235,18 @@ class Measurement:
     def fit(self, kind: str = "affine", pieces: int = 3) -> fits.Fit:
         """Return the "affine" or "piecewise" service time nearest to `service`, and its worst relative error.
 
-        Nearest by relative squares; both never fall with the batch size: see `batchsim.measured.fits.fit`.
+        Nearest by relative squares; neither falls with the batch size: see `batchsim.measured.fits.fit`.
         """
         return fits.fit(self.median_ms, kind, pieces)
 
     def compiling(self) -> dict[int, float]:
-        """Return the milliseconds that compiling took at each size: the first call, less a usual one."""
+        """Return the milliseconds of compiling at each size: the first call minus a usual one."""
         if not self.first_call_s:
-            raise ValueError("first_call_s must be known, got none: this measurement has no first calls")
+            raise ValueError("first_call_s must not be empty, got none: this measurement has no first calls")
         return {size: max(1000 * self.compile_s[size] - ms, 0.0) for size, ms in self.median_ms.items()}
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a batch size; `low_ms` to `high_ms` is the median's interval."""
+        """Return a DataFrame with one row a batch size; `low_ms` to `high_ms` is the median's interval."""
         import pandas
 
         sizes, points = np.array(self.batch_sizes), list(self._points.values())
@@ -268,12 +278,12 @@ class Measurement:
         cls, path: str | os.PathLike[str], column: str | None = None, unit: str | None = None, *,
         model: str | None = None, device: str = "an unknown device",
     ) -> Self:  # fmt: skip
-        """Return what a CSV file says: a column `batch_size`, and one of times; a row a sample, or a median.
+        """Return the measurement in a CSV file with a column `batch_size` and one of times.
 
-        The header says the unit of the times, such as `ms` or `latency_us`; `unit` is "s", "ms", "us" or "ns"
-        where it does not. `column` names the times where several columns have a unit. A file that is no
-        measurement raises ValueError with what it lacks. `model` is by default the file's name, and the date
-        the file's.
+        Each row is a sample, or a median. The unit of the times is in the header, such as `ms` or
+        `latency_us`, or in `unit`: "s", "ms", "us" or "ns". `column` names the times if several columns have
+        a unit. Another file raises ValueError with the missing part. `model` defaults to the file's name, and
+        the date is the file's.
         """
         return files.from_csv(cls, path, column, unit, model=model, device=device)
 
@@ -282,38 +292,41 @@ class Measurement:
         cls, paths: str | os.PathLike[str] | Mapping[int, str | os.PathLike[str]], batch_size: int = 1, *,
         concurrency: int = 1, copy: bool = True, model: str | None = None, device: str = "an unknown device",
     ) -> Self:  # fmt: skip
-        """Return what files of NVIDIA's perf_analyzer (`-f`) say: {batch size: path}, or one path.
+        """Return the measurement in files of NVIDIA's perf_analyzer (`-f`): {batch size: path}, or one path.
 
-        A file does not tell its batch size (`-b`): `batch_size` does for one path, unless a column `Batch`
-        does. Of each file the row with this `concurrency` counts: with more clients than 1 the server may
-        have batched requests itself, and its batches are larger than the client's. A time is the server's
-        mean of computing a batch: input and output included with `copy`, the inference alone without;
-        queueing and the network never.
+        A file does not contain its batch size (`-b`), unless in a column `Batch`: `batch_size` is that of one
+        path. From each file the row with this `concurrency` counts: with several clients the server may have
+        batched requests itself, into larger batches than the client's. A time is the server's mean for
+        computing a batch: with `copy` including input and output, otherwise the inference alone; never
+        queueing or the network.
         """
         return files.from_perf_analyzer(
             cls, paths, batch_size, concurrency=concurrency, copy=copy, model=model, device=device
         )
 
     def __repr__(self) -> str:
-        return plain(self)
+        table = _table(self).to_string(index=False, formatters=FORMATS)
+        return "\n".join([_title(self), table, *self.remarks])
 
     def _repr_html_(self) -> str:
-        return html(self)
+        table = _table(self).to_html(index=False, border=0, formatters=FORMATS)
+        items = "".join(f"<li>{escape(each)}</li>" for each in self.remarks)
+        return f"<p>{escape(_title(self))}</p>{table}" + (f"<ul>{items}</ul>" if items else "")
 
 
-# What is doubtful: a sentence for each doubt, with the batch size that it is about.
+# Doubts: a sentence each, with its batch size.
 
 
-TARGET = 0.05  # half the width of an interval, over the median, where a measurement says none
-JUMP = 1.1  # how much longer a batch takes than the same items in smaller ones, where that is mentioned
-MANY = 0.2  # the share of disturbed samples from which they are mentioned
+TARGET = 0.05  # half the width of an interval, over the median, if the measurement has no target
+JUMP = 1.1  # a jump: the time of a batch over that of its items in smaller batches
+MANY = 0.2  # the share of disturbed samples from which on they are a doubt
 
 
 def doubts(points: Mapping[int, Summary], target: float | None) -> list[Note]:
-    """Return what is doubtful about the summaries of batch sizes, in their order.
+    """Return the doubts about the summaries of batch sizes, in their order.
 
-    `target` is how well the medians were meant to be known: half the interval, over the median. A doubt about
-    several sizes is one text.
+    `target` is the intended half-width of the medians' intervals over the median. A doubt about several sizes
+    is one text.
     """
     limit = TARGET if target is None else target
     notes = [note for size, point in points.items() for note in _levels(size, point)]
@@ -331,7 +344,7 @@ def doubts(points: Mapping[int, Summary], target: float | None) -> list[Note]:
     text = f"the median is not known to ±{percent(limit)}: more time, or a quieter machine, narrows it"
     notes += _of_all("wide", wide, text)
     few = {size: f"{p.samples:,}" for size, p in points.items() if math.isnan(p.half_width)}
-    notes += _of_all("few", few, "samples are fewer than 6: how well the median is known is not told")
+    notes += _of_all("few", few, "samples are fewer than 6: the median has no interval")
     return sorted(notes, key=lambda note: list(points).index(note.batch_size))
 
 
@@ -350,7 +363,7 @@ def _levels(size: int, point: Summary) -> list[Note]:
 
 
 def _falls(points: Mapping[int, Summary], limit: float) -> list[Note]:
-    """Return where the curve falls with size by more than the intervals of the two points allow."""
+    """Return where the curve falls with size by more than the intervals of both points."""
     notes = []
     for size, point in points.items():
         below = [other for other in points if other < size and _above(points[other], point, limit)]
@@ -364,7 +377,7 @@ def _falls(points: Mapping[int, Summary], limit: float) -> list[Note]:
 
 
 def _jumps(points: Mapping[int, Summary]) -> list[Note]:
-    """Return where a batch takes clearly longer than its items would in smaller batches."""
+    """Return where a batch takes clearly longer than its items in smaller batches."""
     notes = []
     for size, point in points.items():
         low = point.median_ms if math.isnan(point.low_ms) else point.low_ms
@@ -382,49 +395,20 @@ def _jumps(points: Mapping[int, Summary]) -> list[Note]:
 
 
 def _above(point: Summary, other: Summary, limit: float) -> bool:
-    """Return whether a point is above another by more than their intervals, or the limit without any."""
+    """Return whether a point is above another by more than their intervals, or without these the limit."""
     low = point.median_ms * (1 - limit) if math.isnan(point.low_ms) else point.low_ms
     high = other.median_ms if math.isnan(other.high_ms) else other.high_ms
     return low > high
 
 
-# A measurement as text and as HTML: a table, and below it what is doubtful.
+# A measurement as text and as HTML: a table, and the doubts below it.
 
 
-HIDDEN = ["low_ms", "high_ms", "all_ms", "cv", "samples"]  # of the frame: the table is narrower
+HIDDEN = ["low_ms", "high_ms", "all_ms", "cv", "samples"]  # columns of the frame that the table omits
 COPY = {True: "with the copy to the device, ", False: "without the copy to the device, ", None: ""}
 FORMATS: dict[Any, Any] = dict.fromkeys(
     ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
 ) | {"items_per_s": "{:,.0f}".format}
-
-
-def plain(measurement: Any) -> str:
-    """Return a measurement as text."""
-    table = _table(measurement).to_string(index=False, formatters=FORMATS)
-    return "\n".join([_title(measurement), table, *remarks(measurement)])
-
-
-def html(measurement: Any) -> str:
-    """Return a measurement as HTML."""
-    table = _table(measurement).to_html(index=False, border=0, formatters=FORMATS)
-    items = "".join(f"<li>{escape(each)}</li>" for each in remarks(measurement))
-    return f"<p>{escape(_title(measurement))}</p>{table}" + (f"<ul>{items}</ul>" if items else "")
-
-
-def remarks(measurement: Any) -> list[str]:
-    """Return what is said below the table: the doubts, each once, and how far the noise differs by size."""
-    doubts = dict.fromkeys(f"{note.key}: {note.text}" for note in measurement.notes)
-    cvs = measurement.noise_cv()
-    if not any(cvs.values()):
-        return list(doubts)
-    low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
-    by_size = f"by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
-    of = "" if measurement.served else " of the quiet samples"
-    said = [f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
-    if measurement.autocorrelation and (lasts := lasting_noise(measurement.autocorrelation))[0]:
-        neighbours = f"a batch's time correlates with the next one's by {lasts[0]:.2f}"
-        said.append(f"lasting: {neighbours}, and with later ones' for about {lasts[1]:.0f} batches")
-    return [*doubts, *said]
 
 
 def pooled(cvs: Mapping[int, float]) -> float:
@@ -436,7 +420,7 @@ def pooled(cvs: Mapping[int, float]) -> float:
     return math.sqrt(float(np.mean(np.square(list(cvs.values())))))
 
 
-def _title(measurement: Any) -> str:
+def _title(measurement: Measurement) -> str:
     jax, most = "", max(map(len, measurement.samples_ms))
     if measurement.jax_version:
         jax = f" (jax {measurement.jax_version}, {measurement.platform})"
@@ -446,7 +430,7 @@ def _title(measurement: Any) -> str:
     return f"Measurement: {what}, {repeats} repeats, {how}{measurement.measured_at}"
 
 
-def _table(measurement: Any) -> "pandas.DataFrame":
+def _table(measurement: Measurement) -> "pandas.DataFrame":
     frame = measurement.to_frame()
     widths = (frame["high_ms"] - frame["low_ms"]) / 2 / frame["median_ms"]
     frame.insert(2, "within", ["" if math.isnan(each) else f"±{percent(each)}" for each in widths])

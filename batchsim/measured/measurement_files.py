@@ -1,6 +1,5 @@
-"""Files of measured times: our own JSON, CSV, and what NVIDIA's perf_analyzer writes."""
+"""Files of measured times: batchsim's JSON, CSV, and the reports of NVIDIA's perf_analyzer."""
 
-import csv
 import json
 import os
 import re
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batchsim import _check
-from batchsim.scenario.trace import UNITS, unit_in
+from batchsim.scenario.trace import UNITS, csv_rows, unit_in
 
-HEADER = {"format": "batchsim measurement", "version": 1}  # what the JSON begins with
+HEADER = {"format": "batchsim measurement", "version": 1}  # the beginning of the JSON
 SIZES = ("batchsize", "batch", "size")  # names of the column of batch sizes, letters alone
-# Of a batch, in the server: its inputs are gathered and copied in, it is computed, its outputs are copied
-# out.
+# Times of a batch in the server: copying its inputs in, computing it, copying its outputs out.
 PARTS = ("Server Compute Input", "Server Compute Infer", "Server Compute Output")
 PARTS_2019 = ("Server Compute",)
 M = TypeVar("M")  # the class Measurement, which imports this module
@@ -58,7 +56,7 @@ def _read(cls: type[Any], text: bytes) -> dict[str, Any]:
 
 
 def list_of(length: int | None, name: str, values: Any) -> Any:
-    """Return a list if it has this length, any if None, or raise."""
+    """Return a list of this length, or of any length if None, or raise."""
     _check.instance(name, values, (list, tuple), "a list")
     if length is not None and len(values) != length:
         raise ValueError(f"{name} must hold {length} values, got {len(values)}")
@@ -85,7 +83,7 @@ def pairs(length: int, name: str, values: Any) -> tuple[tuple[float, ...], ...]:
 
 
 def correlations(values: Any, length: int) -> tuple[float, ...]:
-    """Return none, or as many correlations, or raise."""
+    """Return `length` correlations, or none, or raise."""
     checked = list_of(length if values else None, "autocorrelation", values)
     return tuple(
         _check.real("a number in autocorrelation", value, at_least=-1, at_most=1) for value in checked
@@ -194,22 +192,10 @@ def _measurement(
 
 def _table(path: File) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Return a CSV file's columns, and its rows by column with the line of each."""
-    try:
-        with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
-            rows = [(reader.line_num, row) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} must be a CSV text file, got {error}") from None
-    if not header:
-        raise ValueError(f"{path} must have a header line, got an empty line or file")
+    rows = csv_rows(path)
+    _, header = next(rows)
     if len(set(header)) < len(header):
         raise ValueError(f"{path}: columns must differ, got {', '.join(header)}")
-    if not rows:
-        raise ValueError(f"{path} must have at least one row below its header, got none")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise ValueError(f"{path}, line {line}: must have {len(header)} fields, got {len(row)}")
     return header, [(line, dict(zip(header, row, strict=True))) for line, row in rows]
 
 
@@ -219,16 +205,16 @@ def _column_of_sizes(header: list[str]) -> str | None:
 
 
 def _column_of_times(path: File, header: list[str], column: str | None, unit: str | None) -> str:
-    """Return the column of times: the one that is named, or the only one that can be meant."""
+    """Return the column of times: the given one, or the only possible one."""
     if column is not None:
         if column not in header:
             raise _lacks(path, f"a column {column!r}", header)
         return column
     known = [name for name in header if unit_in(name)]
     if len(known) > 1:
-        bare = [name for name in known if name.lower() in UNITS]  # "ms" is plainly meant
+        bare = [name for name in known if name.lower() in UNITS]  # such as "ms"
         if len(bare) != 1:
-            raise ValueError(f"{path}: column must say which are the times, got {', '.join(known)}")
+            raise ValueError(f"{path}: column must name the times, got {', '.join(known)}")
         known = bare
     others = [name for name in header if name != _column_of_sizes(header)]
     if not known and unit is not None and len(others) == 1:

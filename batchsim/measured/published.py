@@ -4,25 +4,25 @@ A name is model/device/precision, with a fourth part (the backend, or a sequence
 ambiguous. BERT reads 384 tokens.
 
 A time is the mean latency of a client that sends one batch at a time. On Triton this includes sending and
-queueing (up to 1 ms where the page says so), which a busy server may overlap with computing; in MXNet,
-loading the images. BERT's and TFT's times are printed to 0.1 ms: the shortest, 0.6 ms, is accurate to 8 %.
+queueing (up to 1 ms according to the page), which a busy server may overlap with computing; in MXNet, loading
+the images. BERT's and TFT's times are printed to 0.1 ms: the shortest, 0.6 ms, is accurate to 8 %.
 
-The 90 tables come from NVIDIA's Deep Learning Examples. Of the tables there and in splitwise-sim, these are
-left out:
+The 90 tables come from NVIDIA's Deep Learning Examples. These tables there, and in splitwise-sim, are
+omitted:
 
 - 16 tables of language models, which time a phase (a prompt, or a token of each request), not a request;
 - 8 tables of ResNet-50 on Triton (ONNX Runtime with TensorRT, and TF-TRT), which measure the client, not the
-  model: it ships up to 128 images a request, which takes longer than to compute them. On the same pages the
-  server carries 1.7 to 3.6 times what these tables allow (T4: 2,145/s, where the largest batches would carry
-  1,129/s; A40, 128 images: 67.9 ms, of which 19 ms computing by the server's own account). Until 0.1 seven of
-  them were here (`REMOVED`). On the pages of GPUNet, FastPitch and TFT that ratio is 0.76 to 0.96;
-- 8 tables of Wide & Deep, whose sizes count candidates: 1, then 16,384 and more, with nothing between;
-- 4 tables of ResNet-50 in PyTorch, whose mean is above its own 99th percentile, and up to 11 % above
-  batch size / throughput: fewer than one batch in a hundred dominate it;
-- 1 table whose page contradicts itself: BERT-dist6l with ONNX Runtime on T4, which states a largest batch of
-  1 and times batches of 16.
+  model: it sends up to 128 images a request, which takes longer than to compute them. On the same pages the
+  server carries 1.7 to 3.6 times the rate of these tables (T4: 2,145/s, but the largest batches would carry
+  1,129/s; A40, 128 images: 67.9 ms, including 19 ms of computing in the server's own report). Seven of them
+  were included until 0.1 (`REMOVED`). On the pages of GPUNet, FastPitch and TFT that ratio is 0.76 to 0.96;
+- 8 tables of Wide & Deep, whose sizes count candidates: 1, then 16,384 and more, with no sizes between;
+- 4 tables of ResNet-50 in PyTorch, whose mean is above its own 99th percentile, and up to 11 % above batch
+  size / throughput: fewer than 1 % of the batches dominate it;
+- 1 table whose page contradicts itself: BERT-dist6l with ONNX Runtime on T4, with a largest batch of 1 and
+  times for batches of 16.
 
-Times of steps of token generation are found here too: see `batchsim.measured.published`.
+The module also has published times of steps of token generation.
 """
 
 import csv
@@ -34,7 +34,7 @@ from batchsim import _check
 from batchsim.scenario.service import Table
 from batchsim.scenario.step_time import StepCost, StepTime
 
-# Those eight tables: whoever asks for one learns why it is gone.
+# Those eight tables: asking for one raises the reason.
 REMOVED = frozenset(
     f"resnet50/{device}/fp16{backend}"
     for device in ("a100-80gb", "a40", "t4", "v100-32gb")
@@ -63,8 +63,8 @@ class Published:
 def published(name: str) -> Table | StepTime:
     """Return the published service time of this name; `published_source` also returns its source.
 
-    Between the measured sizes it is interpolated; above the largest it is refused. Of language models it is
-    the time of a step. An unknown name raises ValueError with the nearest known one.
+    It interpolates between the measured sizes and refuses larger ones. For language models it is the time of
+    a step. An unknown name raises ValueError with the nearest known one.
 
     >>> published("gpunet-175ms/v100-32gb/fp16")(2)
     0.00277
@@ -77,8 +77,8 @@ def published(name: str) -> Table | StepTime:
 def published_names(match: str | None = None, *, tokens: bool = False) -> tuple[str, ...]:
     """Return the published names, sorted; with `match`, those that contain it as whole words.
 
-    Slashes and hyphens separate words, so that "t4" matches the device, but not a part of "bert4". With
-    `tokens`, the names of steps of token generation instead.
+    Slashes and hyphens separate words, so "t4" matches the device, but not a part of "bert4". With `tokens`,
+    the names of steps of token generation instead.
 
     >>> published_names("nnunet")
     ('nnunet/t4/fp16', 'nnunet/v100-32gb/fp16')
@@ -144,9 +144,9 @@ def _table(rows: list[dict[str, str]]) -> Published:
 
 @dataclass(frozen=True)
 class PublishedSteps:
-    """Published times of steps: the service time, the backend, what it was fitted to, and the source.
+    """Published times of steps: the service time, the backend, the kind of data fitted, and the source.
 
-    `mean_error` is the mean relative error on what it was fitted to.
+    `mean_error` is the mean relative error on that data.
     """
 
     name: str
@@ -164,11 +164,8 @@ def step_tables() -> dict[str, PublishedSteps]:
     from importlib.resources import files  # slow to import, and rarely needed
 
     text = files("batchsim.measured").joinpath("published_steps.csv").read_text(encoding="utf-8")
-    return {row["name"]: _steps_table(row) for row in sorted(csv.DictReader(text.splitlines()), key=_name)}
-
-
-def _name(row: dict[str, str]) -> str:
-    return row["name"]
+    rows = sorted(csv.DictReader(text.splitlines()), key=lambda row: row["name"])
+    return {row["name"]: _steps_table(row) for row in rows}
 
 
 def _steps_table(row: dict[str, str]) -> PublishedSteps:

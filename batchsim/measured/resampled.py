@@ -1,4 +1,4 @@
-"""How well a measurement is known: services that it might have given, drawn at random."""
+"""The uncertainty of a measurement: random service times that are consistent with it."""
 
 import math
 from collections.abc import Iterator
@@ -10,22 +10,22 @@ from batchsim.measured.measurement import Measurement, pooled
 from batchsim.measured.samples import MEMORIES, autocorrelation, cv_of, lasting_noise
 from batchsim.scenario.service import Noise, Table
 
-STRETCHES = 8  # into which the rounds are divided, to see how the speed of the machine changes
-FEWEST = 4  # stretches of two rounds each, of which that is seen at all
+STRETCHES = 8  # parts of the rounds, to estimate how the speed of the machine changes
+FEWEST = 4  # stretches of two rounds each that this needs
 
 
 def services(measurement: Measurement, count: int, seed: int = 0) -> Iterator[Table]:
-    """Yield `count` service times, with their noise, that a measurement leaves possible.
+    """Yield `count` service times, with their noise, that are consistent with a measurement.
 
-    Three things are uncertain, and each service draws them anew:
+    Each service draws three uncertain properties:
 
-    - the mean time of each size, and how much times vary: rounds of the measurement are drawn with
-      replacement, several in a row at once, since what slows a batch lasts (the moving-block bootstrap);
-    - how fast the machine is while the service is used: it was not equally fast in all stretches of the
-      measurement (see `level`), so it is in one stretch more, and not in their mean;
-    - how much of the noise lasts, and how long: noise as it was measured is drawn and measured again.
+    - the mean time of each size, and the variance: rounds of the measurement are drawn with replacement,
+      several consecutive ones at once, because disturbances last (the moving-block bootstrap);
+    - the speed of the machine while the service is used: it differed between stretches of the measurement
+      (see `level`), so it is that of one more stretch, not their mean;
+    - the correlation and the duration of noise: noise as measured is drawn and measured again.
 
-    Of times that were not repeated nothing is known, and all services are alike.
+    Without repeats the uncertainty is unknown, and all services are equal.
 
     >>> times_ms = (2, 2.1, 1.9, 2, 2.2, 2, 1.8, 2)
     >>> measured = Measurement("net", "a GPU", "gpu", "", (1,), 8, (times_ms,), (), "2026-01-01")
@@ -35,7 +35,7 @@ def services(measurement: Measurement, count: int, seed: int = 0) -> Iterator[Ta
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(len(measurement.batch_sizes),)))
     rows = measurement.times()
     rounds = max(row.size for row in rows.values())
-    together = math.ceil(rounds ** (1 / 3))  # rounds: the order of length that errs least (Künsch, 1989)
+    together = math.ceil(rounds ** (1 / 3))  # rounds: the best order of length (Künsch, 1989)
     spread, freedom = level(list(rows.values()))
     noise = measurement.service_with_noise().noise
     for _ in range(count):
@@ -50,13 +50,12 @@ def services(measurement: Measurement, count: int, seed: int = 0) -> Iterator[Ta
 
 
 def level(rows: list[np.ndarray]) -> tuple[float, int]:
-    """Return by how much a machine's speed varies from stretch to stretch, and how well that is known.
+    """Return the standard deviation of a machine's speed between stretches, and its degrees of freedom.
 
     The rounds, one sample of each row, are divided into eight stretches. The variance of their mean
-    logarithms, less what the rounds of a stretch differ anyway, is that of the speed: an analysis of
-    variance. What differs between the halves, as between a measurement before a run and one after it, is
-    alike in four stretches, which see half of it: half their difference is added. The root of both is
-    returned, and its degrees of freedom; 0 where there are too few rounds.
+    logarithms, minus that from differences within stretches, is that of the speed: an analysis of variance. A
+    difference between the halves, as between measurements before and after a run, shows only by half within
+    them: half of it is added. 0 if there are too few rounds.
     """
     count = min(row.size for row in rows)
     stretches = min(STRETCHES, count // 2)
@@ -75,10 +74,10 @@ def level(rows: list[np.ndarray]) -> tuple[float, int]:
 def _lasting(
     noise: Noise, rows: dict[int, np.ndarray], generator: np.random.Generator
 ) -> tuple[float, float]:
-    """Return a correlation and a memory from which noise as it was measured might have been drawn.
+    """Return a correlation and a memory that may have produced the measured noise.
 
-    By as much as a measurement of known noise misses it, on the other side (the basic bootstrap): a short
-    one finds correlations too low.
+    A measurement of known noise gives the error; it is subtracted (the basic bootstrap), since short
+    measurements underestimate correlations.
     """
     sizes = np.repeat(np.arange(len(rows)), [row.size for row in rows.values()])
     factors = noise.draw(generator, sizes.size)

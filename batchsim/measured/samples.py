@@ -1,4 +1,4 @@
-"""Repeated times of batches: which are quiet, how well their median is known, and how long noise lasts."""
+"""Repeated times of batches: the quiet ones, the interval of their median, and how long noise lasts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-FEWEST = 8  # samples: of fewer, none is called disturbed
-FEWEST_OF_TWO = 12  # samples: of fewer, none are called two levels
-LEAST_SHARE = 0.2  # of the samples, that each of two levels holds at least
-APART = 4.0  # Ashman's D, from which two levels are two: halves of one normal distribution have 2.7
-MATTERS = 0.05  # how far apart two levels are, or above the others a disturbed sample is, at least
+FEWEST = 8  # samples, to call any of them disturbed
+FEWEST_OF_TWO = 12  # samples, to find two levels
+LEAST_SHARE = 0.2  # the least share of the samples at each of two levels
+APART = 4.0  # Ashman's D of two levels at least: halves of one normal distribution have 2.7
+MATTERS = 0.05  # the least relative distance of two levels, or of a disturbed sample from the others
 FAR = 3.0  # standard deviations above the middle of the quiet samples, beyond which one is disturbed
-# Where samples crowd is the shortest interval that holds this share of them. Half that interval, in standard
-# deviations of a normal distribution; and by how much it is too short, being the shortest of many, times the
-# number of samples. A quarter finds the crowd also where most are disturbed, but needs many samples.
+# The densest part is the shortest interval with this share of the samples. Then half its length, in standard
+# deviations of a normal distribution; and how much too short it is as the shortest of many, times the number
+# of samples. A quarter finds the densest part even if most samples are disturbed, but needs many of them.
 HALF, QUARTER, ENOUGH = (0.5, 0.6745, 10), (0.25, 0.3186, 30), 40
 NORMAL_95 = 1.96
-CLIPPED = 1.0  # per cent of the times, the slowest: one pause of a second would be most of a variance
+CLIPPED = (
+    1.0  # the percentage of extreme times that count as less: one pause of 1 s would dominate a variance
+)
 
 
 class Levels(NamedTuple):
@@ -29,9 +31,9 @@ class Levels(NamedTuple):
 
 
 def levels(samples: Sequence[float]) -> Levels | None:
-    """Return the two levels at which samples gather, None where they do not.
+    """Return the two levels at which samples gather, None if they do not.
 
-    The split that leaves the least squares within both parts, of the times' logarithms; the parts are two
+    The split has the least squares within both parts, of the logarithms of the times; the parts are two
     levels if their means are far apart for their spreads (Ashman et al., 1994).
 
     >>> levels([2.0, 2.1, 2.0, 2.1, 2.0, 2.1, 4.0, 4.1, 4.2, 4.0, 4.2, 4.1])
@@ -48,7 +50,7 @@ def levels(samples: Sequence[float]) -> Levels | None:
     at = int(np.argmin(within[least - 1 : times.size - least])) + least
     low, high = logs[:at], logs[at:]
     spread = math.sqrt((low.var(ddof=1) + high.var(ddof=1)) / 2)
-    apart = APART * (1 + 5 / times.size)  # chance splits few samples further
+    apart = APART * (1 + 5 / times.size)  # chance splits few samples wider
     if not high.mean() - low.mean() > max(apart * spread, math.log(1 + MATTERS)):
         return None
     return Levels(float(np.median(times[:at])), float(np.median(times[at:])), at / times.size)
@@ -57,10 +59,10 @@ def levels(samples: Sequence[float]) -> Levels | None:
 def quiet(samples: Sequence[float]) -> np.ndarray:
     """Return which samples are quiet, shape (samples,).
 
-    What disturbs a computation only makes it longer, so the quiet samples are those that crowd together
-    below. Where samples gather at two levels these are the lower one's; of them, those no further above the
-    middle of the shortest interval that holds a quarter of them (half, of fewer than 40) than three standard
-    deviations, which that interval's length tells, as if they were normal (Rousseeuw and Leroy, 1988).
+    Disturbances only lengthen a computation, so the quiet samples are the dense ones at the bottom. If
+    samples gather at two levels, only the lower counts. Samples are quiet up to three standard deviations
+    above the middle of the shortest interval that holds a quarter of them (half, if fewer than 40); its
+    length gives the standard deviation of a normal distribution (Rousseeuw and Leroy, 1988).
 
     >>> quiet([2.0, 2.1, 2.2, 2.0, 2.1, 9.0, 2.2, 2.1]).tolist()
     [True, True, True, True, True, False, True, True]
@@ -97,11 +99,11 @@ def interval(samples: Sequence[float] | np.ndarray) -> tuple[float, float]:
 
 
 class Summary(NamedTuple):
-    """What the times of one batch size say: of the quiet ones, but for `all_ms`, `spread_ms` and `samples`.
+    """Statistics of one batch size's quiet times; `all_ms`, `spread_ms` and `samples` are those of all times.
 
     `low_ms` and `high_ms` are the 95 % interval of the median, `spread_ms` is the interquartile range, `cv`
-    the coefficient of variation, `drift` how much longer the median of the second half is than the first's,
-    as a fraction, or 0 where their intervals overlap.
+    the coefficient of variation. `drift` is the relative difference of the second half's median from the
+    first's, 0 if their intervals overlap.
     """
 
     median_ms: float
@@ -123,7 +125,7 @@ class Summary(NamedTuple):
 
 
 def summary(samples: Sequence[float]) -> Summary:
-    """Return what the times of one batch size, in the order of measuring, say.
+    """Return the statistics of one batch size's times, given in the order of measuring.
 
     >>> found = summary([2.0, 2.1, 2.2, 2.0, 2.1, 9.0, 2.2, 2.1])
     >>> found.median_ms, found.disturbed, round(found.half_width, 3)
@@ -133,7 +135,7 @@ def summary(samples: Sequence[float]) -> Summary:
     kept = times[quiet(samples)]
     first, second = kept[: kept.size // 2], kept[kept.size // 2 :]
     (first_low, first_high), (second_low, second_high) = interval(first), interval(second)
-    apart = second_low > first_high or second_high < first_low  # not of NaN
+    apart = second_low > first_high or second_high < first_low  # False for NaN
     low, high = np.percentile(times, [25, 75])
     mean = float(kept.mean())
     return Summary(
@@ -144,12 +146,12 @@ def summary(samples: Sequence[float]) -> Summary:
 
 
 def cv_of(times: np.ndarray) -> float:
-    """Return the coefficient of variation, 0 of a single time."""
+    """Return the coefficient of variation, 0 for a single time."""
     return float(times.std(ddof=1) / times.mean()) if times.size > 1 else 0.0
 
 
 def clipped(rows: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-    """Return the times of each batch size, none further above its median than 99 in 100 of all sizes' are.
+    """Return the times of each batch size, relative to its median at most the 99th percentile of all sizes.
 
     >>> clipped({1: np.array([2.0, 2.0, 2.2]), 8: np.array([4.0, 4.0, 40.0])})[8].round(1).tolist()
     [4.0, 4.0, 38.2]
@@ -162,16 +164,16 @@ def clipped(rows: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
 # How long noise lasts: the autocorrelation of the times of consecutive batches.
 
 
-LAGS = (1, 2, 4, 8, 16, 32)  # batches from one to the other
-NONE = 0.05  # a smaller correlation of neighbours is none: a measurement of 500 batches knows it to 0.05
-MEMORIES = np.geomspace(1, 64, 80)  # batches, of which the nearest is taken
+LAGS = (1, 2, 4, 8, 16, 32)  # batches
+NONE = 0.05  # smaller correlations of neighbours count as 0: 500 batches determine them to 0.05
+MEMORIES = np.geomspace(1, 64, 80)  # candidates, in batches
 
 
 def autocorrelation(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, ...]:
     """Return how the times of batches correlate with those of the 1st, 2nd, 4th, ... 32nd batch after them.
 
-    `runs` has, of each run, the batches' sizes and times in order. Logarithms are compared, relative to the
-    mean of the size over all runs: where one run is slower than another, that lasts, too.
+    `runs` has the batches' sizes and times of each run, in order. It compares logarithms, relative to the
+    mean of the size over all runs, so a run that is slower than another counts as correlation.
 
     >>> import numpy as np
     >>> times_ms = np.repeat([1.0, 2.0], 40)  # slow for the second half
@@ -183,30 +185,30 @@ def autocorrelation(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[floa
     for size in np.unique(sizes):
         logs[sizes == size] -= logs[sizes == size].mean()
     logs = np.clip(logs, *np.percentile(logs, [CLIPPED, 100 - CLIPPED]))
-    if np.ptp(logs) < 1e-9:  # times that do not vary, but for rounding
+    if np.ptp(logs) < 1e-9:  # the times vary only by rounding
         return (0.0,) * len(LAGS)
     each = np.split(logs, np.cumsum([len(run) for run, _ in runs])[:-1])
     return tuple(_at(lag, [run for run in each if run.size > lag]) for lag in LAGS)
 
 
 def _at(lag: int, runs: Sequence[np.ndarray]) -> float:
-    """Return the correlation of the pairs that lie in one run; 0 where there are none, or they do not vary.
+    """Return the correlation of the pairs within each run; 0 without pairs or variance.
 
-    The variance is that of the pairs' own times, not of all times: of few pairs, as where runs are short, the
-    quotient would not stay between -1 and 1.
+    The variance is that of the pairs' own times: with the variance of all times, the correlation of few
+    pairs, as in short runs, could leave the range from -1 to 1.
     """
     if not runs:
         return 0.0
     earlier, later = np.concatenate([run[:-lag] for run in runs]), np.concatenate([run[lag:] for run in runs])
     scale = float(np.sqrt((earlier @ earlier) * (later @ later)))
-    return min(max(float(earlier @ later) / scale, -1.0), 1.0) if scale else 0.0  # 1 + 2e-16 by rounding
+    return min(max(float(earlier @ later) / scale, -1.0), 1.0) if scale else 0.0  # rounding gives 1 + 2e-16
 
 
 def lasting_noise(values: Sequence[float]) -> tuple[float, float]:
     """Return the `correlation` and the `memory_batches` of the `Noise` nearest to an autocorrelation.
 
-    The least squares of `correlation * exp(-(lag - 1) / memory_batches)`, each lag with a weight of 1 / lag,
-    as a long one is seen in fewer places of a run that do not overlap; 0 where nothing lasts.
+    Least squares of `correlation * exp(-(lag - 1) / memory_batches)`, with weights 1 / lag, because a run has
+    fewer separate pairs at long lags. The correlation is 0 if nothing lasts.
 
     >>> import numpy as np
     >>> [round(value, 1) for value in lasting_noise([0.4 * np.exp(-(lag - 1) / 8) for lag in LAGS])]

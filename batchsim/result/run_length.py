@@ -23,7 +23,7 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, TPOT, Metric
 from batchsim.result.sections import FINE
-from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, OpenLoop, Scenario, Trace, saturation
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OpenLoop, Scenario, saturation
 from batchsim.scenario.service import Noise
 
 FLOWS = {
@@ -183,24 +183,23 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     relaxation = _relaxation(scenario, load, dispersion + of_batches)
     if continuous:  # the state persists until the running requests have been replaced
         relaxation = max(relaxation, saturation.running(scenario))
-    if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
+    bursts = share * workload.burst_requests
+    if workload.burst_per_s is None:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         clump, jam_s, peak = _clump(relaxation, dispersion + of_batches), None, 0.0
-        if isinstance(workload, Diurnal) and workload.peak_to_mean > 1:
-            busiest = load * workload.peak_to_mean
+        if (day := workload.day) is not None:
+            busiest = load * day.peak_to_mean
             peak = _relaxation(scenario, busiest, 1.0 + of_batches) if busiest < 1 else math.inf
-            peak = min(peak, share * DAY * workload.requests_a_period)
+            peak = min(peak, share * DAY * day.requests_a_period)
         else:
             jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
-        bursts = share * workload.burst_requests if isinstance(workload, Trace) else 0.0
         length = RunLength(relaxation, CYCLES * bursts, flow, noises, clump, jam_s, peak=peak)
         return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
-    cycle = share * workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
-    busiest = share * max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
+    busiest = share * workload.burst_per_s / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
-        relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), cycle / 4))
-    clump = max(_clump(relaxation, dispersion + of_batches), cycle)
-    return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises, clump)
+        relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), bursts / 4))
+    clump = max(_clump(relaxation, dispersion + of_batches), bursts)
+    return RunLength(relaxation, CYCLES * bursts, ARRIVALS * (1.0 + of_batches), noises, clump)
 
 
 def _of_seats(
@@ -296,8 +295,7 @@ class Periods:
     @classmethod
     def of(cls, workload: OpenLoop | ClosedLoop, requests: int, dropped: int = 0) -> "Periods | None":
         """Return them; None for traffic without periods, or with the same rate all day."""
-        periodic = isinstance(workload, Diurnal) and workload.peak_to_mean > 1 and requests > 0
-        return cls(workload, requests, dropped) if periodic else None  # type: ignore[arg-type]
+        return cls(workload.day, requests, dropped) if workload.day is not None and requests > 0 else None
 
     @property
     def whole(self) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchsim.result.metrics import LATENCY, metric, percentile_key
+from batchsim.result.metrics import LATENCY, Metric, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
@@ -125,7 +125,7 @@ class Fractions:
         self._of = {
             q: replace(
                 _within(sample, column, limit_ms, of_all),
-                widening=sample.widening(metric(percentile_key(q, column))),
+                widening=sample.widening(percentile_metric(q, column)),
             )
             for q, limit_ms in zip(every, limits_ms, strict=True)
         }
@@ -211,9 +211,18 @@ def percentile_of_all(
     sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
 ) -> Interval:
     """Return the interval of a percentile of all requests; one that is not served is infinitely late."""
-    if reason := sample.partial or sample.drift or sample.too_short(metric(percentile_key(q, column))):
+    if reason := sample.partial or sample.drift or sample.too_short(percentile_metric(q, column)):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
+
+
+def percentile_metric(q: float, column: str = LATENCY) -> Metric:
+    """Return the metric of a percentile of a column.
+
+    >>> percentile_metric(99.95).key, percentile_metric(99, "ttft_ms").key
+    ('p99.95_ms', 'ttft_p99_ms')
+    """
+    return metric(percentile_key(q, column))
 
 
 def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LATENCY) -> Interval:

@@ -11,7 +11,7 @@ from batchsim._clock import later
 from batchsim.engines.log import Status
 from batchsim.result.run import Run
 from batchsim.result.standard_error import dependent
-from batchsim.scenario import ClosedLoop, Diurnal, OpenLoop, Trace
+from batchsim.scenario import ClosedLoop, OpenLoop, Trace
 
 if TYPE_CHECKING:
     import pandas
@@ -103,16 +103,11 @@ def rate_range_per_s(
     thousand runs) and varies by more than a fifth from three parts to others. The other workloads
     do not drift. `requests` are those after the warm-up, which is a fraction of all.
     """
-    if not isinstance(workload, (Diurnal, Trace)):
-        return None
     first = round(requests * warmup / (1 - warmup))
     if isinstance(workload, Trace):
         rates_per_s = _of_a_trace(workload.times_s[first : first + requests])
     else:
-        begin_s, end_s = (workload.reached_s(count) for count in (first, first + requests))
-        times_s = np.linspace(begin_s, min(end_s, begin_s + workload.period_s), 1001)
-        swing = (workload.peak_to_mean - 1) * np.cos(2 * math.pi * times_s / workload.period_s)
-        rates_per_s = workload.mean_rate_per_s * (1 - swing)
+        rates_per_s = workload.rates_per_s(first, requests)
     low, high = float(rates_per_s.min(initial=math.inf)), float(rates_per_s.max(initial=0))
     return (low, high) if high > DRIFT * low else None
 

@@ -1,37 +1,29 @@
-"""What is simulated: a workload, a rule and a service time, joined in a scenario."""
+"""What is simulated: a workload, a rule and a service time, joined in a scenario.
 
-from batchsim.scenario.rules import (
-    RULES,
-    AtLeast,
-    CompetingWindows,
-    FrozenBatches,
-    LearnedCork,
-    LearnedSizes,
-    PreferredSizes,
-    PreferredUntilLate,
-    PullThenWait,
-    Rule,
-    RunningWindow,
-    SizeOrWait,
-    SleepingPoll,
-    StalledBatches,
-    Trigger,
-    WaitSinceLast,
-)
+These are the names that the other packages use. `batchsim` has every rule.
+"""
+
+from batchsim.scenario.rules import RULES, AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Service, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, OpenLoop, Poisson
+from batchsim.scenario.workload import (
+    WORKLOADS,
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    OnOff,
+    OpenLoop,
+    Poisson,
+)
 
 __all__ = [
-    "Affine", "AtLeast", "ClosedLoop", "CompetingWindows", "Constant", "Continuous", "Diurnal",
-    "FrozenBatches", "Gamma",
-    "Geometric", "LearnedCork", "LearnedSizes", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson",
-    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "RULES", "Rule", "RunningWindow",
-    "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens",
-    "Trace",
-    "Trigger", "Uniform", "WaitSinceLast",
+    "RULES", "WORKLOADS", "Affine", "AtLeast", "ClosedLoop", "Constant", "Continuous", "Diurnal", "Gamma",
+    "Geometric", "Lognormal",
+    "Noise", "OnOff", "OpenLoop", "Poisson", "Rule", "Scenario", "Service", "SizeOrWait", "StepTime", "Table",
+    "Tokens", "Trace", "Uniform",
 ]  # fmt: skip

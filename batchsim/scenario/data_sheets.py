@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """The shape of a dense language model: what its weights, keys and values take.
+    """The shape of a dense language model, which determines the memory of its weights, keys and values.
 
     >>> LanguageModel("mine", layers=32, heads=32, kv_heads=8, head_size=128, parameters=8.03e9).kv_bytes()
     131072
@@ -24,7 +24,7 @@ class LanguageModel:
     name: str
     layers: int
     heads: int
-    kv_heads: int  # fewer than heads where several queries share a key
+    kv_heads: int  # fewer than heads if several queries share a key
     head_size: int
     parameters: float
 
@@ -41,9 +41,9 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU: its memory as CUDA reports it, which is less than the name says, bandwidth and rate of products.
+    """A GPU: its memory as CUDA reports it (less than in its name), bandwidth and rate of products.
 
-    `tera_flops`: 16-bit products summed in 32 bits, dense. `flops_share`: how much of it prompts reach.
+    `tera_flops`: 16-bit products summed in 32 bits, dense. `flops_share`: the share that prompts reach.
     """
 
     name: str
@@ -53,12 +53,8 @@ class Card:
     flops_share: float = 0.5
 
 
-def _models(rows: Iterable[tuple[str, int, int, int, int, float]]) -> dict[str, LanguageModel]:
-    return {name: LanguageModel(name, *numbers) for name, *numbers in rows}  # type: ignore[arg-type]
-
-
-# Their authors' config.json, and the sums of their tensors.
-MODELS = _models((
+# From the authors' config.json, and the sums of their tensors.
+MODELS = {name: LanguageModel(name, *numbers) for name, *numbers in (  # type: ignore[arg-type]
     ("llama-2-7b", 32, 32, 32, 128, 6.738e9), ("llama-2-13b", 40, 40, 40, 128, 13.016e9),
     ("llama-2-70b", 80, 64, 8, 128, 68.977e9), ("llama-3-8b", 32, 32, 8, 128, 8.030e9),
     ("llama-3.1-8b", 32, 32, 8, 128, 8.030e9), ("llama-3-70b", 80, 64, 8, 128, 70.554e9),
@@ -68,11 +64,11 @@ MODELS = _models((
     ("qwen3-32b", 64, 64, 8, 128, 32.762e9), ("yi-34b", 60, 56, 8, 128, 34.389e9),
     ("opt-13b", 40, 40, 40, 128, 12.853e9), ("opt-66b", 64, 72, 72, 128, 65.7e9),
     ("opt-175b", 96, 96, 96, 128, 175e9), ("bloom-176b", 70, 112, 112, 128, 176.25e9),
-))  # fmt: skip
+)}  # fmt: skip
 
-# The makers' data sheets, without sparsity; the memory is what CUDA reports, from servers' public logs.
-# A GeForce card sums in 32 bits at half the rate of its tensor cores (165 of 330 TFLOP/s). Prompts reach all
-# of that half: 167 TFLOP/s by the published steps of the RTX 4090.
+# From the makers' data sheets, without sparsity; the memory is that in servers' public logs of CUDA. A
+# GeForce card sums in 32 bits at half the rate of its tensor cores (165 of 330 TFLOP/s), and prompts reach
+# all of that half: 167 TFLOP/s in the published steps of the RTX 4090.
 CARDS = {
     card.name: card
     for card in (
@@ -84,7 +80,7 @@ CARDS = {
 
 
 def _plain(name: str) -> str:
-    """Return a name as the tables have it: without its owner, its tuning, and what it is sold as."""
+    """Return a name as in the tables: without its owner, its tuning, and its brand."""
     short = re.sub(r"[\s_]+", "-", name.rpartition("/")[2].strip().lower())
     short = re.sub(
         r"-(instruct|chat|hf|base|it|v\d+(\.\d+)*|24\d\d|sxm\d?|sxm-80gb|80gb-sxm)(?=-|$)", "", short
@@ -98,7 +94,7 @@ def _found(what: str, name: str, known: Mapping[str, T], also: Mapping[str, str]
     plain = also.get(plain, plain)
     if plain not in known:
         hint = _check.nearest(plain, known)
-        raise ValueError(f"{what} must be one whose data sheet is known, got {name!r}{hint}")
+        raise ValueError(f"{what} must be in the data sheets, got {name!r}{hint}")
     return known[plain]
 
 
@@ -127,7 +123,7 @@ def card_named(name: str) -> Card:
     return _found("gpu", name, CARDS, also)
 
 
-# How many blocks of keys and values a card has room for, beside the model.
+# The blocks of keys and values that fit on a card together with the model.
 
 
 # Three of vLLM's public logs on one card: 1.2 GiB (0.19, RTX 4090), 1.3 (0.2, A100), 3.0 (0.6, H100).
@@ -136,7 +132,7 @@ RESERVED_GIB = 1.25
 
 @dataclass(frozen=True, repr=False)
 class KVBlocks:
-    """Blocks of memory for keys and values, and what was assumed; a whole number to whoever asks for one."""
+    """Blocks of memory for keys and values, with the assumptions; it converts to a whole number."""
 
     blocks: int
     block_size: int
@@ -155,7 +151,7 @@ class KVBlocks:
 
     @property
     def tokens(self) -> int:
-        """How many tokens they hold."""
+        """The number of tokens that fit."""
         return self.blocks * self.block_size
 
     def __repr__(self) -> str:
@@ -164,7 +160,7 @@ class KVBlocks:
         used = number(100 * self.memory_utilization)
         lines = (
             f"{counted(self.blocks, 'block')} of {self.block_size}: {self.tokens:,} tokens",
-            f"  card      {cards}, {number(self.card.memory_gib, 4)} GiB, of which {used} % is used",
+            f"  card      {cards}, {number(self.card.memory_gib, 4)} GiB, {used} % of it used",
             f"  weights   {self.model.name}, {number(self.weights_gib, 4)} GiB{each}",
             f"  reserved  {number(self.reserved_gib)} GiB{each} for activations, graphs and CUDA",
             f"  a token   {self.token_bytes:,} bytes of keys and values",
@@ -177,28 +173,28 @@ def kv_blocks(
     weight_bytes: float = 2, kv_bytes: float = 2, memory_utilization: float = 0.9,
     reserved_gib: float = RESERVED_GIB,
 ) -> KVBlocks:  # fmt: skip
-    """Return how many blocks of keys and values fit beside a model, for `Continuous(kv_blocks=...)`.
+    """Return the number of blocks of keys and values that fit with a model, for `Continuous(kv_blocks=...)`.
 
     `model` and `gpu` are names (`batchsim.scenario.data_sheets` has them), or a `LanguageModel` and the
     card's memory in GiB. `gpus` share the weights and the heads (tensor parallel). `weight_bytes` of a
     parameter: 2 in 16 bits, 1 in fp8; `kv_bytes` of a key's number. A server uses `memory_utilization` of the
-    card (vLLM: gpu_memory_utilization), of which `reserved_gib` on each card go to activations, graphs and
-    CUDA itself: a tenth of a GiB more or less are 51 blocks of an 8B model. On three of vLLM's public logs
-    with one card this gives +0.4, 0 and +3 %; with several it gives too many, as libraries take more there.
+    card (vLLM: gpu_memory_utilization), and `reserved_gib` of that on each card for activations, graphs and
+    CUDA itself: a tenth of a GiB is 51 blocks of an 8B model. On three of vLLM's public logs with one card
+    this gives +0.4, 0 and +3 %; with several cards too many, because libraries use more there.
 
-    ValueError for a name that is not known, with the nearest ones, for gpus that cannot share the heads
-    evenly, and where the model alone is too large.
+    ValueError for an unknown name, with the nearest ones, for gpus that cannot share the heads evenly, and if
+    the model alone is too large.
 
     >>> kv_blocks("llama-3.1-8b", "rtx-4090")
     2,599 blocks of 16: 41,584 tokens
-      card      rtx-4090, 23.65 GiB, of which 90 % is used
+      card      rtx-4090, 23.65 GiB, 90 % of it used
       weights   llama-3.1-8b, 14.96 GiB
       reserved  1.25 GiB for activations, graphs and CUDA
       a token   131,072 bytes of keys and values
     """
     shape = model if isinstance(model, LanguageModel) else model_named(model)
     if isinstance(gpu, (str, bool)) or not isinstance(gpu, (int, float)):
-        card = card_named(gpu)  # refuses what is no name
+        card = card_named(gpu)  # raises unless it is a name
     else:
         card = Card("a card", float(_check.real("gpu", gpu, above=0)), math.nan, math.nan)
     gpus = _check.whole("gpus", gpus, at_most=65_536)
@@ -212,7 +208,7 @@ def kv_blocks(
     _check.real("reserved_gib", reserved_gib, at_least=0)
     weights_gib = shape.parameters * weight_bytes / gpus / GIB
     left_gib = card.memory_gib * memory_utilization - weights_gib - reserved_gib
-    # A card has whole heads: with more cards than heads each holds a copy.
+    # A card has whole heads: with more cards than heads, each has a copy.
     heads = math.ceil(shape.kv_heads / gpus)
     token_bytes = shape.kv_bytes(kv_bytes)
     block_gib = token_bytes / shape.kv_heads * heads * block_size / GIB

@@ -1,7 +1,7 @@
-"""Priority levels: which share of the requests has which, and what the queue of each may hold.
+"""Priority levels: the shares of the requests, and the limits of each level's queue.
 
-Level 1 is served first. In a level the oldest is served first, behind all those in time the ones that have
-waited past their timeout, where that delays them (`timeout_action="delay"`).
+Level 1 is served first, and the oldest first within a level. With `timeout_action="delay"`, requests past
+their timeout come after the others of their level.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 
 from batchsim import _check
 
-MOST = 255  # the lowest level that there may be: a column of levels takes a byte a request
+MOST = 255  # the last level: a column of levels takes one byte a request
 ACTIONS = ("reject", "delay")
 Shares = tuple[tuple[int, float], ...]  # (level, share of the requests), by rising level
 
@@ -43,20 +43,20 @@ def check(shares: Any) -> Shares:
 
 
 def draw(shares: Shares, generator: np.random.Generator, requests: int) -> np.ndarray:
-    """Return the levels of the next requests, uint8: one number a request, whatever the shares.
+    """Return the levels of the next requests, uint8, from one random number each.
 
-    By inversion, so that other shares change the level of as few requests as can be.
+    Inversion keeps the level of most requests when the shares change.
     """
     levels, parts = zip(*shares, strict=True)
-    ends = np.cumsum(parts)[:-1]  # the last level takes all that is left, whatever the rounding
+    ends = np.cumsum(parts)[:-1]  # the last level has the rest, so rounding cannot exceed it
     return np.array(levels, np.uint8)[np.searchsorted(ends, generator.random(requests), side="right")]
 
 
 class Limits(NamedTuple):
-    """When a request of a level is turned away, and when it gives up or is delayed."""
+    """When a request of a level is rejected, and when it times out or is delayed."""
 
-    queue: int | None  # an arrival that finds this many of its level waiting is rejected
-    timeout_s: float  # a request that has waited this long leaves, or goes to the end; inf: never
+    queue: int | None  # an arrival is rejected when this many of its level wait
+    timeout_s: float  # after this wait a request leaves, or goes to the end; inf: never
     delays: bool  # whether it goes to the end, behind the others of its level
 
     @property
@@ -65,13 +65,13 @@ class Limits(NamedTuple):
         return self.queue is None and (self.delays or self.timeout_s == math.inf)
 
     def longest(self, rate_per_s: float) -> float:
-        """Return how many requests can wait at most, if so many are served in a second; inf: any number."""
+        """Return the longest queue possible at a throughput; inf: unlimited."""
         timeout_s = math.inf if self.delays else self.timeout_s
         return min(timeout_s * rate_per_s, math.inf if self.queue is None else self.queue)
 
 
 def check_by_level(name: str, value: Any, levels: Iterable[int], checked: Any) -> Any:
-    """Return a limit as it is kept: one for all, or {level: one}, each checked by `checked(name, value)`."""
+    """Return a limit as it is stored, one for all or {level: one}, checked by `checked(name, value)`."""
     if not isinstance(value, Mapping):
         return checked(name, value)
     known = list(levels)
@@ -86,7 +86,7 @@ def check_by_level(name: str, value: Any, levels: Iterable[int], checked: Any) -
 
 
 def limits_of(queue_limit: Any, timeout_ms: Any, action: Any, levels: Iterable[int]) -> tuple[Limits, ...]:
-    """Return the limits of each level, in order; of the only queue without priorities."""
+    """Return the limits of each level, in order; without priorities, of the only queue."""
 
     def of(value: Any, level: int, otherwise: Any = None) -> Any:
         return value.get(level, otherwise) if isinstance(value, Mapping) else value

@@ -1,14 +1,13 @@
-"""What engines of token generation carry at most: the rate at which they serve a queue that never empties.
+"""The saturation rate of token generation: the rate at which engines serve a queue that never empties.
 
-It is in closed form where every seat turns over alike, and of whole batches. Else requests share steps,
-budgets cut prompts, and memory sends requests back: then it is measured on engines that run so.
+It has a closed form where all seats turn over equally, and for whole batches. Otherwise requests share steps,
+budgets cut prompts, and memory sends requests back; then a run of such engines measures it.
 
-Where all lengths are the same, a seat keeps for ever the phase in which it began. The measured rate is the
-mean over random phases, as Poisson arrivals make them: in 70 random settings, overloaded by 3 %, runs carried
-the same within 1 % (decodes first) and 11 % (prompts first). A burst that fills every seat at once makes
-seats turn in step: they carried up to 16 % less with decodes first, and from 4 % less to 71 % more with
-prompts first, the more the shorter the requests. Where lengths vary, phases mix, and the start does not
-matter.
+If all lengths are the same, a seat keeps its initial phase for ever. The measured rate is the mean over
+random phases, as from Poisson arrivals: in 70 random settings, overloaded by 3 %, runs had the same rate
+within 1 % (decodes first) and 11 % (prompts first). A burst that fills every seat at once synchronises the
+seats: the rate was up to 16 % lower with decodes first, and between 4 % lower and 71 % higher with prompts
+first, most for short requests. If lengths vary, phases mix, and the start does not matter.
 """
 
 import functools
@@ -25,9 +24,9 @@ from batchsim.scenario.step_time import StepCost, StepTime
 from batchsim.scenario.tokens import Lengths, Listed, Tokens, points
 from batchsim.scenario.workload import ClosedLoop
 
-MOST = 4096  # requests at once: with more, what a step takes beside its tokens is next to nothing
-TOGETHER = 8  # engines that are run where memory sends from one to another: with more it is the same
-# `load_to_tell` asks a short run first, and believes it this far from the arrival rate.
+MOST = 4096  # requests at once: with more, a step's time without its tokens is negligible
+TOGETHER = 8  # engines in a run where memory moves requests between them: more give the same rate
+# `load_to_tell` tries a short run first, and trusts it at least this far from a load of 1.
 SURE = 0.06
 CLEAR = 0.5, 1.3  # loads by the estimate, which is 5 % too low at worst and 45 % too high
 
@@ -37,7 +36,7 @@ MEASURES: dict[str, Callable[..., Any]] = {}
 
 
 class Saturation(NamedTuple):
-    """Requests per second that engines carry at most, and the relative standard error; 0 in closed form."""
+    """The highest throughput in requests per second, and its relative standard error; 0 in closed form."""
 
     per_s: float
     error: float
@@ -45,19 +44,21 @@ class Saturation(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly: bool = False) -> Saturation:
-    """Return what engines carry at most; `roughly` to some 1.5 %, by an eighth of the run.
+    """Return the saturation rate; `roughly`: to about 1.5 %, from an eighth of the run.
 
-    An estimate, with an error of NaN, where so many run at once that a run would take too long, and where
-    not even one request fits. Of fixed lengths the rate is that of random phases, and the error that of
-    their mean; seats that turn in step carry another one (see above).
+    It is an estimate, with an error of NaN, if too many requests run at once for a run to be quick,
+    or if not even one request fits. For fixed lengths it is the mean over random phases, with that mean's
+    error; synchronised seats have a different rate (see above).
     """
     if (per_ms := _in_closed_form(rule, step, tokens)) is not None:
         return Saturation(1000 * servers * per_ms, 0.0)
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)
-        found = MEASURES["tokens"](
-            _narrowed(rule, tokens), tokens, _alike(rule, step, together), together, roughly
-        )
+        narrowed = rule
+        if isinstance(rule, Continuous) and rule.kv_blocks is not None:
+            # Seats far beyond the memory are never used: equivalent settings share one run.
+            narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
+        found = MEASURES["tokens"](narrowed, tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
             per_ms, error = found.per_ms(step.cost)
             return Saturation(1000 * servers * per_ms, error)
@@ -65,34 +66,27 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
 
 
 def saturation_of(scenario: Any) -> Saturation:
-    """Return what a scenario's engines carry at most."""
+    """Return the saturation rate of a scenario's engines."""
     return saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers)
 
 
 def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
-    """Return how many engines are run: several only where memory sends requests from one to another."""
+    """Return the number of engines in the run: several only if memory moves requests between them."""
     if not isinstance(rule, Continuous) or rule.kv_blocks is None or rule.reserve == "life":
         return 1
-    if roughly:  # where decodes go first, it makes less than half a percent
+    if roughly:  # with decodes first, the difference is less than half a percent
         return min(servers, 3) if rule.first == "prefill" else 1
     return min(servers, TOGETHER, max(MOST // at_once(rule, tokens), 1))
 
 
-def _narrowed(rule: Rule, tokens: Tokens) -> Rule:
-    """Return the rule without seats for which there is no memory by far: settings alike are measured once."""
-    if not isinstance(rule, Continuous) or rule.kv_blocks is None:
-        return rule
-    return replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
-
-
 def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
-    """Return a step time with which engines serve the same in each step: one by itself with any."""
+    """Return a step time under which steps serve the same requests: any, for a single engine."""
     cost = step.cost if servers > 1 else StepCost(0.0, 1.0, 0.0, 0.0, 0.0)
     return StepTime(*cost, ragged=step.ragged and not isinstance(rule, Continuous))
 
 
 def load_to_tell(scenario: Any, roughly: bool) -> float:
-    """Return a load that tells whether the queue stays finite: as exact as it takes, unless `roughly`."""
+    """Return a load that decides whether the queue stays finite: exact if necessary, unless `roughly`."""
     if isinstance(scenario.workload, ClosedLoop) or scenario.limits[0].longest(1.0) < math.inf:
         return 0.0
     per_s = scenario.workload.offered_per_s
@@ -105,31 +99,31 @@ def load_to_tell(scenario: Any, roughly: bool) -> float:
 
 
 def estimate_per_s(scenario: Any) -> float:
-    """Return about what engines carry, at once: under `Continuous` mostly too much where memory binds."""
+    """Return an immediate estimate of the saturation rate: usually too high if memory binds `Continuous`."""
     per_ms = _continuous if isinstance(scenario.rule, Continuous) else _whole
     return 1000 * scenario.servers * per_ms(scenario.rule, scenario.service, scenario.tokens)
 
 
 def at_once(rule: Any, tokens: Tokens) -> int:
-    """Return about how many requests run at once under `Continuous` while somebody always waits."""
+    """Return about how many requests run at once under `Continuous` while others always wait."""
     prompt, output = float(points(tokens.prompt).mean()), float(points(tokens.output).mean())
-    # Each brings prompt + output - 1 tokens in about `output` steps, of which none has more than the budget.
+    # Each computes prompt + output - 1 tokens in about `output` steps, and no step exceeds the budget.
     fed = math.ceil(rule.max_num_batched_tokens * output / (prompt + output - 1))
     return max(min(int(_seats(rule, tokens)), fed), 1)
 
 
 def _seats(rule: Any, tokens: Tokens) -> float:
-    """Return how many requests have seats and memory."""
+    """Return the number of requests with seats and memory."""
     if rule.kv_blocks is None:
         return float(rule.max_num_seqs)
     return float(min(rule.max_num_seqs, _by_memory(rule, tokens)))
 
 
 def _by_memory(rule: Any, tokens: Tokens) -> int:
-    """Return how many requests of mean size the memory has room for, at least one."""
+    """Return the number of requests of mean size that fit into the memory, at least one."""
     prompt, outputs = float(points(tokens.prompt).mean()), points(tokens.output)
     output = float(outputs.mean())
-    if rule.reserve == "step":  # the mean of what a request holds, over its steps
+    if rule.reserve == "step":  # a request's mean memory over its steps
         held = prompt + float((outputs**2).mean()) / output / 2
     else:
         held = prompt + (tokens.limit or output) - 1
@@ -137,7 +131,7 @@ def _by_memory(rule: Any, tokens: Tokens) -> int:
 
 
 def _in_closed_form(rule: Rule, step: StepTime, tokens: Tokens) -> float | None:
-    """Return requests per ms where that is exact; None where it is not."""
+    """Return requests per ms if there is an exact formula, else None."""
     if not isinstance(rule, Continuous):
         listed = any(isinstance(each, Listed) for each in (tokens.prompt, tokens.output))
         return None if step.ragged and listed else _whole(rule, step, tokens)
@@ -149,7 +143,7 @@ def _in_closed_form(rule: Rule, step: StepTime, tokens: Tokens) -> float | None:
 
 
 def _seats_alike(rule: Continuous, tokens: Tokens) -> int | None:
-    """Return how many seats turn over alike, one prompt at a time and in one step; None if they do not."""
+    """Return the number of seats if they turn over equally, one prompt a step and uncut, else None."""
     prompt, output, budget = tokens.prompt, tokens.output, rule.max_num_batched_tokens
     if not rule.compiled or not isinstance(prompt, int) or not isinstance(output, int) or prompt == 1:
         return None
@@ -167,27 +161,37 @@ def _seats_alike(rule: Continuous, tokens: Tokens) -> int | None:
     return seats if fits and alone and (rule.first == "prefill" or output >= seats) else None
 
 
+def _steps_and_work(
+    cost: StepCost, seats: float, prompt: float, output: float, prompts_alone: bool, budget: float = math.inf
+) -> tuple[float, float]:
+    """Return the steps in which every seat turns over once, and the time of their products in ms."""
+
+    def products(count: float) -> float:
+        return max(cost.weights_ms, cost.per_token_ms * count)
+
+    if prompts_alone:  # one a step; then a token for each
+        return seats + output - 1, seats * products(prompt) + (output - 1) * products(seats)
+    if output >= seats and prompt + seats - 1 <= budget:
+        return output, seats * products(prompt + seats - 1) + (output - seats) * products(seats)
+    # Several prompts a step, or prompts cut by the budget.
+    in_all = seats * (prompt + output - 1)
+    steps = max(output, in_all / budget)
+    return steps, steps * products(in_all / steps)
+
+
 def one_a_step(cost: StepCost, seats: int, prompt: int, output: int, prompts_alone: bool = False) -> float:
     """Return requests per ms of seats that turn over one after the other, each every `output` steps.
 
-    A prompt is computed beside the other seats' decodes, or alone.
+    A prompt is computed together with the other seats' decodes, or alone.
     """
-
-    def products(count: int) -> float:
-        return max(cost.weights_ms, cost.per_token_ms * count)
-
-    if prompts_alone:
-        steps, work = seats + output - 1, seats * products(prompt) + (output - 1) * products(seats)
-    else:
-        steps = output
-        work = seats * products(prompt + seats - 1) + (output - seats) * products(seats)
+    steps, work = _steps_and_work(cost, seats, prompt, output, prompts_alone)
     keys = cost.per_read_ms * (prompt * (output - 1) + output * (output - 1) / 2)
     keys += cost.per_pair_ms * prompt * (prompt + 1) / 2
     return seats / (steps * cost.fixed_ms + work + seats * keys)
 
 
 def _continuous(rule: Any, step: StepTime, tokens: Tokens) -> float:
-    """Return about how many requests per ms, all seats filled and each turning over every `output` steps."""
+    """Return about how many requests per ms, with all seats filled and turning over every `output` steps."""
     prompts, outputs = points(tokens.prompt), points(tokens.output)
     prompt, output = float(prompts.mean()), float(outputs.mean())
     held = prompt * (output - 1)  # the sum of the prompt's keys over the decodes
@@ -196,19 +200,7 @@ def _continuous(rule: Any, step: StepTime, tokens: Tokens) -> float:
         held = float((tokens.prompt.values[:size] * (tokens.output.values[:size] - 1.0)).mean())
     seats = _seats(rule, tokens)
     cost, budget = step.cost, float(rule.max_num_batched_tokens)
-
-    def products(count: float) -> float:
-        return max(cost.weights_ms, cost.per_token_ms * count)
-
-    if rule.first == "prefill":  # prompts alone, one a step; then everyone's next token
-        steps, work = seats + output - 1, seats * products(prompt) + (output - 1) * products(seats)
-    elif output >= seats and prompt + seats - 1 <= budget:
-        steps = output
-        work = seats * products(prompt + seats - 1) + (output - seats) * products(seats)
-    else:  # several prompts a step, or prompts cut by the budget
-        in_all = seats * (prompt + output - 1)
-        steps = max(output, in_all / budget)
-        work = steps * products(in_all / steps)
+    steps, work = _steps_and_work(cost, seats, prompt, output, rule.first == "prefill", budget)
     keys = cost.per_read_ms * (held + float((outputs * (outputs - 1)).mean()) / 2)
     keys += cost.per_pair_ms * float((prompts * (prompts + 1)).mean()) / 2
     return seats / (steps * cost.fixed_ms + work + seats * keys)
@@ -233,7 +225,7 @@ def _whole(rule: Rule, step: StepTime, tokens: Tokens) -> float:
 
 
 def _longest(length: int | Lengths, size: int) -> np.ndarray:
-    """Return equally likely values of the longest of so many; of listed ones, of so many in a row."""
+    """Return equally likely lengths of the longest of `size` requests: consecutive ones, if listed."""
     if not isinstance(length, Listed):
         return points(length, size)
     from scipy.ndimage import maximum_filter1d  # SciPy loads on first use
@@ -250,7 +242,7 @@ def _mean_product(tokens: Tokens, prompts: np.ndarray, steps: np.ndarray) -> flo
 
 
 def _prefill_ms(cost: StepCost, size: int, prompt: int | Lengths) -> float:
-    """Return how long a step of prompts takes that are not padded."""
+    """Return the time of a step of prompts without padding."""
     from scipy.special import ndtr
 
     prompts = points(prompt)
@@ -266,14 +258,14 @@ def _prefill_ms(cost: StepCost, size: int, prompt: int | Lengths) -> float:
 
 
 def _ragged_ms(cost: StepCost, size: int, tokens: Tokens, longest: np.ndarray) -> float:
-    """Return how long the decodes take of a batch in which each computes its own output alone."""
+    """Return the time of a batch's decodes if each request computes only its own output."""
     from scipy.special import bdtrc
 
     prompts, outputs = points(tokens.prompt), points(tokens.output)
     decodes_ms = (float(longest.mean()) - 1) * (cost.fixed_ms + cost.weights_ms)
     if cost.per_token_ms > 0:
-        # Beyond `enough` rows the arithmetic takes longer than the weights: by how much, in all steps. Of
-        # `size` independent outputs as many go on after so many tokens as are binomially distributed.
+        # Above `enough` rows the arithmetic takes longer than the weights; this sums the difference over all
+        # steps. The number of `size` independent outputs that exceed a length is binomially distributed.
         enough = cost.weights_ms / cost.per_token_ms
         whole = math.floor(enough)
         if whole < size:
@@ -288,29 +280,29 @@ def _ragged_ms(cost: StepCost, size: int, tokens: Tokens, longest: np.ndarray) -
 # How many requests run at once, and how much their costs vary.
 
 
-DEVIATIONS = 8  # standard normal ones, over which the moments of lengths are integrated
+DEVIATIONS = 8  # the range of the integral over standard normal deviations
 
 
 def running(scenario: Any) -> float:
-    """Return about how many requests run at once under `Continuous`, where nobody waits for a seat.
+    """Return about how many requests run at once under `Continuous` if seats are always free.
 
-    Each runs for as many steps as it makes tokens, and a step takes the longer the more run.
+    Each runs for as many steps as it generates tokens, and steps take longer with more running requests.
     """
     return _running(scenario)[0]
 
 
 def turnover(scenario: Any) -> float:
-    """Return about how many requests pass until those that run at once are others, in their number too.
+    """Return about how many requests pass until the number of running requests forgets its past.
 
-    Where steps take longer the more run, this number returns to its mean more slowly: one more request slows
-    all others. Inf where the steps take so much longer that it does not return.
+    If steps take longer with more running requests, this number returns to its mean more slowly: one more
+    request slows all others. Inf if steps take so much longer that it does not return.
     """
     count, elasticity = _running(scenario)
     return count / (1 - elasticity) if elasticity < 1 else math.inf
 
 
 def _running(scenario: Any) -> tuple[float, float]:
-    """Return how many run at once, and by what part of 1 % a step takes longer with 1 % more of them."""
+    """Return the number of running requests, and the elasticity of a step's time to that number."""
     rule, cost, tokens = scenario.rule, scenario.service.cost, scenario.tokens
     prompts, outputs = points(tokens.prompt), points(tokens.output)
     prompt, output = float(prompts.mean()), float(outputs.mean())
@@ -319,23 +311,21 @@ def _running(scenario: Any) -> tuple[float, float]:
     keys += cost.per_pair_ms * float((prompts**2).mean()) / 2 / output
     products = cost.per_token_ms * (prompt + output - 1) / output
 
-    def growing_ms(count: float) -> float:
-        return (products * count if products * count > cost.weights_ms else 0.0) + keys * count
-
     def step_ms(count: float) -> float:
         return cost.fixed_ms + max(cost.weights_ms, products * count) + keys * count
 
     while before < count < rule.max_num_seqs and count > before * 1.001:
         before, count = count, max(per_ms * output * step_ms(count), count)
     count = min(count, float(rule.max_num_seqs))
-    return scenario.servers * count, growing_ms(count) / step_ms(count)
+    growing_ms = (products * count if products * count > cost.weights_ms else 0.0) + keys * count
+    return scenario.servers * count, growing_ms / step_ms(count)
 
 
 def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:
-    """Return the squared coefficient of variation of what requests cost, and that of its square.
+    """Return the squared coefficient of variation of requests' costs, and that of their squares.
 
-    Of whole batches, which take as long as their longest output. What a request costs is between its steps
-    and all its tokens: the larger counts.
+    The cost of a request is between its steps and all its tokens; the larger value counts. Whole batches take
+    as long as their longest output.
     """
     whole = not isinstance(rule, Continuous)
     output = _moments(tokens.output, rule.largest_batch if whole else 1)
@@ -354,8 +344,8 @@ def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:
 def _moments(length: int | Lengths, largest_of: int = 1) -> tuple[float, float, float]:
     """Return the means of a length, of its square and of its fourth power.
 
-    Nearly all of the fourth power of heavy lengths lies beyond the last of the `points`: the integral runs
-    over standard normal deviations.
+    For heavy-tailed lengths nearly all of the fourth power lies beyond the last of the `points`, so the
+    integral runs over standard normal deviations.
     """
     from scipy.special import ndtr  # SciPy loads on first use
 

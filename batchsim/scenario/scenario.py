@@ -1,4 +1,4 @@
-"""A scenario: all that an engine needs to know, and every knob by its name."""
+"""A scenario: the complete input of an engine, and every knob by its name."""
 
 import dataclasses
 import math
@@ -29,14 +29,14 @@ class Scenario:
     waiting, even if servers are idle: they enter the queue before a server takes a batch.
 
     `timeout_ms`: a request that has not started this long after its arrival leaves the queue, or, with
-    `timeout_action="delay"`, is served after the others. Of a workload with priorities, these limits are
-    about each level's own queue; {level: value} sets them one by one, where a level that is not named has no
-    limit, no timeout, or "reject".
+    `timeout_action="delay"`, is served after the others. With priorities, these limits apply to the queue of
+    each level; {level: value} sets them one by one. A level that it omits has no limit, no timeout, or
+    "reject".
 
-    `devices`: server i computes on device i mod devices; None: each server has a device of its own. A batch
-    takes the first `host_ms` of its service time on the host, then the device, which computes one batch at a
+    `devices`: server i computes on device i mod devices; None: each server has its own device. A batch spends
+    the first `host_ms` of its service time on the host, then uses the device, which computes one batch at a
     time in order of start; a batch that finds it busy takes `contention` times as long there.
-    `batchsim.device.sharing` measures both. `slowdown`, a coarser way to say it: {busy servers: factor on the
+    `batchsim.device.sharing` measures both. `slowdown` is a coarser model: {busy servers: factor on the
     service time}, counting the server itself.
 
     `tokens`: the requests generate tokens, step by step; the service is then a `StepTime`.
@@ -97,14 +97,13 @@ class Scenario:
                 raise ValueError(f"{rule}, as each server computes on one, got {self.devices:,}")
         if self.host_ms / 1000 > shortest_s:
             rule = f"host_ms must be at most the shortest service time, {shortest_s * 1000:.6g} ms"
-            raise ValueError(f"{rule}, of which it is a part, got {self.host_ms!r}")
+            raise ValueError(f"{rule}, which includes it, got {self.host_ms!r}")
         shared = {"devices": self.devices, "host_ms": self.host_ms or None}
         if self.slowdown is not None and (given := [name for name in shared if shared[name] is not None]):
             both = "slowdown and devices, host_ms and contention are two ways to describe one thing: give one"
             raise ValueError(f"{both}, got slowdown and {given[0]}={shared[given[0]]}")
 
     def _check_tokens(self) -> None:
-        """Raise ValueError with the part that is missing, unless tokens, rule and service agree."""
         rule, service, tokens = self.rule, self.service, self.tokens
         if tokens is None:
             for part in (service, rule):
@@ -121,20 +120,17 @@ class Scenario:
             tokens.check_longest(rule.max_model_len)
         if self.workload.priorities is not None:
             raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
-        apart = {
-            "slowdown": None, "devices": None, "host_ms": 0.0, "contention": 1.0, "timeout_action": "reject",
-        }  # fmt: skip
-        for name, default in apart.items():
-            if (value := getattr(self, name)) != default:
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in ("slowdown", "devices", "host_ms", "contention", "timeout_action"):
+            if (value := getattr(self, name)) != defaults[name]:
                 raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
 
     def _check_closed_loop(self, workload: ClosedLoop) -> None:
-        if self.queue_limit is not None and workload.think_s == 0:
-            why = "a rejected client would send again at once"
-            raise ValueError(f"a queue_limit on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
-        if self.rule.refuses and workload.think_s == 0:
-            why = "a refused client would send again at once"
-            raise ValueError(f"{self.rule!r} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
+        limited = {"a queue_limit": self.queue_limit is not None, repr(self.rule): self.rule.refuses}
+        for name, rejects in limited.items():
+            if rejects and workload.think_s == 0:
+                why = "a rejected client would send again at once"
+                raise ValueError(f"{name} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
         fewest = self.rule.fewest_clients
         if workload.clients < fewest:
             rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
@@ -146,7 +142,7 @@ class Scenario:
 
     @property
     def kind(self) -> str:
-        """The kind of run, "requests" or "tokens": each layer has a table of what differs, by kind."""
+        """The kind of run, "requests" or "tokens": each layer has a table of the differences."""
         return "requests" if self.tokens is None else "tokens"
 
     @property
@@ -156,7 +152,7 @@ class Scenario:
 
     @property
     def limits(self) -> tuple[Limits, ...]:
-        """The limits of each level's queue, in order; of the only queue without priorities."""
+        """The limits of each level's queue, in order; without priorities, of the only queue."""
         return limits_of(self.queue_limit, self.timeout_ms, self.timeout_action, self.levels)
 
     @property
@@ -166,7 +162,7 @@ class Scenario:
 
     @property
     def by_level(self) -> bool:
-        """Whether priority levels, or timeouts that delay, say which request goes first."""
+        """Whether priority levels, or timeouts that delay, determine the order of service."""
         return len(self.levels) > 1 or self.limits[0].delays
 
     @property
@@ -181,13 +177,13 @@ class Scenario:
 
     @property
     def longest_queue(self) -> float:
-        """How many requests can wait at most, at the saturation rate; inf: any number."""
+        """The longest queue possible at the saturation rate; inf: unlimited."""
         kept = self.rule.longest_wait_s * self.saturation_per_s
         return min(kept, sum(limit.longest(self.saturation_per_s) for limit in self.limits))
 
     @property
     def device_count(self) -> int:
-        """The number of devices: one for each server if `devices` is None."""
+        """The number of devices, by default one for each server."""
         return self.servers if self.devices is None else self.devices
 
     @property
@@ -197,12 +193,12 @@ class Scenario:
 
     @property
     def saturation_per_s(self) -> float:
-        """The saturation rate: what the servers carry in full batches. `load` is relative to it.
+        """The saturation rate: the servers' throughput in full batches. `load` is relative to it.
 
-        servers * B / service(B), B the rule's largest batch: a growing queue makes every batch full. So it is
-        with padded sizes, even if a smaller B would carry more: of 9 requests that compute as 16, say. Only
-        where a larger batch takes less time than a smaller one, it is the largest servers * k / service(k) of
-        all k up to B. With tokens, see `scenario/saturation.py`.
+        servers * B / service(B), with B the rule's largest batch, because a growing queue fills every batch.
+        With padded sizes that holds even if a smaller B would carry more (9 requests that compute as 16).
+        Only if some larger batch takes less time than a smaller one, it is the largest servers * k /
+        service(k) for k up to B. For tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.saturation_of(self).per_s
@@ -210,21 +206,20 @@ class Scenario:
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
             return self.full_batches_per_s
-        # Where a larger batch is faster than a smaller one, the best size may not be the largest.
         return float(self.servers * (sizes / seconds).max())
 
     @property
     def saturation_error(self) -> float:
-        """The relative standard error of `saturation_per_s`: 0 but of tokens where it is measured, or NaN."""
+        """The relative standard error of `saturation_per_s`: 0 if exact, NaN if estimated (tokens only)."""
         return 0.0 if self.tokens is None else saturation.saturation_of(self).error
 
     @property
     def full_batches_per_s(self) -> float:
         """The rate at which the servers compute full batches: servers * B / service(B), B the largest batch.
 
-        A queue that grows makes every batch full, so it is this rate, which may be below `saturation_per_s`,
-        that decides whether the queue is `stable`. Of frozen batches, which do not grow, it is the rate at
-        which those are computed that form at this arrival rate.
+        A growing queue fills every batch, so this rate, which may be below `saturation_per_s`, decides
+        whether the queue is `stable`. Frozen batches do not grow: for them it is the rate at which the
+        servers compute the batches that form at this arrival rate.
         """
         if self.tokens is not None:
             return self.saturation_per_s
@@ -245,7 +240,7 @@ class Scenario:
         servers, devices, host_s = self.servers, self.device_count, self.host_ms / 1000
         per_s = batches_per_s(servers, devices, seconds, host_s, self.contention)
         if (noise := self.service.noise) is not None and noise.cv > 0:
-            # Of full batches; other sizes are taken to lose as much.
+            # All sizes lose the same share as full batches.
             per_s *= noisy_share(servers, devices, float(seconds[-1]), host_s, self.contention, noise)
         return servers / per_s
 
@@ -260,11 +255,11 @@ class Scenario:
     def stable(self) -> bool:
         """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited.
 
-        With priorities, of every level: the last ones without a limit wait for all before them.
+        With priorities, every level must be stable: the last unlimited level waits for all before it.
         """
         if isinstance(self.workload, ClosedLoop) or self.rule.longest_wait_s < math.inf:
             return True
-        # A level without a limit must keep up together with those before it, which go first.
+        # A level without a limit must keep up together with the levels before it, which are served first.
         endless = [place for place, limit in enumerate(self.limits) if limit.longest(1.0) == math.inf]
         if not endless:
             return True
@@ -274,17 +269,17 @@ class Scenario:
         return bool(share * self.workload.offered_per_s < self.full_batches_per_s)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
-        """Return a copy with some knobs changed, each by its name, anywhere inside.
+        """Return a copy with some knobs changed, each by its name, in any part.
 
-        `rate_per_s` scales any open workload to that mean rate. An ambiguous name raises ValueError: write
-        where it is, as in `replace({"workload.cv": 2.0})`.
+        `rate_per_s` scales any open workload to that mean rate. An ambiguous name raises ValueError: add the
+        part, as in `replace({"workload.cv": 2.0})`.
         """
         if not isinstance(changes, (Mapping, type(None))):
             raise TypeError(f"changes must be {{knob: value}}, got {changes!r}")
         values = {**(changes or {}), **knobs}
         for name in values:
             _check.instance("a knob", name, str, "named by text")
-        # Names are sought in the new parts, where a whole part changes too.
+        # Names refer to the new parts if a whole part changes too.
         parts = {name: values.get(name, value) for name, value in vars(self).items()}
         by_path: dict[tuple[str, ...], Any] = {}
         for name, value in values.items():
@@ -331,7 +326,7 @@ class Scenario:
 # Every knob of a scenario by its name, anywhere inside.
 
 
-RATE = "rate_per_s"  # a knob of every open workload, whatever its own fields are called
+RATE = "rate_per_s"  # a knob of every open workload, even if its own field has another name
 
 
 def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
@@ -350,7 +345,7 @@ def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the path to the knob of this name, such as ("workload", "cv"), or raise ValueError.
 
-    A name may leave out where the knob is, or steps on the way to it, as long as one knob alone matches.
+    A name may omit parts of the path if only one knob matches.
     """
     paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
     steps, workload = name.split("."), parts["workload"]

@@ -3,13 +3,13 @@
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.rules.rule import LARGEST_BATCH
+from batchsim.scenario.parameters import LARGEST_BATCH
 
 SHAPES = ("lognormal", "exponential")
 Draw = Callable[[int], np.ndarray]
@@ -20,9 +20,9 @@ class Noise:
     """A random factor of mean 1 on every batch's service time.
 
     `cv` is its coefficient of variation; `shape` is "lognormal", or "exponential" (cv 1). Lognormal noise may
-    last: a batch's logarithm correlates with that of the k-th batch after it by `correlation * exp(-(k - 1) /
-    memory_batches)`, as where another program takes a part of the processor for a while. It is the sum of a
-    first-order autoregressive process and of white noise; `correlation` 0 is white noise alone.
+    last: the logarithms of batches k apart correlate by `correlation * exp(-(k - 1) / memory_batches)`, as
+    when another program uses a part of the processor for a while. It is the sum of a first-order
+    autoregressive process and of white noise; `correlation` 0 is white noise alone.
     """
 
     cv: float
@@ -45,14 +45,14 @@ class Noise:
 
     @property
     def lasts(self) -> bool:
-        """Whether a batch's factor says something of the next one's."""
+        """Whether the factors of consecutive batches correlate."""
         return self.cv > 0 and self.correlation > 0
 
     @property
     def dispersion(self) -> float:
         """The index of dispersion: the squared cv times the sum of the correlations over all lags.
 
-        The variance of the sum of n factors over n, for large n: what a long queue sees of the noise.
+        The variance of the sum of n factors over n, for large n, which is the effect on a long queue.
         """
         total = 1 + 2 * self.correlation / -math.expm1(-1 / self.memory_batches)
         return self.cv**2 * total
@@ -62,18 +62,18 @@ class Noise:
         return self.source(generator)(size)
 
     def source(self, generator: np.random.Generator) -> Draw:
-        """Return what draws the next factors, however many at a time."""
+        """Return a function that draws the next factors, in chunks of any size."""
         if self.shape == "exponential":
             return generator.standard_exponential
-        # A lognormal of cv c has a logarithm of variance v = log(1 + c^2); a mean of -v / 2 there makes its
-        # own mean 1. The standard draws do not depend on cv: a change of cv scales the noise of the same run.
+        # The logarithm of a lognormal with cv c has variance v = log(1 + c^2); a mean of -v / 2 makes the
+        # lognormal's mean 1. The standard draws do not depend on cv, so another cv scales the same noise.
         variance = math.log1p(self.cv**2)
         normal = self._lasting(generator) if self.correlation else generator.standard_normal
         return lambda size: np.exp(math.sqrt(variance) * normal(size) - variance / 2)
 
     def _lasting(self, generator: np.random.Generator) -> Draw:
-        """Return what draws the next standard normal values, of which a share lasts."""
-        from scipy.signal import lfilter  # a fifth of a second to load, and seldom needed
+        """Return a function that draws standard normal values with a lasting share."""
+        from scipy.signal import lfilter  # it takes 0.2 s to load, and is rarely needed
 
         kept = math.exp(-1 / self.memory_batches)  # of the lasting part, from one batch to the next
         share = self.correlation / kept
@@ -81,7 +81,7 @@ class Noise:
 
         def normal(size: int) -> np.ndarray:
             nonlocal state
-            if not size:  # of which lfilter would forget the state
+            if not size:  # lfilter would lose its state
                 return np.empty(0)
             new, white = generator.standard_normal((size, 2)).T
             lasting, state = lfilter([math.sqrt(1 - kept**2)], [1, -kept], new, zi=state)
@@ -90,12 +90,12 @@ class Noise:
         return normal
 
 
-# Service times: how long a batch of a given size computes.
+# Service times.
 
 
 @dataclass(frozen=True)
 class Service:
-    """What every service time has: a mean for each batch size; noise, padding and a cold start, if any."""
+    """A mean time for each batch size; optionally noise, padding and a cold start."""
 
     noise: Noise | None = field(default=None, kw_only=True)
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
@@ -113,7 +113,7 @@ class Service:
 
     @property
     def largest_batch(self) -> float:
-        """The largest batch size that has a service time; inf if there is no limit."""
+        """The largest batch size with a service time; inf if unlimited."""
         return math.inf if self.padding is None else self.padding[-1]
 
     def __call__(self, batch_size: int) -> float:
@@ -124,19 +124,19 @@ class Service:
         return self._cost_ms(self._shape(size)) / 1000
 
     def _shape(self, size: int) -> int:
-        """Return the size in which a batch is computed: its own, or the padded one."""
+        """Return the padded size of a batch."""
         return size if self.padding is None else next(padded for padded in self.padding if padded >= size)
 
     def table(self, max_batch_size: int) -> np.ndarray:
         """Return the seconds for sizes 0..max_batch_size, shape (max_batch_size + 1,), NaN at 0.
 
-        Both engines read this table rather than call the service time: the same formula compiled in another
-        way may round differently, and the engines' logs must be equal to the bit.
+        Both engines read this table instead of calling the service time: a compiled formula may round
+        differently, and the engines' logs must be equal to the bit.
         """
         return _table(self, max_batch_size).copy()
 
     def cold_start(self, max_batch_size: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the seconds of compiling, and the shape, for sizes 0..max_batch_size; None without it.
+        """Return the seconds of compiling and the shape for sizes 0..max_batch_size; None without compiling.
 
         Arrays of shape (max_batch_size + 1,), zeros at 0.
         """
@@ -171,14 +171,14 @@ class Service:
         return replace(self, padding=sizes)  # type: ignore[arg-type]  # checked, and made a tuple
 
     def compiling(self, costs_ms: Mapping[int, float] | Iterable[tuple[int, float]] | float) -> Self:
-        """Return this service time of a model that compiles: the first batch of each new shape takes longer.
+        """Return this service time with compilation: the first batch of each new shape takes longer.
 
-        A shape is a batch size, padded if this is. `costs_ms` maps sizes to the milliseconds of compiling:
-        linear between them, as at the nearest outside; one number is the same for all. The servers of a
-        scenario share what is compiled, as threads of one process do: the first batch of a shape compiles it,
-        without noise or slowdown, and others of that shape that start meanwhile wait for it. Servers that
-        share a device take it in the order of their starts, so there all later batches wait. A cold start
-        passes: it changes no saturation rate, and theory leaves it out.
+        A shape is a batch size, padded if this is. `costs_ms` maps sizes to the milliseconds of compiling,
+        linear between them and constant outside; one number applies to all. The servers of a scenario share
+        compiled programs, as threads of one process do: the first batch of a shape compiles it, without noise
+        or slowdown, and others of that shape that start meanwhile wait for it. Servers that share a device
+        use it in the order of their starts, so there all later batches wait. A cold start passes: it changes
+        no saturation rate, and theory ignores it.
 
         >>> Affine(fixed_ms=2, per_item_ms=1).padded_to([1, 4, 8]).compiling({1: 300, 8: 650})
         Affine(fixed_ms=2, per_item_ms=1).padded_to([1, 4, 8]).compiling({1: 300, 8: 650})
@@ -195,21 +195,20 @@ class Service:
         """
         factor = _check.real("factor", factor, above=0)
         sizes = range(1, _check.whole("max_batch_size", max_batch_size) + 1)
-        # Padding is in the points already. `factor` comes last: other orders give other floats.
+        # The points include padding. `factor` comes last: other orders give other floats.
         cold: dict[str, Any] = {}
-        if self.compile_ms is not None:  # which shapes are one must still be said
+        if self.compile_ms is not None:  # sizes of one shape still share their compilation
             of_sizes = [self._shape(size) for size in sizes]
             costs_ms = self._compiling_ms(of_sizes).tolist()
-            largest = dict(zip(of_sizes, sizes, strict=True))  # of the sizes in each shape
+            largest = dict(zip(of_sizes, sizes, strict=True))  # the largest size of each shape
             cold = {"compile_ms": zip(sizes, costs_ms, strict=True), "padding": largest.values()}
         return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise, **cold)
 
     def _suffix(self) -> str:
-        noise = ""
-        if self.noise is not None:
-            lasts = f", {self.noise.correlation!r}, {self.noise.memory_batches!r}"
-            lasts = lasts if self.noise.correlation else ""
-            noise = f".with_noise({self.noise.cv!r}, {self.noise.shape!r}{lasts})"
+        noise, it = "", self.noise
+        if it is not None:
+            lasts = f", {it.correlation!r}, {it.memory_batches!r}" if it.correlation else ""
+            noise = f".with_noise({it.cv!r}, {it.shape!r}{lasts})"
         padding = "" if self.padding is None else f".padded_to({list(self.padding)})"
         return noise + padding + ("" if self.compile_ms is None else f".compiling({dict(self.compile_ms)})")
 
@@ -243,7 +242,7 @@ class Affine(Service):
 class Table(Service):
     """Measured milliseconds by batch size, linear between the points.
 
-    A batch below the smallest size takes as long as the smallest; above the largest is refused.
+    Smaller batches take as long as the smallest size; larger ones than the largest are refused.
 
     >>> service = Table({1: 2.0, 2: 3.0, 8: 6.0})
     >>> service(5)
@@ -294,7 +293,7 @@ def _points(name: str, given: Any, **bounds: Any) -> tuple[tuple[int, float], ..
 
 
 def _compile_ms(given: Any) -> tuple[tuple[int, float], ...]:
-    """Return the costs of compiling as sorted pairs; one number is that of every size."""
+    """Return the costs of compiling as sorted pairs; one number applies to every size."""
     if isinstance(given, (Mapping, Iterable)) and not isinstance(given, str):
         return _points("compile_ms", given, at_least=0)
     return ((1, _check.real("compile_ms", given, at_least=0)),)
@@ -304,7 +303,7 @@ def _compile_ms(given: Any) -> tuple[tuple[int, float], ...]:
 def _table(service: Service, max_batch_size: int) -> np.ndarray:
     seconds = np.array([math.nan, *(service(size) for size in range(1, max_batch_size + 1))])
     wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
-    if wrong.size:  # valid milliseconds can still add up to infinity, or round to 0 seconds
+    if wrong.size:  # valid milliseconds can add up to infinity, or round to 0 seconds
         size = int(wrong[0]) + 1
         rule = f"service of a batch of {size} must be greater than 0 and finite"
         raise ValueError(f"{rule}, got {seconds[size]} s")
@@ -314,37 +313,37 @@ def _table(service: Service, max_batch_size: int) -> np.ndarray:
 # Servers that share a device.
 
 
-SAMPLES = 100_000  # batches by which a rate with noise is estimated: to 0.3 % where the cv is 1
-MANY = 500  # servers on one device, of which noise is averaged out
+SAMPLES = 100_000  # simulated batches for a rate with noise: accurate to 0.3 % at cv 1
+MANY = 500  # with more servers on one device, noise averages out
 
 
 @dataclass(frozen=True)
 class Sharing(Mapping[str, float]):
-    """What `sharing` finds, as knobs: `scenario.replace(found)`, or `Scenario(..., **found)`."""
+    """The result of `sharing`, as knobs: `scenario.replace(found)`, or `Scenario(..., **found)`."""
 
     host_ms: float
     contention: float
 
     def __getitem__(self, name: str) -> float:
-        return {each.name: getattr(self, each.name) for each in fields(self)}[name]
+        return vars(self)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (each.name for each in fields(self))
+        return iter(vars(self))
 
     def __len__(self) -> int:
-        return len(fields(self))
+        return len(vars(self))
 
 
 def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: float) -> Sharing:
     """Return how two servers share a device, from the throughputs of one and of two at saturation.
 
-    Both without a rest, in batches of `batch_size` on average: the largest if there are always more requests
-    than fit; with fewer clients, a third of them is in each batch of two servers, and in the next one.
-    `one_per_s` and `two_per_s` are in any one unit; `service` is of one server alone. Two that carry more
-    than one overlap: while one computes, the other is on the host (`host_ms`). Two that carry less slow each
-    other down (`contention`). More than twice as much counts as twice.
+    Both without pauses, in batches of `batch_size` on average: the largest size if there are always more
+    requests than fit. With fewer clients and two servers, each running batch and the next one hold a third of
+    them. `one_per_s` and `two_per_s` have the same unit; `service` is that of one server alone. If two
+    servers carry more than one, they overlap: while one computes, the other is on the host (`host_ms`). If
+    they carry less, they slow each other down (`contention`). More than twice as much counts as twice.
 
-    ValueError where they overlap for longer than the shortest service time.
+    ValueError if they overlap for longer than the shortest service time.
 
     >>> from batchsim import Affine, ClosedLoop, Scenario, SizeOrWait, simulate
     >>> service = Affine(fixed_ms=2, per_item_ms=1)
@@ -378,9 +377,9 @@ def batches_per_s(
 ) -> np.ndarray:
     """Return the batches per second of servers that never wait for requests, by the size's service time.
 
-    Without noise. The servers of one device go round: on the host, at the device. If the others hold the
+    Without noise. The servers of a device take turns: on the host, at the device. If the others hold the
     device for longer than one is on the host, (n - 1) * contention * device_s > host_s, each batch waits for
-    it, and it never rests. Else none waits, and each server takes its service time.
+    it, and it never idles. Otherwise batches do not wait, and each server takes its service time.
     """
     total, device_s = np.zeros(service_s.shape), service_s - host_s
     for on_device, count in _spread(servers, devices):
@@ -402,19 +401,19 @@ def noisy_share(
 
 
 def _spread(servers: int, devices: int) -> list[tuple[int, int]]:
-    """Return (servers on a device, how many such devices)."""
+    """Return (servers on a device, the number of such devices)."""
     each, more = divmod(servers, devices)
     return [(on, count) for on, count in ((each + 1, more), (each, devices - more)) if count]
 
 
 @functools.lru_cache(maxsize=4096)
 def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: float, noise: Noise) -> float:
-    """Return what servers on one device compute: no formula is known for noise, so they are simulated.
+    """Return the batches per second of servers on one device with noise.
 
-    Many copies of the cycle at once, a batch each at a time. The servers keep their order, as batches leave
-    the device in the order in which they came.
+    Without a formula, this simulates many copies of the cycle at once, one batch each at a time. The servers
+    keep their order, as batches leave the device in the order in which they came.
     """
-    if servers == 1 or host_s == 0 or servers > MANY:  # no batch waits, or all do: only the mean counts
+    if servers == 1 or host_s == 0 or servers > MANY:  # only the mean counts if no batch waits, or all do
         return float(batches_per_s(servers, 1, np.array([service_s]), host_s, contention)[0])
     skip, steps = 20 * servers, 20 * servers + 200
     copies = SAMPLES // steps
@@ -422,7 +421,9 @@ def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: floa
     if noise.lasts:  # from one step to the next, not from copy to copy
         factors = factors.reshape(copies, steps).T.copy()
     factors = factors.reshape(steps, copies)
-    factors /= factors.mean(axis=1, keepdims=True)  # most of the luck is in the mean, which is known
+    factors /= factors.mean(
+        axis=1, keepdims=True
+    )  # most of the randomness is in the mean, whose exact value is 1
     finish_s, free_s = np.zeros((servers, copies)), np.zeros(copies)
     for step in range(steps):
         server = step % servers
@@ -436,7 +437,7 @@ def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: floa
 
 
 def checked_slowdown(slowdown: Mapping[int, float], servers: int) -> dict[int, float]:
-    """Return a copy of {busy servers: factor}, which has a factor for each number of busy servers."""
+    """Return a checked copy of {busy servers: factor}."""
     _check.instance("slowdown", slowdown, Mapping, "{busy servers: factor}")
     factors = {}
     for busy, factor in slowdown.items():

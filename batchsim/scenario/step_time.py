@@ -1,4 +1,4 @@
-"""How long a step of token generation takes, from four whole numbers."""
+"""The time of a step of token generation, from its tokens, reads and pairs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,8 +25,7 @@ class StepCost(NamedTuple):
 def step_ms(cost: StepCost, tokens: int, reads: int, pairs: int) -> float:
     """Return the milliseconds of a step.
 
-    Python runs this, and Numba compiles it; both evaluate it in the order in which it is written, each
-    product and each sum rounded by itself.
+    Python runs this, and Numba compiles it; both evaluate it in this order and round each operation.
     """
     products_ms = max(cost.weights_ms, cost.per_token_ms * tokens)
     return cost.fixed_ms + products_ms + cost.per_read_ms * reads + cost.per_pair_ms * pairs
@@ -36,9 +35,9 @@ def step_ms(cost: StepCost, tokens: int, reads: int, pairs: int) -> float:
 class StepTime(Service):
     """A step takes `fixed + max(weights, per_token * tokens) + per_read * reads + per_pair * pairs` ms.
 
-    `tokens` are those of all rows. A row of one token reads the keys that its request holds, and its own:
-    their sum is `reads`. A longer row of c tokens after k makes c * k + c (c + 1) / 2 `pairs` of a query
-    and a key. Below weights / per_token tokens a step takes as long as reading the model's weights.
+    `tokens` counts all rows. A row of one token reads the keys of its request, and its own: their sum is
+    `reads`. A longer row of c tokens after k makes c * k + c (c + 1) / 2 `pairs` of a query and a key. Below
+    weights / per_token tokens, reading the model's weights determines the time.
 
     A whole batch (`SizeOrWait`, `AtLeast`) pads prompts to its longest and computes every row to the end,
     unless `ragged`. Needs `tokens` in the scenario.
@@ -71,17 +70,17 @@ class StepTime(Service):
 
     @classmethod
     def fit(cls, steps: Any, ms: Any = None) -> Self:
-        """Return the step time nearest to measured steps: the sum of squared relative errors is least.
+        """Return the step time with the least squares of relative errors on measured steps.
 
-        `steps` has columns `tokens`, `reads` and `pairs`, as `Result.steps`, a DataFrame or a dict of arrays
-        has; `ms` is how long each took, by default its column `ms`, or finish_s - start_s. Where only several
-        steps together were measured, as the answer of a whole batch, `steps` is a list of such columns, one
-        for each number of `ms`.
+        `steps` has columns `tokens`, `reads` and `pairs`, like `Result.steps`, a DataFrame or a dict of
+        arrays; `ms` has the time of each, by default its column `ms`, or finish_s - start_s. If only groups
+        of steps were measured, such as whole batches, `steps` is a list of such columns, one for each number
+        of `ms`.
 
-        Fit to the steps that a run visits, never to a uniform grid: there the many that no server ever makes
-        would count as much as the few that it makes all the time. Simulate with a first guess, take
-        `result.steps`, measure these, fit, and simulate again. `fixed_ms + weights_ms` is well determined;
-        their split is not, if few steps have as many tokens as arithmetic needs to take longer than weights.
+        Fit to the steps of a run, never to a uniform grid, where steps that no server makes count as much as
+        frequent ones. Simulate with a first guess, take `result.steps`, measure these, fit, and simulate
+        again. `fixed_ms + weights_ms` is well determined; their split is not, if few steps have enough tokens
+        for arithmetic to take longer than reading the weights.
 
         >>> real = StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
         >>> steps = {"tokens": [1, 40, 130, 512, 2048], "reads": [900, 40_000, 90_000, 0, 9000],
@@ -94,7 +93,7 @@ class StepTime(Service):
         return cls(*fitted(steps, ms))
 
     def errors(self, steps: Any, ms: Any = None) -> np.ndarray:
-        """Return the relative error at each measured step, or list of steps; above 0 where this is slower.
+        """Return the relative error at each measured step, or list of steps; above 0 if this is slower.
 
         `steps` and `ms` as `fit` takes them.
         """
@@ -111,17 +110,17 @@ class StepTime(Service):
     ) -> Self:  # fmt: skip
         """Return a first guess from the data sheets of a model and a GPU: the roofline.
 
-        `model` and `gpu` are names (`batchsim.scenario.data_sheets` has them) or sheets of your own.
-        `weight_bytes` of a parameter, `kv_bytes` of a key's number: 2 in 16 bits, 1 in fp8. Both are read at
-        `bandwidth_share` of the GPU's bandwidth (usual: 0.75 to 0.95), and products computed at `flops_share`
-        of its 16-bit rate, by default the card's own: 1 for an RTX 4090, 0.5 for the others (usual: 0.4 to
-        0.6). `fixed_ms`, for launching, sampling and the host, is measured, never guessed: 0.5 to 7 ms on
-        real servers. Not for mixtures of experts, which read more weights the more tokens a step has.
+        `model` and `gpu` are names (`batchsim.scenario.data_sheets` has them) or your own sheets.
+        `weight_bytes` of a parameter, `kv_bytes` of a key's number: 2 in 16 bits, 1 in fp8. Reading uses
+        `bandwidth_share` of the GPU's bandwidth (usual: 0.75 to 0.95), and products use `flops_share` of its
+        16-bit rate, by default the card's own: 1 for an RTX 4090, 0.5 for the others (usual: 0.4 to 0.6).
+        Measure `fixed_ms`, the time of launching, sampling and the host: 0.5 to 7 ms on real servers.
+        Mixtures of experts are not covered: they read more weights with more tokens in a step.
 
-        On one GPU, prompts of 512 to 2,048 tokens take as long as by `published` steps within a factor of
-        2.1, within 10 % on an RTX 4090. Several `gpus` share the work evenly. Their communication is not
-        included, and a warning says so: by published steps, four H100s take 1.3 times as long for decodes of
-        a 70B model, and 2.2 times for its prompts.
+        On one GPU, prompts of 512 to 2,048 tokens agree with `published` steps within a factor of 2.1, and
+        within 10 % on an RTX 4090. Several `gpus` share the work evenly. Their communication is not included,
+        and a warning tells you: in published steps, four H100s take 1.3 times as long for decodes of a 70B
+        model, and 2.2 times for its prompts.
 
         >>> guess = StepTime.roofline("llama-3.1-8b", "h100", fixed_ms=2)
         >>> round(guess.weights_ms, 2), round(guess.weights_ms / guess.per_token_ms)
@@ -156,7 +155,7 @@ class StepTime(Service):
 
     def __call__(self, batch_size: int) -> float:
         raise TypeError(
-            f"a StepTime must be asked by .ms(tokens, reads, pairs), got batch_size={batch_size!r}"
+            f"a StepTime must be called as .ms(tokens, reads, pairs), got batch_size={batch_size!r}"
         )
 
     def scaled(self, factor: float, max_batch_size: int) -> "StepTime":  # type: ignore[override]
@@ -172,22 +171,22 @@ class StepTime(Service):
         return f"StepTime({numbers}{', ragged=True' * self.ragged})" + self._suffix()
 
 
-# The five numbers of a `StepTime` that are nearest to measured steps, by relative error.
+# The fit of a `StepTime` to measured steps.
 
 
 COLUMNS = ("tokens", "reads", "pairs")
-KINKS = 48  # tried between the fewest and the most tokens of a step; the best are refined
-FINEST = 1e-5  # part of the kink
+KINKS = 48  # candidates between the fewest and the most tokens of a step; the best are refined
+FINEST = 1e-5  # the relative precision of the kink
 
 
 def fitted(steps: Any, ms: Any) -> list[float]:
     """Return the five numbers nearest to measured steps: see `StepTime.fit`.
 
-    For a given kink, the number of tokens from which on arithmetic takes longer than reading the weights, the
-    time is linear in the four other numbers: non-negative least squares of the relative errors. The kink
-    itself is searched.
+    The kink is the number of tokens from which on arithmetic takes longer than reading the weights. For a
+    given kink the time is linear in the four other numbers, so non-negative least squares of the relative
+    errors solves for them; a search finds the kink.
     """
-    from scipy.optimize import minimize_scalar, nnls  # a quarter of a second
+    from scipy.optimize import minimize_scalar, nnls  # it takes 0.25 s to load
 
     rows, times_ms, of = measured(steps, ms)
     tokens = rows[:, 0]
@@ -200,7 +199,7 @@ def fitted(steps: Any, ms: Any) -> list[float]:
     def solved(kink: float) -> tuple[float, np.ndarray]:
         columns = np.column_stack([steady[0], relative(np.maximum(tokens, kink)), *steady[1:]])
         scale = np.maximum(columns.max(axis=0), 1e-300)  # tokens and pairs differ by many orders
-        # As far from 1 as the triangle is from its last column: five rows in place of thousands.
+        # QR keeps the residual norms, so the solver sees five rows instead of thousands.
         triangle: Any = np.linalg.qr(np.column_stack([columns / scale, np.ones(times_ms.size)]), mode="r")
         factors, rest = nnls(triangle[:, :-1], triangle[:, -1])
         return rest, factors / scale
@@ -208,7 +207,7 @@ def fitted(steps: Any, ms: Any) -> list[float]:
     low, high = float(tokens.min()), float(tokens.max())
     tried = np.geomspace(low, high, KINKS) if high > low else np.array([high])
     found = [(solved(kink)[0], kink) for kink in tried.tolist()]
-    # With few steps there are several valleys between their numbers of tokens.
+    # Few steps leave several local minima between their numbers of tokens.
     for at in range(1, tried.size - 1):
         if found[at][0] <= min(found[at - 1][0], found[at + 1][0]):
             between, options = (tried[at - 1], tried[at + 1]), {"xatol": FINEST * tried[at]}
@@ -220,10 +219,9 @@ def fitted(steps: Any, ms: Any) -> list[float]:
 
 
 def measured(steps: Any, ms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the whole numbers of steps, what was measured, and to which of these each step belongs.
+    """Return the columns of steps, the measured times in ms, and the index of each step's time.
 
-    Arrays of shape (steps, 3), (measurements,) and (steps,). Raises ValueError or TypeError for what are no
-    measured steps.
+    Arrays of shape (steps, 3), (measurements,) and (steps,). Wrong steps raise ValueError or TypeError.
     """
     several = isinstance(steps, Sequence) and not isinstance(steps, (str, bytes))
     parts = [_columns(part) for part in (steps if several else [steps])]
@@ -235,7 +233,12 @@ def measured(steps: Any, ms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             raise ValueError("ms must be given, the time of each of these lists of steps, got None")
         of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     else:
-        ms, of = _own_ms(steps) if ms is None else ms, np.arange(len(rows))
+        of = np.arange(len(rows))
+        if ms is None and hasattr(steps, "keys") and "ms" in steps:
+            ms = steps["ms"]
+        elif ms is None:
+            finish_s, start_s = (np.asarray(_column(steps, f"{end}_s"), float) for end in ("finish", "start"))
+            ms = (finish_s - start_s) * 1000
     times_ms = np.asarray(ms, float)
     if times_ms.shape != (of[-1] + 1,):
         raise ValueError(f"ms must have a time for each of {of[-1] + 1:,}, got shape {times_ms.shape}")
@@ -264,10 +267,3 @@ def _column(steps: Any, name: str) -> Any:
     except (AttributeError, KeyError):
         rule = f"steps must have columns {', '.join(COLUMNS)}, as Result.steps has"
         raise TypeError(f"{rule}, got {type(steps).__name__} without {name}") from None
-
-
-def _own_ms(steps: Any) -> Any:
-    if hasattr(steps, "keys") and "ms" in steps:
-        return steps["ms"]
-    finish, start = (np.asarray(_column(steps, f"{end}_s"), float) for end in ("finish", "start"))
-    return (finish - start) * 1000

@@ -1,8 +1,8 @@
-"""Token generation: how long requests are, their prompts and their answers, in whole tokens.
+"""Token generation: the lengths of requests, their prompts and their outputs, in whole tokens.
 
 Lengths are drawn by inversion: a stream gives each request a number u between 0 and 1, and its length is the
-value that a fraction u of all lengths do not exceed. So a longer mean makes every request longer, and a
-shorter run is a prefix of a longer one.
+u-quantile of all lengths. So a longer mean makes every request longer, and a shorter run is a prefix of a
+longer one.
 """
 
 import csv
@@ -18,8 +18,8 @@ import numpy as np
 
 from batchsim import _check
 
-LONGEST = 10_000_000  # tokens of a prompt or an answer: sums of their squares still fit 64 bits
-
+LONGEST = 10_000_000  # tokens of a prompt or an output: sums of their squares still fit 64 bits
+POINTS = 4096  # of a distribution of lengths: its mean is then exact to about 0.1 %
 
 Draw = Callable[[int], np.ndarray]
 
@@ -28,16 +28,16 @@ class Lengths:
     """Lengths in whole tokens, as `Lognormal`, `Geometric`, `Uniform` and `Listed`."""
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
-        """Return the lengths that fractions `u` of all requests do not exceed, whole numbers from 1 on."""
+        """Return the `u`-quantiles of the lengths, whole numbers from 1 on."""
         raise NotImplementedError
 
     @property
     def longest(self) -> int:
-        """The length that no request exceeds."""
+        """The largest possible length."""
         return int(self.quantile(np.nextafter(np.ones(1), 0))[0])
 
     def draws(self, seed: np.random.SeedSequence) -> Draw:
-        """Return what draws the lengths of the next requests of a run."""
+        """Return a function that draws the lengths of the next requests of a run."""
         generator = np.random.default_rng(seed)
         return lambda requests: self.quantile(generator.random(requests))
 
@@ -50,7 +50,7 @@ def _whole(values: np.ndarray, at_most: int | None) -> np.ndarray:
 class Lognormal(Lengths):
     """Log-normal lengths, rounded to whole tokens and cut to 1 .. `at_most`.
 
-    `mean` and `cv`, the coefficient of variation, are those before rounding and cutting.
+    `mean` and `cv`, the coefficient of variation, apply before rounding and cutting.
 
     >>> Lognormal(mean=800, cv=1.2, at_most=4096).quantile(np.array([0.1, 0.5, 0.99]))
     array([ 153,  512, 4096])
@@ -78,7 +78,7 @@ class Lognormal(Lengths):
 
 @dataclass(frozen=True, repr=False)
 class Geometric(Lengths):
-    """Geometric lengths from 1 on, cut to `at_most`: after every token the same chance that it was the last.
+    """Geometric lengths from 1 on, cut to `at_most`: each token is the last with the same probability.
 
     >>> Geometric(mean=200).quantile(np.array([0.1, 0.5, 0.99]))
     array([ 22, 139, 919])
@@ -124,7 +124,7 @@ class Uniform(Lengths):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Listed(Lengths):
-    """Measured lengths: request i has number i, from the beginning again after the last if `again`."""
+    """Measured lengths: request i has number i, starting over after the last if `again`."""
 
     values: np.ndarray
     again: bool = False
@@ -135,7 +135,7 @@ class Listed(Lengths):
 
     @property
     def max_requests(self) -> int | None:
-        """How many requests have a length; None for any number."""
+        """The number of requests with a length, None if unlimited."""
         return None if self.again else self.values.size
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
@@ -170,7 +170,7 @@ class Listed(Lengths):
 
 
 def _tokens(name: str, values: Any) -> np.ndarray:
-    """Return lengths as a read-only array, or raise with the first that is none."""
+    """Return lengths as a read-only array, or raise with the first wrong one."""
     given = np.asarray(values)
     if given.ndim != 1 or not given.size:
         raise ValueError(f"{name} must be a list of whole numbers, got shape {given.shape}")
@@ -186,10 +186,10 @@ def _tokens(name: str, values: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The lengths of requests: of their prompts and of their outputs, each a whole number or a distribution.
+    """The lengths of prompts and outputs, each a whole number or a distribution.
 
-    `limit` is how many tokens the client asked for at most, no fewer than any output: rules that reserve
-    memory ahead reserve that. By default it is the output itself.
+    `limit` is the most tokens that the client asked for, at least every output: rules that reserve memory in
+    advance use it. By default it is the output itself.
 
     >>> Tokens(prompt=Lognormal(800, 1.2, at_most=4096), output=Geometric(200)).output
     Geometric(mean=200)
@@ -213,7 +213,7 @@ class Tokens:
     def sample(cls, pairs: Iterable[Sequence[int]], again: bool = False) -> Self:
         """Return measured lengths, (prompt, output) of each request in order of arrival.
 
-        A run has at most as many requests, unless `again`: then it starts over after the last.
+        A run has at most this many requests, unless `again`: then the lengths start over after the last.
 
         >>> Tokens.sample([(100, 5), (20, 12)], again=True).prompt
         Listed(2 of mean 60, again)
@@ -252,7 +252,7 @@ class Tokens:
 
     @property
     def max_requests(self) -> int | None:
-        """How many requests have lengths; None for any number."""
+        """The number of requests with lengths, None if unlimited."""
         each = [part.max_requests for part in (self.prompt, self.output) if isinstance(part, Listed)]
         return min((count for count in each if count is not None), default=None)
 
@@ -266,29 +266,28 @@ class Tokens:
         if longest <= most:
             return
         parts = {"prompt": prompt, "output": output}
-        can_cut = {name: part for name, part in parts.items() if hasattr(part, "at_most")}
+        can_cut = {name: part for name, part in parts.items() if isinstance(part, (Lognormal, Geometric))}
         endless = {name: part for name, part in can_cut.items() if part.at_most is None}
-        would = f"max_model_len={longest}"
+        remedy = f"max_model_len={longest}"
         for tails in (endless, can_cut):
             room = most - sum(_longest(part) for name, part in parts.items() if name not in tails)
-            if tails and room >= len(tails):  # shared as their means are
+            if tails and room >= len(tails):  # in proportion to the means
                 means = [float(points(part).mean()) for part in tails.values()]
                 cuts = [max(int(room * mean / sum(means)), 1) for mean in means]
                 cuts[0] = room - sum(cuts[1:])
-                would = " and ".join(
-                    f"at_most={cut} of the {name}" for name, cut in zip(tails, cuts, strict=True)
-                )
+                each = (f"at_most={cut} of the {name}" for name, cut in zip(tails, cuts, strict=True))
+                remedy = " and ".join(each)
                 break
         rule = f"max_model_len, {most:,} tokens, must hold every prompt with its output"
-        raise ValueError(f"{rule}, got up to {longest:,}: {would} would do")
+        raise ValueError(f"{rule}, got up to {longest:,}: {remedy} would do")
 
     def draws(
         self, prompt_seed: np.random.SeedSequence, output_seed: np.random.SeedSequence
     ) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return what draws the prompts, the outputs and the limits of the next requests of a run."""
+        """Return a function that draws the prompts, outputs and limits of the next requests of a run."""
         drawn = 0
         of_prompts, of_outputs = (
-            part.draws(seed) if isinstance(part, Lengths) else functools.partial(_fixed, part)
+            part.draws(seed) if isinstance(part, Lengths) else functools.partial(np.full, fill_value=part)
             for part, seed in ((self.prompt, prompt_seed), (self.output, output_seed))
         )
 
@@ -306,10 +305,6 @@ class Tokens:
         return draw
 
 
-def _fixed(length: int, requests: int) -> np.ndarray:
-    return np.full(requests, length, np.int64)
-
-
 def _longest(length: int | Lengths) -> int:
     return length.longest if isinstance(length, Lengths) else length
 
@@ -317,17 +312,14 @@ def _longest(length: int | Lengths) -> int:
 # Moments of lengths.
 
 
-POINTS = 4096  # of a distribution of lengths: its mean is then exact to some 0.1 %
-
-
 @functools.lru_cache(maxsize=64)  # every setting of a map asks for the same
 def points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
-    """Return points of a distribution of lengths, or of the largest of so many."""
+    """Return equally likely lengths, or lengths of the longest of `largest_of` requests."""
     if not isinstance(length, Lengths):
         return np.array([float(length)])
     return length.quantile(((np.arange(POINTS) + 0.5) / POINTS) ** (1 / largest_of)).astype(float)
 
 
 def a_request(tokens: Tokens) -> float:
-    """Return how many tokens the engines compute for a request, on average."""
+    """Return the mean number of tokens that engines compute for a request."""
     return float(points(tokens.prompt).mean() + points(tokens.output).mean()) - 1

@@ -1,4 +1,4 @@
-"""Scenarios as TOML: text that people write and programs keep.
+"""Scenarios as TOML, and the registry of kinds: the names of workloads, rules, service times and noise.
 
     servers = 2
 
@@ -6,11 +6,11 @@
     kind = "Poisson"
     rate_per_s = 800
 
-A key is a field, and a `kind` is a name of `KINDS`. Four kinds are only read, because
-their data is elsewhere: a Trace with `path` (and `column`, `speedup`, `unit`) is what `Trace.from_file`
-reads, [tokens] with `path` (and `prompt`, `output`, `again`) what `Tokens.from_csv` reads, a "Measurement"
-has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a `name`. Paths
-are relative to the TOML file.
+A key is a field, and a `kind` is a name in `KINDS`, which the shell and the explorer offer too. Four kinds
+are only read, because their data is elsewhere: a Trace with `path` (and `column`, `speedup`, `unit`) is read
+by `Trace.from_file`, [tokens] with `path` (and `prompt`, `output`, `again`) by `Tokens.from_csv`, a
+"Measurement" has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a
+`name`. Paths are relative to the TOML file.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
+from batchsim.scenario.workload import WORKLOADS
 
 if TYPE_CHECKING:
     import tomlkit
@@ -43,10 +43,10 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
     return {cls.__name__: (cls,) for cls in classes}
 
 
-# By the part of a scenario, then by name: the functions that make one. If the first is a class, the kind is
-# also written under that name.
+# By the part of a scenario, then by name: the functions that make one. A kind whose first function is a class
+# is also written.
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
-    "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
+    "workload": _by_name(*WORKLOADS)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
     "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
     "service": _by_name(Affine, Table, StepTime),  # `batchsim.measured` adds its own
@@ -57,10 +57,10 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
 
 
 def kind_of(part: str, value: Any) -> str:
-    """Return the name under which a part of a scenario is written; TypeError if its class is not registered.
+    """Return the kind of a part of a scenario; TypeError if its class is not registered.
 
-    >>> kind_of("workload", Poisson(900))
-    'Poisson'
+    >>> kind_of("noise", Noise(0.2))
+    'Noise'
     """
     name = type(value).__name__
     # By identity: a subclass of a registered class, even one of the same name, would be read as another.
@@ -72,8 +72,8 @@ def kind_of(part: str, value: Any) -> str:
 def keys_of(maker: Maker) -> dict[str, bool]:
     """Return a maker's parameters, and whether each is required.
 
-    >>> keys_of(ClosedLoop)
-    {'clients': True, 'think_s': False, 'priorities': False}
+    >>> keys_of(Lognormal)
+    {'mean': True, 'cv': True, 'at_most': False}
     """
     parameters = inspect.signature(maker).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
@@ -88,8 +88,8 @@ TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
 )  # fmt: skip
 LENGTHS = ("prompt", "output")  # each a number, or one of the kinds of lengths
-# Whose default is not written: it says that there is none.
-UNSAID = ("host_ms", "contention", "timeout_action", "correlation", "memory_batches")
+# Keys whose default means "none", so that it is not written.
+OMITTED = ("host_ms", "contention", "timeout_action", "correlation", "memory_batches")
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 
@@ -98,11 +98,11 @@ def to_tables(part: Any) -> dict[str, Any]:
 
     A part whose class is not in `KINDS` raises TypeError.
     """
-    # None has no word in TOML. Inherited fields, such as the noise, come last.
+    # TOML cannot express None. Inherited fields, such as the noise, come last.
     tables = {}
     for item in sorted(dataclasses.fields(part), key=lambda item: bool(item.kw_only)):
         name, value = item.name, getattr(part, item.name)
-        if value is not None and not (name in UNSAID and value == item.default):
+        if value is not None and not (name in OMITTED and value == item.default):
             tables[name] = _plain(name, value)
     return tables
 
@@ -176,10 +176,10 @@ def read_toml(
 def from_tables(
     kind: type[S], tables: Mapping[str, Any], folder: Path = Path(), extra: Collection[str] = ()
 ) -> S:
-    """Return the scenario that `to_tables` gave, or a person wrote; `folder` is where paths start.
+    """Return the scenario of `to_tables`, or of a person's tables; paths are relative to `folder`.
 
-    Anything wrong raises ValueError, such as "[rule] max_batch_size must be at least 1, got 0"; the names in
-    `extra` help only to say what a wrong key was meant to be.
+    Wrong content raises ValueError, such as "[rule] max_batch_size must be at least 1, got 0". The names in
+    `extra` only improve the hint for an unknown key.
     """
     _choose("the top level", tables, [kind], "a scenario", extra)
     parts = {name: _value(f"[{name}]", name, value, folder) for name, value in tables.items()}
@@ -230,7 +230,7 @@ def _part(place: str, name: str, table: Any, folder: Path) -> Any:
 def _choose(
     place: str, table: Mapping[str, Any], makers: Collection[Maker], what: str, also: Collection[str] = ()
 ) -> Maker:
-    """Return the maker that takes most of the table's keys, or raise if a key is unknown or missing."""
+    """Return the maker with most of the table's keys, or raise if a key is unknown or missing."""
     maker = max(makers, key=lambda maker: len(keys_of(maker).keys() & table.keys()))
     keys, known = keys_of(maker), [*also, *(key for each in makers for key in keys_of(each))]
     for key in table:

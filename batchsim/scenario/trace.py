@@ -1,4 +1,10 @@
-"""Files of arrival times: CSV, JSON lines and Parquet; what unit their numbers are in, and who says so."""
+"""Recorded traffic: arrival times from an array, or from a CSV, JSON lines or Parquet file.
+
+A file is read as one column of text, because timestamps in nanoseconds have more digits than a float. The
+unit of its numbers comes from the caller, the column's name, the file's format, or the numbers' size, if all
+are times since 1970. Other evidence, such as a low rate of whole numbers, would fit seconds too, so it only
+leads to a warning.
+"""
 
 import csv
 import json
@@ -17,24 +23,28 @@ from batchsim import _check
 from batchsim._format import number
 from batchsim.scenario.workload import OpenLoop
 
-# Stricter than pandas, which also accepts what is left of a truncated timestamp: a bare date, a single digit.
+# Stricter than pandas, which also accepts truncated timestamps: a bare date, a single digit.
 TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
-# How many of each unit a second has, and its name.
+# The number of each unit in a second, and its name.
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-# The words of a column's name that tell the unit: long ones anywhere, short ones as the last word alone.
+# Words for a unit in a column's name: long ones anywhere, short ones only as the last word.
 LONG = {
     prefix + word: unit
     for unit, prefixes in {"s": [""], "ms": ["milli", "m"], "us": ["micro", "u"], "ns": ["nano", "n"]}.items()
     for prefix in prefixes for word in ("sec", "secs", "second", "seconds")
 } | {"millis": "ms", "micros": "us", "nanos": "ns"}  # fmt: skip
 SHORT = {**{unit: unit for unit in UNITS}, "\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
-# Times since 1970, in seconds: of the years 1973 to 2286, in which no two units overlap.
+# Times since 1970, in seconds: the years 1973 to 2286, so that no two units overlap.
 EPOCH_S = 1e8, 1e10
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
-MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # whose documentation says milliseconds
+MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # in milliseconds by its documentation
+
+
+File = str | PathLike[str]
+Name = str | None
 
 
 class Column(NamedTuple):
@@ -43,16 +53,14 @@ class Column(NamedTuple):
     cells: list[str]
     places: list[int]
     name: str
-    unit: str | None = None
+    unit: Name = None
     place: str = "line"
 
 
-def read_times_s(
-    path: str | PathLike[str], kind: str | None, column: str | None, speedup: float, unit: str | None
-) -> tuple[np.ndarray, str]:
-    """Return one column of a file as seconds, or since its first, and how its unit was guessed, "" if not.
+def read_times_s(path: File, kind: Name, column: Name, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
+    """Return one column of a file in seconds (timestamps: since the first), and a note on a guessed unit.
 
-    `kind` is "csv", "jsonl", "parquet", or None for the one that the file's name ends with.
+    `kind` is "csv", "jsonl", "parquet", or None: by the file's name.
     """
     if unit is not None:
         _check.one_of("unit", unit, UNITS)
@@ -68,7 +76,7 @@ def read_times_s(
     return _numbers_s(path, found, speedup, unit)
 
 
-def _stamps_s(path: str | PathLike[str], column: Column) -> np.ndarray:
+def _stamps_s(path: File, column: Column) -> np.ndarray:
     times_s = _since_first(column.cells)
     _check_zones(path, column)
     _refuse(path, column, ~np.isfinite(times_s), "must be a number of seconds or an ISO 8601 timestamp")
@@ -76,9 +84,7 @@ def _stamps_s(path: str | PathLike[str], column: Column) -> np.ndarray:
     return times_s
 
 
-def _numbers_s(
-    path: str | PathLike[str], column: Column, speedup: float, unit: str | None
-) -> tuple[np.ndarray, str]:
+def _numbers_s(path: File, column: Column, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
     times = np.array([float(cell) if _is_number(cell) else math.nan for cell in column.cells])
     _refuse(path, column, ~np.isfinite(times), "must be a number of seconds")
     note = doubt = ""
@@ -87,7 +93,7 @@ def _numbers_s(
     factor = UNITS[unit]
     far = np.abs(times) / factor > _check.LARGEST * speedup
     _refuse(path, column, far, f"must be {NAMES[unit]}, at most {_check.LARGEST:g} s from 0")
-    if factor > 1:  # of 19 digits a float keeps 16: whole numbers are counted from the first
+    if factor > 1:  # a float keeps 16 of 19 digits, so whole numbers are counted from the first
         try:
             whole = [int(cell) for cell in column.cells]
             times = np.array([each - whole[0] for each in whole], dtype=float)
@@ -102,14 +108,8 @@ def _numbers_s(
 # The unit.
 
 
-def _unit_of(
-    path: str | PathLike[str], column: Column, times: np.ndarray, speedup: float
-) -> tuple[str, str, str]:
-    """Return the unit of a column's numbers, what told it, and a warning, "" where there is no doubt.
-
-    Its name, the file's format, or the numbers' size, where all are times since 1970. Nothing else: whole
-    numbers and a low rate may as well be seconds.
-    """
+def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> tuple[str, str, str]:
+    """Return the unit of a column's numbers, a note on its source, and a warning if it is uncertain."""
     named, size = column.unit or unit_in(column.name), _unit_since_1970(times)
     if named and size and named != size:
         rule = f"{path}: the unit must be given, as unit={size!r} or unit={named!r}"
@@ -123,15 +123,15 @@ def _unit_of(
             doubt += "speedup need not convert the unit"
         return unit, f"read as {unit}: {by}", doubt
     if not times[-1] > times[0]:
-        return "s", "", ""  # one instant is the same in every unit
+        return "s", "", ""  # a single instant is the same in every unit
     rate = (times.size - 1) / float(times[-1] - times[0])
-    doubt = f"{path}: nothing says the unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
-    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; unit='s' or unit='ms' says which"
+    doubt = f"{path}: unknown unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
+    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit='s' or unit='ms'"
     return "s", "read as s: assumed", doubt
 
 
 def unit_in(name: str) -> str | None:
-    """Return the unit in a column's name, None if there is none or several.
+    """Return the unit in a column's name, None unless there is exactly one.
 
     >>> [unit_in(name) for name in ("timestamp_ms", "arrivalMillis", "Time (us)", "at_s", "items")]
     ['ms', 'ms', 'us', 's', None]
@@ -152,37 +152,43 @@ def _unit_since_1970(times: np.ndarray) -> str | None:
 # The formats.
 
 
-def _csv_column(path: str | PathLike[str], column: str | None) -> Column:
+def csv_rows(path: File, if_parquet: str = "") -> Iterator[tuple[int, list[str]]]:
+    """Yield the line and the cells of each row of a CSV file, its header first, or raise ValueError."""
     try:
         with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = [name.strip() for name in next(reader, [])]
             if not header:
                 raise ValueError(f"{path} must have a header line, got an empty line or file")
-            if header[0].startswith("{"):
-                raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
-            if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
-                raise ValueError(f"{path}, line 1: must name the columns, got {','.join(header)!r}")
-            index = _index(path, column, header)
-            cells, lines = [], []
-            for row in reader:
-                if not row:
-                    continue  # a blank line, for instance at the end of the file
+            yield reader.line_num, header
+            rows = 0
+            for row in filter(None, reader):  # a blank line is no row, for instance at the end of the file
+                rows += 1
                 if len(row) != len(header):
                     rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
                     raise ValueError(f"{rule}, got {len(row)}")
-                cells.append(row[index].strip())
-                lines.append(reader.line_num)
+                yield reader.line_num, row
     except (UnicodeDecodeError, csv.Error) as error:
-        if _check.path("path", path).read_bytes()[:4] == b"PAR1":
-            raise ValueError(f"{path} must be CSV, got Parquet: Trace.from_parquet reads it") from None
+        if if_parquet and _check.path("path", path).read_bytes()[:4] == b"PAR1":
+            raise ValueError(f"{path} must be CSV, got Parquet: {if_parquet}") from None
         raise ValueError(f"{path} must be a CSV text file, got {error}") from None
-    if not cells:
+    if not rows:
         raise ValueError(f"{path} must have at least one row below its header, got none")
-    return Column(cells, lines, header[index])
 
 
-def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
+def _csv_column(path: File, column: Name) -> Column:
+    rows = csv_rows(path, "Trace.from_parquet reads it")
+    _, header = next(rows)
+    if header[0].startswith("{"):
+        raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
+    if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
+        raise ValueError(f"{path}, line 1: must name the columns, got {','.join(header)!r}")
+    index = _index(path, column, header)
+    lines, cells = zip(*((line, row[index].strip()) for line, row in rows), strict=True)
+    return Column(list(cells), list(lines), header[index])
+
+
+def _jsonl_column(path: File, column: Name) -> Column:
     cells: list[str] = []
     lines: list[int] = []
     keys: list[str] = []
@@ -210,8 +216,8 @@ def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
     return Column(cells, lines, str(column), unit)
 
 
-def _object(path: str | PathLike[str], place: int, line: str) -> dict[str, object]:
-    """Return a line's object, its numbers as text: those since 1970 have more digits than a float."""
+def _object(path: File, place: int, line: str) -> dict[str, object]:
+    """Return a line's object, its numbers as text: times since 1970 have more digits than a float."""
     try:
         item = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
@@ -221,7 +227,7 @@ def _object(path: str | PathLike[str], place: int, line: str) -> dict[str, objec
     return item
 
 
-def _parquet_column(path: str | PathLike[str], column: str | None) -> Column:
+def _parquet_column(path: File, column: Name) -> Column:
     import pyarrow  # slow to import
     from pyarrow import parquet
 
@@ -229,7 +235,7 @@ def _parquet_column(path: str | PathLike[str], column: str | None) -> Column:
         with _check.path("path", path).open("rb") as file, parquet.ParquetFile(file) as content:
             names = content.schema_arrow.names
             index = _index(path, column, names)
-            # As text a number keeps its digits, and a timestamp becomes ISO 8601.
+            # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
             cells = content.read([names[index]]).column(0).cast(pyarrow.string()).to_pylist()
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
@@ -239,7 +245,7 @@ def _parquet_column(path: str | PathLike[str], column: str | None) -> Column:
     return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
 
 
-def _index(path: str | PathLike[str], column: str | None, names: list[str]) -> int:
+def _index(path: File, column: Name, names: list[str]) -> int:
     """Return the place of a column, by default the first."""
     if column is None and names:
         return 0
@@ -254,20 +260,20 @@ def _index(path: str | PathLike[str], column: str | None, names: list[str]) -> i
 # Checks, and timestamps.
 
 
-def _refuse(path: str | PathLike[str], column: Column, bad: np.ndarray, rule: str) -> None:
+def _refuse(path: File, column: Column, bad: np.ndarray, rule: str) -> None:
     for row in np.flatnonzero(bad):
         got = f"got {column.cells[row]!r}"
         raise ValueError(f"{path}, {column.place} {column.places[row]}: {rule}, {got}")
 
 
-def _refuse_unsorted(path: str | PathLike[str], column: Column, times: np.ndarray) -> None:
+def _refuse_unsorted(path: File, column: Column, times: np.ndarray) -> None:
     for row in np.flatnonzero(np.diff(times) < 0) + 1:
         got = f"{column.cells[row]!r} after {column.cells[row - 1]!r}"
         raise ValueError(f"{path}, {column.place} {column.places[row]}: times must be sorted, got {got}")
 
 
 def _is_number(cell: str) -> bool:
-    if not cell.isascii() or "_" in cell:  # float() accepts "1_000", which no file means as a number
+    if not cell.isascii() or "_" in cell:  # float() accepts "1_000", which is not a number in a file
         return False
     try:
         float(cell)
@@ -276,7 +282,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _check_zones(path: str | PathLike[str], column: Column) -> None:
+def _check_zones(path: File, column: Column) -> None:
     """Refuse timestamps with a time zone among others without: these would silently be UTC."""
     cells, lines = column.cells, column.places
     zones = [stamp["zone"] is not None for cell in cells if (stamp := TIMESTAMP.fullmatch(cell))]
@@ -288,13 +294,13 @@ def _check_zones(path: str | PathLike[str], column: Column) -> None:
 
 
 def _since_first(cells: list[str]) -> np.ndarray:
-    """Return the seconds since the first timestamp, NaN for what is none."""
+    """Return the seconds since the first timestamp, NaN for other text."""
     import pandas
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of cells that become NaN here
+        warnings.simplefilter("ignore")  # about cells that become NaN
         stamps = pandas.to_datetime(pandas.Series(cells), format="ISO8601", utc=True, errors="coerce")
-    # 64 bits hold the nanoseconds of the years 1678 to 2261 alone; other years would wrap around.
+    # 64 bits hold only the nanoseconds of the years 1678 to 2261; other years would wrap around.
     complete = np.array([TIMESTAMP.fullmatch(cell) is not None for cell in cells])
     good = stamps.dt.year.between(1678, 2261) & complete
     usable = stamps.where(good, pandas.Timestamp(0, tz="UTC"))
@@ -302,12 +308,12 @@ def _since_first(cells: list[str]) -> np.ndarray:
     return np.where(good, (nanoseconds - nanoseconds[0]) / 1e9, math.nan)
 
 
-# Recorded traffic: arrival times, from an array or a file.
+# The workload.
 
 
-SMALLEST, FEWEST = 16, 32  # requests in the shortest windows that arrivals are counted in, and windows
-MANY_WINDOWS = 512  # windows: those of a trace cut into more are short
-GROWN = 0.8  # of the largest index of dispersion: then it grows no more but by chance
+SMALLEST, FEWEST = 16, 32  # requests in the shortest counting windows, and the fewest windows
+MANY_WINDOWS = 512  # windows are short if the trace has more of them
+GROWN = 0.8  # the share of the largest index of dispersion from which further growth is chance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -319,7 +325,7 @@ class Trace(OpenLoop):
     """
 
     times_s: np.ndarray
-    note: ClassVar[str] = ""  # how the unit was guessed; of one read from a file, its own
+    note: ClassVar[str] = ""  # how the unit was guessed; an instance from a file has its own
 
     def __post_init__(self) -> None:
         try:
@@ -347,52 +353,38 @@ class Trace(OpenLoop):
         super().__post_init__()
 
     @classmethod
-    def from_csv(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
+    def from_csv(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
         """Read arrival times from a CSV file with a header line.
 
-        `column` (default: the first) holds numbers, or ISO 8601 timestamps, read to the nanosecond. `unit` of
-        the numbers is "s", "ms", "us" or "ns"; None takes it from the column's name, such as timestamp_ms, or
-        from numbers that are times since 1970; the repr says so. Where nothing tells, seconds are assumed,
-        with a warning. `speedup` divides the times. A row that is truncated, is not a number, goes back in
-        time, or has a time zone where others have none raises ValueError with its line; a missing column,
-        with the columns there are.
+        `column` (default: the first) has numbers, or ISO 8601 timestamps, read to the nanosecond. `unit` of
+        the numbers is "s", "ms", "us" or "ns". By default it comes from the column's name, such as
+        timestamp_ms, or from numbers that are times since 1970, and the repr shows it; without such evidence
+        seconds are assumed, with a warning. `speedup` divides the times. ValueError names the line of a row
+        that is truncated, is not a number, goes back in time, or differs from the others in having a time
+        zone; a missing column raises it with the existing ones.
         """
         return cls._read(path, "csv", column, speedup, unit)
 
     @classmethod
-    def from_jsonl(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
-        """Read arrival times from JSON lines, an object a line; else as `from_csv`.
+    def from_jsonl(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
+        """Read arrival times from JSON lines, one object a line; otherwise like `from_csv`.
 
-        `column` is a key of each, by default the first of the first. Mooncake's traces are in milliseconds.
+        `column` is a key of each object, by default the first. Mooncake's traces are in milliseconds.
         """
         return cls._read(path, "jsonl", column, speedup, unit)
 
     @classmethod
-    def from_parquet(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
-        """Read arrival times from a Parquet file, as numbers or timestamps; else as `from_csv`."""
+    def from_parquet(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
+        """Read arrival times from a Parquet file, numbers or timestamps; otherwise like `from_csv`."""
         return cls._read(path, "parquet", column, speedup, unit)
 
     @classmethod
-    def from_file(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
+    def from_file(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
         """Read arrival times from a file by its ending: .jsonl or .ndjson, .parquet or .pq, else CSV."""
         return cls._read(path, None, column, speedup, unit)
 
     @classmethod
-    def _read(
-        cls, path: str | PathLike[str], kind: str | None, column: str | None, speedup: float, unit: str | None
-    ) -> Self:
+    def _read(cls, path: File, kind: Name, column: Name, speedup: float, unit: Name) -> Self:
         speedup = _check.real("speedup", speedup, above=0)
         times_s, note = read_times_s(path, kind, column, speedup, unit)
         trace = cls(times_s / speedup)
@@ -412,21 +404,22 @@ class Trace(OpenLoop):
 
     @property
     def dispersion(self) -> float:
-        """Of its bursts as well, as far as they show in so long a trace."""
+        """The dispersion with bursts, as far as a trace of this length shows them."""
         return self._bursts[0]
 
     @property
     def burst_requests(self) -> float:
-        """How many requests a window must have to hold whole bursts; 0 where the gaps tell all there is."""
+        """The number of requests in a window that holds whole bursts; 0 if gaps alone explain it."""
         return self._bursts[1]
 
     @cached_property
     def _bursts(self) -> tuple[float, float]:
-        """The index of dispersion for counts, which grows with the window until that holds whole bursts.
+        """The index of dispersion for counts, and the window from which on it no longer grows.
 
-        The indices of the longest windows come from few of them, so that each counts less a standard error.
-        Independent gaps say at once what long windows do: theirs is taken if long windows do not exclude it.
-        (Cox and Lewis, The statistical analysis of series of events, 1966; Gusella, 1991.)
+        The variance of counts over their mean grows with the window until that holds whole bursts. Few
+        windows are that long, so each index counts with a standard error subtracted. The gaps alone give the
+        index at once if they are independent: their value is used unless long windows exclude it. (Cox and
+        Lewis, The statistical analysis of series of events, 1966; Gusella, 1991.)
         """
         if not 0 < self.offered_per_s < math.inf:
             return 0.0, 0.0
@@ -439,11 +432,11 @@ class Trace(OpenLoop):
         counts = np.bincount(np.minimum(place, windows - 1), minlength=windows)
         of_windows = []
         while counts.size >= FEWEST:
-            error = math.sqrt(2 / (counts.size - 1))  # in proportion, of a normal count's variance
+            error = math.sqrt(2 / (counts.size - 1))  # relative, of the variance of normal counts
             of_windows.append((requests / counts.size, counts.var(ddof=1) / counts.mean(), error))
             counts = counts.reshape(-1, 2).sum(axis=1)
         sizes, indices, errors = np.transpose(of_windows)
-        # Short windows can vary by more than long ones, as where timestamps are whole seconds.
+        # Short windows can vary more than long ones, for instance if timestamps are whole seconds.
         long = sizes * MANY_WINDOWS >= requests
         surely = float((indices / (1 + errors))[long].max())
         reached = int(np.argmax(indices >= GROWN * surely))
@@ -469,7 +462,7 @@ class Trace(OpenLoop):
         return hash((self.times_s.tobytes(), self.priorities))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copied and unpickled times are read-only, too.
+        # Copied and unpickled times are read-only too.
         return partial(type(self), priorities=self.priorities), (self.times_s,)
 
     def __repr__(self) -> str:

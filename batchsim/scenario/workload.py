@@ -1,8 +1,11 @@
-"""When requests arrive: what every workload can do, and those of one rate or of clients.
+"""When requests arrive: open loops, whose rate is steady or varies, and a closed loop of clients.
 
 Traffic uses common random numbers: a workload turns one stream of standard draws, of mean 1, into arrival
-times, and its knobs only stretch that stream. So two settings of a knob, or of the batcher, see the same
-traffic, and chance does not blur their difference. A shorter run's draws are a prefix of a longer one's.
+times, and its parameters only stretch that stream. So two settings of a parameter, or of the batcher, see the
+same traffic, and chance does not blur their difference. A shorter run's draws are a prefix of a longer one's.
+
+To add a workload, write its class here and list it in `WORKLOADS`: TOML, the shell, the explorer and the
+reference find it there.
 """
 
 import dataclasses
@@ -16,26 +19,40 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import priorities as levels
+from batchsim.scenario.parameters import Described, parameter
 from batchsim.scenario.priorities import Shares
 
 CHUNK = 1 << 15  # arrivals at a time: they fit the processor's cache, and Ctrl-C works between two chunks
 
 
 @dataclass(frozen=True)
-class _Traffic:
-    """What every workload has: priority levels, if any, which are drawn for each request."""
+class _Traffic(Described):
+    """The common part of all workloads: priority levels, drawn for each request, and defaults."""
+
+    title: ClassVar[str] = ""  # its name in the explorer's list
+    max_requests: ClassVar[int | None] = None  # only a trace ends
 
     priorities: Shares | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.priorities is not None:
             object.__setattr__(self, "priorities", levels.check(self.priorities))
+
+    @property
+    def day(self) -> "Diurnal | None":
+        """The day that the arrival rate follows again and again; None for other traffic."""
+        return None
+
+    def rates_per_s(self, first: int, requests: int) -> np.ndarray:
+        """Return the arrival rate along `requests` after the `first` ones; empty if it is steady."""
+        return np.empty(0)
 
     def with_priorities(self, shares: Mapping[int, float]) -> Self:
         """Return this traffic with a priority level for each request, {level: share of the requests}.
 
-        Level 1 is served first, and in a level the oldest. Levels are whole numbers from 1 to 255, their
-        shares positive, and these sum to 1.
+        Level 1 is served first, and the oldest first within a level. Levels are whole numbers from 1 to 255;
+        their shares are positive and sum to 1.
 
         >>> Poisson(900).with_priorities({1: 0.2, 2: 0.8})
         Poisson(rate_per_s=900).with_priorities({1: 0.2, 2: 0.8})
@@ -43,10 +60,8 @@ class _Traffic:
         return dataclasses.replace(self, priorities=shares)  # type: ignore[arg-type]  # made a tuple
 
     def __repr__(self) -> str:
-        own = (f.name for f in dataclasses.fields(self) if not f.kw_only)
-        return (
-            f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in own)})" + self._suffix()
-        )
+        own = (f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if not f.kw_only)
+        return f"{type(self).__name__}({', '.join(own)})" + self._suffix()
 
     def _suffix(self) -> str:
         return "" if self.priorities is None else f".with_priorities({dict(self.priorities)})"
@@ -54,9 +69,16 @@ class _Traffic:
 
 @dataclass(frozen=True, repr=False)
 class OpenLoop(_Traffic):
-    """Requests that arrive whatever the server does."""
+    """Requests that arrive regardless of the server's answers.
 
-    max_requests: ClassVar[int | None] = None  # only a trace ends
+    A subclass has `offered_per_s`, `dispersion`, `with_rate` and `chunks_s`. The other properties have safe
+    defaults: a workload that does not override them gets no theory, no cache and no run length for bursts.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "chunks_s" in vars(cls) and "standard" not in vars(cls):
+            cls.standard = OpenLoop.standard  # type: ignore[method-assign]  # its parent's draws no longer apply
 
     @property
     def offered_per_s(self) -> float:
@@ -65,7 +87,39 @@ class OpenLoop(_Traffic):
 
     @property
     def dispersion(self) -> float:
-        """The variance of the number of arrivals in a long time over its mean: 1 for Poisson arrivals."""
+        """The variance over the mean of the number of arrivals in a long time: 1 for Poisson arrivals."""
+        if self.gamma_cv is None:
+            raise NotImplementedError
+        return self.gamma_cv**2
+
+    @property
+    def gamma_cv(self) -> float | None:
+        """The cv of gaps that are independent and gamma-distributed, as theory needs; None for other gaps.
+
+        Poisson gaps have 1, constant ones 0.
+        """
+        return None
+
+    @property
+    def burst_requests(self) -> float:
+        """The mean number of requests from one burst to the next, 0 without bursts."""
+        return 0.0
+
+    @property
+    def burst_per_s(self) -> float | None:
+        """The arrival rate within bursts, None if it is unknown."""
+        return None
+
+    @property
+    def standard(self) -> "OpenLoop | None":
+        """The workload of rate 1 whose arrivals `stretched_s` turns into these, or None.
+
+        The explorer caches the standard arrivals, so a new rate draws nothing.
+        """
+        return None
+
+    def stretched_s(self, chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the arrival times in seconds for chunks of the standard workload's arrivals."""
         raise NotImplementedError
 
     def with_rate(self, rate_per_s: float) -> Self:
@@ -91,7 +145,7 @@ def running_sums(draw: Callable[[int], np.ndarray], requests: int, size: int) ->
     total = 0.0
     for begin in range(0, requests, size):
         gaps = draw(min(size, requests - begin))
-        # Added to the first gap rather than to the sums, so that the chunks give the very floats of one sum.
+        # Added to the first gap rather than to the sums, so that chunks give exactly the floats of one sum.
         gaps[0] += total
         points = np.cumsum(gaps)
         total = points[-1]
@@ -102,23 +156,27 @@ def running_sums(draw: Callable[[int], np.ndarray], requests: int, size: int) ->
 class _Renewal(OpenLoop):
     """Independent gaps between arrivals: a standard draw of mean 1, divided by the rate."""
 
-    rate_per_s: float
-
-    def __post_init__(self) -> None:
-        _check.fix_real(self, "rate_per_s", above=0)
-        super().__post_init__()
+    rate_per_s: float = parameter(
+        "Arrival rate (per s)", "Mean number of requests per second", kind="real", above=0
+    )
 
     @property
     def offered_per_s(self) -> float:
         return self.rate_per_s
 
+    @property
+    def standard(self) -> OpenLoop:
+        return self.with_rate(1)
+
+    def stretched_s(self, chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        return (points / self.rate_per_s for points in chunks)
+
     def with_rate(self, rate_per_s: float) -> Self:
-        return dataclasses.replace(self, rate_per_s=rate_per_s)
+        return replace(self, rate_per_s=rate_per_s)
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         draw = functools.partial(self._gaps, np.random.default_rng(seed))
-        for points in running_sums(draw, requests, size):
-            yield points / self.rate_per_s
+        return self.stretched_s(running_sums(draw, requests, size))
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         raise NotImplementedError
@@ -132,9 +190,8 @@ class Poisson(_Renewal):
     Poisson(rate_per_s=100)
     """
 
-    @property
-    def dispersion(self) -> float:
-        return 1.0
+    title = "Poisson: random arrivals"
+    gamma_cv = 1.0
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         return generator.standard_exponential(requests)
@@ -144,29 +201,32 @@ class Poisson(_Renewal):
 class Constant(_Renewal):
     """Evenly spaced arrivals: number i at (i + 1) / rate_per_s."""
 
-    @property
-    def dispersion(self) -> float:
-        return 0.0
+    title = "Constant: evenly spaced"
+    gamma_cv = 0.0
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         # Not a sum of gaps, whose rounding errors would add up.
-        for begin in range(0, requests, size):
-            yield np.arange(begin + 1, min(begin + size, requests) + 1) / self.rate_per_s
+        return self.stretched_s(
+            np.arange(begin + 1, min(begin + size, requests) + 1) for begin in range(0, requests, size)
+        )
+
+    standard = _Renewal.standard
 
 
 @dataclass(frozen=True, repr=False)
 class Gamma(_Renewal):
     """Gamma-distributed gaps: burstier than Poisson with a `cv` above 1, smoother below."""
 
-    cv: float
+    cv: float = parameter(
+        "Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
+        kind="real", at_least=1e-3, at_most=1e3, slider=(0.1, 10, 0.01), log=True, usual=3,
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check.fix_real(self, "cv", at_least=1e-3, at_most=1e3)
+    title = "Gamma: smoother or burstier"
 
     @property
-    def dispersion(self) -> float:
-        return self.cv**2
+    def gamma_cv(self) -> float:
+        return self.cv
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         # A gamma's cv is 1 / sqrt(shape), and its mean shape * scale: scale = cv^2 makes the mean 1.
@@ -180,26 +240,27 @@ class ClosedLoop(_Traffic):
     All send at time 0. A client thinks for an exponential time of mean `think_s` seconds, or not at all.
     """
 
-    clients: int
-    think_s: float = 0.0
-    max_requests: ClassVar[int | None] = None
+    clients: int = parameter("Clients", "Clients that each have one request at a time", at_most=10_000_000)
+    think_s: float = parameter(
+        "Think time (s)", "Mean time between an answer and the client's next request", kind="real",
+        at_least=0, default=0.0,
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        _check.fix_whole(self, "clients", at_most=10_000_000)
-        _check.fix_real(self, "think_s", at_least=0)
-        super().__post_init__()
+    title = "Closed loop: clients wait for answers"
 
     def thinking_s(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         """Return the think times in seconds that follow the next sends, shape (requests,)."""
         return generator.standard_exponential(requests) * self.think_s
 
 
-# Workloads whose rate varies: bursts, and a day.
+# Workloads whose rate varies: bursts, and a day. Both are Poisson processes of rate 1 whose clock runs faster
+# or slower: request i arrives as the integral of the rate reaches the i-th point. Thinning a faster process
+# would draw a different number of points at each rate, and two settings would no longer share their traffic.
 
 
 STATES = 1024  # how many of OnOff's states are drawn at a time
-WHOLE = 0.02  # of a Diurnal's period: a run may end so much before or after its end
-BLOCK = 1 << 13  # of Diurnal's chunk at a time: the solver's dozens of short-lived arrays stay in the cache
+WHOLE = 0.02  # the part of a Diurnal's period by which a run may miss whole periods
+BLOCK = 1 << 13  # points at a time: the solver's dozens of short-lived arrays stay in the processor's cache
 
 
 def _unit_rate(seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
@@ -224,19 +285,19 @@ class OnOff(OpenLoop):
     `mean_on_s` and `mean_off_s` are the mean seconds of an exponential stay in each state.
     """
 
-    on_rate_per_s: float
-    off_rate_per_s: float
-    mean_on_s: float
-    mean_off_s: float
+    on_rate_per_s: float = parameter("Burst rate (per s)", "Arrival rate in a burst", kind="real", above=0)
+    off_rate_per_s: float = parameter(
+        "Rate between bursts (per s)", "0: none arrive", kind="real", at_least=0
+    )
+    mean_on_s: float = parameter("Mean burst (s)", "Mean duration of a burst", kind="real", above=0)
+    mean_off_s: float = parameter("Mean pause (s)", "Mean time between two bursts", kind="real", above=0)
 
-    def __post_init__(self) -> None:
-        for name in ("on_rate_per_s", "mean_on_s", "mean_off_s"):
-            _check.fix_real(self, name, above=0)
-        _check.fix_real(self, "off_rate_per_s", at_least=0)
+    title = "On-off: bursts"
+
+    def check(self) -> None:
         cycle = self.on_rate_per_s * self.mean_on_s + self.off_rate_per_s * self.mean_off_s
         if cycle < 1e-3:  # thousands of states would pass between two arrivals
             raise ValueError(f"an on and an off state must see at least 0.001 arrivals, got {cycle:g}")
-        super().__post_init__()
 
     @property
     def offered_per_s(self) -> float:
@@ -249,6 +310,15 @@ class OnOff(OpenLoop):
         on, off = self.mean_on_s, self.mean_off_s
         apart = (self.on_rate_per_s - self.off_rate_per_s) ** 2
         return 1 + 2 * apart * (on * off) ** 2 / (on + off) ** 3 / self.offered_per_s
+
+    @property
+    def burst_requests(self) -> float:
+        return 0.0 if self.burst_per_s is None else self.offered_per_s * (self.mean_on_s + self.mean_off_s)
+
+    @property
+    def burst_per_s(self) -> float | None:
+        on, off = self.on_rate_per_s, self.off_rate_per_s
+        return None if on == off else max(on, off)
 
     def with_rate(self, rate_per_s: float) -> Self:
         _check.real("rate_per_s", rate_per_s, above=0)
@@ -278,9 +348,9 @@ class OnOff(OpenLoop):
                     rates,
                 ))  # fmt: skip
             ends_s, integral, rate = (np.concatenate(column) for column in zip(*blocks, strict=True))
-            # Each point is in the first state whose integral reaches it: never in a state of rate 0,
-            # whose integral ends where it began. There are mostly fewer states than points, so it is
-            # the states that are looked up among the points.
+            # A point falls in the first state whose integral reaches it, so never in a state of rate 0, whose
+            # integral ends where it began. There are usually fewer states than points, so the states are
+            # looked up among the points.
             reached = np.searchsorted(points, integral, side="right")
             at = np.repeat(np.arange(integral.size), np.diff(reached, prepend=0))
             yield ends_s[at] - (integral[at] - points) / rate[at]
@@ -294,15 +364,19 @@ class Diurnal(OpenLoop):
     `peak_to_mean` is from 1 (flat) to 2 (no arrivals at midnight).
     """
 
-    mean_rate_per_s: float
-    peak_to_mean: float
-    period_s: float
+    mean_rate_per_s: float = parameter(
+        "Mean rate (per s)", "Mean number of requests per second", kind="real", above=0
+    )
+    peak_to_mean: float = parameter(
+        "Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night", kind="real", at_least=1,
+        at_most=2, slider=(1, 2, 0.05), usual=1.8,
+    )  # fmt: skip
+    period_s: float = parameter(
+        "Length of a day (s)", "Duration of the compressed day", kind="real", above=0, slider=(1, 1000, 0.01),
+        log=True, usual=20,
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        _check.fix_real(self, "mean_rate_per_s", above=0)
-        _check.fix_real(self, "peak_to_mean", at_least=1, at_most=2)
-        _check.fix_real(self, "period_s", above=0)
-        super().__post_init__()
+    title = "Diurnal: a day, compressed"
 
     @property
     def offered_per_s(self) -> float:
@@ -310,7 +384,15 @@ class Diurnal(OpenLoop):
 
     @property
     def dispersion(self) -> float:
-        return 1.0  # of its Poisson arrivals, without the course of the day
+        return 1.0  # that of its Poisson arrivals, without the course of the day
+
+    @property
+    def day(self) -> "Diurnal | None":
+        return self if self.peak_to_mean > 1 else None
+
+    @property
+    def standard(self) -> OpenLoop:
+        return Poisson(1)
 
     def with_rate(self, rate_per_s: float) -> Self:
         return replace(self, mean_rate_per_s=rate_per_s)
@@ -319,9 +401,14 @@ class Diurnal(OpenLoop):
         return self.stretched_s(_unit_rate(seed, requests, size))
 
     def stretched_s(self, chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield the arrival times for the points of a Poisson process of rate 1, given in chunks."""
         for_blocks = (np.split(points, range(BLOCK, points.size, BLOCK)) for points in chunks)
         return _in_order(np.concatenate([self._times_s(block) for block in blocks]) for blocks in for_blocks)
+
+    def rates_per_s(self, first: int, requests: int) -> np.ndarray:
+        begin_s, end_s = (self.reached_s(count) for count in (first, first + requests))
+        times_s = np.linspace(begin_s, min(end_s, begin_s + self.period_s), 1001)
+        swing = (self.peak_to_mean - 1) * np.cos(2 * math.pi * times_s / self.period_s)
+        return self.mean_rate_per_s * (1 - swing)
 
     @property
     def requests_a_period(self) -> float:
@@ -329,13 +416,13 @@ class Diurnal(OpenLoop):
         return self.mean_rate_per_s * self.period_s
 
     def reached_s(self, requests: float) -> float:
-        """Return when so many requests have arrived on average."""
+        """Return the time at which so many requests have arrived on average."""
         return float(self._times_s(np.array([float(requests)]))[0])
 
     def whole_periods(self, requests: int, first: int = 0) -> int:
-        """Return how many whole periods `requests` cover that follow the `first` ones; 0 if it is not whole.
+        """Return the number of whole periods that `requests` cover after the `first` ones, 0 if not whole.
 
-        An end that is off by no more than chance moves it, or by 2 % of a period, is whole.
+        An end within chance, or within 2 % of a period, of a whole number counts as whole.
 
         >>> day = Diurnal(1000, peak_to_mean=1.8, period_s=60)
         >>> day.whole_periods(180_000), day.whole_periods(100_000)
@@ -361,6 +448,13 @@ class Diurnal(OpenLoop):
         half = np.minimum(mean_phase, 1 - mean_phase)
         phase = kepler(2 * math.pi * half, self.peak_to_mean - 1) / (2 * math.pi)
         return (midnight + np.where(mean_phase > 0.5, 1 - phase, phase)) * self.period_s
+
+
+# The registry: TOML, the shell, the explorer and the reference offer these, in this order. A trace, which is
+# read from a file, is elsewhere.
+WORKLOADS: tuple[type[OpenLoop] | type[ClosedLoop], ...] = (
+    Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop,
+)  # fmt: skip
 
 
 # The series of (x - sin x) / x**3 and of (1 - cos x) / x**2 in x**2, the highest power first: up to pi their

@@ -7,7 +7,7 @@ from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedCork
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.python_calls import Callee, PythonForm
-from batchsim.servers.server import Server, Target, Words
+from batchsim.servers.server import Server, ServerConfig, Words
 
 LIMIT = "max_latency_ms"
 
@@ -28,7 +28,7 @@ def bentoml(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> Learne
     return LearnedCork(size, max_latency_ms=_check.real("BentoML's max_latency_ms", max_latency_ms, above=0))
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     return {LIMIT: rule.max_latency_ms} if isinstance(rule, LearnedCork) and rule.refuses else {}
 
@@ -43,7 +43,7 @@ def _settle(document: Document) -> None:
         size = document.settings.get("max_batch_size")
         document.unused |= {} if size is None else {"max_batch_size": size}
         document.settings["max_batch_size"] = 1
-        document.notes.append("batchable is not True: each request is computed by itself")
+        document.notes.append("batchable is not True: each request is computed alone")
 
 
 FORM = PythonForm(

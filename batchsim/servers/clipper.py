@@ -7,7 +7,7 @@ from batchsim import _check
 from batchsim._format import typed
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedSizes, Rule, SizeOrWait
 from batchsim.servers.formats.python_calls import Callee, PythonForm
-from batchsim.servers.server import Server, ServerConfig, Target, Words
+from batchsim.servers.server import Server, ServerConfig, Words
 
 LEARNED = -1  # the batch_size that selects learning
 MOST = 128  # the largest size tried here, or the largest with a known service time; Clipper has no limit
@@ -39,13 +39,10 @@ def config(batch_size: int = LEARNED, slo_micros: int = 100_000) -> ServerConfig
     return ServerConfig("clipper", rule, timeout_ms=slo_micros / 1000)
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     if not isinstance(target.rule, LearnedSizes):
         return {}
-    return {
-        "batch_size": LEARNED,
-        "slo_micros": math.ceil(float(typed(target.rule.deadline_ms * 1000))),
-    }
+    return {"batch_size": LEARNED, "slo_micros": math.ceil(float(typed(target.rule.deadline_ms * 1000)))}
 
 
 _NAMED = {"name": "model", "input_type": "doubles"}

@@ -14,7 +14,7 @@ from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.servers.formats.document import Document
 from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
-from batchsim.servers.server import Format, Server, ServerConfig, Target, describe_limit, describe_timeout
+from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
 # Settings outside of a file, such as options of a command line: "# batchsim: capacity=512".
 BESIDES = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
@@ -56,7 +56,7 @@ def _parse(text: str, server: str | None, which: str | None, file: Path | None) 
     try:
         form.read(document, text, which)
     except RecursionError:
-        raise ValueError(f"{form.title} must not nest so deep, got too many brackets") from None
+        raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
     for name, value in BESIDES.findall(text):
         document.settings.setdefault(name, _literal(name, value))
     return document.config()
@@ -123,10 +123,8 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     # Not as requested: queue limit, 100 requests.
     """
     form, own = _format_of(server, file), ALL[server]
-    if isinstance(what, ServerConfig) and what.server == server:
-        found, remarks = what, list[str]()
-    else:
-        found, remarks = _translated(own, _target(what))
+    target = _target(what)
+    found, remarks = (target, []) if target.server == server else _translated(own, target)
     settings = dict(found.settings)
     extras = {key: value for key, value in found.unused.items() if key not in own.settings}
     text = form.write(settings, extras | {**found.kept})
@@ -149,10 +147,10 @@ def write_all(what: Any) -> Written:
     (['litserve'], 10)
     """
     written = Written({}, {})
-    what = what if isinstance(what, ServerConfig) else _target(what)
-    for server in TOKEN_SERVERS if isinstance(what.rule, Continuous) else SERVERS:
+    target = _target(what)
+    for server in TOKEN_SERVERS if isinstance(target.rule, Continuous) else SERVERS:
         try:
-            written.texts[server] = write(server, what)
+            written.texts[server] = write(server, target)
         except ValueError as error:
             written.refused[server] = str(error)
     return written
@@ -175,27 +173,22 @@ def _format_of(server: str, file: str | None) -> Format:
     return next(iter(own.values())) if file is None else own[_check.one_of("file", file, own)]
 
 
-def _target(what: Any) -> Target:
-    if isinstance(what, Target):
-        return what
+def _target(what: Any) -> ServerConfig:
+    """Return a rule or a scenario as a config of no server; a config stays itself."""
     if isinstance(what, ServerConfig):
-        levels = tuple(range(1, what.priority_levels + 1))
-        return Target(
-            what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to, what.timeout_action,
-            levels, what.devices,
-        )  # fmt: skip
+        return what
     if isinstance(what, Rule):
-        return Target(what)
+        return ServerConfig("", what)
     scenario = getattr(what, "scenario", what)  # a Recommendation has one
     _check.instance("what is written", scenario, Scenario, "a ServerConfig, Rule, Scenario or Recommendation")
-    padding = tuple(scenario.service.padding or ())
-    return Target(
-        scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding,
-        scenario.timeout_action, scenario.levels, scenario.devices,
+    return ServerConfig(
+        "", scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms,
+        tuple(scenario.service.padding or ()), scenario.timeout_action,
+        max(scenario.levels) if len(scenario.levels) > 1 else 0, devices=scenario.devices,
     )  # fmt: skip
 
 
-def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]]:
+def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:
     """Return a target in a server's settings, and sentences on the differences."""
     settings, remarks = _settings(server, target)
     each = [server.configure(settings | {**variant}) for variant in server.variants]
@@ -206,7 +199,7 @@ def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]
     if ours != theirs:
         similar = type(found.rule.alone) is type(target.rule.alone)
         if not similar and not isinstance(target.rule, (SizeOrWait, Continuous, type(found.rule))):
-            rules = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
+            rules = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it interprets its own way"
             raise ValueError(f"a rule for {server.name} must be {rules}; got {target.rule!r}")
         remarks.insert(0, f"Not the requested rule, {target.rule!r}: simulate the one above.")
     for name, own, wanted in (
@@ -215,19 +208,19 @@ def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]
     ):
         if own != wanted:
             remarks.append(f"Not as requested: {name}, {'; '.join(own) or 'none'}.")
-    if len(target.levels) > 1 and not found.priority_levels:
+    if target.priority_levels > 1 and not found.priority_levels:
         remarks.append("Not as requested: requests of all priorities are served in order of arrival.")
     if found.pad_to != target.pad_to:
         remarks.append(f"The model pads batches to {list(target.pad_to)}; this file does not.")
     return found, remarks
 
 
-def _settings(server: Server, target: Target) -> tuple[dict[str, Any], list[str]]:
+def _settings(server: Server, target: ServerConfig) -> tuple[dict[str, Any], list[str]]:
     """Return a server's settings for a target, and sentences on rounded and dropped numbers."""
     words, rule, remarks = server.words, target.rule, list[str]()
     continuous = isinstance(rule, Continuous)
     if continuous != (server.name in TOKEN_SERVERS):
-        own = "one of whole batches," if continuous else "a Continuous;"
+        own = "one for whole batches," if continuous else "a Continuous;"
         raise ValueError(f"a rule for {server.name} must be {own} got {rule!r}")
     extras = server.extras(target)
     settings: dict[str, Any] = extras if continuous else {words.size: rule.max_batch_size}
@@ -254,10 +247,10 @@ def _settings(server: Server, target: Target) -> tuple[dict[str, Any], list[str]
     return settings, remarks + server.remarks(settings)
 
 
-def _limits(server: Server, target: Target) -> dict[str, Any]:
+def _limits(server: Server, target: ServerConfig) -> dict[str, Any]:
     words = server.words
     limit, timeout_ms, action = target.queue_limit, target.timeout_ms, target.timeout_action
-    if server.level_limits is not None and len(target.levels) > 1:
+    if server.level_limits is not None and target.priority_levels > 1:
         return server.level_limits(target)
     settings: dict[str, Any] = {}
     if isinstance(limit, Mapping) or isinstance(timeout_ms, Mapping) or isinstance(action, Mapping):

@@ -64,7 +64,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
     content, places = next(iter(found.values())) if which is None else found[which]
     _read_keys(document, content, "", places)
     if tuple(BATCHER.split(".")) not in places:
-        raise ValueError(f"{BATCHER} must be there, without which KServe does not batch, got none")
+        raise ValueError(f"{BATCHER} must be there for KServe to batch, got none")
 
 
 def _read_keys(document: Document, content: Any, path: str, places: Places) -> None:

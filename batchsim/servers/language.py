@@ -10,7 +10,7 @@ from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.server import ServerConfig
 
 UNCUT = MOST  # a budget that cuts no prompt
-NO_MEMORY = "without a number of blocks, or a model and a gpu, memory is taken to be enough"
+NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"
 
 
 def config_of(server: str, rule: Rule, engines: int = 1, queue_limit: int | None = None) -> ServerConfig:

@@ -6,7 +6,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, Rule, StalledBatches, WaitSinceLast
 from batchsim.servers.formats.python_calls import Callee, PythonForm
-from batchsim.servers.server import Server, ServerConfig, Target, Words
+from batchsim.servers.server import Server, ServerConfig, Words
 
 UNLIMITED = 1_000_000  # written for an infinite max_ongoing_requests, which Ray Serve does not accept
 
@@ -56,7 +56,7 @@ def config(
     return ServerConfig("ray_serve", rule, at_once, unused=unused)
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     if isinstance(target.rule, FrozenBatches):
         most = target.rule.max_ongoing
         return {"max_ongoing_requests": int(most) if math.isfinite(most) else UNLIMITED}

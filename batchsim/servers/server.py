@@ -212,20 +212,6 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Target:
-    """A setting to be written, independent of any server's vocabulary."""
-
-    rule: Rule
-    servers: int = 1
-    queue_limit: int | Mapping[int, int] | None = None
-    timeout_ms: float | Mapping[int, float] | None = None
-    pad_to: tuple[int, ...] = ()
-    timeout_action: str | Mapping[int, str] = "reject"
-    levels: tuple[int, ...] = ()
-    devices: int | None = None
-
-
-@dataclass(frozen=True)
 class Format:
     """A file format of a server: how to recognise, read and write it.
 
@@ -252,7 +238,7 @@ class Server:
     """A serving system: `rule` and `config` take its own settings; `ignored` have no effect on either.
 
     Without `config`, the settings are those of `rule`. The other fields describe the parts that few servers
-    have: `extras` returns such settings for a `Target`, `level_limits` the settings for limits by priority
+    have: `extras` returns such settings for a `ServerConfig`, `level_limits` those for limits by priority
     level, and `remarks` sentences on the settings that are written. `variants` are settings that choose
     among its rules. `unbounded`: its wait may be infinite. For `lint`: `per_core` is a setting that defaults
     to the number of cores, `notes` yields the code and the sentence of each note on settings, `calm` maps a
@@ -267,8 +253,8 @@ class Server:
     ignored: tuple[str, ...] = ()
     words: Words = Words("max_batch_size")
     formats: tuple[Format, ...] = ()  # the first one is written
-    extras: Callable[[Target], dict[str, Any]] = lambda target: {}
-    level_limits: Callable[[Target], dict[str, Any]] | None = None
+    extras: Callable[[ServerConfig], dict[str, Any]] = lambda target: {}
+    level_limits: Callable[[ServerConfig], dict[str, Any]] | None = None
     remarks: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
     variants: tuple[Mapping[str, Any], ...] = ({},)
     unbounded: bool = False

@@ -14,7 +14,7 @@ from batchsim.servers.language import (
     maybe_whole,
     without_defaults,
 )
-from batchsim.servers.server import Server, ServerConfig, Target, Words
+from batchsim.servers.server import Server, ServerConfig, Words
 
 # Memory below this many GiB: chunked_prefill_size, and the largest batch with a CUDA graph.
 BY_MEMORY = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (90, 8192, 256), (160, 8192, 256))
@@ -119,7 +119,7 @@ def config(*, dp_size: int = 1, max_queued_requests: int | None = None, **settin
     )
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
     cut = rule.chunked and rule.max_num_batched_tokens < MOST

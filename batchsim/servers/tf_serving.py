@@ -7,7 +7,7 @@ from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
 from batchsim.servers.formats import text_proto
 from batchsim.servers.formats.document import Document
-from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
+from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 THREADS, SIZES = "num_batch_threads", "allowed_batch_sizes"
 
@@ -49,7 +49,7 @@ def config(
     return ServerConfig("tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed)
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     allowed = target.pad_to and target.pad_to[-1] == target.rule.max_batch_size
     return {SIZES: list(target.pad_to)} if allowed else {}
 
@@ -76,7 +76,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
         given = getattr(message, name).value if isinstance(value, dict) else value
         document.put(name, given, places.get((name,)))
     if THREADS not in document.settings:
-        document.notes.append(f"{THREADS} is left out: a thread for each core there, one here")
+        document.notes.append(f"{THREADS} is left out: the server starts one per core, batchsim one")
 
 
 def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, WaitingServedRatio
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.language import blocks_beside, config_of, maybe_whole, without_defaults
-from batchsim.servers.server import Server, Target, Words
+from batchsim.servers.server import Server, ServerConfig, Words
 
 PAGES = {"flashinfer": 1, "flashdecoding": 256, "paged": 16}  # tokens in a block, by kernel
 
@@ -59,7 +59,7 @@ def tgi(
     )  # fmt: skip
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     rule, page = target.rule, 1
     assert isinstance(rule, Continuous)
     settings: dict[str, Any] = {

@@ -11,7 +11,7 @@ from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, Siz
 from batchsim.servers.formats import text_proto
 from batchsim.servers.formats.document import Document, refused
 from batchsim.servers.formats.triton_schema import SCHEMA
-from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
+from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
 def triton(
@@ -146,25 +146,25 @@ def config(
     )  # fmt: skip
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     preferred = getattr(target.rule, "preferred", ())
     return {"preferred_batch_size": list(preferred)} if preferred else {}
 
 
-def _level_limits(target: Target) -> dict[str, Any]:
+def _level_limits(target: ServerConfig) -> dict[str, Any]:
     """Return priority levels, each with its own queue policy."""
 
     def of(limit: Any, level: int, other: Any) -> Any:
         return limit.get(level, other) if isinstance(limit, Mapping) else other if limit is None else limit
 
-    last = max(target.levels)
+    last = target.priority_levels
     policies = {
         level: {
             "max_queue_size": of(target.queue_limit, level, 0),
             "default_timeout_microseconds": math.ceil(float(typed(of(target.timeout_ms, level, 0) * 1000))),
             "timeout_action": of(target.timeout_action, level, "reject").upper(),
         }
-        for level in target.levels
+        for level in range(1, last + 1)
     }
     return {"priority_levels": last, "default_priority_level": last, "priority_queue_policy": policies}
 
@@ -191,7 +191,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
     content = text_proto.plain(message)
     for name in OTHER_SCHEDULERS:
         if name in content:
-            raise refused(f"batchsim simulates Triton's dynamic_batching, got {name}", places[name,])
+            raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", places[name,])
     _read_groups(document, content.pop(GROUP, []), places)
     batching = content.pop(BATCHING, None)
     _read_section(document, content, (), places)
@@ -201,10 +201,10 @@ def _read(document: Document, text: str, which: str | None) -> None:
         # Without dynamic batching, Triton never combines requests.
         document.settings["max_batch_size"] = 1
         document.unused["max_batch_size"] = size
-        document.notes.append("there is no dynamic_batching: each request is computed by itself")
+        document.notes.append("without dynamic_batching, each request is computed alone")
     if document.settings.setdefault("max_batch_size", 0) == 0:
         raise refused(
-            "Triton batches only where max_batch_size is at least 1, got "
+            "for Triton to batch, max_batch_size must be at least 1, got "
             + ("0" if ("max_batch_size",) in places else "none"),
             places.get(("max_batch_size",)),
         )
@@ -227,13 +227,13 @@ def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) 
     if len(spread) > 1:
         document.put(GPUS, len(spread))
     if max(spread, default=0) > min(spread, default=0) + 1:
-        document.notes.append(f"instances are taken to be spread evenly over {len(spread)} devices")
+        document.notes.append(f"instances are assumed to be spread evenly over {len(spread)} devices")
     if len(groups) > 1 or GPUS in groups[0]:
         document.kept[GROUP] = groups
     if len(groups) > 1:
         kinds = {group.get("kind", "KIND_AUTO") for group in groups}
         if len(kinds) > 1:
-            document.notes.append(f"instances of {len(kinds)} kinds are taken to be equally fast")
+            document.notes.append(f"instances of {len(kinds)} kinds are assumed to be equally fast")
         return
     for name, value in groups[0].items():
         if name not in (COUNT, GPUS):

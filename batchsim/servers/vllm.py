@@ -10,7 +10,7 @@ from batchsim.servers.formats.command_lines import CommandLine, Word
 from batchsim.servers.formats.document import Document, refused
 from batchsim.servers.formats.keyed_text import parse_yaml, yaml_of
 from batchsim.servers.language import blocks_beside, card_of, config_of, maybe_whole, without_defaults
-from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
+from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
 
@@ -121,7 +121,7 @@ def remarks(settings: Mapping[str, Any]) -> list[str]:
     return [f"Without chunked prefill vLLM starts only if max_model_len is at most {budget}."]
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
     own = {
@@ -157,7 +157,7 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
         place = places.get((str(key),), (1, 1))
         flag, off = LINE.flag_of(f"--{key}")
         if value is False:  # vLLM skips such a key
-            document.notes.append(f"{key}: false says nothing to vLLM; no-{key}: true would")
+            document.notes.append(f"{key}: false has no effect in vLLM; write no-{key}: true")
         elif value is not None:
             # vLLM parses each value as a word of its command line.
             value = not off if value is True else LINE.value(flag, value) if isinstance(value, str) else value

@@ -6,7 +6,7 @@ from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.language import blocks_beside, config_of, maybe_whole, without_defaults
-from batchsim.servers.server import Server, Target, Words
+from batchsim.servers.server import Server, ServerConfig, Words
 from batchsim.servers.vllm import SHORT, STARTS, V0, check_budget, remarks, settings_of
 
 BUDGET = 2048  # the default unless the model's length exceeds it
@@ -54,7 +54,7 @@ def vllm_v0(
     )  # fmt: skip
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     assert isinstance(target.rule, Continuous)
     blocks = {"num_gpu_blocks_override": target.rule.kv_blocks}
     return without_defaults(settings_of(target.rule) | blocks, block_size=16)

@@ -7,32 +7,35 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
+from batchsim._clock import LATEST_S
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
-from batchsim.study.floor import out_of_reach
-from batchsim.study.judgement import LEVEL, OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
+from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, judge, out_of_reach
 from batchsim.study.race import SHORTEST
-from batchsim.study.slo import SLO
+from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import Traffic
 
 if TYPE_CHECKING:
     import pandas
 
-# Where the search begins, as fractions of a rate that is too high: also low, where waits show.
+# The first rates to try, as fractions of the highest. Some are low, because there requests wait longest.
 SCAN = (0.001, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 SHORT = 1 / 20  # of the requests: enough for rates that clearly fail
-# Of all rates tried, the last that is proved is where chance was kindest. For a search to be wrong in 5 % at
-# most, each of about so many rates is allowed its part of them (Bonferroni).
+# Fractions of the longest time: a run that seems to need more than the first gets the second, as chance may
+# stretch it.
+FULL, SAFE = 0.9, 0.5
+# The search takes the highest rate whose run proves it, so it picks the luckiest run. To be wrong in at most
+# 5 % of searches, each of about this many runs gets its share of the 5 % (Bonferroni).
 TRIED = 25
 SURE = 1 - (1 - LEVEL) / TRIED
-NARROWING = 6  # steps towards the rate that misses the objective by least, where all of the above miss it
+NARROWING = 6  # steps towards the rate that misses the objective by least, if all rates of SCAN miss it
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a run at one rate says; above the saturation rate there is none, of 0 requests."""
+    """The run at one rate, and its judgement. Above the saturation rate nothing runs: 0 requests."""
 
     rate_per_s: float
     requests: int
@@ -44,7 +47,7 @@ class Probe:
 
     @property
     def holds(self) -> bool:
-        """Whether the estimate meets the objective, whatever its interval."""
+        """Whether the estimate meets the objective; its interval may not."""
         return not self.fails and self.judgement.excess <= 1
 
     def __str__(self) -> str:
@@ -57,15 +60,16 @@ class Probe:
 class Capacity:
     """The highest rate within an objective, requests per second.
 
-    At `rate_per_s` the estimate crosses the limit; it is 0 where no rate meets the objective, and NaN where
-    no run can tell, as it would be of a part of a day. At
-    `low_per_s` a run proves that the objective is met, at `high_per_s` that it is missed; NaN where the runs
-    are too short to tell. Each rate is tested at 99.8 %, which is 95 % for the 25 or so that are tried.
-    A whole trace that drifts, or a few whole days, have no interval, and their estimates decide.
-    `limited_by` says what stops a higher rate. Below `lowest_per_s` the objective is missed as well, because
-    requests wait for company, or are fewer than the throughput asked for: `lowest_by` says which. It is 0
-    where the smallest rate tried, a thousandth of the saturation rate, meets the objective.
-    `probes` are the runs, by rate.
+    At `rate_per_s` the estimate crosses the limit; it is 0 if no rate meets the objective, and NaN if runs
+    cannot decide, because they cover only a part of a day. At `low_per_s` a run proves that the objective is
+    met, at `high_per_s` that it is missed; NaN if the runs are too short. Each rate is tested at 99.8 %,
+    which makes 95 % for the search of about 25 rates. A whole trace that drifts, or a few whole days, have no
+    interval, and their estimates decide.
+
+    `limited_by` is the reason against a higher rate. Below `lowest_per_s` the objective is missed too;
+    `lowest_by` is the reason: requests wait for company, or fewer arrive than the least throughput. It is 0
+    if the smallest rate tried, a thousandth of the saturation rate, meets the objective. `probes` are the
+    runs, by rate.
     """
 
     scenario: Scenario
@@ -85,7 +89,7 @@ class Capacity:
         return self.rate_per_s > 0
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a rate: the estimate for each objective there."""
+        """Return a DataFrame with a row for each rate: the estimate for each objective there."""
         import pandas
 
         rows = []
@@ -100,7 +104,7 @@ class Capacity:
 
     def __repr__(self) -> str:
         if math.isnan(self.rate_per_s):
-            return f"Capacity: no rate is shown to have {self.slo}; {self.limited_by}"
+            return f"Capacity: no run can show {self.slo}; {self.limited_by}"
         if not self.met:
             return f"Capacity: no rate has {self.slo}; {self.limited_by}"
         sides = ("met", self.low_per_s), ("missed", self.high_per_s)
@@ -121,14 +125,14 @@ def capacity(
 ) -> Capacity:
     """Return the highest rate at which a setting meets an objective, and how sure that is.
 
-    The workload is scaled to rates from a thousandth of the highest possible one upwards, and each edge
-    between a rate that meets the objective and one that does not is narrowed by bisection to the
-    fraction `tolerance`; neighbouring rates of the scan are taken to have one edge between them at most.
-    All rates share one seed, hence one traffic, stretched. `requests`: the length of a run (default: the
-    whole trace, or 100,000), of a `Diurnal` the nearest number that covers whole periods at each rate; rates
-    that clearly fail in a twentieth of that get no longer run.
+    The workload is scaled to rates from a thousandth of the highest possible one upwards. Each edge between a
+    rate that meets the objective and one that misses it is narrowed by bisection to the fraction `tolerance`,
+    assuming at most one edge between neighbouring rates of the scan. All rates share one seed, so they share
+    one traffic, stretched. `requests` is the length of a run (default: the whole trace, or 100,000); for a
+    `Diurnal`, the nearest number that covers whole periods at each rate; at a very low rate, fewer, because
+    the clock ends at 48.5 days. Rates that clearly fail in a twentieth of that get no longer run.
 
-    Raises ValueError for a closed loop, which has no rate, and where nothing limits the rate.
+    Raises ValueError for a closed loop, which has no rate, and if nothing limits the rate.
 
     The latency of M/M/1 is exponential with rate mu - lambda: its p99 is 50 ms at 1000 - ln(100) / 0.05.
 
@@ -155,15 +159,15 @@ def capacity(
 
 
 def check(scenario: Scenario, slo: SLO) -> None:
-    """Raise TypeError unless these are a scenario and an SLO, ValueError for one of tokens without them."""
+    """Raise TypeError unless these are a scenario and an SLO; ValueError if only the SLO is about tokens."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.instance("slo", slo, SLO, "an SLO, as SLO(p99_ms=50)")
     slo.check(scenario)
 
 
 def check_loss(scenario: Scenario, slo: SLO) -> None:
-    """Refuse objectives that do not see lost requests, where they can be lost: a mean gets better by them."""
-    if can_lose(scenario) and not any(objective.sees_loss for objective in slo.objectives):
+    """Refuse objectives that ignore lost requests if requests can be lost: each loss improves a mean."""
+    if scenario.can_lose and not any(objective.sees_loss for objective in slo.objectives):
         knob = "queue_limit" if scenario.queue_limit is not None else "timeout_ms"
         raise ValueError(f"a scenario with a {knob} needs max_loss or a percentile too, got {slo!r}")
 
@@ -171,10 +175,10 @@ def check_loss(scenario: Scenario, slo: SLO) -> None:
 def edge(
     inside: float, outside: float, holds: Callable[[float], bool], tolerance: float
 ) -> tuple[float, float]:
-    """Return the last value found that holds and the first that does not, within a factor 1 + tolerance.
+    """Return the last value found that holds and the first that fails, within a factor 1 + tolerance.
 
-    By bisection of the logarithm, between one that is known to hold and one that is known not to; there
-    is taken to be one edge between them.
+    Bisects the logarithm between `inside`, which holds, and `outside`, which fails; assumes that there is
+    one edge between them.
 
     >>> inside, outside = edge(1, 16, lambda value: value <= 3, tolerance=0.01)
     >>> inside <= 3 < outside <= 1.01 * inside
@@ -206,8 +210,8 @@ class _Search:
         highest = self._traffic(top)
         periods = Periods.of(highest.scenario.workload, highest.requests)
         if periods is not None and not highest.whole:
-            of = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
-            return self.found(f"{of} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
+            needed = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
+            return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
         scanned = [self.at(part * top) for part in SCAN]
         if not any(probe.holds for probe in scanned):
             self._narrow()
@@ -224,7 +228,7 @@ class _Search:
         if first > 0:
             below = scanned[first - 1].rate_per_s
             lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
-            # Of too few requests a batch waits for company, or a throughput is not reached.
+            # Too few requests: a batch waits for company, or the throughput is too low.
             worst = self.at(below).judgement.worst
             fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
             lowest_by = fewer if worst.key == "throughput_per_s" else "requests wait for company"
@@ -243,7 +247,7 @@ class _Search:
         )  # fmt: skip
 
     def at(self, rate_per_s: float) -> Probe:
-        """Return what runs at a rate say: a short one if that is clear, else a full one."""
+        """Return the probe at a rate: of a short run if that clearly fails, else of a full one."""
         if rate_per_s not in self.probes:
             self.probes[rate_per_s] = self._probe(rate_per_s)
         return self.probes[rate_per_s]
@@ -262,12 +266,15 @@ class _Search:
         return probe
 
     def _traffic(self, rate_per_s: float) -> Traffic:
-        return Traffic(self.scenario.replace(rate_per_s=rate_per_s), self.requests, self.seed)
+        requests, most = self.requests, LATEST_S * rate_per_s
+        if requests > FULL * most:
+            requests = max(int(SAFE * most), 1)
+        return Traffic(self.scenario.replace(rate_per_s=rate_per_s), requests, self.seed)
 
     def _top_per_s(self) -> float:
-        """Return a rate that is too high: the saturation rate, or one at which too many requests are lost."""
+        """Return a rate that is too high: the saturation rate, or one that loses too many requests."""
         saturation_per_s = self.scenario.saturation_per_s
-        if not can_lose(self.scenario):
+        if not self.scenario.can_lose:
             return saturation_per_s
         served = [o.share for o in self.slo.objectives if o.share is not None]
         return saturation_per_s / max(served) * 1.1
@@ -279,7 +286,7 @@ class _Search:
         return edge(inside, outside, lambda rate: holds(self.at(rate)), self.tolerance)
 
     def _narrow(self) -> None:
-        """Look between the rates that miss the objective by least, where no rate of the scan meets it."""
+        """Try rates between those that miss the objective by least, after all rates of the scan missed it."""
         rates = sorted(self.probes)
         for _ in range(NARROWING):
             place = min(range(len(rates)), key=lambda place: self.at(rates[place]).judgement.excess)

@@ -1,9 +1,8 @@
-"""What full runs choose after the race: the setting to take of those that tie, and the frontier.
+"""The choice by full runs after the race: the setting to take among ties, and the frontier.
 
-Among the settings that no run tells from the fastest, the one is taken that an engineer would take
-(`Candidate.preference`). To run all settings in full would cost as much as the whole grid; but saturation
-rates are known before any run, so settings are tried in an order that finds the one to take early, in runs
-that grow, so that one that is clearly slower costs little.
+Several settings may be statistically as fast as the fastest. `Candidate.preference` then decides as an
+engineer would. Full runs of all settings would cost as much as the whole grid. But saturation rates need no
+run, so the most preferred settings are tried first, in runs that grow: a clearly slower one costs little.
 """
 
 import math
@@ -13,22 +12,23 @@ from itertools import groupby
 
 from batchsim.result import Result
 from batchsim.study import phrases
-from batchsim.study.judgement import LEVEL, STRICT, can_lose, slower_by
+from batchsim.study.judgement import STRICT, slower_by
 from batchsim.study.race import Candidate, Outcome, Race, Run
+from batchsim.study.slo import LEVEL
 
-# What the tie-break may cost: a number of full runs, or a fraction of full runs of the whole grid if more.
-COST = 4, 1 / 20
+# The most that the tie-break may cost: the larger of both.
+COST = 4, 1 / 20  # (full runs, fraction of full runs of the whole grid)
 FULL_RUNS = 24  # at most, to draw the frontier
 
 
 def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, result: Result) -> Run:
-    """Return the setting to take with its full run, and say of the others that tie why it is not them."""
+    """Return the setting to take with its full run; the other ties get their outcome, with the reason."""
     tied, leading = {fastest: result}, {race.traffic.requests: result}
     runs, fraction = COST
     stable = sum(each.scenario.stable for each in race.candidates)
     limit = race.traffic.simulated + max(runs, fraction * stable) * race.traffic.requests
-    # Without intervals only equal latencies tie, and of those the race has put the preferred first.
-    paired = not can_lose(fastest.scenario)
+    # Without intervals only equal latencies tie, and the race has put the preferred one first.
+    paired = not fastest.scenario.can_lose
     rivals = [each for each in candidates if paired and _may_tie(each) and each is not fastest]
     for rival in _in_turn(rivals, tied, fastest):
         if race.traffic.simulated + race.traffic.requests > limit:
@@ -45,17 +45,17 @@ def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, r
 
 def _may_tie(candidate: Candidate) -> bool:
     open_ = candidate.outcome in (None, Outcome.BEHIND) and math.isfinite(candidate.first_ms)
-    return open_ and not can_lose(candidate.scenario)
+    return open_ and not candidate.scenario.can_lose
 
 
 def _in_turn(
     rivals: Sequence[Candidate], tied: Mapping[Candidate, Result], fastest: Candidate
 ) -> Iterator[Candidate]:
-    """Yield the settings to try; one that ties is in `tied` when the next is asked for.
+    """Yield the settings to try. The caller adds each that ties to `tied` before it asks for the next.
 
-    From the most headroom down, the two likeliest of each, until one ties: that with the lowest mean latency
-    in the first round, and that which came furthest. Then, until another ties, the others of that headroom
-    that had a lower mean than the one that tied, or have a shorter wait, by their mean in the first round.
+    From the most headroom down, the two likeliest settings of each headroom, until one ties: the one with the
+    lowest mean latency in the first round, and the one that came furthest. Then, until another ties, the
+    others of that headroom with a lower mean in the first round or a shorter wait, by that mean.
     """
     chosen = fastest
     for headroom, group in groupby(sorted(rivals, key=_by_first), _headroom):
@@ -68,8 +68,8 @@ def _in_turn(
             chosen = found[0]
             break
     _, mean_ms, wait_ms = chosen.first_preference
-    alike = [each for each in rivals if _headroom(each) == _headroom(chosen) and _may_tie(each)]
-    for rival in sorted(alike, key=_by_first):
+    same = [each for each in rivals if _headroom(each) == _headroom(chosen) and _may_tie(each)]
+    for rival in sorted(same, key=_by_first):
         _, least_ms, shortest_ms = rival.first_preference
         if rival not in tied and (least_ms < mean_ms or shortest_ms < wait_ms):
             yield rival
@@ -86,7 +86,11 @@ def _headroom(candidate: Candidate) -> tuple[float, ...]:
 
 
 def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Result]) -> Result | None:
-    """Return the full run of a setting that meets the objective and is not clearly slower, else None."""
+    """Return the full run of a setting if it meets the objective and is not clearly slower, else None.
+
+    Like the race, it grows the runs and drops a setting at the strict level. Only the full run decides at the
+    usual level.
+    """
     full, rival.outcome = race.traffic.requests, None
     for requests in race.lengths[1:] or race.lengths:
         if requests <= rival.requests < full:
@@ -107,15 +111,13 @@ def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Re
     return run
 
 
-# The frontier: which settings no other beats in latency, saturation rate and servers alike.
-
-
 def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
-    """Return the settings on the frontier, by latency.
+    """Return the frontier, by latency: no other setting beats these in latency, saturation rate and servers.
 
-    All have full runs, because short ones flatter settings near saturation. Those that lead in the first
-    round, which has one length for all, run in full; one that is behind then makes room for those it hid.
-    The recommended one is always there, and stands for those of as many servers that no run tells from it.
+    All have full runs, because short ones flatter settings near saturation. The leaders of the first round,
+    whose length is the same for all, run in full. If one of them turns out to be behind, it makes room for
+    settings that it hid. The frontier always includes the recommended setting, which represents all settings
+    with as many servers whose latency does not clearly differ.
     """
     full = race.traffic.requests
     room = max(FULL_RUNS * race.asked.requests // full, 1)
@@ -141,8 +143,8 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
         able = [each for each in able if each not in behind]  # ever fewer, so this ends
     shown = [best] if best.scenario.stable else []
     for each in sorted(front, key=_full_ms, reverse=True):
-        standing = [other for other in shown if _stands_for(other, each, other is best)]
-        if each is not best and all(_apart(race, other, each, results) for other in standing):
+        like = [other for other in shown if _represents(other, each, other is best)]
+        if each is not best and all(_apart(race, other, each, results) for other in like):
             shown.append(each)
     return sorted(shown, key=lambda each: (_full_ms(each), each.servers))
 
@@ -152,7 +154,7 @@ _full_ms: Callable[[Candidate], float] = operator.attrgetter("latency.value")
 
 
 def _leading(candidates: Sequence[Candidate], latency_ms: Callable[[Candidate], float]) -> list[Candidate]:
-    """Return those that no other beats, by latency; of equals the first listed."""
+    """Return the settings that no other beats, by latency; the first of several equal ones."""
     costs = {(latency_ms(each), -each.saturation_per_s, each.servers): each for each in reversed(candidates)}
 
     def beaten(cost: tuple[float, ...]) -> bool:
@@ -161,14 +163,14 @@ def _leading(candidates: Sequence[Candidate], latency_ms: Callable[[Candidate], 
     return [costs[cost] for cost in sorted(costs) if not beaten(cost)]
 
 
-def _stands_for(one: Candidate, other: Candidate, recommended: bool) -> bool:
-    """Return whether a setting would do instead of another, were their latencies the same."""
+def _represents(one: Candidate, other: Candidate, recommended: bool) -> bool:
+    """Return whether a setting could represent another with the same latency."""
     as_good = one.servers <= other.servers and one.saturation_per_s >= other.saturation_per_s
     return as_good or (recommended and one.servers == other.servers)
 
 
 def _apart(race: Race, one: Candidate, other: Candidate, results: Mapping[Candidate, Result]) -> bool:
-    """Return whether two latencies clearly differ; where they have no interval, whether they differ."""
+    """Return whether two latencies clearly differ; without an interval, whether they differ at all."""
     a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
     _, low, high = slower_by(b, a, race.slo.latency.key)
     return _full_ms(one) != _full_ms(other) if math.isnan(low) else not low <= 0 <= high

@@ -24,7 +24,7 @@ LABEL = "; name them apart, as in {'label': value}"
 class Axis:
     """A knob's values, each with a label for tables and a key that only equal values share.
 
-    Labels are numbers where all values are, else text.
+    Labels are numbers if all values are, else text.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Grid:
         return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
 
     def keys(self) -> Iterator[str]:
-        """Yield each point's key: JSON, the same in whatever order the axes are given."""
+        """Yield each point's key: JSON that does not depend on the order of the axes."""
         order = sorted(range(len(self.axes)), key=lambda number: self.axes[number].name)
         head = [f"{json.dumps(axis.name)}: " for axis in self.axes]
         for keys in itertools.product(*(axis.keys for axis in self.axes)):
@@ -154,7 +154,7 @@ def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
                 raise ValueError(f"a knob must be given once, got {named[path]!r} and {axis.name!r}")
             named[path] = axis.name
         for value in axis.values:
-            # Out of bounds here, it may fit another combination; where it fits none, its row says why.
+            # Out of bounds here, it may fit another combination; if it fits none, its row has the reason.
             with contextlib.suppress(ValueError):
                 scenario.replace({**combination, axis.name: value})
 

@@ -1,38 +1,49 @@
-"""Whether a run shows that an objective is met: its numbers, their intervals, and a verdict."""
+"""Whether a run shows that an objective is met: its numbers, their intervals, and a verdict.
+
+A run meets an objective if the whole interval of its number is within the limit, and fails if the whole
+interval is beyond it. A search tests many settings several times, and each test may be wrong, so it drops a
+setting only at the level `STRICT`. A full run, judged at the usual `LEVEL`, confirms the recommendation.
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+
+from batchsim import _format
 from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import LATENCY, metric, percentile_key
+from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import BEYOND, FEW, Periods, run_length
-from batchsim.result.shares import percentile_of_all, share_of_all
+from batchsim.result.shares import percentile_metric, percentile_of_all, share_of_all
 from batchsim.result.standard_error import Sample
-from batchsim.result.value_columns import limits_of
+from batchsim.result.value_columns import limits_of, part_of_limits
 from batchsim.scenario import ClosedLoop, Scenario, Trace
-from batchsim.study.slo import ROUNDING, SLO, Objective
+from batchsim.study.kinds import kind_of
+from batchsim.study.slo import LEVEL, ROUNDING, SLO, Objective, described
 
-LEVEL = 0.95
-# A search judges many settings several times. To drop one takes this level, so that about one judgement in a
-# thousand drops a setting wrongly.
+# Repeated tests on growing data reject far too often at the usual level (Armitage, McPherson and Rowe 1969).
+# At this one, about one test in a thousand drops a setting wrongly.
 STRICT = 0.999
-# Independent requests that a percentile needs on its rarer side. Fewer than for an interval that is reported:
-# here the objective is often far away, and a full run confirms the recommendation.
+# Independent requests beyond a percentile that its interval needs. Fewer than for a reported one (BEYOND),
+# because the limit is often far away, and a full run confirms the recommendation.
 INDEPENDENT = 2
+WARMUP = 0.1  # of each run; 0 for a trace or a day, whose start is part of the question
+SURELY = 1.01  # times the limit: percentiles of many drawn lengths are less exact than that
 
 
 class Estimate(NamedTuple):
-    """A value and its interval, whose ends are NaN where the run is too short for one."""
+    """A value and its interval, whose ends are NaN if the run is too short for one."""
 
     value: float
     low: float
     high: float
 
     def columns(self, key: str) -> dict[str, float]:
-        """Return the columns of a table that hold it."""
+        """Return it as columns of a table."""
         return dict(zip((key, f"{key}_low", f"{key}_high"), self, strict=True))
 
 
@@ -48,9 +59,9 @@ class Verdict(Enum):
 class Judgement:
     """The verdict on all objectives, the worst of them, and the estimates.
 
-    `excess` is the largest ratio of an estimate to its limit: above 1, an objective is missed. Where it is
+    `excess` is the largest ratio of an estimate to its limit: above 1, an objective is missed. If it is
     infinite, as for a p99 when 2 % are lost, `beyond` is the largest fraction of requests late or lost under
-    those objectives; else 0. `partial` says why a run stands for no more than a part of a day; else "".
+    those objectives; else 0. `partial`: why a run covers only a part of a day; else "".
     """
 
     verdict: Verdict
@@ -70,18 +81,18 @@ class Judgement:
 
     @property
     def too_short(self) -> bool:
-        """Whether only a longer run could be sure: its estimates meet the objectives, or are of a part."""
+        """Whether only a longer run could decide: the estimates meet the limits, or are of part of a day."""
         return self.unclear and (self.excess <= 1 or bool(self.partial))
 
     @property
     def longer(self) -> float:
-        """How many times as long a run might tell; NaN where this one was too short for an interval."""
+        """How many times as long a run may have to be to decide; NaN if this one has no interval."""
         value, low, high = self.estimates[self.worst]
         width = high - value if self.worst.at_most else value - low
         room = abs(self.worst.limit - value)
         if not 0 < width < math.inf:
             return math.nan
-        # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
+        # The width falls with the root of the length. A fifth more, as the width varies too.
         return 1.2 * (width / room) ** 2 if room else math.inf
 
 
@@ -93,10 +104,10 @@ OVERLOADED = replace(UNJUDGED, verdict=Verdict.FAILS)  # without a run
 def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: float = LEVEL) -> Judgement:
     """Return whether a run shows that the objectives are met, each at this level of confidence.
 
-    `scenario` is the one that the run stands for, if not its own; then a number without an interval proves
+    `scenario`: the one that the run represents, if not its own; then a number without an interval proves
     nothing. Traffic that drifts has no intervals, because no section of it resembles the next. But a whole
-    recorded trace, or a few whole days, are not a sample of anything: their numbers decide without an
-    interval. A part of a day proves nothing.
+    recorded trace, or a few whole days, are not a sample: their numbers decide without an interval. A part of
+    a day proves nothing.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait, simulate
     >>> run = simulate(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25)), 20_000, warmup=0.1)
@@ -122,7 +133,7 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
 
 
 def _whole(result: Result) -> bool:
-    """Return whether a run is a whole trace, or a few whole days, each long enough to forget the last."""
+    """Return whether a run is a whole trace, or a few whole days, each longer than the queue's memory."""
     workload, periods = result.scenario.workload, result.periods
     if isinstance(workload, Trace):
         return int(result.metrics.totals.requests) + result.sample.dropped >= workload.times_s.size
@@ -150,7 +161,8 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
         return Verdict.FAILS
     if objective.q is None:
         return Verdict.UNCLEAR
-    # The fraction within the limit tells in runs too short for the percentile, where that is far from it.
+    # If the limit is far from the percentile, the fraction within the limit decides even in a run that is too
+    # short for an interval of the percentile: that fraction is a mean, not an order statistic of the tail.
     within = share_within(result, objective.limit, level, objective.column)
     if within.low >= objective.q / 100:
         return Verdict.MEETS
@@ -158,9 +170,9 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
 
 
 def fewest(scenario: Scenario, slo: SLO) -> float:
-    """Return how many requests a run needs, at least, besides its warm-up, to prove that objectives are met.
+    """Return how many requests a run needs at least, after its warm-up, to prove that objectives are met.
 
-    Even if none is late: fewer hold too few bursts, or too few independent requests for such a fraction.
+    Even if all are in time, a shorter run has too few bursts, or too few independent requests.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> round(fewest(Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0)), SLO(p99_ms=30)))
@@ -174,15 +186,16 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
         if share is None:
             if key == "mean_latency_ms" or isinstance(scenario.workload, ClosedLoop):
                 needed = max(needed, length.needed(metric(key)))
-        elif key != "loss" or can_lose(scenario):
-            # Clopper and Pearson's lower end, where all of so many independent requests are within the limit.
+        elif key != "loss" or scenario.can_lose:
+            # If n of n independent requests are within the limit, Clopper and Pearson's lower end is
+            # (alpha / 2)^(1 / n), which must reach the share.
             independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
             needed = max(needed, length.cycle, length.rare, independent * length.relaxation)
     return needed
 
 
 def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:
-    """Return the estimate of an objective's metric from a run that stands for a scenario."""
+    """Return the estimate of an objective's metric from a run that represents a scenario."""
     key, workload = objective.key, scenario.workload
     if objective.q is not None:
         return percentile(result, objective.q, level, objective.column)
@@ -191,7 +204,7 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
     if limits_of(key):
         return share_within(result, 1.0, level, key)
     lost = Estimate(0.0, 0.0, 0.0)
-    if can_lose(scenario):
+    if scenario.can_lose:
         served = share_within(result, math.inf, level)
         lost = Estimate(1 - served.value, 1 - served.high, 1 - served.low)
     if key == "loss":
@@ -204,14 +217,55 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
     return Estimate(*(offered * (1 - share) for share in (lost.value, lost.high, lost.low)))
 
 
+class Missed(NamedTuple):
+    """An objective that no run can meet: by which factor it is missed at least, and a sentence."""
+
+    excess: float
+    text: str
+
+
+def out_of_reach(scenario: Scenario, slo: SLO, seed: int = 0) -> Missed | None:
+    """Return the objective that every run of a scenario misses by most; None without such a one.
+
+    A request of tokens that is alone on an engine has the least latency, TTFT and TPOT. Steps with noise have
+    no such bound.
+
+    >>> from batchsim import Continuous, Poisson, StepTime, Tokens
+    >>> tokens = Tokens(prompt=1000, output=100)
+    >>> light = Scenario(Poisson(0.1), Continuous(), StepTime(2, 8, 0.1), tokens=tokens)
+    >>> out_of_reach(light, SLO(ttft_p99_ms=50)).text
+    'TTFT p99 is at least 102 ms, as of a request alone on an engine, above 50 ms'
+    >>> out_of_reach(light, SLO(ttft_p99_ms=150)) is None
+    True
+    """
+    columns, missed = kind_of(scenario).least_ms(scenario, seed, WARMUP), []
+    for objective in slo.objectives if columns else ():
+        best = _best(objective, columns, scenario.can_lose)
+        if best is None or (excess := objective.excess(best)) < SURELY:
+            continue
+        label, unit, scale = described(objective.key)
+        side, than = ("least", "above") if objective.at_most else ("most", "below")
+        value = f"{_format.number(best * scale, 4)}{unit}, as of a request alone on an engine"
+        missed.append(Missed(excess, f"{label} is at {side} {value}, {than} {objective.limit_text}"))
+    return max(missed, default=None)
+
+
+def _best(objective: Objective, columns: Mapping[str, np.ndarray], can_lose: bool) -> float | None:
+    """Return the best possible value of an objective's number; None if unknown."""
+    if objective.q is not None:
+        values = columns[objective.column]
+        values = values[~np.isnan(values)]
+        return float(np.percentile(values, objective.q)) if values.size else None
+    if limits_of(objective.key):
+        return float((part_of_limits(columns, objective.key) <= 1).mean())
+    if objective.key == "mean_latency_ms" and not can_lose:
+        return float(columns[LATENCY].mean())
+    return None
+
+
 def recorded(scenario: Scenario) -> bool:
-    """Return whether the workload is one course of time, not a sample of steady traffic."""
+    """Return whether the workload is a course of time (a trace, a day), not a sample of steady traffic."""
     return isinstance(scenario.workload, Trace) or Periods.of(scenario.workload, 1) is not None
-
-
-def can_lose(scenario: Scenario) -> bool:
-    """Return whether some requests may not be served."""
-    return scenario.can_lose
 
 
 def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
@@ -221,20 +275,20 @@ def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
 
 
 def _sample(result: Result, level: float) -> Sample:
-    """Return what intervals are made from; a search takes what a run too short, or one that drifts, has."""
+    """Return the sample that intervals are made of; a search skips its tests of length and drift."""
     return result.sample if level < STRICT else replace(result.sample, length=None, drift="")
 
 
 def percentile(result: Result, q: float, level: float = LEVEL, column: str = LATENCY) -> Estimate:
-    """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late.
+    """Return the latency (or another column's value) in ms that q % of all requests do not exceed.
 
-    Or another column's value, such as the time to the first token.
+    A request that is not served is infinitely late.
     """
-    if not can_lose(result.scenario):
-        estimated = number(result, percentile_key(q, column), level)
+    if not result.scenario.can_lose:
+        estimated = number(result, percentile_metric(q, column).key, level)
         if not math.isnan(estimated.low) or level < STRICT:
             return estimated
-    # This interval counts lost requests, and a search is content with fewer independent ones.
+    # This interval counts lost requests, and needs fewer independent ones in a search.
     value, needed = result.metrics.percentile(q, "inf", column), INDEPENDENT if level >= STRICT else BEYOND
     return Estimate(value, *percentile_of_all(_sample(result, level), q, level, needed, column))
 
@@ -249,11 +303,12 @@ def share_within(result: Result, limit_ms: float, level: float = LEVEL, column: 
 def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> Estimate:
     """Return how much higher a latency is than in another run of the same traffic, with its interval.
 
-    The comparison is paired, request by request. It is NaN where requests can be lost, because a difference
-    is of those served; its interval is NaN where runs are too short for one. It serves to search: a setting
-    dropped by mistake is one that hardly differs from the one that is kept.
+    The comparison is paired, section by section, so that the randomness of the traffic cancels. It is NaN if
+    requests can be lost, because a difference would compare different requests. The interval is NaN if the
+    runs are too short. It ignores their relaxation times, as a mistake here does little harm: a setting
+    dropped by mistake hardly differs from the leader.
     """
-    if can_lose(result.scenario) or can_lose(than.scenario):
+    if result.scenario.can_lose or than.scenario.can_lose:
         return UNKNOWN
     each, samples = metric(key), [_sample(run, STRICT) for run in (than, result)]
     (interval,) = metric_intervals(samples, [each], level).values()

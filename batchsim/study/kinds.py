@@ -1,135 +1,274 @@
-"""What a study of token generation computes for itself: which settings keep up, and metrics from times."""
+"""What differs between kinds of run in a study: requests, and token generation.
+
+`kind_of` returns the kind of a scenario; everything else in this package asks that. A third kind is one more
+class, and its entry in `KINDS`.
+"""
 
 import functools
 import math
-import os
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.log import Status
-from batchsim.engines.totals import TokenTotals
-from batchsim.result.metrics import values
-from batchsim.result.sections import begin_fold
-from batchsim.result.value_columns import AtRanks, percentiles
-from batchsim.scenario import Scenario
-from batchsim.scenario.saturation import load_to_tell
+from batchsim import _check
+from batchsim.engines.draws import Streams, draw_cached
+from batchsim.engines.token_log import draw_tokens_cached
+from batchsim.result.metrics import METRICS, OF_DEVICES, TOKENS, Metric
+from batchsim.result.sections import FINE
+from batchsim.scenario import ClosedLoop, Continuous, Rule, Scenario
+from batchsim.scenario.rules.continuous import check_lengths
+from batchsim.scenario.saturation import estimate_per_s
+from batchsim.simulate import available
+from batchsim.study import tokens
+from batchsim.study.preference import SECTIONS, settle
+from batchsim.study.slo import TOKEN_PERCENTILES
 
-if TYPE_CHECKING:
-    from batchsim.engines.compiled.grid_runs import Times
+P99, TTFT_P99, GOODPUT, ATTAINMENT = "p99_ms", "ttft_p99_ms", "goodput_per_s", "attainment"
+MEMORY = "kv_blocks"  # an axis in addition to the parameters of a rule that describe themselves
+SHARES = 16  # of a surface: a thread takes one after the other
 
-
-APART = 0.15  # by which no setting within a block exceeds all its corners, nor falls below them
-
-
-def keeping_up(cells: Sequence[Scenario | None], columns: int, roughly: bool = False) -> np.ndarray:
-    """Return which cells' queues stay finite, as `Scenario.stable` says, row by row; not those of None.
-
-    A block of cells is taken as a whole where its corners agree by far, else in quarters. `roughly`: those
-    within some 3 % of saturation may be wrong.
-    """
-    from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
-
-    rows = len(cells) // columns
-    found = np.zeros((rows, columns), bool)
-    loads: dict[tuple[int, int], float] = {}
-    blocks = [(0, rows - 1, 0, columns - 1)]
-    while blocks:
-        corners = {(row, column) for *ends, left, right in blocks for row in ends for column in (left, right)}
-        new = [(corner, cells[corner[0] * columns + corner[1]]) for corner in sorted(corners - loads.keys())]
-        loads |= {corner: math.nan for corner, cell in new if cell is None}
-        asked = [(corner, cell) for corner, cell in new if cell is not None]
-        jobs = min(os.cpu_count() or 1, len(asked))
-        parts = [asked[first::jobs] for first in range(jobs)]
-        if asked:
-            measured = in_threads(asked[0][1], functools.partial(_loads, roughly), parts)
-            loads |= {corner: load for part in measured for corner, load in part}
-        todo, blocks = blocks, []
-        for top, bottom, left, right in todo:
-            around = np.array([loads[corner] for corner in product((top, bottom), (left, right))])
-            if bottom - top <= 1 and right - left <= 1:
-                for corner in product((top, bottom), (left, right)):
-                    found[corner] = loads[corner] < 1
-            elif (around < 1 - APART).all() or (around > 1 + APART).all():
-                found[top : bottom + 1, left : right + 1] = around[0] < 1
-            else:
-                halves = (pairwise(sorted({a, (a + b) // 2, b})) for a, b in ((top, bottom), (left, right)))
-                quarters = ([*each] for each in halves)
-                down, across = (
-                    [*each] or [(end, end)] for each, end in zip(quarters, (top, left), strict=True)
-                )
-                blocks += [(*each, *other) for each, other in product(down, across)]
-    given_at = np.array([cell is not None for cell in cells]).reshape(found.shape)
-    return (found & given_at).ravel()
+Objectives = tuple[float, float] | None  # of TTFT and of TPOT, in ms
 
 
-def _loads(
-    roughly: bool, part: Sequence[tuple[tuple[int, int], Scenario]]
-) -> list[tuple[tuple[int, int], float]]:
-    return [(corner, load_to_tell(cell, roughly)) for corner, cell in part]
+class Cells(NamedTuple):
+    """The cells of a map, row by row: their metrics, their state, and what computes the best of them."""
+
+    columns: dict[str, np.ndarray]
+    overloaded: np.ndarray
+    refused: np.ndarray
+    settle: Callable[[], tuple[np.ndarray, int | None]]
 
 
-class TokenTimes:
-    """What the requests' times say of a run; NaN where there is nothing to average."""
+class Requests:
+    """Requests computed in batches, each batch at once."""
 
-    def __init__(self, times: "Times") -> None:
-        self.times = times
-        self.requests = times.arrival_s.size
-        self.is_served = ~np.isnan(times.finish_s)
-        self.served = int(np.count_nonzero(self.is_served))
+    # Metrics that a search notes of each setting, and percentiles to expect in addition to the latency's.
+    noted: tuple[str, ...] = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
+    percentiles: Mapping[str, float] = {}
+    no_optimum = ""  # why theory knows no best policy
 
-    @cached_property
-    def ttft_ms(self) -> np.ndarray:
-        return (self.times.token_s - self.times.arrival_s) * 1000
+    def metrics(self, devices: bool) -> Mapping[str, Metric]:
+        """Return the metrics of a sweep; those of devices only if asked for."""
+        return {key: each for key, each in METRICS.items() if devices or key not in OF_DEVICES}
 
-    @cached_property
-    def tpot_ms(self) -> np.ndarray:
-        times = self.times
-        with np.errstate(invalid="ignore", divide="ignore"):
-            later = np.where(times.outputs > 1, times.outputs - 1, np.nan)
-            return (times.finish_s - times.token_s) * 1000 / later
+    def available(self, scenario: Scenario, requests: int) -> int:
+        """Return the number of requests that a run can have, at most this number."""
+        return available(scenario, requests)
 
-    @cached_property
-    def latency_ms(self) -> np.ndarray:
-        return (self.times.finish_s - self.times.arrival_s) * 1000
+    # Surfaces and load curves.
 
-    @cached_property
-    def totals(self) -> TokenTotals:
-        """The sums that follow from these times, as a result adds them up; the others are 0."""
-        from batchsim.engines.compiled.fold import Answers  # Numba loads with it
+    def knobs(self, rule: Rule) -> dict[str, Callable[[str, Any], Any]]:
+        """Return what may be an axis, with the check of its values."""
+        return {name: described.check for name, described in rule.parameters().items()}
 
-        times, lost = self.times, int(Status.REJECTED)
-        status = np.where(self.is_served, int(Status.SERVED), lost).astype(np.uint8)
-        none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
-        came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
-        fold, cuts = begin_fold(TokenTotals, came_s, times.last_s, 1)
-        fold.add_answers(
-            Answers(came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none),
-            cuts,
-        )
-        fold.add_finished(finish_s[self.is_served], np.ones(self.served, int))
-        fold.add_finished(finish_s[self.is_served], times.outputs[self.is_served], "output_tokens")
-        return fold.totals.merged(1).part(0)
+    def objectives(self, ttft_ms: float | None, tpot_ms: float | None) -> Objectives:
+        """Return the checked objectives that goodput counts, or raise."""
+        if ttft_ms is not None or tpot_ms is not None:
+            raise ValueError("objectives need Scenario(..., tokens=...), got a scenario without tokens")
+        return None
 
-    @cached_property
-    def numbers(self) -> dict[str, Any]:
-        """The metrics of these sums."""
-        return values(self.totals, 1, 1)
+    def metric(self, objectives: Objectives) -> str:
+        """Return the metric that settings are compared by."""
+        return P99
 
-    def per_s(self, count: int) -> float:
-        return count / self.totals.window_s if self.totals.window_s > 0 else 0.0
+    def point(self, scenario: Scenario, requests: int, seed: int) -> dict[str, float]:
+        """Run a point of a load curve; return its metrics."""
+        from batchsim.engines.compiled.grid_runs import run_many  # Numba loads on first use
 
-    def percentiles_ms(self, column_ms: np.ndarray, *qs: float, of_all: bool = False) -> np.ndarray:
-        """Return percentiles of the requests that have a value; `of_all`: the others are infinitely late."""
-        values = column_ms[~np.isnan(column_ms)]
-        count = values.size + self.requests - self.served if of_all else values.size
-        if not values.size:
-            return np.full(len(qs), np.inf if count else np.nan)
-        return percentiles(AtRanks(values), np.array(qs, float), values.size, count)
+        plan = draw_cached(scenario, requests, seed, scenario.rule.max_batch_size)
+        run = run_many(plan, [scenario.rule], (50, 99), sections=FINE)
+        p50_ms, p99_ms = run.percentiles_ms[0]
+        return {
+            "mean_ms": run.mean_ms[0], "p50_ms": p50_ms, "p99_ms": p99_ms,
+            "throughput_per_s": run.throughput_per_s[0],
+        }  # fmt: skip
 
-    def meeting(self, ttft_ms: float, tpot_ms: float) -> np.ndarray:
-        """Return which requests were served within both limits; one of a single token keeps any on TPOT."""
-        return (self.ttft_ms <= ttft_ms) & ~(self.tpot_ms > tpot_ms)
+    def cells(
+        self, scenario: Scenario, rules: Sequence[Rule | None], columns: int, requests: int, seed: int,
+        objectives: Objectives, roughly: bool,
+    ) -> Cells:  # fmt: skip
+        """Run every cell of a map, row by row, with so many columns; None for a rule that was refused."""
+        # Cells that differ only in the wait share their service times and saturation, hence these two.
+        points: dict[tuple[Any, ...], tuple[bool, bool]] = {}
+        clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
+
+        def state(rule: Rule | None) -> tuple[bool, bool]:
+            """Return whether a cell is refused, and whether it is overloaded."""
+            if rule is None or rule.fewest_clients > clients:
+                return True, False
+            # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
+            key = rule if rule.forms_while_busy else None, rule.max_batch_size, rule.largest_batch
+            if key not in points:
+                cell = _accepted(scenario, rule)
+                points[key] = cell is None, cell is not None and not cell.stable
+            return points[key]
+
+        refused, overloaded = np.array(list(map(state, rules))).T
+        p99_ms = np.full(len(rules), math.nan)
+
+        def run(cells: np.ndarray, *args: Any) -> Callable[[str], np.ndarray]:
+            kept = [rule for cell in cells.tolist() if (rule := rules[cell]) is not None]
+            return _run_all(scenario, kept, requests, seed, *args)
+
+        def compare(cells: np.ndarray, limit_ms: float) -> tuple[np.ndarray, np.ndarray]:
+            ran = run(cells, (), SECTIONS, limit_ms)
+            return ran("above"), ran("mean_ms")
+
+        def saturation_per_s(cell: int) -> float:
+            rule = rules[cell]
+            assert rule is not None
+            return replace(scenario, rule=rule).saturation_per_s
+
+        if not refused.all():
+            p99_ms[~refused] = run(np.flatnonzero(~refused))("percentiles_ms")[:, 0]
+        losses = np.where(overloaded | refused, math.inf, p99_ms)
+        args = rules, losses, compare, saturation_per_s
+        return Cells({P99: p99_ms}, overloaded, refused, functools.partial(settle, *args))
+
+    # Searches.
+
+    def first_unserved(self, points: Sequence[Scenario], streams: Streams, requests: int) -> float:
+        """Return how many requests precede the first that some setting can never serve; inf without one."""
+        return math.inf
+
+    def sampled(self, scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) -> Scenario:
+        """Return the scenario with the lengths of some of its requests, if it has measured lengths."""
+        return scenario
+
+    def least_ms(self, scenario: Scenario, seed: int, warmup: float) -> Mapping[str, np.ndarray]:
+        """Return the least values that a run's requests can have, by column; empty if unknown."""
+        return {}
+
+    # Words.
+
+    def in_steps(self, rule: Rule) -> bool:
+        """Return whether a rule forms steps, which requests join and leave, rather than whole batches."""
+        return False
+
+    def one_ms(self, service: Any) -> float:
+        """Return how long a request alone computes."""
+        return float(service(1) * 1000)
+
+
+class Tokens(Requests):
+    """Requests that generate tokens, step by step."""
+
+    noted = (*Requests.noted, "mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s", "preempted_share")
+    percentiles = TOKEN_PERCENTILES
+    no_optimum = "the best policy needs batches, got tokens"
+
+    def metrics(self, devices: bool) -> Mapping[str, Metric]:
+        return {**super().metrics(devices=False), **TOKENS}
+
+    def available(self, scenario: Scenario, requests: int) -> int:
+        assert scenario.tokens is not None
+        requests = available(scenario, requests)
+        return min(requests, scenario.tokens.max_requests or requests)
+
+    def knobs(self, rule: Rule) -> dict[str, Callable[[str, Any], Any]]:
+        memory = {MEMORY: _check.whole} if isinstance(rule, Continuous) else {}
+        return super().knobs(rule) | memory
+
+    def objectives(self, ttft_ms: float | None, tpot_ms: float | None) -> Objectives:
+        given = {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms}
+        missing = [name for name, limit_ms in given.items() if limit_ms is None]
+        if len(missing) == 1:
+            raise ValueError(f"both objectives must be given, or neither, got no {missing[0]}")
+        if missing:
+            return None
+        ttft_ms, tpot_ms = (_check.real(name, limit_ms, above=0) for name, limit_ms in given.items())
+        return ttft_ms, tpot_ms
+
+    def metric(self, objectives: Objectives) -> str:
+        return TTFT_P99 if objectives is None else GOODPUT
+
+    def point(self, scenario: Scenario, requests: int, seed: int) -> dict[str, float]:
+        plan = draw_tokens_cached(scenario, requests, seed)
+        check_lengths(scenario, lambda: [(plan.prompts, plan.outputs, plan.limits)])
+        return tokens.of_curve(plan)
+
+    def cells(
+        self, scenario: Scenario, rules: Sequence[Rule | None], columns: int, requests: int, seed: int,
+        objectives: Objectives, roughly: bool,
+    ) -> Cells:  # fmt: skip
+        plan = draw_tokens_cached(scenario, requests, seed)
+        fits = tokens.fits_of(plan)
+        cells = [_accepted(scenario, rule) for rule in rules]
+        cells = [cell if cell is not None and fits(cell.rule) else None for cell in cells]
+        refused = np.array([cell is None for cell in cells])
+        stable = tokens.stable_cells(cells, columns, roughly)
+        steady = {place: cell for place in np.flatnonzero(stable).tolist() if (cell := cells[place])}
+        ran = tokens.run_cells(plan, [*steady.values()], objectives) if steady else []
+        runs = dict(zip(steady, ran, strict=True))
+        values = np.full((3, len(cells)), math.nan)
+        for place, run in runs.items():
+            values[:, place] = run.metrics
+        found = dict(zip((TTFT_P99, GOODPUT, ATTAINMENT), values, strict=True))
+        value = found[self.metric(objectives)]
+        losses = np.where(stable, value, math.inf)
+        if objectives is not None:  # the less, the better; no request in time is as bad as can be
+            losses = np.divide(1, value, out=np.full(len(cells), math.inf), where=value > 0)
+        cuts = np.linspace(0, requests, SECTIONS + 1).astype(int)
+
+        def compare(places: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
+            some = [runs[place] for place in places.tolist()]
+            return np.array([run.worse(limit, cuts) for run in some]), np.array([run.mean_ms for run in some])
+
+        # An estimate of the saturation rate will do for so many: no noise of a measurement moves the choice.
+        # Settled at once: the runs' columns take more memory than the map.
+        settled = settle(rules, losses, compare, lambda place: estimate_per_s(steady[place]))
+        return Cells(found, ~(refused | stable), refused, lambda: settled)
+
+    def first_unserved(self, points: Sequence[Scenario], streams: Streams, requests: int) -> float:
+        return tokens.first_unserved(points, streams, self.available(points[0], requests))
+
+    def sampled(self, scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) -> Scenario:
+        return tokens.sampled(scenario, seed, requests, chosen)
+
+    def least_ms(self, scenario: Scenario, seed: int, warmup: float) -> Mapping[str, np.ndarray]:
+        if scenario.service.noise is not None:  # which makes steps as short as they like
+            return {}
+        return tokens.alone_ms(scenario, *tokens.lengths_of(scenario.tokens, seed, warmup))
+
+    def in_steps(self, rule: Rule) -> bool:
+        return isinstance(rule, Continuous)
+
+    def one_ms(self, service: Any) -> float:
+        one_ms: float = service.ms(1)
+        return one_ms
+
+
+KINDS = {"requests": Requests(), "tokens": Tokens()}
+
+
+def kind_of(scenario: Scenario) -> Requests:
+    """Return what differs for scenarios of this kind."""
+    return KINDS[scenario.kind]
+
+
+def _accepted(scenario: Scenario, rule: Rule | None) -> Scenario | None:
+    """Return the scenario under a rule; None where it is refused."""
+    try:
+        return None if rule is None else replace(scenario, rule=rule)
+    except ValueError:
+        return None
+
+
+def _run_all(
+    scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int, per_cent: Sequence[float] = (99,),
+    sections: int = 0, above_ms: float = math.inf,
+) -> Callable[[str], np.ndarray]:  # fmt: skip
+    """Run each setting on all cores; return a function that gives a metric of all by name."""
+    from batchsim.engines.compiled.grid_runs import in_threads, run_many  # Numba loads on first use
+
+    plan = draw_cached(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
+    shares = range(min(SHARES, len(rules)))
+
+    def run(first: int) -> Any:
+        return run_many(plan, rules[first :: len(shares)], per_cent, "inf", sections, above_ms)
+
+    parts = in_threads(scenario, run, shares)
+    order = np.argsort(np.arange(len(rules)) % len(shares), kind="stable").argsort()
+    return lambda name: np.concatenate([getattr(part, name) for part in parts])[order]

@@ -1,4 +1,4 @@
-"""Settings, estimates and judgements in words, for explanations and reasons."""
+"""Settings, estimates and judgements as text, for explanations and reasons."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def finding(judgement: Judgement) -> str:
 
 
 def against_limits(judgement: Judgement) -> str:
-    """Return each estimate and its side of the limit, whatever its interval."""
+    """Return each estimate and its side of the limit, without regard to its interval."""
     sides = []
     for objective, estimate in judgement.estimates.items():
         side = "within" if objective.at_most else "at least"

@@ -1,4 +1,4 @@
-"""What a search for a setting comes back with."""
+"""The result of a search for a setting, and its explanation in sentences."""
 
 import math
 from collections.abc import Iterator
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _format
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, Continuous, Scenario, StepTime
+from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
-from batchsim.study.judgement import Estimate, Judgement, can_lose, estimate, slower_by
-from batchsim.study.race import SAME, Tie
+from batchsim.study.judgement import Estimate, Judgement, estimate, slower_by
+from batchsim.study.kinds import kind_of
+from batchsim.study.preference import SAME
+from batchsim.study.race import Tie
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO, described
 from batchsim.study.traffic import Traffic
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Effect:
-    """What another value of the rule's second knob does to the latency, in ms, in the same traffic.
+    """How another value of the rule's second knob changes the latency, in ms, in the same traffic.
 
-    `text` is the value in words, as "a max wait of 4 ms".
+    `text` describes the value, as "a max wait of 4 ms".
     """
 
     knob: str
@@ -38,25 +40,25 @@ class Effect:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recommendation:
-    """The setting that meets an objective, or the nearest to it; what to expect of it, and why.
+    """The setting that meets an objective, or the nearest to it, with its expected numbers and the reasons.
 
     `met`: whether a run shows that it meets `slo`. `expected` has the numbers of that run with their
     95 % intervals, as {key: (value, low, high)}; percentiles count a request that is not served as
     infinitely late, as objectives do. `result` is the run itself.
 
-    `candidates`: a DataFrame with a row a setting, in the grid's order: its knobs, its latency with its
-    interval and other numbers from its longest run, that run's `requests`, and its `outcome` with the reason.
-    `frontier`: those that no other beats in latency, saturation rate and servers alike, all in full runs
-    (the best of at most 24 that ran in full for it); settings that cannot be told apart are there once.
-    `out_of_reach`: the objective that no setting can meet and the best value possible, known before any run.
-    `ties`: the settings whose latency no full run tells from this one's, and why it was preferred.
+    `candidates`: a DataFrame with a row for each setting, in the grid's order: its knobs, its latency with
+    its interval and other numbers from its longest run, the `requests` of that run, and its `outcome` with
+    the reason. `frontier`: the settings that no other beats in latency, saturation rate and servers, all in
+    full runs (the best of at most 24); one row for settings that do not clearly differ. `out_of_reach`: the
+    objective that no setting can meet and the best possible value, known without a run. `ties`: the settings
+    whose latency does not differ from this one's in full runs, and why this one was preferred.
 
-    `optimum` is the best that any policy could do for the mean latency, where theory knows it; else
-    `no_optimum` says why not. `effects` are what another wait would change; `remedies`, where the
-    objective is not met, what would meet it.
+    `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.
+    `effects`: how another wait changes the latency. `remedies`: changes that would meet the objective, if it
+    is not met.
 
-    `requests_simulated` counts the search, `grid_requests` what full runs of all stable settings would
-    have taken, and `requests_explaining` the runs behind frontier, effects and remedies.
+    `requests_simulated` counts the requests of the search, `grid_requests` those of full runs of all stable
+    settings, and `requests_explaining` those of the runs for frontier, effects and remedies.
     """
 
     scenario: Scenario
@@ -86,17 +88,17 @@ class Recommendation:
 
     @property
     def optimum_gap(self) -> float | None:
-        """How far its mean latency is above the best possible, in percent; None where that is unknown."""
+        """How far its mean latency is above the best possible, in percent; None if that is unknown."""
         return None if self.optimum is None else self.optimum.gap(self.expected["mean_latency_ms"].value)
 
     @property
     def saved(self) -> str:
-        """The cost of the search as a fraction of the whole grid's, as "1/12"; "" above a half."""
+        """The cost of the search as a fraction of the cost of the whole grid, as "1/12"; "" above a half."""
         part = self.grid_requests / max(self.requests_simulated, 1)
         return f"1/{part:.0f}" if part >= 2 else ""
 
     def explain(self) -> str:
-        """Return a paragraph to act on: what to set, what it gives and why, and what would change it."""
+        """Return a paragraph: the setting, its numbers, the reasons, and the effect of other values."""
         return self.explanation
 
     def __repr__(self) -> str:
@@ -115,12 +117,12 @@ class Recommendation:
         return "\n".join(lines)
 
 
-SEEN = 0.005  # the share of batches from which a reason is given
-MATTERS = 0.02  # a change of the latency by less than this part of it does not
+SEEN = 0.005  # the least share of batches for a reason to be named
+MATTERS = 0.02  # the least relative change of the latency that matters
 
 
 def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
-    """Return what doubling and halving the knob on the y axis of the rule's heat map would change."""
+    """Return how doubling and halving the knob on the y axis of the rule's heat map changes the latency."""
     scenario, latency, effects = result.scenario, slo.latency, []
     _, knob = scenario.rule.map_knobs
     label, unit, _ = described(knob)
@@ -137,9 +139,9 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
 
 
 def _other_values(scenario: Scenario, knob: str) -> list[float]:
-    rule = scenario.rule
+    rule, kind = scenario.rule, kind_of(scenario)
     value = getattr(rule, knob)
-    if isinstance(rule, Continuous):
+    if kind.in_steps(rule):
         return [value * 2, max(value // 2, 1)]
     if rule.parameters()[knob].kind == "whole":
         return [each for each in (min(value * 2, rule.max_batch_size), value // 2) if 1 <= each != value]
@@ -147,10 +149,7 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
         return []
     if value:
         return [value * 2, value / 2]
-    # For no wait: one as long as a request alone computes, to two digits.
-    service = scenario.service
-    alone_ms = service.ms(1) if isinstance(service, StepTime) else service(1) * 1000
-    return [float(f"{alone_ms:.2g}")]
+    return [float(f"{kind.one_ms(scenario.service):.2g}")]  # instead of no wait, the time of one request
 
 
 def explain(found: Recommendation) -> str:
@@ -186,7 +185,7 @@ def _setting(found: Recommendation) -> Iterator[str]:
 
 
 def _cheaper(found: Recommendation) -> Iterator[str]:
-    """Say that fewer servers might do, where a full run of them could not tell."""
+    """Mention fewer servers if their full run did not decide."""
     frame = found.candidates
     if not found.met or found.prefer != "cheapest" or "servers" not in frame:
         return
@@ -198,9 +197,9 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
 
 
 def _load(found: Recommendation) -> Iterator[str]:
-    scenario, expected = found.scenario, found.expected
-    of, rows = ("steps", " rows") if isinstance(found.rule, Continuous) else ("batches", "")
-    size = f"{of} of {_format.number(expected['mean_batch_size'].value)}{rows}"
+    scenario, expected, in_steps = found.scenario, found.expected, _in_steps(found)
+    size = _format.number(expected["mean_batch_size"].value)
+    size = f"steps of {size} rows" if in_steps else f"batches of {size}"
     saturation = _format.rate(scenario.saturation_per_s)
     if isinstance(scenario.workload, ClosedLoop):
         clients = _format.counted(scenario.workload.clients, "client")
@@ -214,8 +213,11 @@ def _load(found: Recommendation) -> Iterator[str]:
         waiting = ", waiting for a device included," if scenario.device_count < scenario.servers else ""
         yield f"{who} busy {busy} of the time{waiting} with {size} on average."
         which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
-        which = "All seats taken" if isinstance(found.rule, Continuous) else which
-        yield f"{which} would carry {saturation}, so the load is {load}."
+        yield f"{'All seats taken' if in_steps else which} would carry {saturation}, so the load is {load}."
+
+
+def _in_steps(found: Recommendation) -> bool:
+    return kind_of(found.scenario).in_steps(found.rule)
 
 
 def _batches(found: Recommendation) -> Iterator[str]:
@@ -223,7 +225,7 @@ def _batches(found: Recommendation) -> Iterator[str]:
     reasons = [(share, _because(found.rule, name)) for name, share in shares if share >= SEEN]
     why = "; ".join(f"{_format.percent(share)} because {reason}" for share, reason in reasons)
     why = why.replace(" because ", " of the batches leave because ", 1)
-    if isinstance(found.rule, Continuous):
+    if _in_steps(found):
         why = f"{_format.percent(found.expected['preempted_share'].value)} of the requests are preempted"
     effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
     if not effects:
@@ -245,7 +247,7 @@ def _batches(found: Recommendation) -> Iterator[str]:
 
 
 def _because(rule: Rule, share: str) -> str:
-    """Return why batches of a trigger leave, as the rule says it."""
+    """Return why batches of a trigger leave, in the rule's words."""
     trigger = Trigger[share.removesuffix("_share").upper()]
     reasons = dict.fromkeys(step.because for step in rule.steps if step.trigger is trigger)
     return _format.listed(list(reasons), "or") if reasons else f"of {trigger.name.lower()}"
@@ -255,7 +257,7 @@ def _optimum(found: Recommendation) -> Iterator[str]:
     gap = found.optimum_gap
     _, low, high = found.expected["mean_latency_ms"]
     if gap is None or found.optimum is None or math.isnan(low):
-        return  # without an interval there is no saying how far it is
+        return  # without an interval the gap is unknown
     best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
     above = f"{_format.number(gap, 2)} % above it"
     if low <= best <= high or gap <= 0:
@@ -298,7 +300,7 @@ def _caveats(found: Recommendation) -> Iterator[str]:
     if (drift := found.result.rate_range_per_s) is not None:
         low, high = map(_format.rate, drift)
         yield f"The traffic drifts between {low} and {high}: the numbers are of all of it together."
-    if can_lose(found.scenario) and "loss" in found.expected:
+    if found.scenario.can_lose and "loss" in found.expected:
         loss = found.expected["loss"].value
         lost = f"{_format.number(loss * 100)} % of the requests are not served."
         yield lost if loss else "All requests are served."

@@ -1,4 +1,4 @@
-"""What would meet an objective that a setting misses: less wait, less traffic, servers, a faster model."""
+"""Changes that would meet an objective: a shorter wait, less traffic, more servers, a faster model."""
 
 import functools
 import math
@@ -12,30 +12,29 @@ from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available
 from batchsim.study import phrases
 from batchsim.study.capacity import capacity, edge
-from batchsim.study.floor import Missed, out_of_reach
-from batchsim.study.judgement import Judgement, judge
+from batchsim.study.judgement import Judgement, Missed, judge, out_of_reach
 from batchsim.study.race import Candidate
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import LONGEST, Traffic
 
-SERVERS = 8  # more of them are tried
+SERVERS = 8  # the most to add
 FASTEST = 128  # times the speed of the model
 TOLERANCE = 0.02  # of a rate, and of a factor
-NEAR = 0.9  # of the highest rate, for one that is surely met
-HALVINGS = 6  # of a wait, before none is tried
+NEAR = 0.9  # a rate with proof below this part of the highest calls for longer runs
+HALVINGS = 6  # of a wait, before a wait of 0 is tried
 WAIT_TOLERANCE = 0.1  # of a wait
-LONGEST_MS = 1024  # the wait that is halved first, where a rule waits for ever
-LONGER = (2.0, 10.0, 1000.0)  # times as long a run: at least, where there is no interval, and at most
+LONGEST_MS = 1024  # the first wait to try, if a rule waits for ever
+LONGER = (2.0, 10.0, 1000.0)  # factors for the length of a run: the least, without an interval, and the most
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One change with which a run shows that the objective is met; `value` is None if none was found.
+    """One change with which a run meets the objective; its `value`, or None if no value does.
 
-    `knob` is "max_wait_ms", "rate_per_s" or "clients", "servers", or "service", whose value is how many times
-    as fast the model must be. `text` says it, with the numbers of that run. `knobs` are those of
-    another setting of the grid, where the change helps that one. Where a run was too short to tell, `knob`
-    is "requests": how many might tell.
+    `knob` is "max_wait_ms", "rate_per_s", "clients", "servers", or "service" (the value: how many times as
+    fast the model must be). `text` describes it, with the numbers of that run. `knobs`: those of another
+    setting of the grid, if the change helps that one. If a run was too short, `knob` is "requests", and the
+    value the length that may suffice.
     """
 
     knob: str
@@ -45,7 +44,7 @@ class Remedy:
 
     @property
     def kind(self) -> str:
-        """What the change would do, in a word or two."""
+        """A label for the change."""
         if self.knob == "requests":
             return "to tell"
         if self.value is not None:
@@ -56,9 +55,9 @@ class Remedy:
 def remedies(
     scenario: Scenario, slo: SLO, traffic: Traffic, others: Sequence[Candidate] = ()
 ) -> tuple[Remedy, ...]:
-    """Return what would meet the objective with this setting, each change alone, checked by full runs.
+    """Return the changes that would meet the objective with this setting, each alone, checked by full runs.
 
-    `others` are settings that miss it by little more, each of which is tried with one more server.
+    `others`: settings that miss it by little more; each is tried with one more server.
     """
     trials = functools.partial(_Trials, scenario, slo, traffic)
     found = [*_shorter_wait(trials()), *_less_traffic(trials()), *_more_servers(trials())]
@@ -68,7 +67,7 @@ def remedies(
 
 
 def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Remedy, ...]:
-    """Return how long a run might settle what one of this length only estimates, if so many arrive."""
+    """Return the length of a run that may decide, if so many requests arrive."""
     periods = Periods.of(scenario.workload, requests)
     if judgement.partial and periods is not None:
         text = f"run a period of {periods.day.period_s:g} s: requests={periods.enough()}"
@@ -84,7 +83,7 @@ def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Rem
 
 @dataclass
 class _Trials:
-    """Full runs of changes, any of which may be too short to show that the objective is met."""
+    """Full runs of changes; any of them may be too short to show that the objective is met."""
 
     scenario: Scenario
     slo: SLO
@@ -109,7 +108,7 @@ class _Trials:
         return scenario.stable and not self.out_of_reach(scenario) and self.judge(scenario).meets
 
     def none(self, knob: str, surely: str, change: str) -> Remedy:
-        """Return that no change was found: that there is none, or that the runs cannot tell."""
+        """Return a remedy without a value: no change helps, or the runs cannot tell."""
         length = _format.counted(self.longest, "request")
         unknown = f"runs of {length} cannot tell whether {change} would do with this setting"
         return Remedy(knob, None, unknown if self.too_short else surely)
@@ -135,7 +134,7 @@ def _shorter_wait(trials: _Trials) -> Iterator[Remedy]:
     else:
         inside = 0.0
     digits = 1 - math.floor(math.log10(inside)) if inside else 0
-    wait_ms = math.floor(inside * 10**digits) / 10**digits  # as the text says it
+    wait_ms = math.floor(inside * 10**digits) / 10**digits  # as printed
     judgement = trials.judge(scenario.replace(max_wait_ms=wait_ms))
     if judgement.meets:
         instead = "an infinite one" if rule.max_wait_ms == math.inf else _format.number(rule.max_wait_ms)
@@ -150,7 +149,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
         return
     offered = scenario.workload.offered_per_s
     limits = any(o.key == "mean_latency_ms" or o.sees_loss for o in slo.objectives)
-    if not limits or not 0 < offered < math.inf:  # a throughput alone is no reason for fewer requests
+    if not limits or not 0 < offered < math.inf:  # fewer requests do not raise a throughput
         return
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.count(found.requests_simulated)
@@ -194,7 +193,7 @@ def _fewer_clients(trials: _Trials, clients: int) -> Remedy:
 
 
 def last_whole(inside: int, outside: int, holds: Callable[[int], bool]) -> int:
-    """Return the last whole number that holds, between one that does and one that does not.
+    """Return the last whole number that holds, between `inside`, which holds, and `outside`, which does not.
 
     >>> last_whole(0, 100, lambda value: value <= 42)
     42
@@ -251,12 +250,12 @@ def _instead(scenario: Scenario, servers: int) -> str:
 
 
 def _other_setting(trials: _Trials, others: Sequence[Candidate], below: float) -> Iterator[Remedy]:
-    """Return the first other setting that meets the objective with one more server, if those are fewer."""
+    """Return the first other setting that meets the objective with one more server, if that is fewer."""
     for other in others:
         servers = other.servers + 1
         try:
             more = other.scenario.replace(servers=servers)
-        except ValueError:  # its slowdown is not given for as many
+        except ValueError:  # its slowdown does not cover so many
             continue
         if trials.out_of_reach(more):
             continue
@@ -283,8 +282,8 @@ def _faster_model(trials: _Trials) -> Remedy:
             surely = f"no faster model would do with this setting, not even {FASTEST} times as fast"
             return trials.none("service", surely, "a faster model")
     times, _ = edge(times, times / 2, meets, TOLERANCE)
-    hundredths = math.ceil(times * 100)  # as the text says it
-    while not meets(hundredths / 100):  # a little faster may by chance be a little worse
+    hundredths = math.ceil(times * 100)  # as printed
+    while not meets(hundredths / 100):  # by chance, a little faster may be a little worse
         hundredths += 1
     times = hundredths / 100
     numbers = phrases.estimates(trials.judge(faster(times)))

@@ -6,20 +6,22 @@ from typing import NamedTuple
 
 from batchsim import _check, _format
 from batchsim.result import metrics
+from batchsim.result.shares import percentile_metric
 from batchsim.result.value_columns import in_words, joint, limits_of
 from batchsim.scenario import Scenario
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
-# Of token generation: a field is named as its metric.
+# For token generation, a field is named after its metric.
 TOKEN_PERCENTILES = {f"{of}_p{q}_ms": float(q) for of in ("ttft", "tpot") for q in (50, 95, 99)}
 OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_s": "throughput_per_s"}
 
-# A wait of 10 ms and a batch of 6 ms are 16 ms, give or take a float's rounding, and within 16 ms.
+# A wait of 10 ms and a batch of 6 ms are 16 ms, but for rounding, and within 16 ms.
 ROUNDING = 1e-9
+LEVEL = 0.95  # of the intervals that objectives are tested with
 
 
 class Objective(NamedTuple):
-    """One number that must stay within a limit: at most it, or at least it for a throughput.
+    """One number with its limit: the most, or the least for a throughput or a share.
 
     `key` is the number's name in a summary, or "loss"; `q` the percentile, if it is one.
     """
@@ -30,7 +32,7 @@ class Objective(NamedTuple):
 
     @property
     def column(self) -> str:
-        """The column of the requests that a percentile is taken from, as "latency_ms" or "ttft_ms"."""
+        """The column of the requests for a percentile, as "latency_ms" or "ttft_ms"."""
         return self.key if limits_of(self.key) else metrics.metric(self.key).column
 
     @property
@@ -39,7 +41,7 @@ class Objective(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The least fraction of all requests that must be served for it, None for any."""
+        """The least fraction of all requests that must be served for it; None without such a limit."""
         if self.key == "loss":
             return 1 - self.limit
         if limits_of(self.key):
@@ -53,11 +55,11 @@ class Objective(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """The limit, and what rounding may add to it."""
+        """The limit, with an allowance for rounding."""
         return self.limit * (1 + ROUNDING if self.at_most else 1 - ROUNDING)
 
     def excess(self, value: float) -> float:
-        """Return how many times its limit a number is (a throughput, the limit): above 1 it misses it."""
+        """Return the ratio of a number to its limit, inverted for a least value: above 1 misses it."""
         if math.isnan(value):
             return math.inf
         above, below = (value, self.reach) if self.at_most else (self.reach, value)
@@ -73,7 +75,7 @@ class Objective(NamedTuple):
 
 
 def described(key: str) -> tuple[str, str, float]:
-    """Return a metric's label, its unit with the space before it, and how many of the unit are in 1.
+    """Return a metric's label, its unit with the space before it, and the factor to that unit.
 
     >>> described("mean_latency_ms"), described("loss")
     (('mean latency', ' ms', 1.0), ('loss', ' %', 100.0))
@@ -93,21 +95,21 @@ class SLO:
     - `p50_ms`, `p90_ms`, `p95_ms`, `p99_ms`, `p99_9_ms`: this percentage of all requests is answered
       within the limit. A request that is rejected or times out counts as infinitely late.
     - `attainment` with `within_ms`: the same for any fraction of the requests, as 0.995 within 50 ms. Without
-      `within_ms` it is the fraction within the one percentile that is given.
-    - `mean_ms`: the mean latency of the requests that are served. It does not see the others, so a
-      scenario that can lose requests needs `max_loss`, or a percentile, beside it.
+      `within_ms`, the fraction within the only percentile given.
+    - `mean_ms`: the mean latency of the served requests. It ignores the others, so a scenario that can lose
+      requests also needs `max_loss` or a percentile.
     - `max_loss`: at most this fraction of the requests is not served.
     - `ttft_p50_ms`, `ttft_p95_ms`, `ttft_p99_ms`, `tpot_p50_ms`, `tpot_p95_ms`, `tpot_p99_ms`: percentiles
       of the time to the first token, and of the time for each token after it. Only with tokens.
     - `attainment` with `ttft_ms` or `tpot_ms`, or both: this fraction of all requests is within both, and
-      within `within_ms` too if that is given. The highest rate at which it is is often called the goodput.
+      within `within_ms` too if given. The highest rate that attains it is often called the goodput.
     - `min_throughput_per_s`: at least this many answers a second. An open loop that serves every request
       answers at the rate it is offered.
 
-    The 95 % interval of each number is tested: an objective is met once all of the interval is
-    within the limit, and missed once none of it is (`batchsim.study.judgement`).
+    The 95 % interval of each number is tested: an objective is met if the whole interval is within the
+    limit, and missed if the whole interval is beyond it (`batchsim.study.judgement`).
 
-    Raises ValueError where there is no objective, or one contradicts another.
+    Raises ValueError without an objective, or if one contradicts another.
 
     >>> SLO(p99_ms=50)
     SLO(p99_ms=50)
@@ -153,37 +155,37 @@ class SLO:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def _check_attainment(self) -> None:
+        given = self._given()
         if self.attainment is None:
-            for name in ("within_ms", "ttft_ms", "tpot_ms"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} needs an attainment, the fraction within it, got {self!r}")
-        if self.attainment is None or self.within_ms is not None or self._joint():
+            if alone := [name for name in ("within_ms", "ttft_ms", "tpot_ms") if name in given]:
+                raise ValueError(f"{alone[0]} needs an attainment, the fraction within it, got {self!r}")
             return
-        given = [name for name in PERCENTILES if getattr(self, name) is not None]
-        if len(given) != 1:
+        if self.within_ms is not None or self._joint():
+            return
+        named = [name for name in PERCENTILES if name in given]
+        if len(named) != 1:
             raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
-        already = PERCENTILES[given[0]] / 100
+        already = PERCENTILES[named[0]] / 100
         if self.attainment < already:
-            rule = f"an attainment of {given[0]} must be at least the {already:g} that this says already"
+            rule = f"an attainment of {named[0]} must be at least {already:g}, its percentile"
             raise ValueError(f"{rule}, got {self.attainment!r}; for another latency give within_ms")
 
     def _joint(self) -> dict[str, float]:
-        """Return the limits within which a fraction of the requests must be, where any is about tokens."""
-        of_tokens = {name: ms for name in ("ttft_ms", "tpot_ms") if (ms := getattr(self, name)) is not None}
-        if of_tokens and self.within_ms is not None:
-            of_tokens["latency_ms"] = self.within_ms
-        return of_tokens
+        """Return the limits that a fraction of the requests must all meet, if one is about tokens."""
+        names = {"ttft_ms": self.ttft_ms, "tpot_ms": self.tpot_ms, "latency_ms": self.within_ms}
+        limits = {name: ms for name, ms in names.items() if ms is not None}
+        return {} if [*limits] in ([], ["latency_ms"]) else limits
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """Each number with its limit; an attainment is the percentile of that name."""
+        """Each number with its limit; an attainment becomes a percentile."""
         given = self._given()
         limits_ms = {q: given[name] for name, q in PERCENTILES.items() if name in given}
         if self.attainment is not None and not self._joint():
             q = round(100 * self.attainment, 9)  # 100 * 0.995 is 99.5 only after rounding
             ms = next(iter(limits_ms.values())) if self.within_ms is None else self.within_ms
             limits_ms[q] = min(ms, limits_ms.get(q, ms))
-        percentiles = [Objective(metrics.percentile_key(q), ms, q) for q, ms in sorted(limits_ms.items())]
+        percentiles = [Objective(percentile_metric(q).key, ms, q) for q, ms in sorted(limits_ms.items())]
         percentiles += [Objective(key, given[key], q) for key, q in TOKEN_PERCENTILES.items() if key in given]
         if limits := self._joint():
             percentiles.append(Objective(joint(limits), given["attainment"]))
@@ -192,9 +194,9 @@ class SLO:
 
     @property
     def latency(self) -> Objective:
-        """What settings are ranked by: the highest percentile of latency, else of TTFT, else of TPOT.
+        """The objective to rank settings by: the highest percentile of latency, else of TTFT, else of TPOT.
 
-        Without one, the mean latency if that is limited, else the p99.
+        Without a percentile, the mean latency if it has a limit, else the p99.
         """
         named = [objective for objective in self.objectives if objective.q is not None]
         named = [objective for objective in named if objective.column == named[0].column]
@@ -202,9 +204,9 @@ class SLO:
         return named[-1] if named else Objective(*other)
 
     def check(self, scenario: Scenario) -> None:
-        """Raise ValueError where an objective is about tokens, and the scenario has none."""
+        """Raise ValueError if an objective is about tokens, and the scenario has no tokens."""
         for objective in self.objectives:
-            if scenario.tokens is None and objective.column != metrics.LATENCY:
+            if scenario.kind != "tokens" and objective.column != metrics.LATENCY:
                 raise ValueError(
                     f"{objective.key} needs Scenario(..., tokens=...), got a scenario without tokens"
                 )

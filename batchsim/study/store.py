@@ -1,14 +1,14 @@
-"""A folder of finished points, so that a sweep that is killed resumes where it stopped.
+"""A folder of finished points: a sweep that was killed resumes where it stopped.
 
     sweep.toml       the scenario, and in the table [sweep] the seed, the settings and the versions
     arrivals-*.csv   the trace of the scenario's workload, if it has one
     points/          Parquet files; `pandas.read_parquet` reads them as one table
-    damaged/         files of points/ that are no longer whole
+    damaged/         damaged files of points/
 
-A file is written under another name, synced, and renamed: it is whole or not there, and never changes.
-Files are merged now and then, and one is deleted only once all of it is in another, so that several
-processes may sweep into one folder. A file's name ends in the checksum of its content: a damaged one is set
-aside, and its points are computed again.
+A file is written under another name, synced, and renamed: it is complete or absent, and never changes.
+Files are merged now and then; a file is deleted only once another holds all of it, so several processes may
+sweep into one folder. A file's name ends in the checksum of its content: a damaged file is set aside, and its
+points are computed again.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ MERGE = 64  # files of one process: about a minute's
 class Store:
     """The finished points of one sweep in its folder, each with a row of numbers and a text.
 
-    The numbers depend on `settings` besides the scenario; `columns` are their names and dtypes.
-    A folder of another sweep, or of something else, is refused with ValueError.
+    The scenario and `settings` determine the numbers; `columns` are their names and dtypes. Raises ValueError
+    for a folder of another sweep, or of something else.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Store:
             raise NotADirectoryError(errno.ENOTDIR, "out must be a folder, got a file", str(out))
         if not (self.folder / DESCRIPTION).exists():
             self._describe()
-        self._compare()  # even if just written: another process may have written another sweep first
+        self._compare()  # even if just written: another process may have described another sweep first
         with self._writing("a folder for points"):
             self.points.mkdir(exist_ok=True)
         remove_left(self.folder)
@@ -74,7 +74,7 @@ class Store:
     def _describe(self) -> None:
         scenario: Scenario = self.about["scenario"]
         there = {path.name for path in self.folder.glob("*")} - {DESCRIPTION, DAMAGED, "points"}
-        # Others than those of a sweep that another process is describing.
+        # Another process may be describing the same sweep: its unfinished files are allowed.
         if others := [name for name in there if not name.startswith((".", "arrivals-"))]:
             got = f"{self.folder} with {min(others)!r} in it"
             raise ValueError(f"out must be a new folder, or a sweep's, got {got}")
@@ -133,7 +133,7 @@ class Store:
         return table["point"].to_pylist(), numbers, table["infeasible"].to_pylist()
 
     def write(self, keys: Sequence[str], numbers: np.ndarray, texts: Sequence[str]) -> None:
-        """Add points; they are on disk when this returns. OSError where they cannot be, as on a full disk."""
+        """Add points; they are on disk when this returns. Raises OSError, as on a full disk."""
         values: dict[str, Any] = {"point": pyarrow.array(keys, pyarrow.string())}
         for place, (name, dtype) in enumerate(self.columns.items()):
             values[name] = pyarrow.array(numbers[:, place].astype(dtype))
@@ -145,7 +145,7 @@ class Store:
             self.recent = []
 
     def merge(self, paths: Iterable[Path] | None = None) -> None:
-        """Make one file of several (default: of all), where that succeeds."""
+        """Merge several files (default: all) into one; a failure is ignored."""
         with contextlib.suppress(OSError):  # the separate files still hold everything
             files = self._files(paths)
             if len(files) > 1:
@@ -167,7 +167,7 @@ class Store:
         """Return the tables of the files (default: of all); damaged ones are set aside."""
         tables: dict[Path, pyarrow.Table] = {}
         seen: set[Path] = set()
-        # Until there is nothing new: what another process merged meanwhile is in a newer file.
+        # Until there is no new file: another process may have merged some of these meanwhile.
         while unseen := {*(self.points.glob("*.parquet") if paths is None else paths)} - seen:
             seen |= unseen
             for path in unseen:
@@ -177,7 +177,7 @@ class Store:
         return {path: tables[path] for path in sorted(tables)}
 
     def _load(self, path: Path) -> pyarrow.Table | None:
-        # A pipe would never be read to its end, and a link to nothing must not look like a file that is gone.
+        # Reading a pipe would not end, and a broken link must not look like a deleted file.
         content = None if os.path.lexists(path) and not path.is_file() else path.read_bytes()
         if content is None or not path.stem.endswith(_checksum(content)):
             aside = self.folder / DAMAGED / path.name  # elsewhere: readers of points/ read every file in it
@@ -200,14 +200,14 @@ class Store:
             raise OSError(error.errno, f"{failed}; {self.kept()}") from error
 
     def kept(self) -> str:
-        """Return in words what the folder holds now: somebody may have deleted it."""
+        """Describe what the folder holds now: it may have been deleted."""
         try:
             count = len(self.read()[0])
         except (OSError, ValueError) as error:
             return f"the points there cannot be read either ({error})"
         if not count:
-            return "no points are there, and the same call begins anew"
-        return f"the {count:,} points there are kept, and the same call goes on from them"
+            return "the folder has no points, and the same call starts over"
+        return f"the {count:,} points there are kept, and the same call continues from them"
 
 
 def _versions() -> dict[str, str]:
@@ -224,7 +224,7 @@ def _arrivals(trace: Trace) -> str:
 
 
 def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
-    """Return the scenario as TOML, a trace as its file's path, as tomlkit takes half a minute for one."""
+    """Return the scenario as TOML; a trace as a file's path, because tomlkit needs half a minute for one."""
     if not isinstance(scenario.workload, Trace):
         return document(scenario)
     content = document(scenario.replace(workload=Trace(np.zeros(1), priorities=scenario.workload.priorities)))
@@ -248,13 +248,13 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 
 
 def _unique(table: pyarrow.Table) -> pyarrow.Table:
-    """Return a table with each point once, where two processes computed it."""
+    """Return a table with each point once: two processes may have computed the same."""
     first = {key: place for place, key in reversed([*enumerate(table["point"].to_pylist())])}
     return table if len(first) == table.num_rows else table.take(sorted(first.values()))
 
 
 def _sync(folder: Path) -> None:
-    """Make renames in a folder outlast a power cut, where the system can."""
+    """Make renames in a folder survive a power cut, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,43 +1,52 @@
-"""A number over a whole grid of settings, and along the load: what a picture redraws at every move.
+"""Numbers over a whole grid of settings, and along the load: what a picture redraws at every move.
 
-Every number is that of `simulate` under the same traffic, bit for bit.
+Every number is that of `simulate` under the same traffic, bit for bit. `kinds.py` has what differs between
+requests and token generation.
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.draws import draw_cached
-from batchsim.result.sections import FINE
-from batchsim.result.shares import students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
-from batchsim.simulate import available, check_memory
-from batchsim.study.judgement import LEVEL
-from batchsim.study.race import preference
+from batchsim.simulate import check_memory
+from batchsim.study.kinds import kind_of
 
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)
 CLIENTS = 13  # the most points of a closed loop's curve,
 FILLED = 4  # which ends at this many times the clients that fill the servers' batches
-FROZEN = 50  # steps to the rate that just carries the batches that form at it
-SHARES = 16  # of a surface: a thread takes one after the other
-SECTIONS = 16  # of the test by which two settings are told apart
-NEAR = 1.2  # times the lowest p99: settings above it are not tested
+FROZEN = 50  # steps to the rate at which the batches that form just keep up
+
+
+class Columns:
+    """Numbers by metric in `columns`, each an attribute too: `found.p99_ms` is `found.columns["p99_ms"]`."""
+
+    columns: Mapping[str, np.ndarray]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name in (columns := self.__dict__.get("columns", {})):
+            return columns[name]
+        raise AttributeError(f"{type(self).__name__} has no {name!r}, but {', '.join(columns)}")
 
 
 @dataclass(frozen=True, eq=False)
-class Surface:
-    """The p99 of every pair of settings under one traffic; arrays of shape (len(y_values), len(x_values)).
+class Surface(Columns):
+    """Metrics of every pair of settings under one traffic; arrays of shape (len(y_values), len(x_values)).
 
-    `p99_ms` is of all requests, those that were not served being infinitely late; NaN where the pair is
-    `refused`, as the rule or the scenario refuses it. Where it is `overloaded` there is no steady state: the
-    p99 only says how long the run was.
+    Of requests, `columns` has `p99_ms`. Of tokens it has `ttft_p99_ms`, and with two objectives
+    `goodput_per_s` and `attainment`: the requests served within both, per second and as a fraction of all
+    (else NaN). Percentiles are of all requests; a request that was not served is infinitely late. Settings
+    are compared by `metric`.
+
+    All are NaN if the rule, the scenario or the memory refuses the pair (`refused`). An `overloaded` pair has
+    no steady state: its p99 depends on the length of the run; of tokens it is not run, and NaN.
     """
 
     scenario: Scenario
@@ -47,73 +56,61 @@ class Surface:
     y: str
     x_values: tuple[Any, ...]
     y_values: tuple[Any, ...]
-    p99_ms: np.ndarray
+    metric: str
+    columns: Mapping[str, np.ndarray]
     overloaded: np.ndarray
     refused: np.ndarray
-    rules: tuple[Rule | None, ...] = field(repr=False)  # of the cells, row by row; None for one refused
+    rules: tuple[Rule | None, ...] = field(repr=False)  # of the cells, row by row; None if refused
+    settle: Callable[[], tuple[np.ndarray, int | None]] = field(repr=False)  # cells that tie, and the best
 
-    def lowest(self) -> tuple[int, int] | None:
-        """Return (row, column) of the lowest steady p99, the first of equals; None if none is finite."""
-        p99_ms = np.where(self.overloaded | self.refused, math.inf, self.p99_ms)
-        row, column = np.unravel_index(int(np.argmin(p99_ms)), p99_ms.shape)
-        return (int(row), int(column)) if math.isfinite(p99_ms[row, column]) else None
+    @property
+    def values(self) -> np.ndarray:
+        """The values of `metric`."""
+        return self.columns[self.metric]
+
+    def rule_at(self, cell: tuple[int, int]) -> Rule | None:
+        """Return the rule of a cell, (row, column); None if it is refused."""
+        return self.rules[cell[0] * len(self.x_values) + cell[1]]
 
     def best(self) -> tuple[int, int] | None:
-        """Return (row, column) of the setting to take, as `tune` would: of the `ties`, by `preference`."""
-        return self._told_apart[1]
+        """Return (row, column) of the setting to take: of the `ties`, the first by `preference`."""
+        return self._settled[1]
 
     def ties(self) -> np.ndarray:
-        """Return which settings are statistically the same as the one of the lowest p99, itself included.
+        """Return which settings are statistically the same as the one of the best value, itself included.
 
-        Each pair has met the same requests. In each of 16 sections of the run it is counted how many
-        requests took longer than the lowest p99 under either setting; two settings are told apart where the
-        95 % interval of the mean difference does not contain 0.
+        All settings met the same requests. In each of 16 sections of the run, batchsim counts the requests
+        that took longer than the lowest p99, or that met both objectives. Two settings differ if the 95 %
+        interval of the mean difference of their counts does not contain 0.
         """
-        return self._told_apart[0]
+        return self._settled[0]
 
     @functools.cached_property
-    def _told_apart(self) -> tuple[np.ndarray, tuple[int, int] | None]:
-        tied, lowest = np.zeros(self.p99_ms.shape, dtype=bool), self.lowest()
-        if lowest is None:
-            return tied, None
-        limit_ms = float(self.p99_ms[lowest])
-        with np.errstate(invalid="ignore"):  # NaN is not near
-            near = ~(self.overloaded | self.refused) & (self.p99_ms <= NEAR * limit_ms)
-        places = np.flatnonzero(near)
-        rules = [rule for place in places if (rule := self.rules[place])]
-        many = _run_all(self.scenario, rules, self.requests, self.seed, (), SECTIONS, limit_ms)
-        above, mean_ms = many("above"), many("mean_ms")
-        difference = above - above[places == np.ravel_multi_index(lowest, tied.shape)]
-        same = np.flatnonzero(indistinct(difference))
-        tied.flat[places[same]] = True
-
-        def order(number: Any) -> tuple[float, ...]:
-            rule = rules[number]
-            saturation = replace(self.scenario, rule=rule).saturation_per_s
-            return preference(saturation, float(mean_ms[number]), rule.max_wait_ms)
-
-        return tied, divmod(int(places[min(same, key=order)]), len(self.x_values))
+    def _settled(self) -> tuple[np.ndarray, tuple[int, int] | None]:
+        cells, best = self.settle()
+        tied = np.zeros(self.refused.shape, dtype=bool)
+        tied.flat[cells] = True
+        return tied, None if best is None else divmod(best, len(self.x_values))
 
     def __repr__(self) -> str:
         shape = f"{len(self.x_values)} {self.x} x {len(self.y_values)} {self.y}"
-        return f"Surface({shape}, {self.requests:,} requests each)"
-
-
-def indistinct(difference: np.ndarray) -> np.ndarray:
-    """Return which settings cannot be told from another by their differences, shape (settings, sections)."""
-    half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
-    same: np.ndarray = np.abs(difference.mean(axis=1)) <= half
-    return same
+        return f"Surface({self.metric}, {shape}, {self.requests:,} requests each)"
 
 
 def surface(
     scenario: Scenario, x_values: Sequence[Any], y_values: Sequence[Any], requests: int = 20_000,
-    seed: int = 0,
+    seed: int = 0, *, knobs: tuple[str, str] | None = None, ttft_objective_ms: float | None = None,
+    tpot_objective_ms: float | None = None, roughly: bool = False,
 ) -> Surface:  # fmt: skip
-    """Return the p99 over two parameters of the scenario's rule, its `map_knobs`.
+    """Return the p99, or the goodput of tokens, over two parameters of the scenario's rule.
 
-    Such as batch sizes x waits. Both must rise; the last wait may be infinite. Of a trace shorter than
-    `requests`, all is taken. Raises ValueError for a rule that the compiled engine does not cover.
+    `knobs`, x and y, are its `map_knobs` by default, such as batch size and wait; any others of its
+    parameters will do, and "kv_blocks" for `Continuous`. The values of both must rise; the last wait may be
+    infinite. If a trace or listed lengths are shorter than `requests`, all of it is taken.
+
+    For tokens: the objectives, both or neither, define the goodput. `roughly`: which cells are overloaded may
+    be wrong within some 3 % of saturation. Raises ValueError for a rule that the compiled engine does not
+    cover.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -123,73 +120,56 @@ def surface(
            [785.4,  17.8,  18.7]])
     >>> found.overloaded[0].tolist(), found.best()
     ([True, False, False], (0, 2))
+
+    >>> from batchsim import Continuous, Geometric, StepTime, Tokens
+    >>> step = StepTime(fixed_ms=7, weights_ms=10, per_token_ms=0.1)
+    >>> tokens = Tokens(prompt=400, output=Geometric(100))
+    >>> scenario = Scenario(Poisson(8), Continuous(kv_blocks=2000), step, tokens=tokens)
+    >>> surface(scenario, [16, 32, 64], [512, 2048], requests=2000).ttft_p99_ms.round()
+    array([[ nan, 190., 190.],
+           [ nan, 174., 174.]])
     """
     requests, seed = _checked(scenario, requests, seed)
-    (x, y), described = scenario.rule.map_knobs, scenario.rule.parameters()
-    xs, ys = (rising(name, described[name].check, given) for name, given in ((x, x_values), (y, y_values)))
-    rules = _rules(scenario.rule, xs, ys)
-    # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
-    points: dict[tuple[Any, ...], tuple[bool, bool]] = {}
-    clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
-
-    def point(rule: Rule | None) -> tuple[bool, bool]:
-        """Return whether a cell is refused, and whether it is overloaded."""
-        if rule is None or rule.fewest_clients > clients:
-            return True, False
-        # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
-        like = rule if rule.forms_while_busy else None, rule.max_batch_size, rule.largest_batch
-        if like not in points:
-            cell = accepted(lambda: replace(scenario, rule=rule))
-            points[like] = cell is None, cell is not None and not cell.stable
-        return points[like]
-
-    refused, unstable = np.array(list(map(point, rules))).T
-    p99_ms = np.full(len(rules), math.nan)
-    if kept := [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]:
-        p99_ms[~refused] = _run_all(scenario, kept, requests, seed)("percentiles_ms")[:, 0]
+    kind, rule = kind_of(scenario), scenario.rule
+    objectives = kind.objectives(ttft_objective_ms, tpot_objective_ms)
+    checks = kind.knobs(rule)
+    if knobs is not None and (not _check.listed(knobs) or len(knobs) != 2 or knobs[0] == knobs[1]):
+        raise ValueError(f"knobs must be two different ones, got {knobs!r}")
+    x, y = (_check.one_of("a knob", knob, [*checks]) for knob in knobs or rule.map_knobs)
+    xs, ys = (_rising(name, checks[name], given) for name, given in ((x, x_values), (y, y_values)))
+    rules = _rules(rule, x, xs, y, ys)
+    cells = kind.cells(scenario, rules, len(xs), requests, seed, objectives, roughly)
     shape = len(ys), len(xs)
-    grids = (p99_ms.reshape(shape), unstable.reshape(shape), refused.reshape(shape))
-    return Surface(scenario, requests, seed, x, y, xs, ys, *grids, rules)
+    columns = {name: column.reshape(shape) for name, column in cells.columns.items()}
+    kept = tuple(None if no else rule for rule, no in zip(rules, cells.refused, strict=True))
+    return Surface(
+        scenario, requests, seed, x, y, xs, ys, kind.metric(objectives), columns,
+        cells.overloaded.reshape(shape), cells.refused.reshape(shape), kept, cells.settle,
+    )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again
-def _rules(rule: Rule, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
+def _rules(rule: Rule, x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
     """Return the rule of each cell, row by row; None where the rule refuses the pair."""
-    return tuple(accepted(functools.partial(rule.at, x, y)) for y in ys for x in xs)
-
-
-def _run_all(
-    scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int, per_cent: Sequence[float] = (99,),
-    sections: int = 0, above_ms: float = math.inf,
-) -> Callable[[str], np.ndarray]:  # fmt: skip
-    """Run each setting, all cores at work; return what gives the metrics of all by name."""
-    from batchsim.engines.compiled.grid_runs import in_threads, run_many  # Numba loads on first use
-
-    plan = draw_cached(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
-    shares = range(min(SHARES, len(rules)))
-
-    def run(first: int) -> Any:
-        return run_many(plan, rules[first :: len(shares)], per_cent, "inf", sections, above_ms)
-
-    parts = in_threads(scenario, run, shares)
-    order = np.argsort(np.arange(len(rules)) % len(shares), kind="stable").argsort()
-    return lambda name: np.concatenate([getattr(part, name) for part in parts])[order]
+    if (x, y) == rule.map_knobs:
+        return tuple(accepted(functools.partial(rule.at, of_x, of_y)) for of_y in ys for of_x in xs)
+    pairs = ({x: of_x, y: of_y} for of_y in ys for of_x in xs)
+    return tuple(accepted(functools.partial(replace, rule, **pair)) for pair in pairs)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, eq=False)
-class LoadCurve:
+class LoadCurve(Columns):
     """A setting's latency and throughput along the load; arrays of shape (points,).
 
-    `x` is "rate_per_s", or "clients" for a closed loop. The latencies are of the served. From the
-    arrival rate `saturation` on, full batches no longer keep up; inf for a closed loop.
+    `x` is "rate_per_s", or "clients" for a closed loop. `columns` has `p50_ms`, `p99_ms` and the mean of the
+    latency of the served requests (`mean_ms`; of tokens `mean_latency_ms`, and the same for TTFT and TPOT),
+    and `throughput_per_s` (of tokens `output_tokens_per_s` too). From the arrival rate `saturation` on, full
+    batches no longer keep up; inf for a closed loop.
     """
 
     x: str
     x_values: np.ndarray
-    mean_ms: np.ndarray
-    p50_ms: np.ndarray
-    p99_ms: np.ndarray
-    throughput_per_s: np.ndarray
+    columns: Mapping[str, np.ndarray]
     overloaded: np.ndarray
     saturation: float
 
@@ -197,8 +177,9 @@ class LoadCurve:
 def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     """Return the curve from almost no load to beyond saturation, or to many clients.
 
-    Of a trace shorter than `requests`, all is taken; a load that the workload refuses is left out.
-    Raises ValueError for a rule that the compiled engine does not cover, and for a trace without a rate.
+    If a trace or listed lengths are shorter than `requests`, all of it is taken; a load that the workload
+    refuses is left out. Raises ValueError for a rule that the compiled engine does not cover, for a trace
+    without a rate, and for a request that does not fit into the memory.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> curve = load_curve(Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25)), requests=2000)
@@ -207,31 +188,26 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     >>> curve.p99_ms[[0, 5, -1]].round(1).tolist()
     [15.8, 19.9, 155.1]
     """
-    from batchsim.engines.compiled.grid_runs import in_threads, run_many  # Numba loads on first use
+    from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
 
     requests, seed = _checked(scenario, requests, seed)
-    workload, rule = scenario.workload, scenario.rule
+    workload, kind = scenario.workload, kind_of(scenario)
     values: Sequence[float]
     if isinstance(workload, ClosedLoop):
-        x, values, saturation = "clients", client_counts(scenario, requests), math.inf
+        x, values, saturation = "clients", _client_counts(scenario, requests), math.inf
     else:
         x, (values, saturation) = "rate_per_s", load_rates(scenario)
 
-    def run(value: float) -> tuple[float, bool, Any] | None:
-        point = accepted(lambda: replace(scenario, workload=at_load(workload, value)))
-        if point is None:
-            return None
-        plan = draw_cached(point, requests, seed, rule.max_batch_size)
-        return value, not point.stable, run_many(plan, [rule], (50, 99), sections=FINE)
+    def run(value: float) -> tuple[float, bool, dict[str, float]] | None:
+        point = accepted(lambda: replace(scenario, workload=_at_load(workload, value)))
+        return None if point is None else (value, not point.stable, kind.point(point, requests, seed))
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
     if not points:
-        at_load(workload, values[0])  # which says why: a trace without a rate has no load at all
+        _at_load(workload, values[0])  # raises with the reason: a trace without a rate has no load
     x_values, overloaded, numbers = zip(*points, strict=True)
-    names = ("mean_ms", "percentiles_ms", "throughput_per_s")
-    mean_ms, both_ms, answers_per_s = (np.concatenate([getattr(one, n) for one in numbers]) for n in names)
-    xs, over, (p50_ms, p99_ms) = np.array(x_values), np.array(overloaded), both_ms.T
-    return LoadCurve(x, xs, mean_ms, p50_ms, p99_ms, answers_per_s, over, saturation)
+    columns = {name: np.array([each[name] for each in numbers]) for name in numbers[0]}
+    return LoadCurve(x, np.array(x_values), columns, np.array(overloaded), saturation)
 
 
 def load_rates(scenario: Scenario) -> tuple[list[float], float]:
@@ -242,22 +218,22 @@ def load_rates(scenario: Scenario) -> tuple[list[float], float]:
     return [load * saturation for load in LOADS], saturation
 
 
-def at_load(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
-    """Return a workload at another rate, or of as many clients; ValueError where it refuses that."""
+def _at_load(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
+    """Return a workload at another rate or number of clients; ValueError where it refuses that."""
     if isinstance(workload, ClosedLoop):
         return replace(workload, clients=int(value))
     return workload.with_rate(value)
 
 
-def client_counts(scenario: Scenario, requests: int) -> list[int]:
-    """Return how many clients, evenly by ratio; as few as ever fill a batch, no more than may send."""
+def _client_counts(scenario: Scenario, requests: int) -> list[int]:
+    """Return numbers of clients, evenly by ratio: from the fewest that ever fill a batch to all that send."""
     fewest = scenario.rule.fewest_clients
     most = max(min(FILLED * scenario.servers * scenario.rule.max_batch_size, requests), fewest)
     return sorted({round(clients) for clients in np.geomspace(fewest, most, CLIENTS)})
 
 
 def accepted(make: Callable[[], Any]) -> Any:
-    """Return what is made, None where it is refused."""
+    """Return what `make` returns, None if it raises ValueError."""
     try:
         return make()
     except ValueError:
@@ -265,18 +241,16 @@ def accepted(make: Callable[[], Any]) -> Any:
 
 
 def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
-    """Return the requests, as many as there are, and the seed, or raise."""
+    """Return the number of requests that a run can have, and the seed, or raise."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not scenario.rule.compiled:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
-    if scenario.tokens is not None:
-        raise ValueError("maps and load curves of tokens are token_surface and token_curve, got tokens")
-    requests = available(scenario, _check.whole("requests", requests))
+    requests = kind_of(scenario).available(scenario, _check.whole("requests", requests))
     check_memory(scenario, requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 
-def rising(name: str, check: Callable[[str, Any], Any], given: Sequence[Any]) -> tuple[Any, ...]:
+def _rising(name: str, check: Callable[[str, Any], Any], given: Sequence[Any]) -> tuple[Any, ...]:
     """Return the checked values of an axis, or raise unless they rise."""
     if not _check.listed(given):
         raise TypeError(f"values of {name} must be a list, got {given!r}")

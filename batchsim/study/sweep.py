@@ -20,7 +20,7 @@ from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
 from batchsim.engines.log import CANCELLED, warmup_requests
-from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, TOKENS, Kind, Metric
+from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
 from batchsim.result.run_length import Periods
 from batchsim.scenario import Diurnal, Scenario
 from batchsim.scenario.rules.continuous import NeverServed
@@ -35,6 +35,7 @@ from batchsim.simulate import (
 )  # fmt: skip
 from batchsim.study import phrases
 from batchsim.study.grid import Grid
+from batchsim.study.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
     import pandas
@@ -42,15 +43,15 @@ if TYPE_CHECKING:
 
 Rows = tuple[np.ndarray, list[str]]  # numbers of some points, and why each is infeasible
 
-SILENT_S = 30.0  # after which an executor from which nothing comes is warned of
+SILENT_S = 30.0  # without a finished point, after which the user is warned of an executor
 SAVE_S = 0.5  # the longest that finished points wait for others to share a file with
 SWITCH_S = 5e-4  # how long a thread that leaves compiled code waits while another holds Python's lock
 AHEAD = 4  # tasks given to each worker in advance
-# Tasks of several points cost less to hand out, and lose more with a worker. Seconds of work in one,
-# at least and at most: for a thread, and for an executor, which takes some milliseconds (Dask: 3).
+# A task of several points costs less to submit, but a worker that dies loses more. The least and the most
+# seconds of work in a task: for a thread, and for an executor, which needs a few milliseconds (Dask: 3).
 LOCAL_S, AWAY_S = (0.0, 0.02), (0.05, 2.0)
-AWAY_WORKERS = 64  # of an executor that does not say how many it has
-# An estimate of what a point takes, and each request of it; and a byte sent to a worker, ten times over.
+AWAY_WORKERS = 64  # assumed for an executor
+# Estimates: seconds for a point, and for each request of it; and ten times those for a byte sent to a worker.
 POINT_S, REQUEST_S, BYTE_S = 4e-3, {"simpy": 2e-5, "auto": 1e-7, "compiled": 1e-7}, 1e-7
 
 
@@ -60,33 +61,32 @@ def sweep(
     executor: Executor | None = None, out: str | PathLike[str] | None = None, progress: bool = True,
     workers: int | None = None,
 ) -> "pandas.DataFrame":  # fmt: skip
-    """Simulate a scenario at every point of a grid of knobs, and return a DataFrame with a row a point.
+    """Simulate a scenario at every point of a grid of knobs; return a DataFrame with a row for each point.
 
-    `over` is {knob: values}, with knobs named as in `Scenario.replace`, whole parts included; or
-    {knob: {label: value}}, which gives services names. The grid is the product, the last knob changing
-    fastest. `requests`, `seed`, `replications`, `warmup` and `engine` are `simulate`'s; all points
-    share one seed, and so one traffic (common random numbers).
+    `over` is {knob: values}, with knobs named as in `Scenario.replace`, including whole parts; or
+    {knob: {label: value}}, which gives services names. The grid is the product; the last knob changes
+    fastest. `requests`, `seed`, `replications`, `warmup` and `engine` are those of `simulate`; all points
+    share one seed, so they share one traffic (common random numbers).
 
-    Columns: the knobs (int64, float64, or text where not all values are numbers); the numbers of
-    `Result.summary()` as float64 (`stable` and `drifting` are bool), some followed by the `_low` and `_high`
-    of their 95 % interval, NaN where the run is too short for one (with `tokens` those of TTFT and TPOT too,
-    as `ttft_p99_ms`, and `output_tokens_per_s`); `loss`, the fraction of the requests
-    that is not served, and `p99_all_ms`, the p99 that counts these as infinitely late (the other
-    latencies are of those served); and `infeasible`, "" or why. An unstable point runs, and `infeasible`
-    says its load. One that the scenario refuses has NaN (and False) for numbers, and the refusal.
+    Columns: the knobs (int64, float64, or text unless all values are numbers); the numbers of
+    `Result.summary()` as float64 (`stable` and `drifting` are bool), some with the `_low` and `_high` of
+    their 95 % interval, NaN if the run is too short for one (with `tokens` also those of TTFT and TPOT, as
+    `ttft_p99_ms`, and `output_tokens_per_s`); `loss`, the fraction of the requests that is not served, and
+    `p99_all_ms`, the p99 that counts these as infinitely late (other latencies are of served requests);
+    `infeasible`, the reason or "". An unstable point runs, and `infeasible` has its load. A point that the
+    scenario refuses has NaN (and False) for numbers, and `infeasible` is the error.
 
-    Points run on `workers` threads (default: one for each core, fewer where runs are long). Threads do not
-    speed up the SimPy engine, nor runs below some 20,000 requests, which are mostly Python: for many of
-    these, or on many cores, give a ProcessPoolExecutor of spawned processes. `executor` is anything with
-    the `submit` of `concurrent.futures.Executor`, such as Dask's `client.get_executor()`; the numbers are
-    the same to the last bit, and `workers` says how many share the points (default: 64). With `out`, a
-    folder, points are on disk before the progress bar counts them, and the same call computes only those
-    that are missing, so that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C
-    keeps finished points.
+    Points run on `workers` threads (default: one for each core, fewer for long runs). Threads do not speed up
+    the SimPy engine, nor runs below some 20,000 requests, which are mostly Python: for many of these, or on
+    many cores, pass a ProcessPoolExecutor of spawned processes. `executor` is any object with the `submit` of
+    `concurrent.futures.Executor`, such as Dask's `client.get_executor()`; `workers` is then the number that
+    share the points (default: 64). The numbers are the same to the last bit. With `out`, a folder, points
+    are on disk before the progress bar counts them, and the same call computes only the missing points: a
+    sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
 
-    An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
+    An unknown knob, a value of the wrong type, an empty or repeating axis, and a folder of another sweep
     raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends too soon
-    raises RuntimeError, and one from which nothing comes is warned of: its workers may not have batchsim.
+    raises RuntimeError. A silent executor causes a warning: its workers may not have batchsim.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -115,7 +115,7 @@ def sweep(
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
     affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
     default = len(affinity(0)) if executor is None else AWAY_WORKERS
-    if executor is None:  # so many runs are held at once
+    if executor is None:  # each thread holds one run in memory
         held = bytes_of(scenario, (requests or DEFAULT_REQUESTS) * settings["replications"])
         default = min(default, max(DEFAULT_BYTES // held, 1))
     workers = default if workers is None else _check.whole("workers", workers)
@@ -123,7 +123,7 @@ def sweep(
     if out is not None:
         if not isinstance(out, (str, PathLike)) or not os.fspath(out):
             raise TypeError(f"out must be a folder's name, got {out!r}")
-        from batchsim.study.store import Store  # and with it pyarrow
+        from batchsim.study.store import Store  # which loads pyarrow
 
         store = Store(out, scenario, settings, columns)
     table = _Table(grid, columns, store)
@@ -135,11 +135,11 @@ def sweep(
             return pool.submit(compute, scenario, [grid.knobs(number) for number in task], settings)
 
         try:
-            # Closed on the way out, so that any error, and Ctrl-C, cancels what is not started.
+            # Closed on the way out, so that any error, and Ctrl-C, cancels the tasks that have not started.
             silent_s = math.inf if executor is None else SILENT_S
             with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill, silent_s)) as steps:
                 for _ in steps:
-                    bar.update(table.save_in_time())
+                    bar.update(table.save(may_wait=True))
         except (BrokenExecutor, CancelledError) as error:
             bar.update(table.save())
             got = type(error).__name__
@@ -150,7 +150,7 @@ def sweep(
 
 
 def _partial(scenario: Scenario, grid: Grid, requests: int | None, warmup: float | str) -> str:
-    """Return the warning that the first point is a part of a day, which all may be; else ""."""
+    """Return the warning that the first point, and maybe all, covers only a part of a day; else ""."""
     if not isinstance(scenario.workload, Diurnal):
         return ""
     with contextlib.suppress(ValueError):
@@ -163,7 +163,7 @@ def _partial(scenario: Scenario, grid: Grid, requests: int | None, warmup: float
 
 @contextlib.contextmanager
 def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
-    """Yield the executor, or threads that are not waited for when anything goes wrong."""
+    """Yield the executor, or threads; after an error, do not wait for them."""
     if executor is not None:
         yield executor
         return
@@ -173,7 +173,7 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
     try:
         yield threads
     except BaseException:
-        cancelled.set()  # what runs stops at its next slice
+        cancelled.set()  # running simulations stop at their next slice
         threads.shutdown(wait=False, cancel_futures=True)
         raise
     finally:
@@ -185,10 +185,10 @@ def _work(
     submit: Callable[[Sequence[int]], "Future[Rows]"], tasks: Iterator[Sequence[int]], ahead: int,
     keep: Callable[[Sequence[int], Rows], None], silent_s: float,
 ) -> Generator[None]:  # fmt: skip
-    """Have tasks computed and keep their rows as they finish; yield after each, and every `SAVE_S`.
+    """Submit tasks, at most `ahead` at a time, and keep their rows as they finish.
 
-    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled. Where none
-    finishes for `silent_s`, warn once.
+    Yields after each, and every `SAVE_S`. Warns once if no task finishes for `silent_s`. When closed, cancels
+    tasks that have not started, and keeps the rows of those that finished meanwhile.
     """
     heard_s = time.monotonic()
     done: queue.SimpleQueue[Future[Rows]] = queue.SimpleQueue()
@@ -206,8 +206,8 @@ def _work(
             except queue.Empty:
                 if time.monotonic() - heard_s >= silent_s:
                     _check.warn(
-                        f"no point has finished for {silent_s:g} s: unless points take that long, "
-                        f"look whether the executor has workers, and whether they have batchsim {__version__}"
+                        f"no point has finished for {silent_s:g} s: unless points take so long, "
+                        f"check that the executor has workers, and that they have batchsim {__version__}"
                     )
                     silent_s = math.inf
             else:
@@ -228,7 +228,7 @@ def _points_a_task(
     requests = settings["requests"] or trace.size or DEFAULT_REQUESTS
     point_s = POINT_S + requests * settings["replications"] * REQUEST_S[settings["engine"]]
     least_s, most_s = AWAY_S if away else LOCAL_S
-    if away:  # a trace travels with each task: let the work take longer than the way
+    if away:  # a trace travels with each task: the work should take longer than the transfer
         least_s = max(least_s, trace.nbytes * BYTE_S)
     shared = min(int(most_s / point_s), points // (AHEAD * workers))
     return max(shared, math.ceil(least_s / point_s), 1)
@@ -257,26 +257,26 @@ class _Table:
             self.numbers[number], self.reasons[number] = row
         self.unsaved += task
 
-    def save_in_time(self) -> int:
-        """Save what has waited long enough; return the number of points saved."""
-        soon = self.store is not None and time.monotonic() < self.saved_at_s + SAVE_S
-        return 0 if soon else self.save()
+    def save(self, may_wait: bool = False) -> int:
+        """Put the finished points on disk, if there is a store; return their number.
 
-    def save(self) -> int:
-        """Put the finished points on disk, if there is a store; return the number of points saved."""
+        `may_wait`: only if they have waited for `SAVE_S`, so that several share a file.
+        """
+        if may_wait and self.store is not None and time.monotonic() < self.saved_at_s + SAVE_S:
+            return 0
         points = [] if self.failed else self.unsaved
         if points and self.store is not None:
             keys, reasons = ([texts[number] for number in points] for texts in (self.keys, self.reasons))
             try:
                 self.store.write(keys, self.numbers[points], reasons)
             except OSError:
-                self.failed = True  # not to be tried again on the way out
+                self.failed = True  # not again on the way out
                 raise
         self.unsaved, self.saved_at_s = [], time.monotonic()
         return len(points)
 
     def kept(self) -> str:
-        return "with out=, finished points would be kept" if self.store is None else self.store.kept()
+        return "out= would keep finished points" if self.store is None else self.store.kept()
 
     def to_frame(self) -> "pandas.DataFrame":
         import pandas
@@ -295,7 +295,7 @@ class _Table:
 
 def _bar(progress: bool, total: int, done: int) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook without widgets, where the bar is text
+        warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
         from tqdm.auto import tqdm
     return tqdm(total=total, initial=done, desc="sweep", unit="point", disable=not progress)
 
@@ -306,7 +306,7 @@ def check_settings(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the checked arguments of `simulate`, the same at every point."""
     _check.one_of("engine", engine, ENGINES)
-    if not (isinstance(warmup, str) and warmup == "auto"):  # an array is compared item by item
+    if not (isinstance(warmup, str) and warmup == "auto"):  # an array would compare item by item
         warmup = _check.real("warmup", warmup, at_least=0, below=1)
     return {
         "requests": None if requests is None else _check.whole("requests", requests),
@@ -316,35 +316,18 @@ def check_settings(
     }  # fmt: skip
 
 
-def _intervals(metrics: Mapping[str, Metric]) -> tuple[str, ...]:
-    return tuple(key for key, metric in metrics.items() if metric.interval)
-
-
-def _columns(metrics: Mapping[str, Metric]) -> dict[str, str]:
-    """Return the numbers of a point, in order, with their dtypes.
+def columns_of(scenario: Scenario, knobs: Iterable[str]) -> dict[str, str]:
+    """Return the numbers of a point, in order, with their dtypes; those of tokens or devices if it has any.
 
     Counts are floats: those of a refused point are NaN.
     """
+    knobs = {*knobs}
+    kind = KINDS["tokens" if "tokens" in knobs else scenario.kind]
     return {
         name: "bool" if metric.kind is Kind.FLAG else "float64"
-        for key, metric in metrics.items()
+        for key, metric in kind.metrics(scenario.devices is not None or "devices" in knobs).items()
         for name in ((key, f"{key}_low", f"{key}_high") if metric.interval else (key,))
     }
-
-
-PLAIN = {key: each for key, each in METRICS.items() if key not in OF_DEVICES}
-INTERVALS, COLUMNS = _intervals(PLAIN), _columns(PLAIN)
-DEVICE_INTERVALS, DEVICE_COLUMNS = _intervals(METRICS), _columns(METRICS)
-OF_TOKENS = PLAIN | TOKENS
-TOKEN_INTERVALS, TOKEN_COLUMNS = _intervals(OF_TOKENS), _columns(OF_TOKENS)
-
-
-def columns_of(scenario: Scenario, knobs: Iterable[str]) -> dict[str, str]:
-    """Return the columns of a sweep: also of tokens or devices, where it has them or they are a knob."""
-    knobs = {*knobs}
-    if scenario.tokens is not None or "tokens" in knobs:
-        return TOKEN_COLUMNS
-    return COLUMNS if scenario.devices is None and "devices" not in knobs else DEVICE_COLUMNS
 
 
 def refused(columns: Mapping[str, str]) -> np.ndarray:
@@ -366,7 +349,7 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
             continue
         try:
             row[:] = _numbers(point, settings, columns)
-        except NeverServed as refusal:  # known only once the lengths are drawn
+        except NeverServed as refusal:  # the lengths are drawn only now
             reasons.append(str(refusal))
             continue
         except Exception as error:
@@ -377,14 +360,14 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 
 def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
-    result, _ = simulated(point, keep="requests", **settings)  # no warnings: there may be thousands
+    result, _ = simulated(point, keep="requests", **settings)  # without warnings: there may be thousands
     numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
     numbers |= {key: result.metrics.numbers[key] for key in OF_DEVICES}
-    # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
+    # Latencies are of the served requests, so a queue that rejects many seems fast. These two count all.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers["p99_all_ms"] = result.percentile(99, unserved="inf")
-    asked = INTERVALS if "device_utilisation" not in columns else DEVICE_INTERVALS
-    asked = asked if point.tokens is None else TOKEN_INTERVALS
+    metrics = kind_of(point).metrics(devices=True)
+    asked = [key for key, metric in metrics.items() if metric.interval and f"{key}_low" in columns]
     for key, (low, high) in result.intervals(asked).items():
         numbers[f"{key}_low"], numbers[f"{key}_high"] = low, high
     return [numbers.get(name, math.nan) for name in columns]

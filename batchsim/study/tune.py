@@ -1,28 +1,29 @@
 """From an objective to the setting that meets it."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from batchsim import _check, _format
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
-from batchsim.result.metrics import LATENCY, metric, percentile_key
-from batchsim.scenario import ClosedLoop, Continuous, Poisson, Scenario
-from batchsim.scenario.rules.continuous import check_lengths, servable
+from batchsim.result.metrics import LATENCY, metric
+from batchsim.result.shares import percentile_metric
+from batchsim.scenario import ClosedLoop, Poisson, Scenario
+from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import frontier, preferred
 from batchsim.study.grid import Grid
-from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
-from batchsim.study.race import Candidate, Outcome, Race, Run, Tie, numbers_of
+from batchsim.study.judgement import Estimate, estimate, number, percentile
+from batchsim.study.kinds import kind_of
+from batchsim.study.race import Candidate, Outcome, Race, Run, Tie
 from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
-from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective
+from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import LONGEST, Traffic
 
 if TYPE_CHECKING:
@@ -31,35 +32,33 @@ if TYPE_CHECKING:
     from batchsim.theory import Optimum
 
 PREFER = ("cheapest", "fastest")
-PERCENTILES = (50.0, 95.0, 99.0)  # to expect, besides those of the objective
-NEAR = 4  # settings, besides the nearest, that are tried with one more server
-CHUNK = 1 << 17  # requests whose lengths are drawn at a time
-LARGEST = 1024  # batches, of which theory finds the best policy in seconds
+PERCENTILES = (50.0, 95.0, 99.0)  # to expect, in addition to those of the objective
+NEAR = 4  # settings after the nearest that are tried with one more server
+LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 
 
 def tune(
     scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
     prefer: str = "cheapest",
 ) -> Recommendation:  # fmt: skip
-    """Return the setting that meets an objective, out of a grid of knobs.
+    """Return the setting from a grid of knobs that meets an objective.
 
     `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. `prefer`:
-    "cheapest" takes the fewest servers that meet the objective, and of their settings the one with the lowest
-    latency: the highest percentile of `slo`, or its mean. "fastest" takes the lowest latency of all. Among
-    settings whose latency no full run tells from the lowest, the one with the most headroom is taken, the
-    highest saturation rate; then that with the lower mean latency, then the shorter wait
-    (`batchsim.study.choice`; "fastest" looks for fewer servers first).
-    `requests`: the length of a full run (default: the whole trace, or 100,000); the precision of the answer.
-    Where so long a run cannot tell, up to ten times as long a one.
+    "cheapest" takes the fewest servers that meet the objective, and among their settings the lowest latency
+    (the highest percentile of `slo`, or its mean); "fastest" takes the lowest latency of all. Several
+    settings may be statistically as fast in full runs: among these it takes the most headroom (the highest
+    saturation rate), then the lower mean latency, then the shorter wait (`batchsim.study.choice`; "fastest"
+    takes fewer servers first). `requests`: the length of a full run (default: the whole trace, or 100,000),
+    which determines the precision. If a full run does not decide, runs get up to ten times as long.
 
-    Settings race, in runs that grow (`batchsim.study.race`); they share the traffic of one seed. One is
-    recommended only if the 95 % interval of a full run is within the objective. Where there is none,
-    `met` is False, and the nearest setting comes with what would meet the objective, each checked by runs.
-    With tokens, an objective below what a request takes alone on an engine is missed without a long run.
+    The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. One is
+    recommended only if the 95 % interval of a full run is within the objective. Otherwise `met` is False, and
+    the nearest setting comes with changes that would meet the objective, each checked by runs.
+    With tokens, an objective below the time of a request alone on an engine is missed without a long run.
 
-    An unknown knob, an empty axis, a NaN or a value of the wrong type raise, naming the place; so does a
-    knob of the workload, and a trace whose requests all arrive at once. A combination that the scenario
-    refuses is a candidate with that outcome.
+    Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, and a
+    trace whose requests all arrive at once. A combination that the scenario refuses is a candidate with that
+    outcome.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=2000), SizeOrWait(), Affine(fixed_ms=5, per_item_ms=0.25))
@@ -81,9 +80,10 @@ def tune(
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
-        # Nothing keeps up with an infinite rate, so every setting would fail, whatever its run says.
+        # Nothing keeps up with an infinite rate, so every setting would fail.
         raise ValueError(f"tune needs traffic that spans some time, got {scenario.workload!r}")
-    most = _most([each.scenario for each in candidates], streams, LONGEST * count)
+    points = [each.scenario for each in candidates]
+    most = kind_of(scenario).first_unserved(points, streams, LONGEST * count)
     race = Race(slo, Traffic(scenario, count, seed, most), candidates)
     race.first_round()
     best, result = _search(race, prefer)
@@ -115,14 +115,12 @@ def tune(
 def _entries(
     scenario: Scenario, slo: SLO, grid: Grid, streams: Streams, requests: int
 ) -> list[Candidate | ValueError]:
-    """Return the grid's settings, or why the scenario refuses one; raise where none can run or be judged."""
+    """Return the grid's settings, an error for each that the scenario refuses; raise if it refuses all."""
     entries: list[Candidate | ValueError] = []
-    lengths = [] if scenario.tokens is None else [streams.lengths()(requests)]
+    lengths = functools.cache(lambda: [streams.lengths()(requests)])
     for knobs in map(grid.knobs, range(len(grid))):
         try:
             point = scenario.replace(knobs)
-            if point.tokens is not None:
-                check_lengths(point, lambda: lengths)
         except ValueError as refusal:
             entries.append(refusal)
             continue
@@ -130,31 +128,17 @@ def _entries(
             if getattr(point, part) is not getattr(scenario, part):
                 rule = f"over must not change the {part}, got {', '.join(knobs)}"
                 raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
+        try:
+            check_lengths(point, lengths)  # a rule of requests refuses no length
+        except ValueError as refusal:
+            entries.append(refusal)
+            continue
         check_loss(point, slo)
         entries.append(Candidate(knobs, point))
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
     if len(refusals) == len(entries):
         raise refusals[0]
     return entries
-
-
-def _most(points: Sequence[Scenario], streams: Streams, requests: int) -> float:
-    """Return how many requests come before one that some setting can never serve; inf for all of these."""
-    tokens = points[0].tokens
-    if tokens is None:
-        return math.inf
-    rules = {
-        replace(each.rule, max_num_seqs=1, max_num_batched_tokens=1) if each.rule.chunked else each.rule
-        for each in points
-        if isinstance(each.rule, Continuous) and not (each.rule.chunked and each.rule.kv_blocks is None)
-    }
-    draw, requests = streams.lengths(), min(requests, tokens.max_requests or requests)
-    for first in range(0, requests if rules else 0, CHUNK):
-        lengths = draw(min(CHUNK, requests - first))
-        served = np.logical_and.reduce([servable(rule, *lengths) for rule in rules])
-        if not served.all():
-            return first + int(np.argmin(served))
-    return math.inf
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:
@@ -167,8 +151,8 @@ def _check_throughput(scenario: Scenario, slo: SLO) -> None:
 
 
 def _search(race: Race, prefer: str) -> Run:
-    """Return the recommended setting, or the nearest, with its full run; then all have outcomes."""
-    # With "cheapest" in groups of as many servers, of which the first with an answer has the best.
+    """Return the recommended setting, or the nearest, with its full run; give all settings their outcomes."""
+    # With "cheapest", in groups by the number of servers: the first group with an answer has the best.
     groups = sorted({each.servers if prefer == "cheapest" else 0 for each in race.candidates})
     for servers in groups:
         group = [each for each in race.candidates if servers in (0, each.servers)]
@@ -193,10 +177,11 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
         if isinstance(entry, ValueError):
             rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
             continue
-        numbers = dict.fromkeys(numbers_of(entry.scenario), math.nan) | entry.numbers
+
+        noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | entry.numbers
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
-            "requests": entry.requests, **entry.latency.columns(key), **numbers,
+            "requests": entry.requests, **entry.latency.columns(key), **noted,
             "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
@@ -204,43 +189,39 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
-    asked = (each.q for each in slo.objectives if each.q is not None and each.column == LATENCY)
-    qs = dict.fromkeys([*PERCENTILES, *asked])
+    kind = kind_of(result.scenario)
+    limited = (each.q for each in slo.objectives if each.q is not None and each.column == LATENCY)
+    latencies = {percentile_metric(q).key: q for q in [*PERCENTILES, *limited]}
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
-    expected |= {percentile_key(q): percentile(result, q) for q in qs}
-    if result.scenario.tokens is not None:
-        expected |= {
-            key: percentile(result, q, column=metric(key).column) for key, q in TOKEN_PERCENTILES.items()
-        }
-    expected |= {name: number(result, name) for name in numbers_of(result.scenario) if name not in expected}
-    if can_lose(result.scenario):
+    for key, q in {**latencies, **kind.percentiles}.items():
+        expected[key] = percentile(result, q, column=metric(key).column)
+    expected |= {name: number(result, name) for name in kind.noted if name not in expected}
+    if result.scenario.can_lose:
         expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
     return expected
 
 
 def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Optimum | None, str]":
-    """Return the best policy for the mean latency, up to the grid's largest batch, or why there is none."""
+    """Return the policy with the least mean latency, up to the grid's largest batch, or why it is unknown."""
     from batchsim.theory import optimum
 
-    if scenario.tokens is not None:
-        return None, "the best policy is known for batches, got tokens"
-    service = scenario.service
-    alike = [each.scenario.rule for each in candidates if each.scenario.service == service]
-    size = max(rule.max_batch_size for rule in alike)
-    if not isinstance(scenario.workload, Poisson):
-        return None, f"the best policy is known for Poisson arrivals, got {scenario.workload!r}"
-    if scenario.servers > 1:
-        return None, f"the best policy is known for one server, got {scenario.servers}"
-    if can_lose(scenario):
-        return None, "the best policy is known where all requests are served, got a queue_limit or a timeout"
-    if scenario.by_level:
-        return None, "the best policy is known for one priority level, got priorities or a delay"
-    if not scenario.stable:
-        return None, f"an overloaded setting has no mean latency: {phrases.overload(scenario)}"
-    if size > LARGEST:
-        return None, f"the best policy is computed for batches of at most {LARGEST:,}, got {size:,}"
-    if scenario.host_ms > 0 and service.noise is not None:
-        return None, "the best policy is known without a host part where there is noise, got both"
+    if why := kind_of(scenario).no_optimum:
+        return None, why
+    workload, service = scenario.workload, scenario.service
+    rules = [each.scenario.rule for each in candidates if each.scenario.service == service]
+    size = max(rule.max_batch_size for rule in rules)
+    if not isinstance(workload, Poisson):
+        return None, f"the best policy needs Poisson arrivals, got {workload!r}"
+    for needed, missing, got in (
+        ("one server", scenario.servers > 1, scenario.servers),
+        ("all requests to be served", scenario.can_lose, "a queue_limit or a timeout"),
+        ("one priority level", scenario.by_level, "priorities or a delay"),
+        ("a load below 1", not scenario.stable, phrases.overload(scenario)),
+        (f"batches of at most {LARGEST:,}", size > LARGEST, f"{size:,}"),
+        ("no host part with noise", scenario.host_ms > 0 and service.noise is not None, "both"),
+    ):
+        if missing:
+            return None, f"the best policy needs {needed}, got {got}"
     if scenario.slowdown is not None:
         service = service.scaled(scenario.slowdown[1], size)
-    return optimum(scenario.workload.rate_per_s, service, size), ""
+    return optimum(workload.rate_per_s, service, size), ""

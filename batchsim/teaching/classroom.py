@@ -15,7 +15,7 @@ HARDEST = 3  # exercises
 
 
 class Hard(NamedTuple):
-    """An exercise that took many tries: of how many students, and the wrong answer that most of them gave."""
+    """An exercise that took many tries, and the wrong answer that most students gave."""
 
     exercise: str
     students: int
@@ -27,9 +27,9 @@ class Hard(NamedTuple):
 
 
 class Classroom:
-    """Students' progress files: those that count, and why each of the others does not.
+    """A class's progress files: the records that count, and the reason for each refused file.
 
-    `any_version`: also those of other versions of batchsim, whose exercises may be others.
+    `any_version` also accepts files of other versions of batchsim, which may have other exercises.
     """
 
     def __init__(self, paths: Iterable[Path], any_version: bool = False) -> None:
@@ -56,7 +56,7 @@ class Classroom:
         return sorted({lesson_of(name) for name in EXERCISES})
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each student: of each lesson the exercises solved and tried, then sums."""
+        """Return a row for each student: the exercises solved and tried in each lesson, then totals."""
         rows = []
         for record in self.records:
             row: dict[str, Any] = {"student": record.student}
@@ -135,5 +135,5 @@ def _last_at(record: Record) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text of a file without what a terminal would obey."""
+    """Return text of a file without the control characters that a terminal executes."""
     return "".join(letter for letter in text if letter.isprintable())

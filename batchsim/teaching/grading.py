@@ -13,7 +13,7 @@ from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 from batchsim.teaching.progress_store import KEPT, Record, Tried, Wrong, now
 
-LONGEST, LONGEST_HINT = 60, 200  # letters kept of an answer, and of its hint
+LONGEST, LONGEST_HINT = 60, 200  # stored letters of an answer, and of its hint
 
 
 def check(exercise: str, answer: Any) -> None:
@@ -70,18 +70,18 @@ def _asked(exercise: str, key: str, rounds: int) -> Exercise:
 
 def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict]) -> list[str]:
     """Record an answer, and return the lines to print."""
-    said: list[str] = []
+    lines: list[str] = []
 
     def note(record: Record) -> None:
         tried = record.exercises.setdefault(exercise, Tried(first_at=now()))
         rounds = tried.rounds
-        said.extend(_judged(asked, answer, verdicts, tried))
+        lines.extend(_judged(asked, answer, verdicts, tried))
         if tried.rounds > rounds:
-            said.append(_asked(exercise, record.key, tried.rounds).again)
+            lines.append(_asked(exercise, record.key, tried.rounds).again)
         tried.last_at = now()
 
     progress_store.change(note)
-    return said
+    return lines
 
 
 def _judged(asked: Exercise, answer: Any, verdicts: list[Verdict], tried: Tried) -> list[str]:
@@ -116,7 +116,7 @@ def _solved(asked: Exercise, tried: Tried) -> list[str]:
 
 
 def _others(asked: Exercise, tried: Tried) -> bool:
-    """Return whether there are numbers that were not asked yet."""
+    """Return whether some of the exercise's other numbers are left."""
     return bool(asked.vary) and tried.rounds < math.lcm(*map(len, asked.vary.values()))
 
 
@@ -142,7 +142,7 @@ def in_short(answer: Any) -> str:
     ('3287.67', "{'a': [1, 2]}")
     """
     try:
-        said = f"{answer:.6g}" if isinstance(answer, numbers.Real) else repr(answer)
+        text = f"{answer:.6g}" if isinstance(answer, numbers.Real) else repr(answer)
     except Exception:  # a student's own class may have any __repr__
-        said = type(answer).__name__
-    return textwrap.shorten(re.sub(r" at 0x[0-9a-fA-F]+", "", said), LONGEST, placeholder=" ...")
+        text = type(answer).__name__
+    return textwrap.shorten(re.sub(r" at 0x[0-9a-fA-F]+", "", text), LONGEST, placeholder=" ...")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from batchsim import _check, _format
+from batchsim import _check
 from batchsim.teaching import progress_store
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress_store import Predicted, Record, Tried, name_of, now, read, write
@@ -32,13 +32,14 @@ def progress(name: str | None = None, file: str | os.PathLike[str] | None = None
         name = name_of(name)
         student = progress_store.load().student
         if student not in ("", name):
-            whose = _whose(student)
+            whose, path = _whose(student), progress_store.place()[0]
+            where = f" ({path})" if path is not None else ""
             same = f"If it is the same student: bs.teaching.progress().rename({name!r})"
             other = f"If not: bs.teaching.progress().start_over({name!r}) begins a new file and keeps {whose}"
-            raise ValueError(f"this is {whose} progress{_where()}, got name={name!r}. {same}. {other}")
+            raise ValueError(f"this is {whose} progress{where}, got name={name!r}. {same}. {other}")
         if not student:
             progress_store.change(lambda record: setattr(record, "student", name))
-    return _told(Progress(progress_store.load()))
+    return _noted(Progress(progress_store.load()))
 
 
 class Row(NamedTuple):
@@ -66,7 +67,7 @@ class Progress:
     @property
     def next(self) -> str:
         """The first unsolved exercise, "" if all are solved."""
-        return next((name for name in sorted(EXERCISES) if not self._tried(name).solved_at), "")
+        return next((name for name in EXERCISES if not self._tried(name).solved_at), "")
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Write a file for the teacher, as "ann.json", and return its path.
@@ -78,7 +79,7 @@ class Progress:
         if not self.student:
             raise ValueError('set the student\'s name first: bs.teaching.progress(name="Ann")')
         if path.exists():
-            there = read(path)  # or raise: it is something else
+            there = read(path)  # raises unless it is a progress file
             if there.key != self.record.key:
                 raise ValueError(f"{path} is {_whose(there.student)} progress, not {_whose(self.student)}")
         if (latest := progress_store.load()).key == self.record.key:
@@ -89,7 +90,7 @@ class Progress:
     def rename(self, name: str) -> "Progress":
         """Change the student's name."""
         name = name_of(name)
-        return _told(Progress(progress_store.change(lambda record: setattr(record, "student", name))))
+        return _noted(Progress(progress_store.change(lambda record: setattr(record, "student", name))))
 
     def start_over(self, name: str | None = None) -> "Progress":
         """Begin again, by default as the same student; the old progress stays in another file."""
@@ -98,17 +99,18 @@ class Progress:
         if path is not None and path.exists():
             progress_store.set_aside(path, re.sub(r"[^\w-]+", "-", self.student).strip("-") or "before")
         progress_store.begin(student)
-        return _told(Progress(progress_store.load()))
+        return _noted(Progress(progress_store.load()))
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each lesson."""
-        names = {lesson_of(name): _lesson_name(name) for name in EXERCISES}
+        modules = {lesson_of(name): type(each).__module__ for name, each in EXERCISES.items()}
         keys = {key: lesson_of(key) for key in self.record.predictions}
-        for lesson in sorted({*names, *keys.values()}):
+        for lesson in sorted({*modules, *keys.values()}):
             predictions = [each for key, each in self.record.predictions.items() if keys[key] == lesson]
-            exercises = [name for name in sorted(EXERCISES) if lesson_of(name) == lesson]
+            exercises = [name for name in EXERCISES if lesson_of(name) == lesson]
+            module = modules.get(lesson, "").rpartition(".")[2].replace("_", "-")
             yield Row(
-                names.get(lesson, lesson),
+                f"{lesson}-{module}".rstrip("-"),
                 sum(each.right for each in predictions),
                 len(predictions),
                 sum(bool(self._tried(name).solved_at) for name in exercises),
@@ -159,8 +161,8 @@ class Progress:
 
         body = "".join(row(cells, "td") for cells in self._cells())
         head = f"<caption>{html.escape(title)}</caption><thead>{row(HEADINGS, 'th')}</thead>"
-        said = "<br>".join(map(html.escape, below))
-        return f"<table>{head}<tbody>{body}</tbody></table><p>{said}</p>"
+        lines = "<br>".join(map(html.escape, below))
+        return f"<table>{head}<tbody>{body}</tbody></table><p>{lines}</p>"
 
 
 def note_prediction(key: str, chosen: str, right: bool) -> None:
@@ -181,22 +183,14 @@ def lesson_of(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _lesson_name(exercise: str) -> str:
-    """Return a lesson's name: its number, and the module of its exercises."""
-    module = type(EXERCISES[exercise]).__module__.rpartition(".")[2]
-    return f"{lesson_of(exercise)}-{module.replace('_', '-')}"
-
-
 def _in_words(exercise: str, tried: Tried) -> str:
     if not tried.tries:
         return ""
     how = "found by trying" if tried.by_trying else "solved" if tried.solved_at else "not solved yet"
-    return f"{exercise.partition('.')[2]} {how} ({_format.counted(tried.tries, 'try')})".replace(
-        "trys", "tries"
-    )
+    return f"{exercise.partition('.')[2]} {how} ({'1 try' if tried.tries == 1 else f'{tried.tries} tries'})"
 
 
-def _told(it: Progress) -> Progress:
+def _noted(it: Progress) -> Progress:
     """Print the notes about the file, above the table."""
     for note in progress_store.notes():
         print(note)
@@ -205,8 +199,3 @@ def _told(it: Progress) -> Progress:
 
 def _whose(student: str) -> str:
     return f"{student}'s" if student else "somebody's"
-
-
-def _where() -> str:
-    path, _ = progress_store.place()
-    return f" ({path})" if path is not None else ""

@@ -1,7 +1,7 @@
-"""What mathematics says the answer should be: queueing theory, one function a model.
+"""Queueing theory: the results that simulations should reproduce, one function for each model.
 
-`expected(scenario)` picks the model that applies. Each function returns an `Answer`; at a load of 1 or
-more there is no steady state, and they all raise ValueError with the load and the saturation rate.
+`expected(scenario)` picks the model that applies. Each function returns an `Answer`. At a load of 1 or more
+there is no steady state, and all of them raise ValueError with the load and the saturation rate.
 """
 
 from batchsim.theory.answer import Answer, NoAnswer

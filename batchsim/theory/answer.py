@@ -1,4 +1,4 @@
-"""What theory answers: means, and the latency's distribution where one is known."""
+"""The answer of a theory: means, and the latency's distribution if the theory has one."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ PERCENTILES = (50, 90, 95, 99)  # those of Result.summary()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """A queueing model's steady state; NaN where the model says nothing.
+    """A queueing model's steady state; NaN for a number that the model does not give.
 
     `model` is its name in Kendall's notation, `source` the publication; `exact` is False for an
     approximation. `mean_wait_ms` is the latency without computing. `batch_size_pmf[k]` is the
     fraction of batches that hold k requests, shape (largest + 1,). `cdf` takes latencies in ms, any
     shape, and returns the fraction of requests that are at least as fast; None if unknown. `bounds` of an
-    approximation, where they are known: the least and the most that the true mean can be, by metric.
+    approximation: the least and the greatest possible true mean, by metric.
     """
 
     model: str
@@ -46,7 +46,7 @@ class Answer:
 
     @property
     def accuracy(self) -> str:
-        """Whether the answer is exact, or how far off it can be, in words."""
+        """Whether the answer is exact, or its largest possible error, as text."""
         known = [high / low - 1 for name, (low, high) in self.bounds.items() if name not in self.loose]
         within = f", at most {percent(max(known))} off" if known else ""
         return "exact" if self.exact else f"an approximation{within}"
@@ -70,9 +70,8 @@ class Answer:
             low, high = high, 2 * high
             if high > 1e9 * self.mean_latency_ms:  # closer to 100 than the distribution is to 1
                 return math.inf
-        # A 64-fold search rather than a root finder: the distribution may jump across q, as it does at
-        # the latency of all the requests that do not wait, and one call of the cdf costs little more
-        # for 64 latencies than for one.
+        # A 64-fold search rather than a root finder: the distribution may jump across q, for example at the
+        # latency of all requests that do not wait, and the cdf of 64 latencies costs little more than of one.
         while True:
             grid = np.linspace(low, high, 65)
             reached = 1 + int(np.argmax(np.append(self.cdf(grid[1:-1]) >= q / 100, True)))
@@ -81,7 +80,7 @@ class Answer:
             low, high = float(grid[reached - 1]), float(grid[reached])
 
     def summary(self) -> dict[str, float | bool]:
-        """Return the plain numbers that are known, under the keys of `Result.summary()`."""
+        """Return the numbers of this model, under the keys of `Result.summary()`."""
         distributed = self.below(np.array([self.mean_latency_ms])) is not None
         numbers = {
             "offered_per_s": self.rate_per_s, "saturation_per_s": self.saturation_per_s, "load": self.load,
@@ -96,7 +95,7 @@ class Answer:
         }
 
     def below(self, latency_ms: np.ndarray) -> np.ndarray | None:
-        """Return the fraction of requests up to each latency; None if no distribution is known."""
+        """Return the fraction of requests up to each latency; None if the distribution is unknown."""
         try:
             return None if self.cdf is None else np.asarray(self.cdf(latency_ms))
         except UnsolvedError:
@@ -133,7 +132,7 @@ class NoAnswer:
 
 
 class UnsolvedError(ValueError):
-    """A model is well defined, but no solution is known or it is too large to compute."""
+    """A well-defined model without a known solution, or one that is too large to compute."""
 
 
 def checked(rate_per_s: float, service: Any) -> float:
@@ -143,7 +142,7 @@ def checked(rate_per_s: float, service: Any) -> float:
 
 
 def check_load(rate_per_s: float, saturation_per_s: float) -> None:
-    """Raise ValueError unless the arrival rate is below saturation: else the queue grows without end."""
+    """Raise ValueError unless the arrival rate is below saturation: otherwise the queue grows without end."""
     if not rate_per_s < saturation_per_s:
         got = f"{rate_per_s / saturation_per_s:.6g}: {rate_per_s:,.6g}/s"
         raise ValueError(f"the load must be below 1, got {got} with saturation at {saturation_per_s:,.6g}/s")

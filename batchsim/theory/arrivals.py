@@ -8,8 +8,8 @@ from scipy import special
 from batchsim.scenario import Noise
 from batchsim.theory.answer import UnsolvedError
 
-# A Gaussian bell sampled at steps of a third of its width, until nothing is left of it. To the left, the
-# integrand of the lognormal falls more slowly than a bell, so the steps go further there.
+# A Gaussian bell sampled at steps of a third of its width, until it is negligible. To the left, the integrand
+# of the lognormal falls more slowly than a bell, so the steps reach further there.
 STEP = 1 / 3
 STEPS = np.arange(-45, 28) * STEP
 LARGEST_CV = 10.0  # up to here these steps are exact to 1e-8
@@ -94,15 +94,15 @@ def _poisson_lognormal(mean: float, variance: float, n: np.ndarray) -> np.ndarra
     nodes would be too sparse where the bell is narrow.
     """
     sigma = math.sqrt(variance)
-    # With mu(x) = mean exp(sigma x - variance / 2), the mode solves d/dx [n log mu - mu - x^2 / 2] = 0,
-    # which is w + log w = ... in w = variance * mu: Wright's omega function.
+    # With mu(x) = mean exp(sigma x - variance / 2), the mode solves d/dx [n log mu - mu - x^2 / 2] = 0. With
+    # w = variance * mu that is w + log w = variance (n - 1/2) + log(mean variance), solved by Wright's omega.
     mu = special.wrightomega(variance * (n - 0.5) + math.log(mean * variance)).real / variance
     mode = sigma * (n - mu)
     width = 1 / np.sqrt(1 + variance * mu)
     log_peak = special.xlogy(n, mu) - mu - special.gammaln(n + 1) - mode**2 / 2
     offset = width[:, None] * STEPS
-    # The log integrand less its peak, in which the terms linear in x cancel; expm1 keeps the digits of
-    # what remains of them near the mode.
+    # The log integrand minus its peak: the linear terms in x cancel, and expm1 keeps the digits of the rest
+    # near the mode.
     growth = sigma * offset
     fall = -(offset**2) / 2 - mu[:, None] * (np.expm1(growth) - growth)
     return np.exp(log_peak) * width * np.exp(fall).sum(1) * (STEP / math.sqrt(2 * math.pi))

@@ -1,4 +1,4 @@
-"""One server, Poisson arrivals, batches: all that waits, at most b, at least a, or after a wait."""
+"""One server, Poisson arrivals, batches: of all waiting requests, at most b, at least a, or after a wait."""
 
 import math
 
@@ -20,21 +20,21 @@ FIRST_CAP = 128  # where `_solve` begins
 
 
 def solve_threshold(rate_per_s: float, service: Service, rule: Threshold) -> Answer:
-    """Return the steady state under a rule that is a threshold rule by its own account (`Rule.threshold`).
+    """Return the steady state under a rule that declares itself a threshold rule (`Rule.threshold`).
 
-    Raises UnsolvedError where no solution is known: for a timer beside noisy service times, beside a
-    threshold below a full batch, or longer than a full batch computes.
+    Raises UnsolvedError for a timer with noisy service times, with a threshold below a full batch, or longer
+    than the time of a full batch: these have no known solution.
     """
     rate = checked(rate_per_s, service)
     largest, noisy, source = rule.largest, squared_cv(service.noise) > 0, EMBEDDED
     full_s, saturation_per_s = service(largest), largest / service(largest)
-    at_once = rule.wait_s == 0 or rule.enough == 1 or largest == 1  # a server never idles while any wait
+    at_once = rule.wait_s == 0 or rule.enough == 1 or largest == 1  # no server idles while requests wait
     enough, wait_s = (1, 0.0) if at_once else (rule.enough, rule.wait_s)
     timed = 0 < wait_s < math.inf
     if timed and noisy:
         raise UnsolvedError(f"max wait must be 0 or inf for noisy service, got {wait_s * 1000:g} ms")
     if timed and enough < largest:
-        raise UnsolvedError(f"a timer beside a minimum batch size of {enough} is not solved")
+        raise UnsolvedError(f"a timer with a minimum batch size of {enough} is not solved")
     if timed and wait_s > full_s:
         most = f"at most the {full_s * 1000:g} ms of a full batch"
         raise UnsolvedError(f"max wait must be 0, inf, or {most}, got {wait_s * 1000:g} ms")
@@ -58,8 +58,8 @@ def at_least(rate_per_s: float, service: Service, min_batch_size: int, max_batch
     """Return M/G^(a,b)/1: a free server takes at most b once a wait; later arrivals do not join.
 
     Poisson arrivals, one server, service times that depend on the batch size, with the service's
-    noise. Exact, from the chain of how many wait when a batch ends. The latency's distribution is
-    known for a = 1 without noise (`capped`).
+    noise. Exact, from the embedded chain of the number waiting at the end of a batch. The latency's
+    distribution is available for a = 1 without noise (`capped`).
 
     >>> from batchsim import Affine
     >>> answer = at_least(1000, Affine(1.8874, 0.1438), min_batch_size=4, max_batch_size=8)
@@ -70,9 +70,9 @@ def at_least(rate_per_s: float, service: Service, min_batch_size: int, max_batch
 
 
 def capped(rate_per_s: float, service: Service, max_batch_size: int) -> Answer:
-    """Return M/G^(1,b)/1, Bailey's queue: a free server takes all that wait, at most b.
+    """Return M/G^(1,b)/1, Bailey's queue: a free server takes all waiting requests, at most b.
 
-    The textbook rule with a wait of 0. Without noise, the latency's distribution too.
+    The textbook rule with a wait of 0. Without noise it includes the latency's distribution.
 
     >>> from batchsim import Affine
     >>> answer = capped(2105.5, Affine(1.8874, 0.1438), max_batch_size=8)
@@ -100,10 +100,10 @@ def size_or_wait(rate_per_s: float, service: Service, max_batch_size: int, max_w
 
 
 def uncapped(rate_per_s: float, service: Service) -> Answer:
-    """Return the queue whose free server takes all that wait, without a limit: Inoue 2021.
+    """Return the queue whose free server takes all waiting requests, without a limit: Inoue 2021.
 
     Poisson arrivals, one server, no noise; the service must have a time for every batch that occurs.
-    The embedded chain is the one with a cap, so high that no batch ever reaches it.
+    The embedded chain is the one with a cap, which is so high that no batch reaches it.
 
     >>> from batchsim import Affine
     >>> round(uncapped(0.5 / 0.1438e-3, Affine(1.8874, 0.1438)).mean_latency_ms, 5)
@@ -122,8 +122,8 @@ def uncapped(rate_per_s: float, service: Service) -> Answer:
 def uncapped_bound(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> float:
     """Return the closed-form upper bound in ms on the mean latency of `uncapped`: min(phi0, phi1).
 
-    For the service time per_item_ms * b + fixed_ms, from Inoue 2021. The formulas were not compared with
-    the printed page, but with the exact chain, which they exceed by at most some 10 %.
+    For the service time per_item_ms * b + fixed_ms, from Inoue 2021. The formulas were compared with the
+    exact chain, which they exceed by at most some 10 %, but not with the printed page.
 
     >>> round(uncapped_bound(0.5 / 0.1438e-3, 1.8874, 0.1438), 4)
     5.9019
@@ -169,8 +169,8 @@ def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_ba
 def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> chain.Forming:
     """Return the steady state without noise; the cap may be inf.
 
-    Batches much larger than usual are so rare that the chain with a lower cap is the same to the last
-    digits, and its cost grows with the cube of the cap. So the cap is tried from below.
+    Batches much larger than usual are so rare that a lower cap gives the same chain to the last digits. The
+    cost grows with the cube of the cap, so this tries caps from below.
     """
     tried = int(min(cap, FIRST_CAP, service.largest_batch))
     while True:
@@ -187,10 +187,11 @@ def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> ch
 
 
 def _is_beyond_reach(rate_per_s: float, seconds: np.ndarray) -> bool:
-    """Return whether a batch of the largest size is likely never to occur.
+    """Return whether a batch of the largest size hardly ever occurs.
 
-    A batch sees rate * service(size) arrivals, which the next one takes: sizes hover round the one that
-    sees as many as it holds, the more widely the more arrivals a batch of one more sees.
+    During a batch, rate * service(size) requests arrive, and the next batch takes them. So sizes fluctuate
+    around the size that equals its own arrivals. They fluctuate more widely, the more arrivals one more
+    request in the batch causes (`slope`); 6 standard deviations are beyond reach.
     """
     sees = rate_per_s * seconds[1:]
     above = np.flatnonzero(sees < np.arange(1, seconds.size))

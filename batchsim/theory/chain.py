@@ -1,8 +1,9 @@
-"""The Markov chain of how many wait when a batch ends, for one server and Poisson arrivals.
+"""Embedded Markov chains of one server with Poisson arrivals: the number waiting at the end of a batch.
 
-The queue has no limit, yet nothing is cut off: while it is long every batch takes the same number, and a
-random walk with fixed steps has a known way down (`LongQueue`). So the chain needs only the states below a
-threshold, and its equations are finite and exact.
+Poisson arrivals do not depend on the past, so at these instants the number waiting is the whole state (Bailey
+1954; Neuts 1967). The queue has no limit, yet nothing is cut off. While it is long, every batch takes the
+same number, and the distribution of a random walk's first passage below a threshold is known (`LongQueue`).
+So the chain needs only the states below the threshold, and its equations are finite and exact.
 """
 
 import math
@@ -18,24 +19,26 @@ from batchsim.theory.arrivals import poisson, split
 
 MOST_STATES = 8192
 MOST_POINTS = 2**21
-LOG_EPSILON = 37  # exp(-37) is lost when it is added to 1
+LOG_EPSILON = 37  # exp(-37) is below the rounding error of 1
 
 
 class LongQueue:
     """The queue while `threshold` or more wait, so that every batch takes `top` of them.
 
-    It is a random walk that falls by at most `top` a batch, so it comes back below the threshold in one
-    of the `top` states just there. `returns[x]` is the distribution over these from threshold + x. In
-    theory: from x, the chance of each is a coefficient of z^(x - threshold + top) modulo Q(z), whose roots
-    are those of z^top = E[z^A] in the closed unit disc, A the arrivals during a batch, because z^x is a
-    martingale at each root. `above`: how many states from the threshold up are told apart.
+    It is a random walk that falls by at most `top` in a batch, so it returns below the threshold in one of
+    the `top` states just below. `returns[x]` is the distribution over these states from threshold + x.
+
+    Theory: let A be the arrivals during a batch, and Q(z) the polynomial whose roots are those of z^top =
+    E[z^A] in the closed unit disc. At each root, z^x is a martingale of the walk. So the probabilities from
+    state x are the coefficients of z^(x - threshold + top) modulo Q(z). `above`: the number of states from
+    the threshold up that are distinguished.
     """
 
     def __init__(self, top: int, top_mean: float, noise: Noise | None, threshold: int, above: int) -> None:
         self.top, self.threshold = top, threshold
         first = first_passage(top, top_mean, noise)
-        # From one state higher the walk comes back one state higher; where that is the threshold itself,
-        # it goes on from there. Sums of products of probabilities: nothing cancels.
+        # From one state higher the walk returns one state higher; if that is the threshold itself, it
+        # continues from there. This recursion adds products of probabilities, so no digits cancel.
         self.returns = np.empty((above, top))
         self.returns[0] = first
         for x in range(1, above):
@@ -45,10 +48,10 @@ class LongQueue:
             self.returns[x] += lower[-1] * first
 
     def matrix(self, left: np.ndarray, kinds: np.ndarray, mass: np.ndarray, tail: np.ndarray) -> np.ndarray:
-        """Return where the queue is next below the threshold, shape (rows, threshold).
+        """Return the distribution of the next state below the threshold, shape (rows, threshold).
 
-        Each row starts a batch that leaves `left` behind; while one of its kind computes, n arrive with
-        chance mass[kind, n], and with tail[kind] more than mass has columns (threshold + above).
+        Each row starts a batch that leaves `left` behind. During a batch of its kind n requests arrive with
+        probability mass[kind, n], and threshold + above or more (the columns of mass) with tail[kind].
         """
         size, above = self.threshold, len(self.returns)
         matrix, over = np.zeros((len(left), size)), np.zeros((len(left), above))
@@ -61,10 +64,10 @@ class LongQueue:
 
 
 def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
-    """Return where a walk of steps A - top that starts at `top` first is below it, shape (top,).
+    """Return where a walk with steps A - top that starts at `top` first lands below it, shape (top,).
 
-    The factor Q of z^top - E[z^A] is found by Cauchy integrals of its logarithm on a circle just inside
-    the unit circle, with twice the points until the result no longer changes.
+    Computes the factor Q of z^top - E[z^A] by Cauchy integrals of its logarithm on a circle just inside the
+    unit circle, and doubles the points until the result no longer changes.
     """
     if top == 1:
         return np.ones(1)
@@ -73,7 +76,7 @@ def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
     while True:
         mass, tail = arrivals.pmf(np.array([mean]), noise, points)
         overflow = mass[0, top:].sum() + tail[0]  # the weight of an error in the result
-        if overflow < 1e-17:  # the walk never goes up: it lands where its first step takes it
+        if overflow < 1e-17:  # the walk never rises: its first step decides
             return mass[0, :top] / mass[0, :top].sum()
         previous, result = result, _factor(top, mass[0])
         error = math.inf if previous is None else float(np.abs(result - previous).max()) * overflow
@@ -86,45 +89,46 @@ def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
 
 
 def _factor(top: int, mass: np.ndarray) -> np.ndarray:
-    """Return the first passage's distribution from the arrivals' on as many points of the circle.
+    """Return the first passage's distribution from that of the arrivals, with as many points on the circle.
 
-    A Wiener-Hopf factorisation: the logarithm of the transform is cut into its positive and its negative
-    powers of z, and the roots inside the disc are in the negative ones.
+    A Wiener-Hopf factorisation: split the logarithm of the transform into positive and negative powers of z;
+    the negative powers contain the roots inside the disc.
     """
     points = mass.size
-    # Inside the unit circle by so little that aliasing, radius^points, is at the rounding error.
+    # So little inside the unit circle that aliasing, radius^points, equals the rounding error.
     radius = np.exp(-LOG_EPSILON / points)
     turn = np.arange(points // 2 + 1)
     z = radius * np.exp(-2j * np.pi * turn / points)
     transform = np.fft.rfft(mass * radius ** np.arange(points))
-    # Without the known root at 1, and scaled so that it does not wind about 0: else no logarithm.
+    # The known root at 1 is divided out, and the scale prevents winding about 0. Otherwise there would be no
+    # continuous logarithm.
     values = (1 - transform / z**top) / (1 - 1 / z)
     logarithm = np.log(np.abs(values)) + 1j * np.unwrap(np.angle(values))
     powers = np.fft.irfft(logarithm, points)
     powers[: points // 2 + 1] = 0
     factor = np.fft.irfft(np.exp(np.fft.rfft(powers)), points)
-    # Coefficients of z^-i, i < top: the chance to land below top - i.
+    # The coefficient of z^-i, i < top, is the probability to land below top - i.
     below = np.append(factor[-np.arange(top) % points] * radius ** np.arange(top), 0.0)
     chance = np.clip(below[:-1] - below[1:], 0, None)[::-1]
     return chance / chance.sum()
 
 
 def resolved_arrivals(mean: float, noise: Noise | None, top: int) -> int:
-    """Return how many arrivals must be told apart; `mean` is the largest mean of any batch."""
+    """Return how many arrivals must be distinguished; `mean` is the largest mean of any batch."""
     poisson = int(mean + 10 * np.sqrt(mean) + 40)
     if not arrivals.squared_cv(noise):
         return poisson
-    # Beyond this many batches' worth, the walk has forgotten where it came from.
+    # Above that many batches, the walk's landing no longer depends on its start.
     batches = 40 * max(1.0, np.sqrt(arrivals.squared_cv(noise)))
     return max(poisson, int(min(LOG_EPSILON * (1 + mean), batches * top)) + 40)
 
 
 @dataclass(frozen=True)
 class Stationary:
-    """The stationary distribution of how many wait when a batch ends.
+    """The stationary distribution of the number waiting at the end of a batch.
 
     `below[L]` is the probability of L below the threshold, `above` that of the threshold or more, and
-    `above_left` the mean, over the latter, of what the next batch leaves, times that probability.
+    `above_left` the mean number left behind by the next batch from there, times `above`.
     """
 
     below: np.ndarray
@@ -134,10 +138,10 @@ class Stationary:
 
 @dataclass(frozen=True)
 class SteadyState:
-    """One server in the long run, with its chain; times in seconds, a cycle from batch to batch.
+    """One server in the long run, with its chain; times in seconds. A cycle lasts from batch to batch.
 
-    `computing_s` is the mean time that a request computes; `batch_size_pmf[k]` the fraction of batches
-    that hold k requests.
+    `computing_s` is the mean computing time of a request; `batch_size_pmf[k]` the fraction of batches that
+    hold k requests.
     """
 
     chain: Stationary
@@ -167,9 +171,9 @@ def stationary(
     long_queue = LongQueue(top, top_mean, noise, threshold, above)
     matrix = np.zeros((threshold, threshold)) + shift
     L = np.arange(threshold)
-    # In the steady state the means of L and of L^2 do not change from batch to batch. The states below
-    # change them by `change` and `squares`; what lies above must change them back by as much, which
-    # gives its probability and its mean without a sum over infinitely many states.
+    # In the steady state the means of L and of L^2 are the same from batch to batch. The states below the
+    # threshold change them by `change` and `squares`, so the states above must reverse that. These two
+    # balances give the probability and the mean above without a sum over infinitely many states.
     change = left + means - L + matrix @ L
     squares = left**2 + 2 * left * means + arrivals.second_moment(means, noise) - L**2 + matrix @ L**2
     top_square = float(arrivals.second_moment(np.array(top_mean), noise))
@@ -194,9 +198,9 @@ def stationary_distribution(matrix: np.ndarray) -> np.ndarray:
 def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: Noise | None) -> SteadyState:
     """Return the exact steady state under any policy of the kind "wait, or serve n", for Poisson arrivals.
 
-    Of s waiting requests `policy[s]` are taken, 0 to wait for one more; the last entry holds for all s
+    `policy[s]` of s waiting requests are taken, 0 to wait for one more; the last entry holds for all s
     above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service time
-    of a batch of k. By renewal reward over the cycles between batch ends, where its chain is too.
+    of a batch of k. Uses renewal reward over the cycles between the ends of batches.
     """
     threshold, top = len(policy) - 1, int(policy[-1])
     L = np.arange(threshold)
@@ -209,12 +213,11 @@ def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: 
     waiting = stationary(left, means, top, top_mean, noise)
 
     def arriving(mean: np.ndarray | float) -> np.ndarray | float:
-        # The time that the arrivals of a service spend waiting during it, times the rate.
+        # The waiting time, during a service, of the requests that arrive in it, times the rate.
         return mean**2 * (1 + arrivals.squared_cv(noise)) / 2
 
     idle_s = (start - L) / rate_per_s
-    # The area under the number in system: L, L + 1, ... start - 1 while idle; then all of start, and the
-    # arrivals.
+    # The area under the number in system: L, L + 1, ... start - 1 while idle; then `start`, and the arrivals.
     idling = (start - L) * (start + L - 1) / 2 / rate_per_s
     area = waiting.below @ (idling + start * service_s + arriving(means) / rate_per_s)
     area += (waiting.above_left + waiting.above * top) * seconds[top]
@@ -232,7 +235,7 @@ def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: 
     )  # fmt: skip
 
 
-# The textbook rule without noise, with a timer: the chain of how many are in the system when a batch starts.
+# The textbook rule without noise, with a timer: the chain of the number in system at the start of a batch.
 #
 # Only a full batch leaves requests behind, and those arrived before it started. If the max wait is at most
 # the time of a full batch, their timer has expired at its end, so the next batch starts at once. All other
@@ -244,11 +247,11 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 @dataclass(frozen=True)
 class Forming(SteadyState):
-    """The steady state, with what the latency's distribution needs; its chain is at a batch's start.
+    """The steady state, as the latency's distribution needs it; its chain is at the start of a batch.
 
     `seconds[k]` is the service time of k <= b, and `wait_s` <= seconds[b]. The chain's threshold is b + 1
-    (0 does not occur). `unexpired_s[n]`: an arrival during a batch that starts with n in the system
-    has an unexpired timer at the batch's end if it came within this time before it. `shift`: see `_shift`.
+    (0 does not occur). `unexpired_s[n]`: if a request arrives within this time before the end of a batch
+    that started with n in the system, its timer has not expired at the end. `shift`: see `_shift`.
     """
 
     rate: float
@@ -283,13 +286,13 @@ def solve(rate_per_s: float, seconds: np.ndarray, wait_s: float) -> Forming:
 
 
 def _shift(rate: float, service_s: np.ndarray, unexpired_s: np.ndarray, wait_s: float) -> np.ndarray:
-    """Return the change that waiting makes to the chain, against starting a batch at once at every end.
+    """Return the change of the transition probabilities by waiting, instead of starting at every end.
 
-    If the first arrival's timer is unexpired at the end, or it comes later, then Poisson(rate * wait)
-    follow it, up to b in all.
+    If the timer of the first arrival has not expired at the end, or it arrives later, then
+    Poisson(rate * wait) requests follow it, up to b in total.
     """
     largest = service_s.size - 1
-    unexpired = np.exp(-rate * (service_s - unexpired_s))[:, None]  # nobody came early enough to expire
+    unexpired = np.exp(-rate * (service_s - unexpired_s))[:, None]  # no arrival early enough to expire
     at_once = poisson(rate * unexpired_s, largest)
     joined = poisson(np.array(rate * wait_s), largest)
     shift = np.zeros((largest + 1, largest + 1))
@@ -302,9 +305,9 @@ def _shift(rate: float, service_s: np.ndarray, unexpired_s: np.ndarray, wait_s: 
 def _until_start(
     rate: float, service_s: np.ndarray, unexpired_s: np.ndarray, wait_s: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean time from a batch's end to the next start, and the number in system over it.
+    """Return the mean time from a batch's end to the next start, and the integral of the number in system.
 
-    When the oldest has waited x there are 1 + Poisson(rate x), and the batch still forms if below b.
+    When the oldest has waited x there are 1 + Poisson(rate x), and the batch still forms if fewer than b.
     """
     largest = service_s.size - 1
     empty_s = np.exp(-rate * service_s) / rate
@@ -315,6 +318,6 @@ def _until_start(
     x, weights = (edges[:-1, None] + half * (1 + NODES)).ravel(), (half * WEIGHTS).ravel()
     forms = special.pdtr(largest - 2, rate * x)
     number = forms + rate * x * (special.pdtr(largest - 3, rate * x) if largest > 2 else 0.0)
-    # The chance that the server is free by then, and the oldest had an unexpired timer when it became so.
+    # The probability that the server is free by then, and that the timer of the oldest has not expired.
     free = np.exp(-rate * (service_s[:, None] - np.minimum(x, unexpired_s[:, None])))
     return empty_s + free @ (weights * forms), free @ (weights * number)

@@ -1,15 +1,15 @@
 """The latency's distribution under the textbook rule without noise.
 
-A request that arrives w before the end of the batch being computed finds q others ahead of it. It waits w,
-then for f = q // b full batches, and is computed in a batch of s: itself, the q % b others ahead of it, and
-those that arrive behind it until then. Its latency is w + f tau_b + tau_s. Where the batch still forms at the
-end, the request instead waits until the timer of the oldest expires, or the batch is full. For each (f, s)
-the density over the wait w is smooth between the service times, so the distribution function is a sum of
-integrals of polynomials, shifted, and of jumps for the latencies that have a probability of their own.
+A request that arrives w before the end of the current batch finds q others ahead of it. It waits w, then for
+f = q // b full batches, and is computed in a batch of s: itself, the q % b others ahead of it, and the
+requests that arrive behind it until then. With service times tau, its latency is w + f tau_b + tau_s. If the
+batch still forms at the end, the request waits until the timer of the oldest expires, or the batch is full.
+For each (f, s) the density over the wait w is smooth between the service times. So the distribution function
+is a sum of shifted integrals of polynomials, plus jumps at latencies with a positive probability.
 
-Near saturation the queue can be so long that this would take minutes. But what r full batches or more leave
-behind falls off as pole^-r, and nothing else is left of it after a few: from there on the latency's tail is
-exponential, exactly.
+Near saturation the queue can be so long that this would take minutes. But the probability of leaving r
+requests behind is a sum of terms pole^-r, one for each pole of its generating function. After a few batches
+only the term of the smallest pole matters: from there on the latency's tail is exponential, exactly.
 """
 
 import math
@@ -27,7 +27,7 @@ from batchsim.theory.chain import Forming
 
 DEGREE = 12  # of the polynomials in w, over at most 4 arrivals (split): an error below 1e-9
 NEGLIGIBLE = 1e-13
-NOISE = 1e-14  # of all rounding errors of a generating function's coefficients
+NOISE = 1e-14  # the sum of all rounding errors of a generating function's coefficients
 FEW = 40  # arrivals between two edges, at most
 BLOCK = 1 << 22  # numbers worked on at a time, to bound the memory
 LARGEST = 1 << 24  # coefficients in all: 128 MB, and some 1.5 s
@@ -64,7 +64,7 @@ class Latency:
 
     @cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Edges of the pieces of w; the integrals of each (f, s), by piece and in all; its f tau_b + tau_s.
+        """Edges of the pieces of w; the integrals of each (f, s), by piece and in total; its f tau_b + tau_s.
 
         The integrals are Chebyshev coefficients, shape (pieces, number of (f, s), DEGREE + 2).
         """
@@ -97,23 +97,23 @@ class Latency:
         ahead = self._ahead(w).reshape(len(w), batches, cap)
         until = w[:, None] + np.arange(batches) * self.seconds[-1]
         density = _sums(ahead, poisson(self.rate * until, cap), cap)
-        density[..., -1] = ahead.sum(2) - density[..., :-1].sum(2)  # full, whatever arrives behind
+        density[..., -1] = ahead.sum(2) - density[..., :-1].sum(2)  # full, or would overflow
         if wait_s > 0 and cap > 1:
             # Batches that still form at the end, with an unexpired timer, do not start then.
             mean = self.rate * self.state.unexpired_s
-            still = (w[:, None] < self.state.unexpired_s) * self._forms_on
+            still = (w[:, None] < self.state.unexpired_s) * self._still_forming
             density[:, 0, :-1] -= still @ poisson(mean, cap - 1)
             density[:, 0] += (w < wait_s)[:, None] * self._joined(w)
         return np.clip(density, 0, None).reshape(len(w), -1)
 
     @cached_property
     def _edges(self) -> np.ndarray:
-        """Where the density over w is not smooth, and more, so that at most 4 arrive in between."""
+        """Points where the density over w is not smooth, and more, so that at most 4 arrive in between."""
         return split(np.append(self.seconds[1:], [0.0, self.state.wait_s]), self.rate)
 
     @cached_property
     def _batches(self) -> int:
-        """The most batches that those ahead of a request fill, and its own."""
+        """The most batches that the requests ahead of one fill, plus its own."""
         return -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
 
     def _ahead(self, w: np.ndarray) -> np.ndarray:
@@ -126,8 +126,8 @@ class Latency:
     def _at_edges(self) -> np.ndarray:
         """`_ahead` just below each edge.
 
-        At its start a batch has as many ahead as it left behind. The others come until w before its end; from
-        edge to edge, as those that came until the later one do not depend on who came in between.
+        At the start of a batch, the requests that it left behind are ahead. Others arrive until w before its
+        end. They are added from edge to edge, because arrivals in different intervals are independent.
         """
         edges, starts = self._edges, self.state.chain
         count = self._batches * self.largest
@@ -141,15 +141,15 @@ class Latency:
         return at_start / self.state.cycle_s
 
     def _reach(self, size: int) -> int:
-        """Return a number that the arrivals during a batch never exceed, ten deviations out."""
+        """Return a number that the arrivals during a batch do not exceed: ten standard deviations out."""
         mean = self.rate * float(self.seconds[size])
         return int(mean + 10 * np.sqrt(mean) + 30)
 
     @property
     def _pole(self) -> float:
-        """The least z > 1 with z^b = exp(m (z - 1)), m the arrivals while b compute.
+        """The least z > 1 with z^b = exp(m (z - 1)), where m is the mean arrivals during a batch of b.
 
-        With load = m / b it is log(z) = load (z - 1), solved in z - 1 for its digits near a load of 1.
+        With load = m / b that is log(z) = load (z - 1), solved in z - 1 to keep the digits near a load of 1.
         """
         load = self._load
         most = 1.0
@@ -164,25 +164,25 @@ class Latency:
 
     @cached_property
     def _has_tail(self) -> bool:
-        """Whether the pole is so close to 1 that the tail is left to it; then the next pole is not."""
+        """Whether the pole is so close to 1 that its term is the tail; then the next pole is not."""
         return self._pole < 1 + 0.9 / self.largest
 
     @property
     def _next_pole(self) -> float:
-        """The modulus of the next root: there z exp(-load z) is exp(-load), turned in the plane by 1 / b."""
+        """The modulus of the next root, where z exp(-load z) is exp(-load) times a b-th root of unity."""
         load, turn = self._load, np.exp(2j * np.pi / self.largest) if self.largest > 1 else 1.0
         branches = [-1, 1] if self.largest > 1 else [1]
         return float(np.abs(special.lambertw(-load * np.exp(-load) * turn, branches)).min()) / load
 
     @property
     def _longest(self) -> int:
-        """A number that is never left behind, or from which on its probability falls off as pole^-r alone."""
+        """A number that is never left behind, or from which on its probability is one term in pole^-r."""
         pole = self._next_pole if self._has_tail else self._pole
         return self._reach(self.largest) + int(40 / np.log(pole))
 
     @cached_property
     def _tail_from_s(self) -> float:
-        """The latency from which on the tail is exponential; inf where all of it is computed."""
+        """The latency from which on the tail is exponential; inf if all of it is computed."""
         whole = (self._left_behind.size - 1) // self.largest
         return whole * float(self.seconds[-1]) if self._has_tail else np.inf
 
@@ -191,10 +191,10 @@ class Latency:
         """P(a batch starts and leaves r behind) for r > 0, 0 for r = 0, from the chain's generating function.
 
         P(z) (z^b - f_b(z)) = sum over n <= b of P(n) (z^b f(z | n) - z^n f_b(z)), where f generates the
-        next number and f_b the arrivals while b compute. The coefficients are Cauchy integrals on a circle
-        between 1 and the least pole: outside the unit circle, which keeps the digits of small ones. A circle
-        between a pole that is too close to 1 and the next one needs fewer points; then the residue is
-        taken off.
+        next number and f_b the arrivals during a batch of b. The coefficients are Cauchy integrals on a
+        circle between 1 and the least pole: outside the unit circle, small coefficients keep their digits. If
+        that pole is too close to 1, a circle between it and the next one needs fewer points, and the residue
+        of the pole is subtracted.
         """
         below, cap, longest = self.state.chain.below, self.largest, self._longest
         means = self.rate * self.seconds
@@ -226,18 +226,18 @@ class Latency:
         left = left[: 1 + int(np.searchsorted(np.cumsum(left), left.sum() - rest))]
         return left * (self.state.chain.above / left.sum()) if left.sum() > 0 else np.zeros(1)
 
-    # Batches that still form when the server is free: the oldest request had an unexpired timer when it
-    # became so, or arrived later.
+    # Batches that still form when the server becomes free: the timer of the oldest request has not expired
+    # then, or it arrives later.
 
     @property
-    def _forms_on(self) -> np.ndarray:
-        """For each n in the system at a start, how many next batches a second form on, shape (b + 1,)."""
+    def _still_forming(self) -> np.ndarray:
+        """How often per second the next batch still forms, by n in the system at a start, shape (b + 1,)."""
         state = self.state
         chance = np.exp(-self.rate * (state.service_s - state.unexpired_s))
         return state.chain.below * chance / state.cycle_s
 
     def _full_by(self, x: np.ndarray | float, joined: int) -> np.ndarray:
-        """Return how many requests a second join a batch that forms on, after `joined` others.
+        """Return how many requests per second join a batch that still forms, after `joined` others.
 
         At most x after its oldest request, shape (x,). The integral over t of rate * P(joined in t) *
         exp(-rate (service - min(t, unexpired))).
@@ -247,16 +247,16 @@ class Latency:
         until = np.minimum(x, unexpired_s)
         a, b = self.rate * until, self.rate * x
         came = poisson_at(joined + 1, a) + special.pdtrc(joined, b) - special.pdtrc(joined, a)
-        return (self._forms_on * np.exp(-self.rate * (unexpired_s - until)) * came).sum(-1)
+        return (self._still_forming * np.exp(-self.rate * (unexpired_s - until)) * came).sum(-1)
 
     def _joined(self, w: np.ndarray) -> np.ndarray:
-        """Return the density over the wait w in a batch that forms on, by its size, shape (w, b)."""
+        """Return the density over the wait w in a batch that still forms, by its size, shape (w, b)."""
         cap, wait_s, unexpired_s = self.largest, self.state.wait_s, self.state.unexpired_s
         density = np.zeros((len(w), cap))
-        # All but the oldest wait for its timer, uniformly long, whatever size the batch reaches.
-        density[:, 1:-1] = self._forms_on.sum() * poisson(np.array(self.rate * wait_s), cap - 2)
-        # The oldest of a batch that fills w after it came; then the others, by who fills the batch.
-        free = np.exp(-self.rate * (unexpired_s - np.minimum(w[:, None], unexpired_s))) @ self._forms_on
+        # All but the oldest wait for its timer. Given the batch's size, their waits are uniform.
+        density[:, 1:-1] = self._still_forming.sum() * poisson(np.array(self.rate * wait_s), cap - 2)
+        # The oldest of a batch that fills w after its arrival; then the others, by the last one to join.
+        free = np.exp(-self.rate * (unexpired_s - np.minimum(w[:, None], unexpired_s))) @ self._still_forming
         density[:, -1] = free * poisson_at(cap - 2, self.rate * w)
         if cap > 2:
             density[:, -1] += self._full_by(wait_s, cap - 3) - self._full_by(w, cap - 3)
@@ -264,10 +264,10 @@ class Latency:
 
     @cached_property
     def _jumps(self) -> tuple[np.ndarray, np.ndarray]:
-        """The latencies in s with a probability: of a whole wait, and of the request that fills a batch."""
+        """The latencies in s with a positive probability: after a full wait, and of the last to join."""
         cap, wait_s = self.largest, self.state.wait_s
-        oldest = self._forms_on.sum() * poisson(np.array(self.rate * wait_s), cap - 1)
-        filling = self._forms_on.sum() if cap == 1 else float(self._full_by(wait_s, cap - 2))
+        oldest = self._still_forming.sum() * poisson(np.array(self.rate * wait_s), cap - 1)
+        filling = self._still_forming.sum() if cap == 1 else float(self._full_by(wait_s, cap - 2))
         at_s = np.append(wait_s + self.seconds[1:-1], self.seconds[-1])
         return at_s, np.append(oldest, filling) / self.rate
 

@@ -1,18 +1,18 @@
-"""Token generation at light load: how far requests that meet others can be from requests alone.
+"""Token generation at light load: bounds on the effect of other requests.
 
-A step of several requests takes no longer than a step of each by itself. So a request delays another one by
-no more than its own steps take:
+A step of several requests takes no longer than separate steps for each of them. So a request delays another
+one by at most the time of its own steps:
 
-- those of its prompt at their full price;
-- those of its later tokens at their full price, too; or, where nobody waits for a seat, memory or budget,
-  what a token and its keys add to a step that the other one makes anyway. Then the other one also waits for
-  the rest of the step under way.
+- the steps of its prompt, at their full price;
+- the steps of its later tokens, also at their full price. If no request waits for a seat, memory or budget,
+  at most the time that a token and its keys add to a step that the other request makes anyway. Then the
+  other one also waits for the rest of the current step.
 
-By Little's law, a request that comes at random finds others that can delay it by rate * E[stay * cost], and
-rate * E[cost] more comes in each second of its own stay. These stays are delayed themselves: iterated from
-requests alone, the sums rise to their least fixed point, which bounds the means. One thing is assumed: nobody
-meets more than `_others`, whose chance is 1e-7 if the number present is Poisson distributed, with twice the
-mean that requests alone would have.
+By Little's law, a request that arrives at random finds others that can delay it by rate * E[stay * cost], and
+in each second of its own stay rate * E[cost] is added. Those stays are delayed themselves. Iterated from
+requests alone, the sums rise to their least fixed point, which bounds the means. This assumes that a request
+meets at most `_others` others. The probability of more is 1e-7, if the number present is Poisson distributed
+with twice the mean of requests alone.
 """
 
 import math
@@ -21,41 +21,45 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim.scenario import Continuous
+from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.tokens import decodes_ms, longest_cut, pairs, prompt_ms
 
 OWN = "batchsim, batchsim/theory/light.py"  # where the bounds are derived
 RARE = 1e-7
+SOLVED = "steps are solved for requests one at a time, for full seats and at light load"
 SURE = 8  # standard deviations of the memory of those present
 ROUNDS, CLOSE = 500, 1e-9
 Bounds = dict[str, tuple[float, float]]
 
 
-def bounds(scenario: Any, wait_ms: float) -> Bounds | str:
-    """Return bounds of the means of a scenario with Poisson arrivals, by metric, or why there are none.
+def bounds(scenario: Any, wait_ms: float) -> Bounds:
+    """Return bounds of the means of a scenario with Poisson arrivals, by metric, or raise UnsolvedError.
 
     `wait_ms`: how long a request alone waits for company.
     """
     rule, service, per_ms = scenario.rule, scenario.service, scenario.workload.offered_per_s / 1000
     noise = service.noise
     if noise is not None and noise.lasts:
-        return f"noise must be independent from step to step, got {noise}"
+        raise UnsolvedError(f"{SOLVED}: noise must be independent from step to step, got {noise}")
     prompts, outputs = pairs(scenario.tokens)
     alone_ms = prompt_ms(service, prompts, longest_cut(rule)) + decodes_ms(service, prompts, outputs)
     present = per_ms * float(alone_ms.mean() + wait_ms)
     others = _others(2 * present)
     if not (memory := _memory(scenario, prompts, outputs, alone_ms, others)) and rule.reserve == "step":
-        return f"memory must be enough for {others + 1} requests, or some may be preempted, got {rule!r}"
+        enough = f"memory must be enough for {others + 1} requests, or some may be preempted"
+        raise UnsolvedError(f"{SOLVED}: {enough}, got {rule!r}")
     rides = memory and _rides(rule, float(prompts.max()), others)
     costs = _costs(scenario, prompts, outputs, others, rides)
     rest = per_ms * (float(rides) + (0.0 if noise is None else noise.cv**2)) / 2
     stays = _stays(costs, per_ms, wait_ms, rest)
     if not per_ms * stays.all_ms.mean() < 2 * present:
-        return f"requests must hardly meet, got {present:.2g} of them in the system by their own times"
+        got = f"{present:.2g} of them in the system by their own times"
+        raise UnsolvedError(f"{SOLVED}: requests must hardly meet, got {got}")
     return _by_metric(scenario, costs, stays, wait_ms)
 
 
 def _others(mean: float) -> int:
-    """Return how many others a request meets at most, but for a chance of `RARE`."""
+    """Return the most others that a request meets, up to a probability of `RARE`."""
     from scipy.special import pdtrc  # SciPy loads on first use
 
     count = max(1, int(mean))
@@ -67,7 +71,7 @@ def _others(mean: float) -> int:
 def _memory(
     scenario: Any, prompts: np.ndarray, outputs: np.ndarray, alone_ms: np.ndarray, others: int
 ) -> bool:
-    """Return whether a request finds memory beside so many others."""
+    """Return whether a request finds memory, together with so many others."""
     rule = scenario.rule
     if not isinstance(rule, Continuous) or rule.kv_blocks is None:
         return True
@@ -81,7 +85,7 @@ def _memory(
 
 
 def _rides(rule: Any, longest: float, others: int) -> bool:
-    """Return whether no request waits for a seat, or uncut for the budget, because others make tokens."""
+    """Return whether decodes of others never delay a request for lack of a seat, or of budget."""
     # Rules of single servers let prompts wait for a while.
     if type(rule) is not Continuous or others >= rule.max_num_seqs:
         return False
@@ -90,7 +94,7 @@ def _rides(rule: Any, longest: float, others: int) -> bool:
 
 
 class _Costs(NamedTuple):
-    """What requests take alone, and what they cost others; arrays over equally likely requests, in ms."""
+    """The times of requests alone, and their costs to others; arrays over equally likely requests, in ms."""
 
     later: np.ndarray  # tokens after the first
     prompt_steps: np.ndarray
@@ -98,11 +102,11 @@ class _Costs(NamedTuple):
     later_ms: np.ndarray
     squares: np.ndarray  # the sum over the steps, in ms^2
     largest_ms: np.ndarray  # step
-    # To others: the prompt, all later tokens, and one of these in a step that others make anyway.
+    # The costs to others: the prompt, all later tokens, and one token in a step that others make anyway.
     prompt_cost: np.ndarray
     later_cost: np.ndarray
     ride_cost: np.ndarray
-    # From any company, besides: to the first token and to the later ones, and what may be saved.
+    # The additional effect of any others: before the first token, after it, and time that may be saved.
     again: np.ndarray
     later_again: np.ndarray
     early: np.ndarray
@@ -123,7 +127,7 @@ def _costs(scenario: Any, prompts: np.ndarray, outputs: np.ndarray, others: int,
         again, later_again = prompt_cost - first_ms, later_cost - later_ms
     a_token = 0.0
     if isinstance(rule, Continuous) and rule.chunked:
-        # A prompt may be cut once more for each budget that others take, and once for what is left over.
+        # A prompt may be cut once more for each budget that others use, and once more for the remainder.
         a_token = step_ms / rule.max_num_batched_tokens
         prompt_cost = prompt_cost + step_ms * steps
         if prompts.max() + others > rule.max_num_batched_tokens:
@@ -145,7 +149,7 @@ def _costs(scenario: Any, prompts: np.ndarray, outputs: np.ndarray, others: int,
 
 
 class _Stays(NamedTuple):
-    """Bounds of how long requests stay, by their lengths, in ms, and of the chance to meet another one."""
+    """Bounds of the stays of requests by their lengths, in ms, and of the probability to meet another one."""
 
     first_ms: np.ndarray  # until the first token
     later_ms: np.ndarray  # from there on
@@ -154,14 +158,14 @@ class _Stays(NamedTuple):
 
 
 def _stays(of: _Costs, per_ms: float, wait_ms: float, rest: float) -> _Stays:
-    """Return the least fixed point; `rest` times the squares of steps in ms is the rest of one under way."""
+    """Return the least fixed point; `rest` times the squared steps in ms is the rest of the current one."""
     first_ms, later_ms = of.first_ms + wait_ms, of.later_ms
     all_ms, met = first_ms + later_ms, np.zeros(1)
     prompt, later, ride = (float(cost.mean()) for cost in (of.prompt_cost, of.later_cost, of.ride_cost))
     steps = of.prompt_steps + 1  # and the one under way
     for _ in range(ROUNDS):
         mean_ms = float(all_ms.mean())
-        # What those present cost that are at their prompt, those at any token, and in each step.
+        # The costs of the requests present: of those at their prompt, of all, and in each step.
         prompts = per_ms * float((first_ms * of.prompt_cost).mean())
         laters = per_ms * float((all_ms * of.later_cost).mean())
         rides = per_ms * float((all_ms * of.ride_cost).mean())
@@ -187,11 +191,11 @@ def _by_metric(scenario: Any, of: _Costs, stays: _Stays, wait_ms: float) -> Boun
     alone_ms, least_ms = float(own_ms.mean()), float((own_ms - met * of.early).mean())
     early_ms = alone_ms - least_ms + wait_ms * float(met.mean())
     busy = float(((1 - met) * own_ms).mean())
-    if wait_ms == 0:  # whoever is there is served: the time that requests alone would cover
+    if wait_ms == 0:  # every request present is served: at least the time that requests alone would cover
         busy = max(busy, -math.expm1(-per_ms * least_ms) / per_ms)
     busiest = alone_ms + float((met * (of.again + of.later_again + of.prompt_cost - of.first_ms)).mean())
     steps = of.prompt_steps + of.later
-    # Rows that company adds: of prompts that are cut again, and of padding.
+    # Rows that others add: of prompts that are cut again, and of padding.
     padding = np.where(of.later_again > 0, of.later.max() - of.later, 0.0)
     rows = float((steps + met * (of.prompt_steps + padding)).mean())
     found = {

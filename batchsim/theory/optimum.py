@@ -1,4 +1,4 @@
-"""The best of all policies, as a yardstick: when to serve, and how many."""
+"""The best of all policies, as a yardstick: when to serve, and how many requests."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from batchsim.theory import arrivals, chain
 from batchsim.theory.answer import UnsolvedError, check_load, checked
 from batchsim.theory.chain import evaluate
 
-RARE = 1e-9  # of the batches; states that are seen less often do not count
+RARE = 1e-9  # of the batches: rarer states do not count
 LARGEST = 1024  # max batch size: the decision process needs four times as many states
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Optimum:
-    """The best of all policies, and what it attains; times in ms.
+    """The best of all policies, and its performance; times in ms.
 
     `policy[s]` is how many of s waiting requests to take when the server is free, 0 to wait for one
     more; its last entry holds for all s above. All s but the rarest are below `usual`. `objective`, the
@@ -54,7 +54,7 @@ class Optimum:
     def control_limit(self) -> int | None:
         """The number waiting from which all are served; None if the policy has no such form.
 
-        States that are seen less than once in 1e9 batches do not count.
+        States that occur less than once in 1e9 batches do not count.
         """
         waiting = np.arange(self.usual)
         least = int(np.argmax(self.policy > 0))
@@ -62,7 +62,7 @@ class Optimum:
         return least if np.array_equal(self.taken(waiting), simple) else None
 
     def taken(self, waiting: np.ndarray) -> np.ndarray:
-        """Return how many are taken of each number waiting, any shape."""
+        """Return the size of the batch for each number waiting, any shape."""
         return self.policy[np.minimum(waiting, self.policy.size - 1)]
 
     def __repr__(self) -> str:
@@ -95,10 +95,10 @@ def optimum(
 ) -> Optimum:  # fmt: skip
     """Return the policy with the least mean latency plus weighted cost, for Poisson arrivals and one server.
 
-    Over all policies that, whenever the server is free, wait or serve some of the waiting requests, at
-    most `max_batch_size`. Poisson arrivals have no memory, so a timer cannot do better. `batch_cost` is
-    the cost of a batch of n, as a function of n or as an array by n (entry 0 unused), say in joules;
-    the objective is mean_latency_ms + weight * cost per request.
+    Over all policies that wait or serve at most `max_batch_size` of the waiting requests, whenever the server
+    is free. Poisson arrivals have no memory, so a timer cannot do better. `batch_cost` is the cost of a batch
+    of n, as a function of n or as an array by n (entry 0 unused), say in joules; the objective is
+    mean_latency_ms + weight * cost per request.
 
     The semi-Markov decision process of Xu, Zhou and Niu (arXiv 2501.02181), on the infinite state space:
     a long queue is best served by the size with the highest throughput, so from some state on the
@@ -152,8 +152,8 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
 # law, the mean latency times the rate) plus the cost of the batches. While the queue is long, every batch
 # takes `top`; there the relative value is a quadratic plus the mean of the rest at the state where the queue
 # comes out of that region. That closes the equations without a cut-off.
-TIED = 1e-12  # sizes whose throughputs differ by less than this part are equally fast
-ROUNDING = 1e-12  # how much better a new decision must be, as a part of the largest value: else no end
+TIED = 1e-12  # sizes are equally fast if their throughputs differ relatively by less
+ROUNDING = 1e-12  # of the largest value: without this least improvement, the iteration might not end
 UNSEEN = 1e-14  # states less likely than this do not count
 MOST_STATES = 4096
 
@@ -166,7 +166,7 @@ class DecisionProcess:
         self.seconds, self.cost = seconds[1:], cost[1:]
         self.means = rate_per_s * self.seconds
         self.squares = arrivals.second_moment(self.means, noise)
-        # The arrivals of a service of length S spend rate * S^2 / 2 in the system during it.
+        # The requests that arrive during a service of length S spend rate * S^2 / 2 in the system during it.
         self.lump = self.cost + (self.squares - self.means) / (2 * rate_per_s)
         throughput = np.arange(1, self.seconds.size + 1) / self.seconds
         self.fastest = 1 + np.flatnonzero(throughput >= throughput.max() * (1 - TIED))
@@ -174,8 +174,8 @@ class DecisionProcess:
     def best_policy(self) -> np.ndarray:
         """Return how many to take of s waiting, 0 to wait; the last entry holds for all s above.
 
-        Policy iteration (Howard 1960). A long queue takes the fastest size; of several equally fast, the
-        better one. The threshold doubles until the decisions beyond it are all `top` too.
+        Policy iteration (Howard 1960). A long queue takes the fastest size, the better one of several equally
+        fast. The threshold doubles until all decisions beyond it are `top` too.
         """
         size = self.seconds.size
         top, threshold = int(self.fastest[-1]), max(2 * size, 16)
@@ -210,10 +210,10 @@ class DecisionProcess:
 class _Values:
     """The relative values of a policy, and its cost rate in the long run.
 
-    At x waiting the value is q(x) + u(x), where q(x) = square x^2 + (line - 2 square rate) x with the
-    cost `rate`, chosen so that in a long queue q(x) = top's cost + E[q(x - top + A)]. There u(x) is the
-    mean of u where the queue comes below the threshold; below it, u and the cost rate solve the linear
-    equations of the policy.
+    At x waiting the value is q(x) + u(x), where q(x) = square x^2 + (line - 2 square rate) x with the cost
+    `rate`. The coefficients satisfy q(x) = top's cost + E[q(x - top + A)] in a long queue. There u(x) is the
+    mean of u at the first state below the threshold. Below it, u and the cost rate solve the linear equations
+    of the policy.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class _Values:
         ahead = mass.shape[1]
         rest = np.append(self.rest, np.full(max(0, count + ahead - self.rest.size), self.rest[-1]))
         windows = np.lib.stride_tricks.sliding_window_view(rest, ahead)[:count]
-        # E[value(left + A)], by how many a batch leaves behind and by its size.
+        # E[value(left + A)], by the number that a batch leaves behind and by its size.
         value = windows @ mass.T + tail * rest[-1]
         value += self.square * (s[:, None] ** 2 + 2 * s[:, None] * process.means + process.squares)
         value += self.slope * (s[:, None] + process.means)

@@ -19,7 +19,7 @@ POLLACZEK = "Pollaczek 1930, Khinchine 1932"
 
 
 def _checked(rate_per_s: float, mean_service_ms: float, servers: int = 1) -> tuple[float, float, int]:
-    """Return the rate, the service time in seconds and the servers, once the system is known to be stable."""
+    """Return the checked rate, service time in seconds and servers; raise unless the system is stable."""
     servers = _check.whole("servers", servers, at_most=65_536)
     rate_per_s = _check.real("rate_per_s", rate_per_s, above=0)
     service_s = _check.real("mean_service_ms", mean_service_ms, above=0) / 1000
@@ -141,7 +141,7 @@ def mmc_wait_percentile_ms(q: float, rate_per_s: float, mean_service_ms: float, 
 def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     """Return M/D/c: Poisson arrivals, c servers, equal service times D.
 
-    What computes now is done within D, so the number in system is a Markov chain at steps of D:
+    Requests that compute now are done within D, so the number in system is a Markov chain at steps of D:
     N(t + D) = max(N(t) - c, 0) + Poisson(rate * D) (Crommelin 1932); the latency is E[N] / rate.
 
     >>> answer = mdc(rate_per_s=160, mean_service_ms=10, servers=2)
@@ -154,17 +154,17 @@ def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     mean = rate * service_s
     left, means = np.zeros(servers, dtype=int), np.full(servers, mean)
     number = chain.stationary(left, means, top=servers, top_mean=mean, noise=None)
-    wait_ms = number.above_left / rate * 1000  # above_left: the mean of what exceeds c
+    wait_ms = number.above_left / rate * 1000  # above_left: the mean excess over c
     return _one_by_one(f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, wait_ms, servers)
 
 
 def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, service_cv: float) -> Answer:
     """Return Kingman's approximation of G/G/1, for a high load only (Kingman 1961).
 
-    The mean wait is about load / (1 - load) * (arrival_cv^2 + service_cv^2) / 2 * service. With gamma
+    The mean wait is about load / (1 - load) * (arrival_cv^2 + service_cv^2) / 2 * service. For gamma
     distributed gaps its latency is within 10 % of the exact one from a load of 0.9 on, for cv up to 10 and 3.
-    Below, it is up to 20 % too high for an arrival_cv below 1, and too low above: for 10, by 36 % at a load
-    of 0.5 and by 84 % at 0.05. `gg1` is exact, and what `expected` takes.
+    At lower loads it is up to 20 % too high for an arrival_cv below 1, and too low above: for 10, by 36 % at
+    a load of 0.5 and by 84 % at 0.05. `gg1` is exact, and `expected` uses that.
 
     >>> round(kingman(rate_per_s=80, mean_service_ms=10, arrival_cv=0.5, service_cv=0).mean_wait_ms, 9)
     5.0
@@ -197,11 +197,11 @@ def _one_by_one(
 SPITZER = "Pollaczek 1952, Spitzer 1957"
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 LARGEST_CV, LARGEST_NOISE_CV, LEAST_LOAD = 30.0, 10.0, 1e-3
-FIXED = 1e-6  # a smaller cv is none, to all digits shown
+FIXED = 1e-6  # a smaller cv makes no visible difference
 MOST_POINTS = 1 << 17  # of the integrand: a second
-FAR = 2000.0  # turns of fixed service times: over those beyond, the logarithm is 0 on average
+FAR = 2000.0  # turns of fixed service times: beyond, the logarithm is 0 on average
 BLOCK = 1 << 13  # points worked on at a time, to bound the memory
-X = np.arange(-72, 129) / 8  # steps over a standard normal variable; more of the right, where long times are
+X = np.arange(-72, 129) / 8  # steps over a standard normal variable; more to the right, for long times
 
 
 def gg1(
@@ -210,10 +210,10 @@ def gg1(
 ) -> Answer:  # fmt: skip
     """Return GI/G/1: gaps between arrivals that are gamma distributed, or constant for a cv of 0; one server.
 
-    Service times are fixed for a cv of 0, else lognormal, or exponential, as the noise of a service. Exact,
+    Service times are fixed for a cv of 0, else lognormal or exponential, as the noise of a service. Exact,
     with the latency's distribution for exponential service (GI/M/1: Takacs 1962). Otherwise the mean is an
-    integral; raises ValueError where that takes too long or has too few digits: for a load below 0.001, a cv
-    of arrivals above 30 or of service above 10, and gaps and service times that hardly vary.
+    integral. Raises ValueError if that takes too long or has too few digits: for a load below 0.001, a cv of
+    arrivals above 30 or of service above 10, and gaps and service times that hardly vary.
 
     >>> answer = gg1(rate_per_s=50, mean_service_ms=1, arrival_cv=10)
     >>> round(answer.load, 3), round(answer.mean_latency_ms, 4)
@@ -258,9 +258,9 @@ def _at_once(latency_ms: np.ndarray | float, service_ms: float) -> np.ndarray:
 
 
 def _spare(load: float, arrival_cv: float) -> float:
-    """Return the chance to find the server free in GI/M/1: 1 - x, with x = E[exp((x - 1) gap)] below 1."""
+    """Return the probability of a free server in GI/M/1: 1 - x, with x = E[exp((x - 1) gap)] below 1."""
 
-    def excess(spare: float) -> float:  # in 1 - x, which keeps its digits at a high load
+    def excess(spare: float) -> float:  # of 1 - x, which keeps its digits at a high load
         return spare + math.expm1(_log_gap(spare, load, arrival_cv))
 
     low = 1 - load
@@ -285,9 +285,9 @@ def _gap(y: np.ndarray, load: float, arrival_cv: float) -> np.ndarray:
 def _service(y: np.ndarray, service_cv: float) -> np.ndarray:
     """Return E[exp(i y S)] - 1 of a service time S with mean 1: fixed, or lognormal.
 
-    The lognormal is an integral over a standard normal variable, taken along a line parallel to the real
-    axis: there exp(i y S) falls off instead of turning ever faster, and equal steps converge faster than any
-    power of theirs.
+    The lognormal is an integral over a standard normal variable, along a line parallel to the real axis:
+    there exp(i y S) decays instead of oscillating ever faster, and the trapezoidal rule converges faster than
+    any power of its step.
     """
     if service_cv == 0:
         return np.expm1(1j * y)
@@ -303,8 +303,8 @@ def _service(y: np.ndarray, service_cv: float) -> np.ndarray:
 def _mean_wait(load: float, arrival_cv: float, service_cv: float) -> float:
     """Return E[W] in mean service times.
 
-    With m = -E[X] it is (E[X^2] / 2m - m) / 2, and the integral over y > 0 of
-    [log |1 - phi(iy)| + log(1 + 1 / (my)^2) / 2] / (pi y^2). The second logarithm takes away the pole at 0.
+    With m = -E[X] it is (E[X^2] / 2m - m) / 2, plus the integral over y > 0 of
+    [log |1 - phi(iy)| + log(1 + 1 / (my)^2) / 2] / (pi y^2). The second logarithm removes the pole at 0.
     """
     gap = 1 / load
     m = gap - 1
@@ -324,11 +324,11 @@ def _mean_wait(load: float, arrival_cv: float, service_cv: float) -> float:
     while far < (FAR if service_cv == 0 else 1e9) and abs(1 + step(np.array([far]))[0]) > 1e-9 * far:
         far *= 2
     octaves = np.geomspace(least, far, 2 + int(math.log2(far / least)))
-    # What rounding leaves of a piece from y on: near a load of 1 the terms of phi - 1 cancel.
+    # The rounding error of a piece from y on: near a load of 1 the terms of phi - 1 cancel.
     rounding = 16 * np.finfo(float).eps / m
     inside = least * float(integrand(np.array([least]))[0])
     inside += _integral(integrand, octaves, lambda y: np.maximum(2e-11 * (1 + scale), rounding / y))
-    x = 1 / (m * far)  # beyond, the first logarithm is 0 on average, and the second one's integral is known
+    x = 1 / (m * far)  # beyond, the first logarithm is 0 on average, and the second has a closed integral
     beyond = m / 2 * (x * math.log1p(x**2) - 2 * x + 2 * math.atan(x))
     return max(0.0, (scale / 2 - m) / 2 + (inside + beyond) / math.pi)
 
@@ -337,7 +337,7 @@ def _integral(
     function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray,
     tolerance: Callable[[np.ndarray], np.ndarray],
 ) -> float:  # fmt: skip
-    """Return the integral over the pieces between edges; a piece that two halves change is halved again."""
+    """Return the integral over the pieces between edges; halves a piece until that no longer changes it."""
 
     def gauss(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         half = (high - low) / 2

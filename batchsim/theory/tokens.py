@@ -1,8 +1,7 @@
-"""Token generation without simulating: what is known of steps that requests join and leave.
+"""Token generation: closed forms for steps that requests join and leave.
 
-Times of steps are a `StepTime`'s. Of lengths that are distributed, means are taken over as many of their
-quantiles as make them exact to some 0.1 %; of whole numbers, and of lengths measured in pairs, they are
-exact.
+The times of steps are a `StepTime`'s. Means over distributed lengths use enough quantiles to be exact to some
+0.1 %. Those over fixed lengths, and over lengths measured in pairs, are exact.
 """
 
 import math
@@ -28,9 +27,8 @@ LITTLE = f"counting tokens, and Little's law ({OWN})"
 class TokenAnswer(Answer):
     """A steady state of token generation: an `Answer`, with the means of TTFT and TPOT.
 
-    `mean_running` is how many requests a step finds running, and `running_variance` its variance. Of a
-    closed loop, whose clients send as they are answered, `rate_per_s` is its throughput. A mean that the
-    model does not know well enough is NaN; `bounds` still say where it is.
+    `mean_running` is the mean number of requests in a step, and `running_variance` its variance. For a closed
+    loop, `rate_per_s` is the throughput. A mean that is not known well enough is NaN; `bounds` contain it.
     """
 
     mean_ttft_ms: float
@@ -41,7 +39,7 @@ class TokenAnswer(Answer):
     closed: bool = False
 
     def summary(self) -> dict[str, float | bool]:
-        """Return the plain numbers that are known, under the keys of `Result.summary()`."""
+        """Return the numbers of this model, under the keys of `Result.summary()`."""
         numbers = super().summary()
         for name in ("mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s"):
             if not math.isnan(value := getattr(self, name)):
@@ -57,11 +55,11 @@ class TokenAnswer(Answer):
         return lines
 
 
-GIVEN = ("offered_per_s", "load")  # what a closed loop does not have
+GIVEN = ("offered_per_s", "load")  # numbers that a closed loop does not have
 
 
 def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> TokenAnswer:
-    """Return what requests see that never meet another one: the limit of light load.
+    """Return the times of requests that never meet another one: the limit of light load.
 
     The first token takes step(prompt), each later one a step of one row. `cut`: the most tokens of a prompt
     in one step; its pairs are the same in sum, so each further step costs little else than its fixed part.
@@ -89,10 +87,10 @@ def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> 
 def seats_filled(
     service: StepTime, seats: int, prompt: int, output: int, clients: int | None = None
 ) -> TokenAnswer:
-    """Return what requests of one length see while every seat is always taken, and one prompt comes a step.
+    """Return the times of requests of one length if all seats are always taken, with one prompt in each step.
 
-    So it is if prompts are not cut, the budget has room for one beside the decodes, prompt + seats - 1
-    tokens, but not for two, and somebody always waits. Each seat then turns over every `output` steps:
+    That requires uncut prompts, a budget for one prompt with the decodes, prompt + seats - 1 tokens, but not
+    for two, and a queue that is never empty. Then each seat gets a new request every `output` steps:
 
         period = output * fixed + seats * max(weights, per_token * (prompt + seats - 1))
                  + (output - seats) * max(weights, per_token * seats)
@@ -100,8 +98,8 @@ def seats_filled(
                  + per_pair * seats * prompt * (prompt + 1) / 2
 
     and requests are served at seats / period. `clients`, more than the seats, are those of a closed loop
-    without thinking time: by Little's law a request is clients * period / seats in the system. Without them
-    (overload) latencies grow without end, and are NaN. ValueError unless output >= seats.
+    without thinking time: by Little's law the latency is clients * period / seats. Without clients (overload)
+    latencies grow without end, and are NaN. Raises ValueError unless output >= seats.
 
     >>> found = seats_filled(StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6), 32, prompt=300, output=100)
     >>> round(32000 / found.saturation_per_s, 5)
@@ -137,10 +135,9 @@ def seats_by_memory(
 ) -> int:
     """Return how many requests of one length run at once in `kv_blocks` blocks of an engine's memory.
 
-    `reserve="life"` takes the blocks of prompt + output - 1 tokens on admission, so as many run as fit whole.
-    `reserve="step"` takes them as they are needed: a request holds prompt + output / 2 tokens on average,
-    and about as many run, at the price of preemption. Both are whole blocks. 0 where not even one request
-    fits whole: `simulate` refuses it.
+    `reserve="life"` takes the blocks of prompt + output - 1 tokens on admission. `reserve="step"` takes
+    blocks when they are needed: a request holds prompt + output / 2 tokens on average, so more run, at the
+    price of preemption. Both round up to whole blocks. 0 if not even one request fits: `simulate` refuses it.
 
     >>> seats_by_memory(2587, 857, 653), seats_by_memory(2587, 857, 653, reserve="step")
     (27, 34)
@@ -156,13 +153,13 @@ def seats_by_memory(
 
 
 def slotted(rate_per_s: float, step_ms: float, output: int | Lengths) -> TokenAnswer:
-    """Return the steady state of steps that all take the same time, with room for everybody.
+    """Return the steady state of steps that all take the same time, with room for all requests.
 
-    It is the M/G/infinity queue in slots: a request that arrives in a step joins the next one and stays for
-    as many steps as its output has tokens. So the number running at a step is Poisson distributed with mean
-    (and variance) rate * step * E[output], whatever the distribution of the outputs. A prompt waits for the
-    rest of a step, half of one on average, and takes one. Exact where an engine is never idle: at an idle
-    one a step starts at once. ValueError where it idles more than 1 % of the time.
+    This is the M/G/infinity queue in slots: a request that arrives in a step joins the next one and stays for
+    one step per token of its output. So the number running in a step is Poisson distributed with mean (and
+    variance) rate * step * E[output], for any distribution of the outputs. A prompt waits for the rest of a
+    step, half of one on average, and takes one. Exact if the engine is never idle, because an idle engine
+    starts a step at once. Raises ValueError if it is idle more than 1 % of the time.
 
     >>> found = slotted(500, step_ms=10, output=40)
     >>> found.mean_running, found.mean_ttft_ms, found.mean_tpot_ms
@@ -184,18 +181,18 @@ def slotted(rate_per_s: float, step_ms: float, output: int | Lengths) -> TokenAn
     )  # fmt: skip
     if answer.exact:
         return answer
-    # Whoever finds an idle engine waits for no step. To be safe, twice as many as the slots say.
+    # A request that finds an idle engine does not wait. The bounds allow for twice as many as in the slots.
     names = ("mean_ttft_ms", "mean_latency_ms", "utilisation", "mean_batch_size")
     values_of = ((name, float(getattr(answer, name))) for name in names)
     return replace(answer, bounds={name: (v * (1 - 2 * idle), v * (1 + 2 * idle)) for name, v in values_of})
 
 
 def useful_share(output: int | Lengths, batch_size: int) -> float:
-    """Return which part of a whole batch's rows makes tokens that somebody asked for.
+    """Return the fraction of a whole batch's rows that make requested tokens.
 
-    A batch computes all its rows until the longest output is done: E[output] / E[longest of batch_size]. Of
-    equal lengths it is 1, of exponential ones 1 / (1 + 1/2 + ... + 1/B). Where a step's time does not depend
-    on its rows, continuous batching in as many seats is faster by the inverse.
+    A batch computes all its rows until the longest output is done: E[output] / E[longest of batch_size]. For
+    equal lengths it is 1, for exponential ones 1 / (1 + 1/2 + ... + 1/B). If a step's time does not depend on
+    its rows, continuous batching with as many seats is faster by the inverse.
 
     >>> from batchsim import Geometric
     >>> round(1 / useful_share(Geometric(200), 8), 2), useful_share(200, 8)
@@ -208,7 +205,7 @@ def useful_share(output: int | Lengths, batch_size: int) -> float:
 
 
 def values(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
-    """Return equally likely values of a length, or of the largest of so many."""
+    """Return equally likely values of a length, or of the largest of several."""
     if not isinstance(length, Lengths):
         return np.array([float(length)])
     if isinstance(length, Listed) and largest_of == 1:
@@ -243,11 +240,11 @@ def longest_cut(rule: Rule) -> int | None:
 
 
 def prompt_ms(service: StepTime, prompts: np.ndarray, cut: int | None) -> np.ndarray:
-    """Return how long prompts take that are computed alone, in steps of at most `cut` tokens."""
+    """Return the times of prompts alone, in steps of at most `cut` tokens, in ms."""
     cost, most = service.cost, LONGEST if cut is None else _check.whole("cut", cut)
     whole, rest = np.divmod(prompts, most)
     pairs = prompts * (prompts + 1) / 2
-    # A row of one token reads its keys, as a decode does; of a longer one the pairs count.
+    # A row of one token reads its keys, as a decode does; for a longer one the pairs count.
     reads = pairs if most == 1 else np.where(rest == 1, prompts, 0.0)
     products_ms = whole * max(cost.weights_ms, cost.per_token_ms * most)
     products_ms += np.where(rest > 0, np.maximum(cost.weights_ms, cost.per_token_ms * rest), 0.0)
@@ -256,7 +253,7 @@ def prompt_ms(service: StepTime, prompts: np.ndarray, cut: int | None) -> np.nda
 
 
 def decodes_ms(service: StepTime, prompts: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Return how long the tokens after the first take that are made alone."""
+    """Return the times of all tokens after the first, of a request alone, in ms."""
     cost, later = service.cost, outputs - 1
     each_ms = cost.fixed_ms + max(cost.weights_ms, cost.per_token_ms)
     return later * each_ms + cost.per_read_ms * later * (prompts + outputs / 2)

@@ -98,8 +98,8 @@ def frozen_wait_min_ms(
     """Return T_min: the wait in ms above which a server keeps up with a frozen batcher; 0 for any wait.
 
     For the service time per_item_ms * b + fixed_ms the mean batch must exceed
-    rate * fixed / (1 - rate * per_item). Without a cap it is 1 + rate * T; with one, T_min is found by
-    Brent's method, and ValueError raised if full batches do not keep up either.
+    rate * fixed / (1 - rate * per_item). Without a cap it is 1 + rate * T. With a cap, Brent's method finds
+    T_min; raises ValueError if not even full batches keep up.
 
     >>> round(frozen_wait_min_ms(rate_per_s=1000, fixed_ms=5, per_item_ms=0.25), 6)
     5.666667
@@ -115,7 +115,7 @@ def frozen_wait_min_ms(
         return uncapped_ms
     cap = _check.whole("max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     check_load(rate * 1000, cap / (fixed + cap * item) * 1000)
-    # Full batches keep up, so no mean above the cap is needed: where they just do, rounding may say so.
+    # Full batches keep up, so a mean above the cap is never needed; rounding may exceed it slightly.
     needed = min(needed, cap)
 
     def surplus(wait_ms: float) -> float:

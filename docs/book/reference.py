@@ -7,21 +7,20 @@ from importlib import import_module
 from docstrings import to_rst
 
 import batchsim as bs
+from batchsim.scenario import RULES, WORKLOADS
 
 # The title of a page, its first sentence, and its names, in the order in which a reader meets them.
 PAGES = {
     "scenarios": (
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
-        ["Scenario", "Poisson", "Constant", "Gamma", "OnOff", "Diurnal", "Trace", "ClosedLoop", "Affine",
-         "Table", "Noise", "published", "published_names", "published_source"],
+        ["Scenario", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
+         "published", "published_names", "published_source"],
     ),
     "rules": (
         "Rules: when a batch leaves",
         "The textbook's rule, its relatives, and the rules of real servers; `servers` has presets of these.",
-        ["SizeOrWait", "AtLeast", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "FrozenBatches",
-         "StalledBatches", "RunningWindow", "SleepingPoll", "WaitSinceLast", "LearnedCork", "LearnedSizes",
-         "CompetingWindows", "Rule", "Trigger"],
+        [*(rule.__name__ for rule in RULES), "Rule", "Trigger"],
     ),
     "tokens": (
         "Token generation",

@@ -1,20 +1,6 @@
-from test_exercises_a_second_in_slow_motion import (
-    all_forming,
-    from_the_last_end,
-    swapped,
-    two_parts,
-    whole_latency,
-)
+from test_exercises_a_second_in_slow_motion import MISTAKES
 
 from batchsim.teaching.exercises.a_second_in_slow_motion import run
-
-SPLITS = {
-    from_the_last_end: "A time cannot be less than 0 ms",
-    all_forming: "(7, 0, 7) and should give (0, 7, 7)",
-    swapped: "their order is not",
-    whole_latency: "The sum is 12 ms, but the latency is 10 ms",
-    two_parts: "should give three numbers",
-}
 
 WRONG = {
     "03.1": [
@@ -25,7 +11,7 @@ WRONG = {
         (13, "alone in its batch"),
         (3, "when is its wait over"),
     ],
-    "03.2": [(lambda asked, answer=answer: answer, word) for answer, word in SPLITS.items()],
+    "03.2": [(lambda asked, answer=answer: answer, word) for answer, _, word in MISTAKES],
     "03.3": [
         (lambda asked: run().mean_latency_ms, "an unlimited queue"),
         (7.5, "divide by the number of answered requests"),

@@ -1,7 +1,7 @@
-"""What the compiled loops are given: columns and numbers under their names.
+"""The arguments of the compiled loops: named tuples of columns and numbers.
 
-The loops take these tuples in place of dozens of arguments by position. Arrays are written to in place;
-an empty array stands for "there is none", so that a loop has one type whether there is one or not.
+The loops write to the arrays in place. An array is empty if a scenario has no such thing (no noise, no
+clients), so the types are the same for all scenarios, and Numba compiles each loop once.
 """
 
 from typing import Any, NamedTuple
@@ -17,29 +17,29 @@ NO_LOG = np.empty((len(PREEMPTIONS), 0), np.int64)
 
 
 class Devices(NamedTuple):
-    """Devices that servers share: `Scenario.devices`, with what a run knows of them."""
+    """The state of the devices that servers share: see `Scenario.devices`."""
 
     free_s: Any  # when each has computed all batches that have started; empty: plain servers, no host part
-    host_s: float  # what a batch takes of its service time before it needs the device
-    contention: float  # factor on the rest for a batch that finds the device busy
+    host_s: float  # the part of the service time before a batch needs the device
+    contention: float  # factor on the other part for a batch that finds the device busy
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Devices":
-        """Return a scenario's devices at the start of a run: empty where they make no difference."""
+        """Return a scenario's devices at the start of a run, empty if they make no difference."""
         free_s = np.zeros(0 if scenario.plain_servers else scenario.device_count)
         return cls(free_s, scenario.host_ms / 1000, float(scenario.contention))
 
 
 class Cold(NamedTuple):
-    """What a model has still to compile: `Service.compiling`."""
+    """The shapes that a model has yet to compile: see `Service.compiling`."""
 
-    compile_s: Any  # by batch size, what its shape takes; empty: nothing compiles
-    shape: Any  # by batch size, the number of its shape
-    ready_s: Any  # by number of a shape, when it is, or was, compiled; inf: not even begun
+    compile_s: Any  # by batch size: how long its shape compiles; empty: nothing compiles
+    shape: Any  # by batch size: the number of its shape
+    ready_s: Any  # by shape: when it is, or was, compiled; inf: not begun
 
     @classmethod
     def of(cls, cold_start: tuple[np.ndarray, np.ndarray] | None) -> "Cold":
-        """Return what is to be compiled at the start of a run."""
+        """Return the shapes at the start of a run: nothing is compiled."""
         seconds, shapes = (NONE, NONE) if cold_start is None else cold_start
         different, numbers = np.unique(shapes, return_inverse=True)
         return cls(seconds, numbers, np.full(different.size, np.inf))
@@ -48,8 +48,7 @@ class Cold(NamedTuple):
 class Costs(NamedTuple):
     """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy].
 
-    The first of a new shape starts later by `cold.compile_s`. On shared devices, see
-    `kernels.finish_on_device`.
+    The first batch of a shape starts later by `cold.compile_s`. On shared devices, see `finish_on_device`.
     """
 
     service_s: Any  # mean seconds by batch size; [0] is NaN
@@ -60,24 +59,24 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices, cold: Cold) -> "Costs":
-        """Return the costs, None for what there is not."""
+        """Return the costs; None: no noise, no slowdown."""
         slowdown = NONE if slowdown is None else slowdown
         return cls(service_s, NONE if noise is None else noise, slowdown, devices, cold)
 
 
 class Requests(NamedTuple):
-    """A row a request of the window, in arrival order."""
+    """A row for each request of the window, in order of arrival."""
 
     arrival_s: Any  # seconds; a closed loop writes its sends here
-    think_s: Any  # seconds of thought that follow each send; empty in an open loop
-    client: Any  # which client sent it; empty in an open loop
-    batch_index: Any  # the batch that took it, -1 for none
+    think_s: Any  # how long its client thinks afterwards; empty in an open loop
+    client: Any  # the client that sent it; empty in an open loop
+    batch_index: Any  # the batch that took it; -1: not served
     status: Any  # uint8 of `Status`
     level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: no levels
 
 
 class Batches(NamedTuple):
-    """A row a batch, in order of start."""
+    """A row for each batch, in order of start."""
 
     start_s: Any
     finish_s: Any
@@ -87,12 +86,12 @@ class Batches(NamedTuple):
 
     @classmethod
     def allocate(cls, count: int) -> "Batches":
-        """Return columns of that length, to be written to."""
+        """Return empty columns of that length."""
         return cls(*(np.empty(count, kind) for kind in (float, float, np.int64, np.int64, np.uint8)))
 
 
 class Queue(NamedTuple):
-    """Who waits, oldest first: `requests[head:tail]`, those before `mid` in frozen batches."""
+    """The queue is `requests[head:tail]`, oldest first; requests before `mid` are in frozen batches."""
 
     requests: Any  # request numbers of the window
     frozen_size: Any  # of frozen batches, in the order in which they were frozen
@@ -100,27 +99,27 @@ class Queue(NamedTuple):
 
     @classmethod
     def allocate(cls, count: int, freezes: bool) -> "Queue":
-        """Return columns of that length; frozen batches have room only under a rule that freezes."""
+        """Return columns of that length; those of frozen batches are empty unless the rule freezes."""
         frozen = count if freezes else 0
         return cls(np.empty(count, np.int64), np.empty(frozen, np.int64), np.empty(frozen, np.uint8))
 
 
 class Levels(NamedTuple):
-    """Who goes first, where levels or delays say so: see `levels`."""
+    """The order of the queue in a scenario with levels or delays: see `levels`."""
 
-    first: Any  # the first request of each list, -1 for none: levels in time and delayed by turns
+    first: Any  # the first request of each list, -1: empty; list 2 * level is in time, the next one delayed
     last: Any
     after: Any  # by request: the next one of its list
     late: Any  # by request: whether it has been delayed
-    here: Any  # to work in: as many as there are lists
-    waiting: Any  # by level: how many wait, frozen batches included
-    queue: Any  # by level: an arrival that finds this many waiting is rejected
+    here: Any  # scratch space, a place for each list
+    waiting: Any  # by level: the number of waiting requests, frozen batches included
+    queue: Any  # by level: an arrival that finds so many waiting is rejected
     timeout_s: Any  # by level: a request leaves or is delayed after waiting this long; inf: never
     delays: Any  # by level: whether it is delayed
 
     @classmethod
     def of(cls, scenario: Scenario, room: int) -> "Levels | None":
-        """Return the queues of a scenario for so many requests; None without levels and delays."""
+        """Return the empty queues of a scenario; None without levels and delays."""
         if not scenario.by_level:
             return None
         limits = scenario.limits
@@ -134,101 +133,96 @@ class Levels(NamedTuple):
         )  # fmt: skip
 
     def with_room(self, late: Any) -> "Levels":
-        """Return the same for as many requests as `late` has."""
+        """Return the same with a row for each entry of `late`."""
         return self._replace(after=np.empty(late.size, np.int64), late=late)
 
 
 class Clients(NamedTuple):
-    """The clients of a closed loop that think: a heap by the time at which each will send."""
+    """The clients of a closed loop that think: a heap by the time at which each sends next."""
 
     due_s: Any
     client: Any
-    sending: Any  # to work in: the clients that send at one instant
+    sending: Any  # scratch space: the clients that send at one instant
 
     @classmethod
     def allocate(cls, count: int) -> "Clients":
-        """Return columns of that length, to be written to."""
+        """Return empty columns of that length."""
         return cls(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
 
     def send_at_once(self, cursor: np.ndarray) -> None:
-        """Let all clients send at time 0, in their order, which is a heap already."""
+        """Let all clients send at time 0; in order of their numbers they are a heap already."""
         cursor[THINKING] = self.due_s.size
         self.due_s[:], self.client[:] = 0, np.arange(self.due_s.size)
 
 
 class Servers(NamedTuple):
-    """What each server computes."""
+    """The state of each server."""
 
-    busy_until_s: Any  # inf for an idle one
+    busy_until_s: Any  # inf: idle
     since_s: Any  # when its batch started
     size: Any  # of its batch, as it is computed
     clock_s: Any  # shape (1,): the last instant that was handled
 
     @classmethod
     def allocate(cls, count: int) -> "Servers":
-        """Return columns of that length, to be written to."""
+        """Return empty columns of that length."""
         return cls(np.empty(count), np.empty(count), np.empty(count, np.int64), np.empty(1))
 
 
 class Horizon(NamedTuple):
-    """How far a window reaches."""
+    """The end of a window."""
 
-    known: int  # requests in the window: arrivals that are known, or room for sends
-    total: int  # requests that come in all; more than `known` where another window follows
-    stop: int  # return once this many have come
+    known: int  # requests in the window: arrivals that are drawn, or rows for sends
+    total: int  # requests of the run; more than `known` if another window follows
+    stop: int  # the loop returns once this many have come
     closed: bool  # whether this is a closed loop
 
 
 class Limits(NamedTuple):
-    """When requests are turned away, or give up, and when a call pauses.
+    """When requests are rejected or time out, and when a call pauses.
 
-    Where there are levels or delays, `Levels` has the first two.
+    With levels or delays, `Levels` has the first two instead.
     """
 
-    queue: int  # an arrival that finds this many waiting is rejected
+    queue: int  # an arrival that finds so many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never
     work: int  # a call pauses after this many instants, requests and batches
 
 
-# Places in the array of whole numbers that the instants' loop carries from call to call.
-# All before THINKING are set anew for each window.
+# The cursors: places in the array of whole numbers that a loop carries from call to call. They count the sent
+# requests, mark the queue (its frozen part ends at MID), count the batches, mark the list of frozen
+# batches, and count the clients that think. Each window resets all of them but the last.
 PLACES = 8
 SENT, HEAD, MID, TAIL, BATCH, FROZEN_HEAD, FROZEN_TAIL, THINKING = range(PLACES)
 
 
-# What the compiled loops of token generation are given, under names; see `columns`.
-
-
-# Places, beside SENT, HEAD, TAIL and THINKING, in the array that the loop carries from call to call.
+# The same for token generation. Its cursors, in addition to SENT, HEAD, TAIL and THINKING:
 STACK, STEP, WORK = PLACES, PLACES + 1, PLACES + 2  # preempted requests; steps so far; rows and steps so far
 MOST_RUNNING, MOST_TOKENS = PLACES + 3, PLACES + 4  # at once; in a step
 PREEMPTION = PLACES + 5  # preemptions that are logged so far
 TOKEN_PLACES = PLACES + 6
-LARGEST_BLOCK = 4096  # tokens: with larger blocks all requests are looked at one by one
-# Places in the sums of the step that is being scheduled.
+LARGEST_BLOCK = 4096  # tokens: with larger blocks there is no decode group
+# Places in the sums of the step that is being scheduled. LEFT is what remains of its budget.
 ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT = range(6)
 
 
 class TokenLimits(NamedTuple):
-    """When requests are turned away, or give up, how many there are, and when a call pauses.
+    """When requests are rejected or time out, how many there are, and when a call pauses."""
 
-    The rows may be those of a window, with more requests to come than it has rows for.
-    """
-
-    queue: int  # an arrival that finds this many waiting is rejected
+    queue: int  # an arrival that finds so many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never
     work: int  # a call pauses after this many instants, steps and rows
-    total: int  # requests that come in all, counted as the rows are
-    until_s: float  # of a window: its last arrival, at which others may come that it has no row for; else inf
-    logged: bool  # whether every step has a whole row; else some have nothing but their end
+    total: int  # requests of the run, numbered like the rows; a window may have fewer rows
+    until_s: float  # the last arrival of a window, when others without a row may come, too; else inf
+    logged: bool  # whether the whole row of each step is written; else some have only their finish
 
 
 class TokenRequests(NamedTuple):
-    """A row a request, in arrival order."""
+    """A row for each request, in order of arrival."""
 
     arrival_s: Any  # seconds; a closed loop writes its sends here
-    think_s: Any  # seconds of thought that follow each send; empty in an open loop
-    client: Any  # which client sent it; empty in an open loop
+    think_s: Any  # how long its client thinks afterwards; empty in an open loop
+    client: Any  # the client that sent it; empty in an open loop
     status: Any  # uint8 of `Status`
     prompt: Any  # tokens, as are the next three
     output: Any
@@ -236,7 +230,7 @@ class TokenRequests(NamedTuple):
     cached: Any  # tokens whose keys are in memory
     generated: Any  # tokens of the output
     capacity: Any  # tokens that its blocks hold
-    truncated: Any  # whether its last row computed only a part of what is known
+    truncated: Any  # whether its last row computed only a part of its known tokens
     first_step: Any  # that serves it; -1: none
     token_step: Any  # at whose end it has its first token
     last_step: Any  # at whose end it leaves
@@ -255,12 +249,11 @@ class TokenRequests(NamedTuple):
     def before(
         cls, arrival_s: np.ndarray | None, think_s: np.ndarray | None, *lengths: np.ndarray
     ) -> "TokenRequests":
-        """Return requests of which none has come; without arrival times those of a closed loop."""
+        """Return requests before the run starts; without arrival times, those of a closed loop."""
         count = lengths[0].size
-        # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
+        # A trace's arrivals are read-only, which Numba would compile everything for again.
         arrival_s = np.empty(count) if arrival_s is None else np.require(arrival_s, requirements="W")
         first, token, last, log_entry = (np.full(count, -1, np.int64) for _ in range(4))
-        # A closed loop's clients, and the lengths, writable too.
         sent_by = np.empty(0 if think_s is None else count, np.int64)
         prompt, output, limit = (np.array(each) for each in lengths)
         cached, generated, capacity, preemptions = (np.zeros(count, np.int64) for _ in range(4))
@@ -272,7 +265,7 @@ class TokenRequests(NamedTuple):
         )  # fmt: skip
 
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
-        """Return some of these rows, and more behind them."""
+        """Return the rows `kept`, and `more` behind them."""
         pairs = zip(self, more, strict=True)
         return TokenRequests(*(np.append(one[kept] if one.size else one, other) for one, other in pairs))
 
@@ -282,9 +275,7 @@ class TokenQueue(NamedTuple):
 
     arrived: Any
     preempted: Any
-    log: Any = (
-        NO_LOG  # a column for each preemption, its rows as in `PREEMPTIONS`; no columns: none is logged
-    )
+    log: Any = NO_LOG  # a column for each preemption, with the rows of `PREEMPTIONS`; empty: no log
 
     def with_log_space(self, used: int, wanted: int) -> "TokenQueue":
         """Return the same queue with space for `wanted` further preemptions in its log."""
@@ -296,23 +287,23 @@ class TokenQueue(NamedTuple):
 
 
 class TokenServers(NamedTuple):
-    """What each engine does."""
+    """The state of each engine."""
 
-    busy_until_s: Any  # inf: no step is under way
+    busy_until_s: Any  # inf: idle
     step: Any  # the number of its present or last step
     running: Any  # requests in order of admission, shape (servers, seats)
-    count: Any  # how many run
+    count: Any  # requests that run
     free: Any  # blocks
     generated: Any  # tokens that each request of a whole batch has by now
     longest: Any  # prompt of a whole batch
-    last: Any  # the most tokens that one of a whole batch makes
-    ready: Any  # how many at the head of `running` are counted together, see `token_steps`
-    tick: Any  # steps that have served these
-    next_end: Any  # the tick at which the first of them ends
+    last: Any  # longest output of a whole batch
+    ready: Any  # requests of the decode group, at the head of `running`: see `token_steps`
+    tick: Any  # steps that have served the group
+    next_end: Any  # the tick at which its first request ends
     phase: Any  # the tick modulo the block size
-    block_demand_by_phase: Any  # how many of them need a block in each phase, shape (servers, block size)
-    reads: Any  # their keys read in the next step
-    served: Any  # whether the present step serves them
+    block_demand_by_phase: Any  # blocks that the group needs in each phase, shape (servers, block size)
+    reads: Any  # keys that the group reads in its next step
+    served: Any  # whether the present step serves the group
     clock_s: Any  # shape (1,): the last instant that was handled
 
     @classmethod
@@ -329,7 +320,7 @@ class TokenServers(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """A row a step; steps are numbered through, the chunk begins with number `first`."""
+    """A row for each step; steps are numbered through, and the chunk begins with number `first`."""
 
     first: int
     noise: Any  # factor by row; empty: none
@@ -348,6 +339,6 @@ class Steps(NamedTuple):
 
     @classmethod
     def allocate(cls, count: int, first: int, noise: np.ndarray) -> "Steps":
-        """Return columns of that length, to be written to."""
+        """Return empty columns of that length."""
         kinds = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
         return cls(first, noise, *(np.empty(count, kinds.get(name, np.int64)) for name in STEPS))

@@ -1,9 +1,8 @@
-"""The compiled engine: the reference engine's semantics, by Numba's loops.
+"""The compiled engine: it calls Numba's loops, and returns the log of the reference engine bit for bit.
 
-A rule that is the textbook's under another name (`Rule.threshold`) takes the fast loop where every request of
-an open loop is served; everything else goes from instant to instant. The loops are called in slices, so
-that Ctrl-C is heard between two of them, and hold no Python lock, so that threads run side by side. `run`
-returns what the reference returns, bit for bit.
+A lossless open loop under a threshold rule takes the fast loop (`threshold`); all
+else goes from instant to instant (`instants`). Python calls the loops in slices, so that Ctrl-C works between
+two of them. They do not hold Python's lock, so threads run in parallel.
 """
 
 import threading
@@ -15,23 +14,23 @@ import numpy as np
 from batchsim.engines.compiled import columns, instants
 from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
-from batchsim.engines.compiled.jit import announcing as announcing  # how others hear of compiling
+from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
 from batchsim.engines.compiled.levels import NOBODY
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Threshold
 
-SLICE = 1_000_000  # requests, batches and instants a call: some tens of milliseconds
+SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
 
 def slice_of(servers: int) -> int:
-    """Return how many of them a call takes: each looks at all servers, of which a few cost little."""
+    """Return the size of a slice: fewer with many servers, because each instant checks all of them."""
     return max(SLICE // (1 + servers // 16), 1)
 
 
 def is_fast(scenario: Scenario) -> bool:
-    """Return whether the fast loop runs it: a threshold rule, an open loop, and every request served."""
+    """Return whether the fast loop applies: a threshold rule, an open loop, every request served in order."""
     closed = isinstance(scenario.workload, ClosedLoop)
     return (
         scenario.rule.threshold is not None and not closed and not scenario.by_level and not scenario.can_lose
@@ -39,13 +38,13 @@ def is_fast(scenario: Scenario) -> bool:
 
 
 class Instants:
-    """What the general loop carries from one call to the next, besides the window."""
+    """The state of the general loop between two calls."""
 
     def __init__(self, scenario: Scenario, room: int) -> None:
-        """`room`: how many requests a window may hold."""
+        """`room`: the most requests of a window."""
         rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
-        one = scenario.limits[0]  # of all, unless there are levels
+        one = scenario.limits[0]  # the only one, unless there are levels
         limit = columns.ENDLESS if one.queue is None else one.queue
         self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers))
         self.queue = columns.Queue.allocate(room, rule.freezes)
@@ -60,7 +59,7 @@ class Instants:
         self.begin(rule)
 
     def begin(self, rule: Rule) -> None:
-        """Set the clock to the start of a run, under another rule of the same class."""
+        """Prepare a run under a rule of the class of the scenario's."""
         self.rule, self.params = rule, rule.params
         self.memory, self.cursor[:] = np.zeros(rule.state_size), 0
         if self.levels is not None:
@@ -72,7 +71,7 @@ class Instants:
         self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches,
         cancelled: threading.Event | None = None,
     ) -> bool:  # fmt: skip
-        """Run the loop on a window; return whether all is over."""
+        """Run the loop on a window; return whether the run is over."""
         done = instants.PAUSED
         while done == instants.PAUSED:
             check_cancelled(cancelled)
@@ -89,10 +88,10 @@ def form_batches(
     arrival_s: np.ndarray, more: bool, threshold: Threshold | None, costs: Costs, free: np.ndarray,
     batch_index: np.ndarray, batches: Batches, cancelled: threading.Event | None = None,
 ) -> tuple[int, int]:  # fmt: skip
-    """Run the fast loop on a window; return how many requests are in batches, and in how many."""
+    """Run the fast loop on a window; return the number of requests in batches, and of batches."""
     state, size = np.zeros(2, np.int64), slice_of(free.size)
     before = -1
-    while before < state[0] < arrival_s.size:  # until it has no more to do
+    while before < state[0] < arrival_s.size:  # until a call forms no batch
         check_cancelled(cancelled)
         before = int(state[0])
         kernels.form_batches(
@@ -102,12 +101,12 @@ def form_batches(
 
 
 def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
-    """Run a plan and return what happened: the very arrays that the reference engine returns.
+    """Run a plan and return its log, bit for bit that of the reference engine.
 
-    Once `cancelled` is set, the run is given up at its next slice.
+    InterruptedError at the next slice once `cancelled` is set.
     """
     scenario, requests = plan.scenario, plan.requests
-    # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
+    # A trace's arrivals are read-only, which Numba would compile everything for again.
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.allocate(requests)
@@ -132,15 +131,15 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
 
 
 def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) -> np.ndarray:
-    """Return the place of each request's level, 0 for the first; none where the queue has no levels."""
+    """Return the place of each request's level, 0 for the first; empty if the queue has no levels."""
     if not scenario.by_level:
         return columns.NONE_OF_LEVELS
-    if priority is None:  # one level, whose late requests are delayed
+    if priority is None:  # one level with a timeout that delays
         return np.zeros(requests, np.uint8)
     return np.searchsorted(scenario.levels, priority).astype(np.uint8)
 
 
 def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.ndarray) -> Requests:
-    """Return requests' columns; in a closed loop, which has think times, with room for their clients."""
+    """Return requests; `think_s` is None in an open loop."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)

@@ -1,7 +1,7 @@
-"""The compiled engine's general loop: from instant to instant, each taken in the reference's four steps.
+"""The compiled engine's general loop: from instant to instant, each with the four steps of the reference.
 
-For any rule, for queue limits and timeouts, and for closed loops. What to do at an instant is asked of the
-rule itself (`rule_calls`), by the same two functions that the reference engine calls.
+It runs any rule, queue limits and timeouts, and closed loops. At each instant it calls the same two functions
+of the rule as the reference engine (`rule_calls`).
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -9,19 +9,19 @@ rule itself (`rule_calls`), by the same two functions that the reference engine 
 import math
 
 from batchsim.engines.compiled.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
-from batchsim.engines.compiled.jit import compiled, compiled_anew, inlined
-from batchsim.engines.compiled.levels import enter, expiry_s, line_of, overdue, take
+from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
+from batchsim.engines.compiled.levels import enter, expiry_s, overdue, seen_queue, take
 from batchsim.engines.compiled.rule_calls import bring, computed_as, decide, finished, wake_s
 from batchsim.engines.compiled.threshold import finish_of, later, not_before, soonest
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
 
 REJECTED, TIMED_OUT = int(Status.REJECTED), int(Status.TIMED_OUT)
-# What the loop returns: all is over; a window follows; the same call goes on; a rule's size is wrong.
+# The loop returns: the run is over; it needs the next window; call it again; the rule returned a wrong size.
 ENDED, MORE, PAUSED, WRONG = 1, 0, 2, -1
 
 
-# A heap of the clients that think, soonest first, ties by client.
+# The heap of the clients that think, the next to send first; ties go by client.
 
 
 @inlined
@@ -53,7 +53,7 @@ def answer_client(now_s, request, requests, clients, cursor):
 
 @inlined
 def pop_client(clients, cursor):
-    """Remove the client that sends soonest."""
+    """Remove the client that sends next."""
     cursor[THINKING] -= 1
     size = cursor[THINKING]
     _swap(clients, 0, size)
@@ -69,12 +69,12 @@ def pop_client(clients, cursor):
         place = least
 
 
-# What happens at an instant.
+# The parts of an instant.
 
 
 @inlined
 def _waiting(requests, queue, levels, cursor, ended):
-    line, head = line_of(queue, cursor, levels)
+    line, head = seen_queue(queue, cursor, levels)
     frozen = cursor[FROZEN_TAIL] - cursor[FROZEN_HEAD]
     return Waiting(requests.arrival_s, line, head, cursor[TAIL] - cursor[MID], frozen, ended)
 
@@ -106,7 +106,7 @@ def _start(
     batches,
     cursor,
 ):
-    """Let a server compute the `size` requests at the queue's head, as `whole`."""
+    """Let a server compute the `size` requests at the head of the queue in the time of a batch of `whole`."""
     batch = cursor[BATCH]
     done_s = finish_of(now_s, costs, whole, batch, server, busy)
     servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, whole
@@ -115,7 +115,7 @@ def _start(
         requests.batch_index[request] = batch
         if levels is not None:
             levels.waiting[requests.level[request]] -= 1
-        answer_client(done_s, request, requests, clients, cursor)  # its finish is known already
+        answer_client(done_s, request, requests, clients, cursor)  # whose next send follows from the finish
     batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
     batches.size[batch], batches.server[batch], batches.trigger[batch] = size, server, trigger
     cursor[HEAD] += size
@@ -124,11 +124,12 @@ def _start(
 
 @inlined
 def _let_go(now_s, status, requests, queue, levels, clients, cursor):
-    """Let the first of those that wait, behind the frozen batches, leave unserved."""
+    """Let the first request behind the frozen batches leave unserved."""
     request = queue.requests[cursor[MID]]
     requests.status[request] = status
     if levels is not None:
         levels.waiting[requests.level[request]] -= 1
+    # The frozen batches move into its place, so that the queue has no gap.
     for place in range(cursor[MID], cursor[HEAD], -1):
         queue.requests[place] = queue.requests[place - 1]
     cursor[HEAD] += 1
@@ -140,7 +141,7 @@ def _let_go(now_s, status, requests, queue, levels, clients, cursor):
 def _dispatch(
     now_s, ended, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, cursor
 ):
-    """Ask the rule what to do until it does nothing; return whether all that it asked can be done."""
+    """Do what the rule decides until it decides nothing; return False if it returns a wrong size."""
     if cursor[HEAD] == cursor[TAIL]:
         return True
     idle, server = _idle(servers)
@@ -173,7 +174,7 @@ def _dispatch(
                 requests, costs, queue, levels, clients, servers, batches, cursor,
             )  # fmt: skip
             idle -= 1
-            while idle > 0 and servers.busy_until_s[server] < math.inf:  # on to the next idle one
+            while idle > 0 and servers.busy_until_s[server] < math.inf:  # find the next idle one
                 server += 1
         elif action == REFUSE:
             if size < 1 or size > cursor[TAIL] - cursor[MID]:
@@ -197,7 +198,7 @@ def _dispatch(
 
 @inlined
 def _enter(request, limits, requests, queue, levels, cursor):
-    """Let the request that comes now into the queue, unless that is at its limit."""
+    """Let a request that comes now into the queue, unless this is at its limit; return whether it enters."""
     requests.batch_index[request] = -1
     cursor[SENT] += 1
     if levels is None:  # Numba leaves out the other branch of an if
@@ -214,7 +215,7 @@ def _enter(request, limits, requests, queue, levels, cursor):
 
 @inlined
 def _expiry_s(limits, requests, queue, levels, cursor):
-    """Return when the next request has waited too long."""
+    """Return when the next timeout of a request is over."""
     if levels is not None:
         return expiry_s(requests, levels)
     return later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
@@ -222,7 +223,7 @@ def _expiry_s(limits, requests, queue, levels, cursor):
 
 @inlined
 def _overdue(now_s, limits, requests, queue, levels, cursor):
-    """Return whether the first of those that wait leaves, as it has waited too long."""
+    """Return whether the timeout of the first waiting request is over, so that it leaves."""
     if cursor[MID] == cursor[TAIL]:
         return False
     if levels is not None:
@@ -245,12 +246,12 @@ def _pass_instants(
     batches,
     cursor,
 ):
-    """Go from instant to instant until `horizon.stop` requests have come; return whether that is all.
+    """Go from instant to instant until `horizon.stop` requests have come; return how it ended.
 
-    `cursor` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory; `while_busy`:
-    whether it is asked while every server computes. The queue is `queue.requests[head:tail]`, of which those
-    before `mid` are in frozen batches. `levels` is None without levels and delays: then Numba leaves
-    out all that is about them; else those from `mid` on are in their lists, and there once they are taken.
+    `cursor` holds the cursors of `columns`. `state` is the rule's memory; with `while_busy`, the rule is
+    called even while every server computes. `levels` is None without levels and delays; then Numba omits the
+    code for them. With levels, the requests behind the frozen batches are in the lists of `levels`, and only
+    moved to `queue.requests[mid:]` when a batch takes them.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
     last_s = servers.clock_s[0]
@@ -273,12 +274,13 @@ def _pass_instants(
             if idle > 0 or while_busy:
                 waiting = _waiting(requests, queue, levels, cursor, cursor[SENT] == horizon.total)
                 due_s = wake_s(last_s, waiting, idle, state, params)
-                if last_s < due_s < now_s:  # what was due has been asked already: it must not hold the clock
+                # At `last_s` the rule was called: a time that had come by then must not stop the clock.
+                if last_s < due_s < now_s:
                     now_s = min(now_s, not_before(due_s))
         if now_s == math.inf:
             return ENDED
         if horizon.known < horizon.total and not closed and now_s >= arrival_s[horizon.known - 1]:
-            return MORE  # another may arrive at this very instant: the next window tells
+            return MORE  # the next window may have another arrival at this very instant
         last_s = servers.clock_s[0] = now_s
 
         # 1. Requests of an open loop enter.
@@ -297,11 +299,11 @@ def _pass_instants(
         ):  # fmt: skip
             return WRONG
 
-        # 3. Requests that have waited too long leave; those in a frozen batch stay.
+        # 3. Requests whose timeout is over leave, unless they are in a frozen batch.
         while _overdue(now_s, limits, requests, queue, levels, cursor):
             _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, cursor)
 
-        # 4. Clients whose thinking is over send, in their order, each followed by a dispatch.
+        # 4. Clients whose thinking is over send, in order of their numbers; a dispatch follows each.
         count = 0
         while cursor[THINKING] > 0 and clients.due_s[0] <= now_s:
             clients.sending[count] = clients.client[0]
@@ -325,5 +327,5 @@ def _pass_instants(
 
 
 pass_instants = compiled(_pass_instants)
-# For a rule that is not of this package: its file is not in the digest, so that a kept loop could be stale.
-pass_instants_uncached = compiled_anew(_pass_instants)
+# For rules outside of this package: their files are not in the digest, so a cached loop could be stale.
+pass_instants_uncached = compiled_uncached(_pass_instants)

@@ -23,9 +23,9 @@ WHAT = "batchsim's engine, once on this machine"
 
 
 class CompilingLine:
-    """A line of the cell that runs, in place of one on stderr, which a notebook shows in red as an error.
+    """A line below the running cell of a notebook, which would show stderr in red, like an error.
 
-    Of several loops that one cell compiles, the line is the same.
+    All loops that a cell compiles share one line.
     """
 
     def __init__(self) -> None:
@@ -34,10 +34,10 @@ class CompilingLine:
         self.began_s, self.took_s = 0.0, 0.0
 
     def begin(self, seconds: float) -> bool:
-        """Say that something is compiled, and how long it takes; return whether there is a notebook."""
+        """Announce a compilation and its expected seconds; return False outside of a notebook."""
         ipython: Any = sys.modules.get("IPython")
         shell: Any = ipython and ipython.get_ipython()
-        if not hasattr(shell, "kernel"):  # a terminal's has none
+        if not hasattr(shell, "kernel"):  # IPython in a terminal
             return False
         if self.cell != shell.execution_count:
             self.cell, self.handle, self.took_s = shell.execution_count, None, 0.0
@@ -47,7 +47,7 @@ class CompilingLine:
         return True
 
     def end(self) -> None:
-        """Say how long it took."""
+        """Show how long the compilation took."""
         self.took_s += time.monotonic() - self.began_s
         self._show(f"Compiled {WHAT}: {self.took_s:.1f} s.")
 
@@ -61,15 +61,15 @@ class CompilingLine:
             self.handle.update(content, raw=True)
 
 
-# No loop makes an array, so none needs Numba's reference counting (its NRT), which took up to ten times as
-# long as the loop's own work wherever one compiled function calls another.
+# The loops allocate no arrays, so they need no reference counting (Numba's NRT). It took up to ten times as
+# long as a loop's own work where one compiled function calls another.
 UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 # Seconds to compile, on a processor of 2.5 GHz; the other loops take about 1.
 SECONDS = {"_pass_instants": 2, "pass_steps": 11, "run_thresholds": 2}
 
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
-    """Return the files whose code and constants end up in the compiled loops."""
+    """Return the files with code or constants of the compiled loops."""
     package = folder.parent.parent
     others = [folder.parent / name for name in ("log.py", "token_log.py", "totals.py")]
     others += [package / "_clock.py", package / "scenario" / "step_time.py"]
@@ -86,10 +86,10 @@ SOURCES = digest(sources())
 
 
 class _Files(IndexDataCacheFile):
-    """The compiled code of a loop: a file for each types of arguments, with a checksum.
+    """The compiled code of a loop: a file with a checksum for each signature.
 
-    Numba's own files have none, and code with a flipped bit would run. Nor has this an index: one that was
-    written just before its process was killed points to code of earlier sources.
+    Numba's own files have no checksum, so code with a flipped bit would run. They also have an index, which
+    points to outdated code if the process was killed just after writing it.
     """
 
     def load(self, key: Any) -> Any:
@@ -120,19 +120,19 @@ def _sha256(content: bytes) -> bytes:
 
 
 class _Cache(FunctionCache):
-    """A loop's files; whatever is wrong with them, it is compiled, and written anew where it can be."""
+    """The files of a loop. If they cannot be read, it is compiled and written again."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        # Numba checks a loop on disk against the loop's own file alone, but it contains code and constants of
-        # other files: one of an earlier version would be used again.
+        # Numba compares a cached loop only with the loop's own source file. It also contains code and
+        # constants of other files, so a change of these must invalidate it, too.
         stamp = self._impl.locator.get_source_stamp(), SOURCES
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception as error:  # a pickle raises nearly anything
+        except Exception as error:  # unpickling raises nearly anything
             where = f"batchsim's compiled engine in {self._cache_path}"
             _announcer.print_once("read", f"{where} cannot be read ({_brief(error)}): it is compiled again.")
             return None
@@ -151,38 +151,38 @@ def _brief(error: Exception) -> str:
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Compile on first use and keep the result on disk, or in memory alone where the disk is read-only."""
+    """Compile on first use, and cache the result on disk, or only in memory if the disk is read-only."""
     loop = numba.njit(**{"nogil": True, **UNCOUNTED, **options})(function)
     if loop is not function:  # as with NUMBA_DISABLE_JIT
         # RuntimeError, OSError: no folder to write to (a read-only installation and home).
-        # AttributeError: a Numba that keeps its files otherwise.
+        # AttributeError: a Numba with another cache.
         with contextlib.suppress(AttributeError, OSError, RuntimeError):
             loop._cache = _Cache(function)
     return loop
 
 
-def compiled_anew(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile in each process anew, and cache nothing on disk."""
+def compiled_uncached(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile in each process, without a cache on disk."""
     return numba.njit(nogil=True, **UNCOUNTED)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile as a part of each loop that calls it.
 
-    Not cached by itself: its code is in its callers' files. Some are called with a user's own rule, whose
-    type another process could not even load.
+    It is not cached separately: a cached loop contains it. Its arguments may have the type of a user's own
+    rule, which another process could not load.
     """
     return numba.njit(nogil=True, forceinline=True, **UNCOUNTED)(function)
 
 
 class _Announcer(Listener):
-    """Announce that a loop is being compiled; one that is loaded from disk is not."""
+    """Announce that a loop is being compiled, rather than loaded from disk."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.listeners: list[Callable[[str], Any]] = []
-        self.said: set[str] = set()
-        self.depth = 0  # Numba compiles one loop at a time, and its parts within it
+        self.printed: set[str] = set()
+        self.depth = 0  # of nested compilations: Numba compiles a loop's parts within the loop
         self.line, self.shows = CompilingLine(), False
 
     def on_start(self, event: Event) -> None:
@@ -205,10 +205,10 @@ class _Announcer(Listener):
             )
 
     def print_once(self, about: str, text: str) -> None:
-        """Print a line on stderr, one about each thing in this process."""
+        """Print a line on stderr, once for each subject in this process."""
         with self.lock:
-            first = about not in self.said
-            self.said.add(about)
+            first = about not in self.printed
+            self.printed.add(about)
         if first:
             print(text, file=sys.stderr)
 
@@ -225,9 +225,9 @@ register("numba:compile", _announcer)
 
 @contextmanager
 def announcing(listener: Callable[[str], Any]) -> Iterator[None]:
-    """Announce to `listener` what is compiled meanwhile, a line of text each, instead of on stderr.
+    """Announce compilations to `listener`, each as a line of text, instead of on stderr.
 
-    The compiling thread calls it before it compiles. Of several listeners, in whatever threads, only the
+    The compiling thread calls it before it compiles. If there are several listeners, in all threads, only the
     latest is called.
     """
     with _announcer.lock:

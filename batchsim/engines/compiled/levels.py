@@ -1,8 +1,8 @@
-"""The queue by priority level, and in each level those in time before the delayed ones.
+"""The queue by priority level, and in each level the delayed requests last.
 
-A linked list for each level, and one for its delayed requests, tells who goes next. Each is in order of
-arrival, so that the line of all that wait, as rules see it, is these lists merged: whoever asks for the
-oldest or the newest looks at their ends, and nothing moves where somebody leaves the line's middle.
+Each level has a linked list of its requests in time, and one of its delayed requests. Each list is in order
+of arrival, so the queue that rules see is the merge of the lists. It is never stored: its oldest and newest
+requests are at the ends of the lists, and no request moves when one leaves the middle of the queue.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -18,31 +18,31 @@ from batchsim.engines.compiled.columns import MID, TAIL
 from batchsim.engines.compiled.jit import UNCOUNTED, compiled, inlined
 from batchsim.engines.compiled.threshold import later
 
-# What is `compiled` here is no part of a rule's loop, so that it is compiled once for all rules.
-NOBODY = -1  # in a list: no next one
+# A `compiled` function here is not part of a rule's loop, so Numba compiles it once for all rules.
+NOBODY = -1  # the end of a list
 
 
 @inlined
-def append(request, line, levels):
-    """Add a request to the end of a list: 2 * level, or 2 * level + 1 for the delayed."""
+def append(request, row, levels):
+    """Add a request to the end of a list; see `columns.Levels.first` for the rows."""
     levels.after[request] = NOBODY
-    if levels.first[line] == NOBODY:
-        levels.first[line] = request
+    if levels.first[row] == NOBODY:
+        levels.first[row] = request
     else:
-        levels.after[levels.last[line]] = request
-    levels.last[line] = request
+        levels.after[levels.last[row]] = request
+    levels.last[row] = request
 
 
 @inlined
-def _pop(line, levels):
-    request = levels.first[line]
-    levels.first[line] = levels.after[request]
+def _pop(row, levels):
+    request = levels.first[row]
+    levels.first[row] = levels.after[request]
     return request
 
 
 @inlined
 def enter(request, requests, levels):
-    """Let a request into its level's queue, unless that is at its limit; return whether it is in."""
+    """Let a request into the queue of its level, unless this is at its limit; return whether it enters."""
     level = requests.level[request]
     if levels.waiting[level] >= levels.queue[level]:
         return False
@@ -52,12 +52,12 @@ def enter(request, requests, levels):
 
 
 class Merged(NamedTuple):
-    """The line of all that wait, oldest first, for a rule that reads it by place."""
+    """All waiting requests, oldest first, as a rule reads them by place."""
 
-    first: Any  # the first request of each list, NOBODY of none
+    first: Any  # the first request of each list; -1: empty
     last: Any
     after: Any
-    here: Any  # to work in: as many as there are lists
+    here: Any  # scratch space, a place for each list
     length: int
 
     def __getitem__(self, place: Any) -> Any:
@@ -65,47 +65,48 @@ class Merged(NamedTuple):
 
 
 @compiled
-def _walk(line, place):
-    """Return the request at a place of the line, from the oldest on."""
-    for number in range(line.here.size):
-        line.here[number] = line.first[number]
+def _walk(merged, place):
+    """Return the request at a place, walking from the oldest."""
+    here = merged.here
+    for row in range(here.size):
+        here[row] = merged.first[row]
     while True:
         oldest = NOBODY
-        for number in range(line.here.size):
-            if line.here[number] != NOBODY and (oldest == NOBODY or line.here[number] < line.here[oldest]):
-                oldest = number
+        for row in range(here.size):
+            if here[row] != NOBODY and (oldest == NOBODY or here[row] < here[oldest]):
+                oldest = row
         if place == 0:
-            return line.here[oldest]
-        line.here[oldest] = line.after[line.here[oldest]]
+            return here[oldest]
+        here[oldest] = merged.after[here[oldest]]
         place -= 1
 
 
 @inlined
-def _at(line, place):
-    """Return the request at a place of the line: at once that at either end, for which rules ask mostly."""
-    if 0 < place < line.length - 1:
-        return _walk(line, place)
+def _at(merged, place):
+    """Return the request at a place; the first and the last, which rules mostly need, without a walk."""
+    if 0 < place < merged.length - 1:
+        return _walk(merged, place)
     found = NOBODY
-    for number in range(line.first.size):
-        if line.first[number] != NOBODY:
+    for number in range(merged.first.size):
+        if merged.first[number] != NOBODY:
             if place > 0:
-                found = max(found, line.last[number])
-            elif found == NOBODY or line.first[number] < found:
-                found = line.first[number]
+                found = max(found, merged.last[number])
+            elif found == NOBODY or merged.first[number] < found:
+                found = merged.first[number]
     return found
 
 
 @overload(operator.getitem, jit_options=UNCOUNTED)
-def _getitem(line, place):
-    if isinstance(line, types.NamedTuple) and line.instance_class is Merged:
-        return lambda line, place: _at(line, place)
+def _getitem(merged, place):
+    if isinstance(merged, types.NamedTuple) and merged.instance_class is Merged:
+        return lambda merged, place: _at(merged, place)
     return None
 
 
 @inlined
 def _merged(queue, cursor, levels):
-    line = Merged(levels.first, levels.last, levels.after, levels.here, cursor[TAIL] - cursor[MID])
-    return line, 0
+    merged = Merged(levels.first, levels.last, levels.after, levels.here, cursor[TAIL] - cursor[MID])
+    return merged, 0
 
 
 @inlined
@@ -113,40 +114,43 @@ def _as_it_is(queue, cursor, levels):
     return queue.requests, cursor[MID]
 
 
-def line_of(queue: Any, cursor: Any, levels: Any) -> Any:
-    """Return the line of all that wait, as a rule reads it, and the oldest one's place in it."""
+def seen_queue(queue: Any, cursor: Any, levels: Any) -> Any:
+    """Return the waiting requests as a rule reads them, and the place of the oldest."""
     return _as_it_is(queue, cursor, levels) if levels is None else _merged(queue, cursor, levels)
 
 
-@overload(line_of, jit_options=UNCOUNTED)
-def _line_of(queue, cursor, levels):
-    # The two are of other types, and a function that Numba compiles returns one.
+@overload(seen_queue, jit_options=UNCOUNTED)
+def _seen_queue(queue, cursor, levels):
+    # A compiled function has one return type, and these two have different ones.
     which = _as_it_is if isinstance(levels, types.NoneType) else _merged
     return lambda queue, cursor, levels: which(queue, cursor, levels)
 
 
 @compiled
 def take(size, queue, cursor, levels):
-    """Put the `size` requests that go first at the front of `queue.requests[mid:tail]`."""
-    line = 0
+    """Move the next `size` requests to the front of `queue.requests[mid:tail]`."""
+    row = 0
     for number in range(size):
-        while levels.first[line] == NOBODY:
-            line += 1
-        queue.requests[cursor[MID] + number] = _pop(line, levels)
+        while levels.first[row] == NOBODY:
+            row += 1
+        queue.requests[cursor[MID] + number] = _pop(row, levels)
 
 
 @compiled
 def overdue(now_s, requests, queue, cursor, levels):
-    """Delay whoever is due; put one that leaves at the front of those that wait, if there is one."""
+    """Delay the requests whose timeout is over, up to the first that leaves; return whether one does.
+
+    That one is moved to `queue.requests[mid]`.
+    """
     for level in range(levels.timeout_s.size):
-        line = 2 * level
-        while levels.first[line] != NOBODY:
-            request = levels.first[line]
+        row = 2 * level
+        while levels.first[row] != NOBODY:
+            request = levels.first[row]
             if now_s < later(requests.arrival_s[request], levels.timeout_s[level]):
                 break
-            _pop(line, levels)
+            _pop(row, levels)
             if levels.delays[level]:
-                append(request, line + 1, levels)
+                append(request, row + 1, levels)
                 levels.late[request] = True
             else:
                 queue.requests[cursor[MID]] = request
@@ -156,7 +160,7 @@ def overdue(now_s, requests, queue, cursor, levels):
 
 @inlined
 def expiry_s(requests, levels):
-    """Return when the next timeout is over."""
+    """Return when the next timeout of a request is over."""
     soonest_s = math.inf
     for level in range(levels.timeout_s.size):
         if levels.first[2 * level] != NOBODY:
@@ -166,8 +170,8 @@ def expiry_s(requests, levels):
 
 
 @compiled
-def line_up(queue, begin, end, requests, levels):
-    """Make the lists of `queue.requests[begin:end]`, in which those of one list are in its order."""
+def fill_lists(queue, begin, end, requests, levels):
+    """Make the lists from `queue.requests[begin:end]`, which has the requests of each list in order."""
     levels.first[:] = NOBODY
     for place in range(begin, end):
         request = queue.requests[place]
@@ -175,11 +179,11 @@ def line_up(queue, begin, end, requests, levels):
 
 
 @compiled
-def line_out(queue, cursor, levels):
-    """Write all that wait to `queue.requests[mid:tail]`, list by list, as `line_up` reads them."""
+def empty_lists(queue, cursor, levels):
+    """Write the waiting requests to `queue.requests[mid:tail]`, list by list, as `fill_lists` needs them."""
     place = cursor[MID]
-    for line in range(levels.first.size):
-        request = levels.first[line]
+    for row in range(levels.first.size):
+        request = levels.first[row]
         while request != NOBODY:
             queue.requests[place] = request
             request = levels.after[request]

@@ -1,10 +1,9 @@
-"""The seam's other side: how a loop calls the `decide` and `wake_s` of whichever rule it runs.
+"""The calls from a compiled loop to the functions of its rule.
 
-A rule's functions are plain Python. Here Numba learns to compile them: the type of `params`, a NamedTuple of
-the rule's own, says which rule is meant, so that each rule has a copy of the loop in which its functions are
-inlined. That type is in the signature by which a compiled loop is found on disk, and the rules' files
-are in the digest that tells when one is stale (`jit.sources`). Without Numba's compiler
-(NUMBA_DISABLE_JIT=1) the loops are plain Python, and so are these calls.
+A rule's functions are plain Python. Numba picks them by the type of `params`, a NamedTuple that each rule
+defines: so each rule gets its own copy of the loop, with its functions inlined. The type is part of the
+signature under which a compiled loop is cached, and the digest of the sources covers the rules' files
+(`jit.sources`). With NUMBA_DISABLE_JIT=1 the loops, and these calls, are plain Python.
 """
 
 from typing import Any
@@ -17,29 +16,29 @@ from batchsim.scenario.rules.rule import HELPERS, Rule
 
 
 def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
-    """Return what the rule of `params` does now: an action, how many requests, and the trigger."""
+    """Return the decision of the rule of `params`: an action, a number of requests, and the trigger."""
     return Rule.by_params[type(params)].decide(now_s, waiting, idle, state, params)
 
 
 def wake_s(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
-    """Return the next instant at which time alone changes the answer of the rule of `params`."""
+    """Return the next instant at which time alone changes the decision of the rule of `params`."""
     return Rule.by_params[type(params)].wake_s(now_s, waiting, idle, state, params)
 
 
 def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> Any:
-    """Tell the rule of `params` that a batch of `size` has ended, and how many seconds it took."""
+    """Report to the rule of `params` that a batch of `size` ended after `seconds`."""
     if tell := Rule.by_params[type(params)].finished:
         tell(now_s, size, seconds, state, params)
 
 
 def computed_as(size: Any, state: Any, params: Any) -> Any:
-    """Return as how many a batch of `size` that the rule of `params` starts is computed."""
+    """Return the size up to which the rule of `params` fills a batch of `size`."""
     asked = Rule.by_params[type(params)].computed_as
     return asked(size, state, params) if asked else size
 
 
 def bring(size: Any, line: Any, head: Any, state: Any, params: Any) -> Any:
-    """Move those whom the rule of `params` picks for a batch of `size` to the front of `line[head:]`."""
+    """Move the picks of the rule of `params` for a batch of `size` to the front of `line[head:]`."""
     if picked := Rule.by_params[type(params)].picked:
         _bringer(picked)(size, line, head, state, params)
 
@@ -57,7 +56,7 @@ def _bringer(picked: Any) -> Any:
 
 
 def _rule_of(params: types.NamedTuple) -> Any:
-    while HELPERS:  # those of all rules so far, of which this one may call any
+    while HELPERS:  # of all rules so far: this one may call any of them
         register_jitable(HELPERS.pop())
     return Rule.by_params[params.instance_class]
 

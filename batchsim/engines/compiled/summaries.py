@@ -115,7 +115,7 @@ def _instant_windows(
         queue.requests[:waiting] = stand
         sizes, triggers, members = frozen
         if instants.levels is not None:
-            levels.line_up(queue, members, waiting, rows, instants.levels)
+            levels.fill_lists(queue, members, waiting, rows, instants.levels)
         queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
         cursor[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.allocate(size)
@@ -123,7 +123,7 @@ def _instant_windows(
         horizon = columns.Horizon(size, total, stop, closed)
         over = instants.run_window(horizon, rows, costs, batches, cancelled)
         if instants.levels is not None:
-            levels.line_out(queue, cursor, instants.levels)
+            levels.empty_lists(queue, cursor, instants.levels)
         sent, head, mid, tail, count, frozen_head, frozen_tail = cursor[: columns.THINKING].tolist()
         noise.use(count)
         if closed:

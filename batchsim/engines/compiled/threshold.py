@@ -1,7 +1,7 @@
-"""The compiled engine's fast loop: an open loop in which every request is served, under a threshold rule.
+"""The compiled engine's fast loop, for a lossless open loop under a threshold rule.
 
-Nothing has to be simulated instant by instant there: when the next batch leaves follows from the arrivals
-and from when the servers are free (`next_batch`). No loop here holds Python's lock.
+It needs no instants: the arrivals and the times at which servers become free determine the next batch
+(`next_batch`).
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -26,7 +26,8 @@ def soonest(times_s):
     return earliest_s
 
 
-# The fast loop counts in ticks, nanoseconds plus WHOLE: sums round themselves, and none waits for a division.
+# The fast loop counts in ticks, nanoseconds plus WHOLE: a sum is rounded by the addition itself, without a
+# division.
 
 
 @inlined
@@ -43,9 +44,9 @@ def from_ticks(ticks):
 
 @inlined
 def begin_of(now_s, costs, size):
-    """Return when a batch that starts now is computed: at once, or when its shape has been compiled.
+    """Return when the computing of a batch that starts now begins: at once, or when its shape is compiled.
 
-    The first batch of a shape lets it be compiled.
+    The first batch of a shape starts its compilation.
     """
     if not costs.cold.ready_s.size:
         return now_s
@@ -57,10 +58,10 @@ def begin_of(now_s, costs, size):
 
 @inlined
 def finish_on_device(now_s, costs, size, batch, server):
-    """Return when a batch that starts now ends, its host part first, then on a device that may be busy.
+    """Return when a batch that starts now ends: first its host part, then its part on a device, maybe busy.
 
-    Batches reach a device in the order of their start, as the host part is the same for all: so the finish
-    is known at the start, and nothing that starts later changes it. Those behind one that compiles wait, too.
+    The host part is the same for all batches, so they reach a device in order of start. Hence the start
+    determines the finish, and no later batch can change it. Batches behind one that compiles wait, too.
     """
     host_s, device = costs.devices.host_s, server % costs.devices.free_s.size
     begin_s, free_s = later(begin_of(now_s, costs, size), host_s), costs.devices.free_s[device]
@@ -76,7 +77,7 @@ def finish_on_device(now_s, costs, size, batch, server):
 
 @inlined
 def seconds_of(costs, size, batch, busy):
-    """Return how long a batch computes, `busy` servers computing with it."""
+    """Return how long a batch computes while `busy` servers do, its own included."""
     seconds = costs.service_s[size]
     if costs.noise.size:
         seconds = seconds * costs.noise[batch]
@@ -87,29 +88,29 @@ def seconds_of(costs, size, batch, busy):
 
 @inlined
 def finish_of(now_s, costs, size, batch, server, busy):
-    """Return when a batch that starts now on a server ends, `busy` servers computing with it."""
+    """Return when a batch that starts now ends, while `busy` servers compute, its own included."""
     if costs.devices.free_s.size:
         return finish_on_device(now_s, costs, size, batch, server)
     seconds = seconds_of(costs, size, batch, busy)
     done_s = later(begin_of(now_s, costs, size), seconds)
-    # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
+    # It takes at least a tick: no batch ends at the instant at which it starts.
     return done_s if done_s > now_s else later(now_s, TICK_S)
 
 
 @inlined
 def next_batch(arrival_s, head, threshold, costs, free, batch):
-    """Return the batch that takes the queue's head: where it ends, its server, its start and its finish.
+    """Return the end, the server, the start and the finish of the batch of the requests from `head` on.
 
-    All requests that it can hold must be known. `free` is when each server is, or was, free, in ticks.
+    `arrival_s` must have all requests that it can hold. `free`: when each server is, or was, free, in ticks.
     """
     requests, servers = arrival_s.size, free.size
-    # The batch is ready when enough wait, when the oldest has waited, or when no more will come.
+    # It is ready when enough requests wait, when the oldest has waited, or after the last arrival.
     ready = to_ticks(arrival_s[head]) + threshold.wait_s * PER_S
     if head + threshold.enough <= requests:
         ready = min(ready, to_ticks(arrival_s[head + threshold.enough - 1]))
     elif threshold.wait_s == math.inf:
         ready = to_ticks(arrival_s[requests - 1])
-    if servers == 1:  # nothing to choose: some 5 % faster in all
+    if servers == 1:  # no choice: this makes the loop 5 % faster
         server, busy = 0, 1
         now = max(ready, free[0])
     else:
@@ -136,7 +137,7 @@ def next_batch(arrival_s, head, threshold, costs, free, batch):
 
 @inlined
 def trigger_of(arrival_s, head, size, now_s, threshold):
-    """Return why a threshold rule's batch left, from its head, its size and its start."""
+    """Return the trigger of a threshold rule's batch, from its head, its size and its start."""
     if size == threshold.largest:
         return FULL
     timed = threshold.wait_s < math.inf
@@ -152,13 +153,13 @@ def trigger_of(arrival_s, head, size, now_s, threshold):
 
 @compiled
 def form_batches(arrival_s, more, threshold, costs, free, state, stop, batch_index, batches):
-    """Form batches until the queue's head is at `stop`, or the window no longer tells the next one.
+    """Form batches until the head of the queue is at `stop`, or the next batch depends on a later window.
 
-    `more`: whether requests follow the window. `state` is [head, batches].
+    `more`: whether one follows. `state` is [head, batches].
     """
     requests = arrival_s.size
     head, batch = state[0], state[1]
-    # A batch is certain once as many requests are known as it can hold.
+    # A batch is certain if the window has as many requests as it can hold.
     stop = min(requests - threshold.largest + 1 if more else requests, stop)
     while head < stop:
         end, server, now_s, done_s = next_batch(arrival_s, head, threshold, costs, free, batch)

@@ -30,7 +30,7 @@ def _no_request_can_join(server, batching, requests, queue, servers, sums, curso
     """Return whether no waiting request can join before a request of the decode group ends.
 
     Until then the group takes the same seats and the same part of the budget, and no fewer blocks. Another
-    engine cannot admit one either: it has a step under way, or it was asked at the last instant.
+    engine cannot admit one either: it computes a step, or could not at the last instant.
     """
     request = next_in_queue(queue, cursor)
     if request < 0:
@@ -44,7 +44,7 @@ def _no_request_can_join(server, batching, requests, queue, servers, sums, curso
 
 @inlined
 def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers, steps, sums, cursor):
-    """Let the engine whose step ends first go on with its decode group, if it runs nothing else.
+    """Let the engine whose step ends first continue its decode group, if it runs nothing else.
 
     These steps start before `until_s` and before the step of another engine ends: nothing else happens.
     """
@@ -98,9 +98,9 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
 
 @inlined
 def _start_steps(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor):
-    """Start steps, each on the lowest-numbered engine that has none and can, until no engine can.
+    """Start steps, each on the lowest-numbered idle engine that can, until no engine can.
 
-    After each, ask from the lowest again: a preempted request may run on an engine that had nothing to do.
+    After each, ask from the lowest again: a preempted request may run on an engine that was idle.
     """
     server = 0
     while server < servers.busy_until_s.size:

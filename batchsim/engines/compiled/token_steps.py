@@ -43,11 +43,11 @@ def blocks_for(tokens, size):
 
 
 # The decode group: requests at the head of `running` that only make a token in each step ("ready"). A tick is
-# a step that serves the group. The tick at which a request ends is known when it joins, and so is the phase
-# (the tick modulo the block size) at which it needs its next block. So a step that serves the group adds up
-# four numbers, however large the group is; its requests are visited only when one ends, or when memory or
-# budget is too short for all. Meanwhile `generated` is less the tick of the engine, and so constant, while
-# `cached` and `capacity` are stale, because they follow from the tick.
+# a step that serves the group. The tick at which a request joins determines the tick at which it ends, and
+# the phase (the tick modulo the block size) at which it needs its next block. So a step that serves the group
+# adds up four numbers, however large the group is; its requests are visited only when one ends, or when
+# memory or budget is too short for all. Meanwhile `generated` is less the tick of the engine, and so
+# constant, while `cached` and `capacity` are stale, because they follow from the tick.
 
 
 @inlined
@@ -176,7 +176,7 @@ def _static_step(now_s, ended, server, batching, requests, queue, servers, sums,
 
 @inlined
 def _finish_static(server, requests, servers, done):
-    """End a whole batch's step; return how many leave, all or none."""
+    """End a whole batch's step; return how many requests leave."""
     running, step, count = servers.running[server], servers.step[server], servers.count[server]
     servers.generated[server] += 1
     if servers.generated[server] == 1:
@@ -388,7 +388,7 @@ def finish(server, batching, requests, queue, servers, done):
         if servers.tick[server] == servers.next_end[server]:
             leaving = finish_in_group(server, batching, requests, servers, done)
     count, ready = servers.count[server], servers.ready[server]
-    # The others, behind the group. `leaving` places are free by now: whoever stays moves forward.
+    # The others, behind the group. `leaving` places are free by now: requests that stay move forward.
     for place in range(ready + leaving, count):
         request = running[place]
         generated = requests.generated[request]

@@ -1,8 +1,8 @@
-"""What every run of the reference engine has: the SimPy processes, and the four steps of an instant.
+"""The SimPy processes of the reference engine, and the four steps of an instant.
 
-A source (or clients) sends requests, servers compute, a collector handles the instants. SimPy handles what is
-due at one instant in the order in which it was scheduled, which means nothing here: so all of it is gathered
-first, and then the collector takes the instant's four steps, in `Instants.act` and `answer`.
+A source (or clients) sends requests, servers compute, and a collector handles the instants. SimPy runs the
+events of one instant in the order in which they were scheduled, an order without meaning. So the collector
+first gathers all of them, and then takes the four steps, in `Instants.act` and `answer`.
 """
 
 import math
@@ -29,30 +29,30 @@ class At(float):
 
 
 class Instants:
-    """The processes of one run; what enters, starts and leaves at an instant is for subclasses to say."""
+    """The processes of one run; subclasses define what enters, starts and leaves at an instant."""
 
     def __init__(self, traffic: Plan) -> None:
         self.traffic = traffic
         self.env = simpy.Environment(0.0)
-        # What is due at this instant, gathered by the processes and emptied by the collector.
+        # The events of this instant: the processes fill these lists, the collector empties them.
         self.arriving: list[int] = []
         self.ending: list[int] = []
         self.sending: list[int] = []
-        self.refused: list[int] = []  # by the rule, at this look
+        self.refused: list[int] = []  # by the rule, in this dispatch
         self.wake = self.env.event()
         self.alarm_s = -math.inf
         self.assigned = [self.env.event() for _ in range(traffic.scenario.servers)]
-        # The log, a row a request.
+        # The log: a row for each request.
         self.arrival_s: list[float] = []
         self.client: list[int] = []
         self.status: list[int] = []
 
     @property
     def ended(self) -> bool:
-        """Whether the last request has come."""
+        """Whether the last request has arrived."""
         return len(self.arrival_s) == self.traffic.requests
 
-    # The processes: who sends, who computes, who collects.
+    # The processes.
 
     def source(self, arrival_s: Sequence[float]) -> Process:
         """Send the requests of an open loop, each at its time."""
@@ -69,7 +69,7 @@ class Instants:
             self.env.process(self.one_client(client))
 
     def one_client(self, client: int) -> Process:
-        """Send, wait for the answer, think, and send again."""
+        """Send, wait for the answer, think, send again."""
         assert self.traffic.think_s is not None
         while not self.ended:
             self.sending.append(client)
@@ -89,7 +89,7 @@ class Instants:
             self.wake_collector()
 
     def collect(self) -> Process:
-        """Whenever called, gather all that is due at this instant, then take its four steps."""
+        """Handle the instants, one after the other."""
         while True:
             yield self.wake
             yield from self.gather()
@@ -100,19 +100,19 @@ class Instants:
             self.set_alarm()
 
     def wake_collector(self) -> None:
-        """Tell the collector that something is due now."""
+        """Let the collector handle the present instant."""
         if not self.wake.triggered:
             self.wake.succeed()
 
     def gather(self) -> Process:
-        """Let every other process that is due at this instant go first."""
+        """Let every other process run that is due at this instant."""
         while self.env.peek() <= self.env.now:
             yield self.env.timeout(0)
 
     # The four steps of an instant.
 
     def act(self) -> list[int]:
-        """Take the first three steps; return the requests that are done."""
+        """Take the first three steps; return the requests that leave."""
         arriving, self.arriving = self.arriving, []
         for _ in arriving:
             self.enter(client=-1)
@@ -124,15 +124,15 @@ class Instants:
         return done + self.turned_away() + self.expire()
 
     def turned_away(self) -> list[int]:
-        """Return the requests that the rule has just refused."""
+        """Return the requests that the rule refused in the last dispatch."""
         refused, self.refused = self.refused, []
         return refused
 
     def answer(self, done: list[int]) -> Process:
-        """Take the fourth step of a closed loop: clients are answered, and those that are due send."""
+        """Take the fourth step, of a closed loop: answer clients, and let them send after thinking."""
         for request in done:
             self.answered[self.client[request]].succeed(request)
-        yield from self.gather()  # those who do not think send again at this instant
+        yield from self.gather()  # clients that do not think send again at this instant
         sending, self.sending = self.sending, []
         for client in sorted(sending):
             if not self.ended:
@@ -144,7 +144,7 @@ class Instants:
                     self.answered[self.client[request]].succeed(request)
 
     def enter(self, client: int) -> bool:
-        """Let one request into the queue, unless that is at its limit; return whether it is in."""
+        """Let a request into the queue, unless this is at its limit; return whether it enters."""
         request = len(self.arrival_s)
         self.arrival_s.append(self.env.now)
         self.client.append(client)
@@ -153,38 +153,38 @@ class Instants:
         return enters
 
     def try_enqueue(self, request: int) -> bool:
-        """Put a request into the queue; False where that is at its limit."""
+        """Put a request into the queue; return False if this is at its limit."""
         raise NotImplementedError
 
     def release(self, server: int) -> list[int]:
-        """Let a server end what it computes; return the requests that are done with it."""
+        """End what a server computes; return the requests that leave."""
         raise NotImplementedError
 
     def dispatch(self) -> None:
-        """Start what the rule wants to be started."""
+        """Start what the rule decides to start."""
         raise NotImplementedError
 
     def expire(self) -> list[int]:
-        """Let the requests that have waited too long leave; return them."""
+        """Let the requests whose timeout is over leave; return them."""
         raise NotImplementedError
 
     def due_s(self) -> float:
-        """Return the next time at which waiting alone would change something; inf for none."""
+        """Return the next time at which time alone changes something; inf: never."""
         raise NotImplementedError
 
     def set_alarm(self) -> None:
-        """Make sure that an instant comes when waiting alone would change something.
+        """Make sure that there is an instant when time alone changes something.
 
-        An alarm that is no longer needed does no harm: it only makes the collector look.
+        An alarm that is no longer needed does no harm: its instant has no effect.
         """
         alarm_s = self.due_s()
-        # Due at this very instant: a client's send with a timeout of zero leaves before time goes on.
+        # It may be due at this very instant: a request that a client has just sent, with a timeout of zero.
         if alarm_s < math.inf and (alarm_s != self.alarm_s or alarm_s <= self.env.now):
             self.alarm_s = alarm_s
             self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.wake_collector())
 
     def run_processes(self) -> None:
-        """Let time pass until nothing more happens."""
+        """Run all processes to the end."""
         collecting = self.env.process(self.collect())
         for number in range(self.traffic.scenario.servers):
             self.env.process(self.server(number))
@@ -197,5 +197,5 @@ class Instants:
         except BaseException:
             if not collecting.triggered:
                 raise
-        if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
+        if collecting.triggered:  # it never ends, so it failed: raise the model's own error, not SimPy's copy
             raise cast(BaseException, collecting.value)

@@ -1,4 +1,4 @@
-"""The queue of the reference engine: the very InferenceBatcher, and what a run's rule says of it."""
+"""The queue of the reference engine: the textbook's InferenceBatcher, a rule that decides, and the order."""
 
 import math
 from collections import deque
@@ -16,7 +16,7 @@ from batchsim.scenario.rules.rule import START, Decision, Waiting
 
 
 class Numbers:
-    """The request numbers of the batcher's queue, as a rule reads them; 0 is the oldest."""
+    """The request numbers of the batcher's queue by place, as a rule reads them; place 0 is the oldest."""
 
     def __init__(self, queue: deque[dict[str, Any]]) -> None:
         self.queue = queue
@@ -26,9 +26,9 @@ class Numbers:
 
 
 class WaitingQueue:
-    """The requests that wait, and the frozen batches before them.
+    """The waiting requests, and the frozen batches before them.
 
-    The textbook's rule is the batcher's own; any other is asked what to do, as in the compiled engine.
+    The batcher itself decides for the textbook's rule; any other rule decides as in the compiled engine.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class WaitingQueue:
         )
         self.queue = self.batcher.queue
         self.numbers = Numbers(self.queue)
-        self.frozen: deque[tuple[list[int], int]] = deque()  # their requests, and why each left the queue
-        self.ended = False  # whether the last request has come
+        self.frozen: deque[tuple[list[int], int]] = deque()  # the requests of each, and its trigger
+        self.ended = False  # whether the last request has arrived
         self.stopwatch = model_fn if isinstance(model_fn, Stopwatch) else None
-        self.measured_s: dict[int, float] = {}  # how long a batch took that was timed, by its first request
+        self.measured_s: dict[int, float] = {}  # the measured time of a batch, by its first request
         self.textbook = type(self.rule) is SizeOrWait
         self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
         self.largest = plan.service_s.size - 1
         self.levels = queue_of(plan, arrival_s, self.queue)
-        # Whether the batcher takes a batch by itself: the oldest.
+        # Whether the batcher itself takes a batch: the oldest requests.
         self.by_level = plan.scenario.by_level
         self.itself = self.textbook and not self.by_level
 
@@ -58,11 +58,11 @@ class WaitingQueue:
         return bool(self.queue or self.frozen)
 
     def __len__(self) -> int:
-        """How many requests wait, those in frozen batches included."""
+        """Return the number of waiting requests, those in frozen batches included."""
         return len(self.queue) + sum(len(requests) for requests, _ in self.frozen)
 
     def enter(self, request: int, data: Any) -> bool:
-        """Let a request in, unless the queue is at its limit; return whether it is in."""
+        """Let a request in, unless the queue is at its limit; return whether it enters."""
         if not self.levels.enter(request):
             return False
         self.batcher.add_request(data, request)
@@ -77,12 +77,12 @@ class WaitingQueue:
             late = deadline_s is not None and self.clock() > deadline_s
             trigger = Trigger.FULL if len(queue) >= largest else Trigger.BACKLOG if late else Trigger.WAIT
             return START, min(len(queue), largest), trigger
-        # No more requests will come, and no timer would ever release the remainder.
+        # No request will come, and no timer would release the remaining ones.
         drains = self.ended and math.isinf(self.rule.max_wait_ms)
         return (START, len(queue), Trigger.DRAIN) if drains else (0, 0, 0)
 
     def wake_s(self, idle: int) -> float:
-        """Return the next instant at which time alone changes what the rule does."""
+        """Return the next instant at which time alone changes the decision."""
         if not self.textbook:
             return self.rule.wake_s(self.clock(), self.view(), idle, self.memory, self.params)
         deadline_s = self.batcher.next_deadline()
@@ -93,13 +93,13 @@ class WaitingQueue:
         return Waiting(self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended)
 
     def refuse(self, size: int) -> list[int]:
-        """Remove those that go first from the queue; return their numbers."""
+        """Remove the next `size` requests from the queue; return their numbers."""
         refused = [entry["id"] for entry in self.levels.take(size)]
-        self.levels.left(refused)
+        self.levels.count_out(refused)
         return refused
 
     def bring(self, size: int) -> None:
-        """Move those whom the rule picks for a batch to the front, unless levels say who goes first."""
+        """Move the requests that the rule picks to the front, unless levels determine the order."""
         if (picked := self.rule.picked) is None or self.by_level:
             return
         places = [picked(k, self.memory, self.params) for k in range(size)]
@@ -109,7 +109,7 @@ class WaitingQueue:
         self.queue.extendleft(reversed(entries))
 
     def take(self, size: int) -> list[int]:
-        """Remove those that go first from the queue, computed if there is a model; return their numbers."""
+        """Remove the next `size` requests, compute them if there is a model, and return their numbers."""
         batcher = self.batcher
         if not 1 <= size <= min(len(self.queue), self.largest):
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
@@ -127,37 +127,37 @@ class WaitingQueue:
         return [answer["id"] for answer in answers]
 
 
-# The reference engine's queue: who goes first, who is turned away, and who has waited too long.
+# The order of the queue, its limits and its timeouts.
 
 
 Entries = deque[dict[str, Any]]  # the batcher's queue, in order of arrival
 
 
 class Oldest:
-    """The oldest goes first: the batcher's own queue, its limit and its timeout."""
+    """The order of arrival: the batcher's own queue, with its limit and timeout."""
 
     def __init__(self, plan: Plan, arrival_s: Sequence[float], queue: Entries) -> None:
         (limit,) = plan.scenario.limits
         self.arrival_s, self.queue, self.timeout_s = arrival_s, queue, limit.timeout_s
-        self.room = math.inf if limit.queue is None else limit.queue
+        self.capacity = math.inf if limit.queue is None else limit.queue
         self.waiting = 0  # frozen batches included
 
     def enter(self, request: int) -> bool:
-        """Let a request into the queue, unless that is at its limit; return whether it is in."""
-        enters = self.waiting < self.room
+        """Let a request into the queue, unless this is at its limit; return whether it enters."""
+        enters = self.waiting < self.capacity
         self.waiting += enters
         return enters
 
     def take(self, size: int) -> list[dict[str, Any]]:
-        """Remove the `size` entries that go first, and return them."""
+        """Remove the next `size` entries, and return them."""
         return [self.queue.popleft() for _ in range(size)]
 
-    def left(self, requests: Sequence[int]) -> None:
-        """Note that requests no longer wait, in a batch that starts or at their timeout."""
+    def count_out(self, requests: Sequence[int]) -> None:
+        """Count requests out that leave the queue, in a batch that starts or at their timeout."""
         self.waiting -= len(requests)
 
     def expire(self, now_s: float) -> list[int]:
-        """Remove those that have waited too long, and return them."""
+        """Remove the requests whose timeout is over, and return them."""
         gone = []
         while now_s >= self.expiry_s():
             gone.append(self.queue.popleft()["id"])
@@ -165,14 +165,14 @@ class Oldest:
         return gone
 
     def expiry_s(self) -> float:
-        """Return when the next request has waited too long."""
+        """Return when the next timeout of a request is over."""
         if self.timeout_s == math.inf or not self.queue:
             return math.inf
         return later(self.arrival_s[self.queue[0]["id"]], self.timeout_s)
 
 
 class Levels:
-    """The same by level: those in time, oldest first, and behind them the delayed ones.
+    """The order by level: in each, the requests in time, oldest first, then the delayed ones.
 
     The batcher's queue stays in order of arrival.
     """
@@ -205,18 +205,18 @@ class Levels:
                     taken.append(queue.popleft())
         return self._remove(taken)
 
-    def left(self, requests: Sequence[int]) -> None:
+    def count_out(self, requests: Sequence[int]) -> None:
         for request in requests:
             self.waiting[self.level_of(request)] -= 1
 
     def expire(self, now_s: float) -> list[int]:
-        """Delay those that have waited too long, or remove and return them, as their level has it."""
+        """Delay the requests whose timeout is over, or remove and return them, depending on their level."""
         gone: list[int] = []
         for level, limit in self.limits.items():
             queue = self.in_time[level]
             while queue and now_s >= later(self.arrival_s[queue[0]], limit.timeout_s):
                 (self.delayed[level] if limit.delays else gone).append(queue.popleft())
-        self.left(gone)
+        self.count_out(gone)
         self._remove(gone)
         return gone
 
@@ -239,5 +239,5 @@ class Levels:
 
 
 def queue_of(plan: Plan, arrival_s: Sequence[float], queue: Entries) -> Oldest | Levels:
-    """Return what says who goes first from the batcher's queue."""
+    """Return the order of the batcher's queue."""
     return (Levels if plan.scenario.by_level else Oldest)(plan, arrival_s, queue)

@@ -15,7 +15,7 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.token_log import NO_TRIGGER, Batching
 from batchsim.scenario.rules import Trigger
-from batchsim.scenario.rules.continuous import CLIP, LOOK_AHEAD, NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.rules.continuous import CLIP, LOOK_AHEAD, Continuous, NewTokenRatio, WaitingServedRatio
 
 
 @dataclass(eq=False)
@@ -65,24 +65,24 @@ class Engine:
     free: int
     rule: Any
     running: list[Request] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)  # empty: no step is under way
+    rows: list[Row] = field(default_factory=list)  # empty: idle
     budget: float = 0
     preempted: list[Request] = field(default_factory=list)  # by the present step, in order
     trigger: int = NO_TRIGGER
 
-    def schedule(self, line: deque[Request]) -> None:
+    def schedule(self, queue: deque[Request], now_s: float, ended: bool) -> None:
         """Choose the rows of the next step under `Continuous`."""
         self.budget, self.preempted, self.rows = self.batching.budget, [], []
         if self.batching.decode_first:
-            self.serve_running(list(self.running), line)
-            self.admit(line)
+            self.serve_running(list(self.running), queue)
+            self.admit(queue)
         else:
             cut = [request for request in self.running if request.truncated]
-            self.serve_running(cut if self.batching.chunked else [], line)
-            self.admit(line)
+            self.serve_running(cut if self.batching.chunked else [], queue)
+            self.admit(queue)
             if not self.rows:  # a step of decodes
                 self.budget = math.inf
-                self.serve_running(list(self.running), line)
+                self.serve_running(list(self.running), queue)
         self.settle()
 
     def settle(self) -> None:
@@ -103,22 +103,22 @@ class Engine:
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.batching.block_size)
 
-    def serve_running(self, requests: list[Request], line: deque[Request]) -> None:
+    def serve_running(self, requests: list[Request], queue: deque[Request]) -> None:
         for request in requests:
             if self.budget <= 0:
                 return
             if request not in self.running or not (tokens := self.tokens_now(request)):
                 continue
             while (need := self.blocks_for(request.cached + tokens) - request.blocks) > self.free:
-                if self.preempt_last(line) is request:
+                if self.preempt_last(queue) is request:
                     return
             self.add_row(request, tokens, max(need, 0))
 
-    def preempt_last(self, line: deque[Request]) -> Request:
+    def preempt_last(self, queue: deque[Request]) -> Request:
         """Send the request that was admitted last back to the head of the queue; return it."""
         victim = self.running.pop()
         self.release_blocks(victim)
-        line.appendleft(victim)
+        queue.appendleft(victim)
         return victim
 
     def release_blocks(self, victim: Request) -> None:
@@ -126,12 +126,12 @@ class Engine:
         victim.blocks = victim.cached = 0
         self.preempted.append(victim)
 
-    def admit(self, line: deque[Request]) -> None:
+    def admit(self, queue: deque[Request]) -> None:
         """Let requests join from the head of the queue, in order."""
-        if self.preempted:  # they are at the head of the queue, and their blocks are needed by others
+        if self.preempted:  # they are at the head of the queue, and have just been short of memory
             return
-        while line and self.budget > 0 and len(self.running) < self.batching.seats:
-            request = line[0]
+        while queue and self.budget > 0 and len(self.running) < self.batching.seats:
+            request = queue[0]
             request.cached = self.found(request) * self.batching.block_size
             tokens = self.tokens_now(request)
             if self.batching.life:
@@ -143,7 +143,7 @@ class Engine:
                 kept_free = self.batching.watermark_blocks
             if not tokens or needed > self.free - kept_free:
                 return
-            self.running.append(line.popleft())
+            self.running.append(queue.popleft())
             self.add_row(request, tokens, taken)
 
     def found(self, request: Request) -> int:
@@ -157,7 +157,7 @@ class Engine:
         self.rows.append(Row(request, tokens, request.cached))
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
-        """End the step; return the requests that made a token, and those that leave."""
+        """End the step; return the requests that made a token, and the ones that leave."""
         made = [row.request for row in self.rows if row.request.cached == row.request.known]
         for request in made:
             request.generated += 1
@@ -171,18 +171,36 @@ class Engine:
 class WholeEngine(Engine):
     """A server of whole batches: one step for all prompts, then a token each until the longest is done."""
 
-    def schedule(self, line: deque[Request]) -> None:
-        ragged = self.batching.ragged
-        prompts = max((request.prompt for request in self.running), default=0)
+    def schedule(self, queue: deque[Request], now_s: float, ended: bool) -> None:
         self.rows, self.trigger = [], NO_TRIGGER
+        if not self.running:
+            size, trigger = self.leaving(queue, now_s, ended)
+            if size:
+                self.board(queue, size, trigger)
+            return
+        ragged, prompts = self.batching.ragged, max(request.prompt for request in self.running)
         for request in self.running:
             if not ragged or request.generated < request.output:
-                held = (request.prompt if ragged else prompts) + request.generated - 1
-                self.rows.append(Row(request, 1, held))
+                cached = (request.prompt if ragged else prompts) + request.generated - 1
+                self.rows.append(Row(request, 1, cached))
 
-    def board(self, line: deque[Request], size: int, trigger: int) -> None:
+    def leaving(self, queue: deque[Request], now_s: float, ended: bool) -> tuple[int, int]:
+        """Return the size of the batch that leaves now, and its trigger; 0 if none leaves."""
+        batching, waiting = self.batching, len(queue)
+        if not queue or waiting >= batching.largest:
+            return min(waiting, batching.largest), Trigger.FULL
+        if batching.wait_s < math.inf:
+            due_s = later(queue[0].arrival_s, batching.wait_s)
+            size = waiting if now_s >= due_s else 0
+            return size, Trigger.WAIT if now_s == due_s else Trigger.BACKLOG
+        if waiting >= batching.enough:
+            came_s = queue[batching.enough - 1].arrival_s
+            return waiting, Trigger.ENOUGH if now_s == came_s else Trigger.BACKLOG
+        return (waiting if ended else 0), Trigger.DRAIN
+
+    def board(self, queue: deque[Request], size: int, trigger: int) -> None:
         """Take a batch from the queue, and schedule its prompts."""
-        self.running = [line.popleft() for _ in range(size)]
+        self.running = [queue.popleft() for _ in range(size)]
         longest = max(request.prompt for request in self.running)
         for request in self.running:
             self.rows.append(Row(request, request.prompt if self.batching.ragged else longest, 0))
@@ -198,17 +216,7 @@ class WholeEngine(Engine):
         return made, done
 
 
-def leaving(line: deque[Request], now_s: float, batching: Batching, ended: bool) -> tuple[int, int]:
-    """Return the size of the whole batch that leaves now, and its trigger; 0 if none leaves."""
-    if len(line) >= batching.largest:
-        return batching.largest, Trigger.FULL
-    if batching.wait_s < math.inf:
-        due_s = later(line[0].arrival_s, batching.wait_s)
-        return (len(line), Trigger.WAIT if now_s == due_s else Trigger.BACKLOG) if now_s >= due_s else (0, 0)
-    if len(line) >= batching.enough:
-        came_s = line[batching.enough - 1].arrival_s
-        return len(line), Trigger.ENOUGH if now_s == came_s else Trigger.BACKLOG
-    return (len(line), Trigger.DRAIN) if ended else (0, 0)
+# The rules of single servers, which only the reference engine runs.
 
 
 @dataclass(eq=False)
@@ -218,25 +226,25 @@ class ServedRatioEngine(Engine):
     waited: int = 0  # turns since a request joined
     joined: bool = False  # whether one joined in the first half of this turn
 
-    def schedule(self, line: deque[Request]) -> None:
+    def schedule(self, queue: deque[Request], now_s: float, ended: bool) -> None:
         self.rows = []
         size, chunked = len(self.running), self.batching.chunked
         if not size:
-            self.join(line, 0, self.batching.seats, self.batching.budget)
+            self.join(queue, 0, self.batching.seats, self.batching.budget)
             # An engine that ran empty as others joined begins a new turn: the next step may let more in.
             self.waited, self.joined = 1, False
-        elif self.joined or not self.turn(line, size, chunked):
+        elif self.joined or not self.turn(queue, size, chunked):
             self.joined = False
             self.waited += 1
             self.next_tokens(self.running)
         self.settle()
 
-    def turn(self, line: deque[Request], size: int, chunked: bool) -> bool:
+    def turn(self, queue: deque[Request], size: int, chunked: bool) -> bool:
         """Let requests join at the beginning of a turn; return whether one did."""
         if chunked:
             under_way = list(self.running)
             due = sum(request.known - request.cached for request in under_way)
-            self.join(line, 0, len(line), self.batching.budget - due)
+            self.join(queue, 0, len(queue), self.batching.budget - due)
             if self.rows:  # the requests that ran before come first
                 new, self.rows = self.rows, []
                 self.next_tokens(under_way)
@@ -245,17 +253,17 @@ class ServedRatioEngine(Engine):
             # The server computes in single precision.
             fewest = int(np.float32(size) * np.float32(self.rule.waiting_served_ratio))
             fewest = 0 if self.waited >= self.rule.max_waiting_tokens else fewest
-            self.join(line, fewest, self.batching.seats - size, self.batching.budget)
+            self.join(queue, fewest, self.batching.seats - size, self.batching.budget)
         self.joined = bool(self.rows)
         if self.joined:
             self.waited = 1
         return self.joined
 
-    def join(self, line: deque[Request], fewest: int, most: int, budget: int) -> None:
+    def join(self, queue: deque[Request], fewest: int, most: int, budget: int) -> None:
         """Let requests join from the head of the queue, each with memory for all of its tokens."""
         left, free = self.blocks_for(budget) * self.batching.block_size, self.free
         new: list[tuple[Request, int, int]] = []
-        for request in islice(line, max(most, 0)):
+        for request in islice(queue, max(most, 0)):
             blocks = self.blocks_for(request.prompt + request.limit - 1)
             tokens = request.prompt
             if tokens > left:
@@ -266,7 +274,7 @@ class ServedRatioEngine(Engine):
             left, free = left - tokens, free - blocks
         if len(new) >= fewest:
             for request, tokens, blocks in new:
-                self.running.append(line.popleft())
+                self.running.append(queue.popleft())
                 self.add_row(request, tokens, blocks)
 
     def next_tokens(self, requests: Iterable[Request]) -> None:
@@ -288,24 +296,24 @@ class NewTokenRatioEngine(Engine):
     ratio: float = math.nan
     full: bool = False
 
-    def schedule(self, line: deque[Request]) -> None:
+    def schedule(self, queue: deque[Request], now_s: float, ended: bool) -> None:
         self.rows, self.preempted, size = [], [], self.batching.block_size
         if not self.running:
             self.full = False
-            if not line or math.isnan(self.ratio):  # idle, rather than between two requests of a queue
+            if not queue or math.isnan(self.ratio):  # idle, rather than between two requests of a queue
                 self.ratio = self.rule.init_new_token_ratio
         decoding = [request for request in self.running if not request.truncated]
-        if len(decoding) < len(self.running) or (line and not self.full):
-            self.serve_prompts(decoding, line, size)
+        if len(decoding) < len(self.running) or (queue and not self.full):
+            self.serve_prompts(decoding, queue, size)
         if not self.rows or (self.rule.mixed and self.needed(decoding) <= self.free):
-            self.serve_tokens(decoding, line)
+            self.serve_tokens(decoding, queue)
         self.settle()
 
     def rest(self, request: Request) -> int:
         """Return how many tokens a request may still generate, as far as the server looks ahead."""
         return min(request.limit - request.generated, CLIP)
 
-    def serve_prompts(self, decoding: list[Request], line: deque[Request], size: int) -> None:
+    def serve_prompts(self, decoding: list[Request], queue: deque[Request], size: int) -> None:
         total = self.free * size - sum(self.rest(request) * self.ratio for request in decoding)
         mixed = len(decoding) if self.rule.mixed else 0
         given, chunk = self.rule.max_prefill_tokens - mixed, self.batching.budget - mixed
@@ -317,8 +325,8 @@ class NewTokenRatioEngine(Engine):
                 self.add(request, tokens)
                 total -= tokens + (self.rest(request) if tokens == rest else 0)
                 given, chunk = given - tokens, chunk - tokens
-        while line and len(self.running) < self.batching.seats:
-            request, first = line[0], not self.rows
+        while queue and len(self.running) < self.batching.seats:
+            request, first = queue[0], not self.rows
             known = request.known
             tokens, spent = min(known, chunk), chunk <= 0 or given <= 0
             # Without budget, memory does not matter. A request that runs alone may take all memory: the
@@ -328,14 +336,14 @@ class NewTokenRatioEngine(Engine):
                 return
             if spent or (known > given and not first) or self.blocks_for(tokens) > self.free:
                 return
-            self.running.append(line.popleft())
+            self.running.append(queue.popleft())
             self.add(request, tokens)
             total -= tokens + (self.rest(request) if tokens == known else 0)
             given, chunk = given - tokens, chunk - tokens
 
-    def serve_tokens(self, decoding: list[Request], line: deque[Request]) -> None:
+    def serve_tokens(self, decoding: list[Request], queue: deque[Request]) -> None:
         if decoding and self.needed(decoding) > self.free:
-            self.retract(decoding, line)
+            self.retract(decoding, queue)
         elif decoding and not self.rows:  # the ratio decays only in a step of decodes alone
             rule = self.rule
             decay = (rule.init_new_token_ratio - rule.min_new_token_ratio) / rule.decay_steps
@@ -350,40 +358,35 @@ class NewTokenRatioEngine(Engine):
         """Return the blocks that the next tokens need."""
         return sum(max(self.blocks_for(each.cached + 1) - each.blocks, 0) for each in decoding)
 
-    def retract(self, decoding: list[Request], line: deque[Request]) -> None:
+    def retract(self, decoding: list[Request], queue: deque[Request]) -> None:
         """Preempt the requests with the fewest tokens until the others fit; one always stays.
 
         `running` is then in the order in which the server would keep them.
         """
         decoding.sort(key=lambda request: (request.generated, -request.prompt), reverse=True)
         while len(decoding) > 1:
-            self.send_back(decoding.pop(), line)
+            self.send_back(decoding.pop(), queue)
             if self.needed(decoding) <= self.free:
                 break
         cut = [request for request in self.running if request.truncated]
         if self.needed(decoding) > self.free:  # a real server stops here; we preempt the prompt under way
             for request in cut:
-                self.send_back(request, line)
+                self.send_back(request, queue)
             cut = []
         self.running = decoding + cut
         made, limits = (sum(getattr(each, name) for each in decoding) for name in ("generated", "limit"))
         self.ratio = min(1.0, (made + LOOK_AHEAD * len(decoding)) / (limits + 1))
         self.full = False
 
-    def send_back(self, victim: Request, line: deque[Request]) -> None:
+    def send_back(self, victim: Request, queue: deque[Request]) -> None:
         self.release_blocks(victim)
-        line.append(victim)
+        queue.append(victim)
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
         made, done = super().finish_step()
         if done:
             self.full = False
         return made, done
-
-
-ENGINE_FOR_RULE: dict[type, type[Engine]] = {
-    WaitingServedRatio: ServedRatioEngine, NewTokenRatio: NewTokenRatioEngine,
-}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -412,14 +415,26 @@ class ReusingEngine(Engine):
             self.kept.popleft()
         super().add_row(request, tokens, blocks)
 
-    def preempt_last(self, line: deque[Request]) -> Request:
+    def preempt_last(self, queue: deque[Request]) -> Request:
         last = self.running[-1]
         full = last.cached // self.batching.block_size
         others = last.blocks - full
         self.kept.extend([None] * others + [last] * full)
-        return super().preempt_last(line)
+        return super().preempt_last(queue)
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
         made, done = super().finish_step()
         self.kept.extend([None] * sum(request.blocks for request in done))  # no request needs these again
         return made, done
+
+
+def engine_for(rule: Any) -> type[Engine]:
+    """Return the class of engine for a rule of token generation."""
+    if not isinstance(rule, Continuous):
+        return WholeEngine
+    return ReusingEngine if rule.reuses else ENGINE_FOR_RULE.get(type(rule), Engine)
+
+
+ENGINE_FOR_RULE: dict[type, type[Engine]] = {  # others: `Engine`
+    WaitingServedRatio: ServedRatioEngine, NewTokenRatio: NewTokenRatioEngine,
+}  # fmt: skip

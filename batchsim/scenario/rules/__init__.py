@@ -1,5 +1,6 @@
 """When a batch leaves: the rules, one file each."""
 
+from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.rules.at_least import AtLeast
 from batchsim.scenario.rules.competing_windows import CompetingWindows
 from batchsim.scenario.rules.frozen_batches import FrozenBatches
@@ -8,7 +9,7 @@ from batchsim.scenario.rules.learned_sizes import LearnedSizes
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes
 from batchsim.scenario.rules.preferred_until_late import PreferredUntilLate
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
-from batchsim.scenario.rules.rule import LARGEST_BATCH, Rule, Step, Threshold, Trigger
+from batchsim.scenario.rules.rule import Rule, Step, Threshold, Trigger
 from batchsim.scenario.rules.running_window import RunningWindow
 from batchsim.scenario.rules.size_or_wait import SizeOrWait
 from batchsim.scenario.rules.sleeping_poll import SleepingPoll

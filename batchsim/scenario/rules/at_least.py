@@ -1,27 +1,21 @@
-"""Serve when enough wait: the (a, b) rule of queueing theory."""
+"""Serve when enough requests wait: the (a, b) rule of queueing theory."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim import _check
 from batchsim._format import ordinal
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Trigger, Waiting
 
 
-class AtLeastParams(NamedTuple):
-    """The parameters of `AtLeast`."""
-
-    min_batch_size: int
-    max_batch_size: int
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> Decision:
-    """Send as many as a batch may hold, once at least `min_batch_size` wait."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send all that wait, up to a full batch, once `min_batch_size` wait."""
     if waiting.length >= params.max_batch_size:
         return rule_api.START, params.max_batch_size, rule_api.FULL
     if waiting.length >= params.min_batch_size:
-        # The request that made them enough comes now, or came while every server was computing.
+        # The decisive request comes now, or came while every server was computing.
         due_s = rule_api.oldest_s(waiting, params.min_batch_size - 1)
         return rule_api.START, waiting.length, rule_api.ENOUGH if due_s == now_s else rule_api.BACKLOG
     if waiting.ended:
@@ -29,27 +23,21 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeas
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> float:
-    """Return infinity: time alone changes nothing."""
-    return float("inf")
-
-
 @dataclass(frozen=True)
 class AtLeast(Rule):
-    """Serve when `min_batch_size` wait, at most `max_batch_size` together: Neuts' (a, b) rule.
+    """A batch leaves once `min_batch_size` requests wait, with at most `max_batch_size`: Neuts' (a, b) rule.
 
     >>> AtLeast(4, 8)
     AtLeast(min_batch_size=4, max_batch_size=8)
     """
 
-    min_batch_size: int = rule_api.parameter(
+    min_batch_size: int = parameter(
         "Min batch size", "An idle server waits until this many requests wait", usual=8, slider=(1, 64, 1)
     )
     max_batch_size: int = rule_api.max_batch_size()
 
-    Params = AtLeastParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(wake_s)
+    wake_s = staticmethod(rule_api.never_s)
     title = "Minimum batch size"
     map_knobs = ("max_batch_size", "min_batch_size")
 
@@ -59,10 +47,6 @@ class AtLeast(Rule):
     @property
     def enough(self) -> int:
         return self.min_batch_size
-
-    @property
-    def params(self) -> AtLeastParams:
-        return AtLeastParams(self.min_batch_size, self.max_batch_size)
 
     @property
     def threshold(self) -> Threshold:

@@ -1,38 +1,31 @@
-"""Every idle server collects a batch of its own; the one that has waited longest gets the next request."""
+"""Each idle server collects a batch; the one that has asked for the longest time gets the next request."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import RunningWindow, window_end_s
 
-MOST = 64  # more idle servers do not collect
-# In `state`: whether the run has begun; how many collectors there have been at once, how many there are, and
-# how many requests they hold; when the last request came that was dealt; a counter. Then for each collector
-# whether it collects, since when, since when it asks for a request, its turn among those that ask since one
-# time, how many it holds, and until when it collects if it holds any.
+MOST = 64  # further idle servers do not collect
+# In `state`: whether the run has begun; the most collectors at once so far, their number now, and the number
+# of requests that they hold; the arrival of the last request that was dealt; a counter. Then for each
+# collector whether it collects, since when, since when it asks for a request, its turn among those asking
+# since the same time, the number of its requests, and until when it collects if it has any.
 BEGUN, SLOTS, COUNT, ALL_HELD, SEEN_S, TURNS, COLLECTS = range(7)
 SINCE_S, ASKS_S, TURN, HELD, DUE_S, PICKED = (COLLECTS + MOST * block for block in range(1, 7))
-# From PICKED on, the places of the batch that starts; behind them, of each request that is held, the oldest
-# first, its collector.
-
-
-class CompetingWindowsParams(NamedTuple):
-    """The parameters of `CompetingWindows`, times in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-    poll_s: float
+# From PICKED on, the queue's places of the starting batch; then the collector of each held request, oldest
+# first.
 
 
 @rule_api.helper
 def ask(slot: int, now_s: float, state: Any) -> None:
-    """Let a collector ask for a request, behind those that ask already."""
+    """Let a collector ask for a request, after those already asking."""
     state[TURNS] += 1
     state[ASKS_S + slot], state[TURN + slot] = now_s, state[TURNS]
 
@@ -51,14 +44,14 @@ def join(now_s: float, state: Any) -> None:
 
 
 @rule_api.helper
-def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
+def next_one(now_s: float, state: Any, params: Any) -> int:
     """Return the collector that gets the next request: the first that asks."""
     chosen, soonest_s = -1, math.inf
     for slot in range(int(state[SLOTS])):
         if state[COLLECTS + slot] == 0:
             continue
         asks_s = state[ASKS_S + slot]
-        if params.poll_s < math.inf:  # it asks anew in each window and each poll; all polls are as long
+        if params.poll_s < math.inf:  # it asks again in each window and each poll
             since_s = state[SINCE_S + slot]
             end_s = window_end_s(now_s, since_s, params.max_wait_s)
             if state[HELD + slot] == 0 and end_s > later(since_s, params.max_wait_s):
@@ -71,8 +64,8 @@ def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
 
 
 @rule_api.helper
-def give_way(state: Any, now_s: float, params: CompetingWindowsParams) -> None:
-    """Let the first that asks go behind the others: it was woken, too, and found nothing."""
+def give_way(state: Any, now_s: float, params: Any) -> None:
+    """Move the first asking collector behind the others: it woke up, too, and found no request."""
     slot = next_one(now_s, state, params)
     if slot >= 0:
         ask(slot, now_s, state)
@@ -80,7 +73,7 @@ def give_way(state: Any, now_s: float, params: CompetingWindowsParams) -> None:
 
 @rule_api.helper
 def first_due(state: Any) -> int:
-    """Return the collector whose window ends first, among those that hold a request; -1 if none does."""
+    """Return the collector whose window ends first, among those with a request; -1 without one."""
     chosen = -1
     for slot in range(int(state[SLOTS])):
         if state[COLLECTS + slot] == 1 and state[HELD + slot] > 0:
@@ -93,7 +86,7 @@ def first_due(state: Any) -> int:
 
 @rule_api.helper
 def forget_lost(waiting: Waiting, owners: int, state: Any) -> None:
-    """Forget the requests that were held and have timed out: the oldest."""
+    """Forget the held requests that have timed out: the oldest."""
     held = int(state[ALL_HELD])
     here = min(held, waiting.length)
     while here > 0 and rule_api.oldest_s(waiting, here - 1) > state[SEEN_S]:
@@ -109,7 +102,7 @@ def forget_lost(waiting: Waiting, owners: int, state: Any) -> None:
 
 @rule_api.helper
 def leave(slot: int, now_s: float, idle: int, owners: int, state: Any) -> int:
-    """Let a collector start what it holds, and return how many that are."""
+    """Let a collector start its requests, and return their number."""
     size, kept = 0, 0
     for place in range(int(state[ALL_HELD])):
         if state[owners + place] == slot:
@@ -126,8 +119,8 @@ def leave(slot: int, now_s: float, idle: int, owners: int, state: Any) -> int:
     return size
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> Decision:
-    """Deal those that came, and send a batch that is full or whose window has ended."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Deal the new requests, and send a batch that is full or whose window has ended."""
     most, owners = params.max_batch_size, PICKED + params.max_batch_size
     if params.max_wait_s == 0:
         if waiting.length >= most:
@@ -152,7 +145,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
         state[owners + k] = slot
         state[HELD + slot] += 1
         state[ALL_HELD] = k + 1
-        size, asked = 0, state[SEEN_S] >= state[SINCE_S + slot]  # else it takes one that waited for a server
+        size, asked = 0, state[SEEN_S] >= state[SINCE_S + slot]  # else the request has waited for a server
         if state[HELD + slot] == most:
             size = leave(slot, now_s, idle, owners, state)
         elif asked:
@@ -167,39 +160,39 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
     return rule_api.START, leave(slot, now_s, idle, owners, state), rule_api.WAIT
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> float:
-    """Return the end of the first window of those in which a request has come."""
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return the earliest end of a window with a request."""
     if params.max_wait_s == 0:
         return now_s
     slot = first_due(state)
     return math.inf if slot < 0 else state[DUE_S + slot]
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: CompetingWindowsParams) -> None:
-    """Let the server that comes free collect."""
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
+    """Let the server that becomes free collect."""
     join(now_s, state)
 
 
-def picked(k: int, state: Any, params: CompetingWindowsParams) -> int:
-    """Return the place in the queue of the k-th request of the batch that starts."""
+def picked(k: int, state: Any, params: Any) -> int:
+    """Return the place in the queue of the starting batch's k-th request."""
     return k if params.max_wait_s == 0 else int(state[PICKED + k])
 
 
 @dataclass(frozen=True)
 class CompetingWindows(Rule):
-    """Each idle server collects a batch of its own, and the requests are dealt to all of them.
+    """Each idle server collects its own batch, and the requests are dealt to all of them.
 
-    A request goes to the server that has asked for one for the longest time. A server that comes free first
-    takes those that wait, oldest first. A batch leaves when it is full or when its server's window of
+    A request goes to the server that has asked for the longest time. A server that becomes free first takes
+    the waiting requests, oldest first. A batch leaves when it is full or when its server's window of
     `max_wait_ms` ends.
 
-    An idle server asks for `poll_ms` at a time, and after each poll it stands behind the others. Its windows
-    follow one another until one is not empty, as those of `RunningWindow`. With `poll_ms=math.inf` it asks
-    until a request comes, and its window begins with that request, as that of `PullThenWait`. With one server
-    the batches are exactly those of these two rules.
+    An idle server asks for `poll_ms` at a time, and after each poll it queues behind the others. Its windows
+    follow one another until one is not empty, as in `RunningWindow`. With `poll_ms=math.inf` it asks until a
+    request comes, and its window begins with that request, as in `PullThenWait`. With one server the batches
+    are exactly those of these two rules.
 
-    More than 64 idle servers do not collect. With priorities the batches are as large, and the levels say who
-    is in them.
+    At most 64 idle servers collect. With priorities the batch sizes stay the same, and the levels determine
+    which requests are in a batch.
 
     >>> CompetingWindows(max_batch_size=8, max_wait_ms=5, poll_ms=math.inf)
     CompetingWindows(max_batch_size=8, max_wait_ms=5, poll_ms=inf)
@@ -209,12 +202,11 @@ class CompetingWindows(Rule):
     max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "The length of the windows in which an idle server collects a batch", default=10.0, may_be_inf=False
     )
-    poll_ms: float = rule_api.parameter(
-        "Poll (ms)", "How long an idle server asks for a request before it asks anew", kind="real",
+    poll_ms: float = parameter(
+        "Poll (ms)", "How long an idle server asks for a request before it asks again", kind="real",
         at_least=0.001, may_be_inf=True, usual=1.0, default=1.0,
     )  # fmt: skip
 
-    Params = CompetingWindowsParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
@@ -234,10 +226,6 @@ class CompetingWindows(Rule):
     def alone(self) -> Rule:
         rule = RunningWindow if math.isfinite(self.poll_ms) else PullThenWait
         return rule(self.max_batch_size, self.max_wait_ms)
-
-    @property
-    def params(self) -> CompetingWindowsParams:
-        return CompetingWindowsParams(self.max_batch_size, self.max_wait_ms / 1000, self.poll_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""Continuous batching: at every step of token generation the batch is made anew."""
+"""Continuous batching: each step of token generation has a new batch."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, fields
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.rules import rule as rule_api
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules.rule import Rule, Step
 
 FIRST = ("decode", "prefill")
@@ -16,16 +16,16 @@ MOST = 2**31
 
 
 class NeverServed(ValueError):
-    """A request that no run can serve, whatever else happens."""
+    """A request that no run can serve."""
 
 
 @dataclass(frozen=True)
 class Continuous(Rule):
-    """Continuous batching of token generation: a step's rows are chosen anew, requests join and leave.
+    """Continuous batching of token generation: each step chooses its rows, and requests join and leave.
 
-    A request has a prompt and an output; it has made `made` tokens so far, known = prompt + made, and `held`
-    of these are in memory, in blocks of `block_size`. A row of n tokens brings `held` up by n; once held =
-    known, the step's end makes a token. Whenever an engine is free and anything waits or runs:
+    A request has a prompt and an output; it has generated `made` tokens so far, known = prompt + made, and
+    `held` of these are in memory, in blocks of `block_size`. A row of n tokens raises `held` by n; once held
+    = known, the step's end generates a token. Whenever an engine is free and requests wait or run:
 
         schedule:
           budget = max_num_batched_tokens
@@ -48,32 +48,28 @@ class Continuous(Rule):
           reserve = "step":  stop unless those for known are free beyond watermark_blocks; take those for n
           it runs, as the last; add the row, budget -= n
 
-        end of the step: rows that caught up make a token, the first at `first_token_s`; whoever has made the
-        whole output leaves, and its blocks are free
+        end of the step: rows with held = known generate a token, the first at `first_token_s`; requests with
+        the whole output leave, and their blocks are free
 
-    A preempted request keeps what it made and computes it again (recompute). `kv_blocks` are the usable ones
-    of each engine; None: as many as it takes. The defaults are vLLM's. Needs `tokens`, and a `StepTime`.
+    A preempted request keeps its tokens and computes them again (recompute). `kv_blocks` is the number of
+    usable blocks of each engine; None: unlimited. The defaults are vLLM's. Needs `tokens`, and a `StepTime`.
 
-    `max_model_len`: a request has no more tokens, prompt and output together. A server refuses others, so a
-    scenario whose lengths can be longer is refused.
+    `max_model_len`: the most tokens of a request, prompt and output together. A server refuses longer
+    requests, so a scenario whose lengths can be longer is refused.
 
-    `prefix_reuse`: free blocks keep what they held until they are taken again, those that were freed first,
-    and of these a request's last ones. So a preempted request may find its first full blocks again, and
-    computes only the rest: vLLM's prefix cache, where no two requests begin alike. The SimPy engine has it.
+    `prefix_reuse`: free blocks keep their contents until they are taken again, in the order in which they
+    were freed, a request's last blocks first. So a preempted request may find its first full blocks again,
+    and computes only the rest: vLLM's prefix cache, without shared prefixes. Only the SimPy engine has it.
 
     >>> Continuous(max_num_seqs=64, kv_blocks=300).max_num_batched_tokens
     2048
     """
 
-    max_num_seqs: int = rule_api.parameter(
-        "Max running",
-        "No more requests run at once",
-        default=256,
-        at_most=MOST,
-        slider=(1, 256, 1),
+    max_num_seqs: int = parameter(
+        "Max running", "No more requests run at once", default=256, at_most=MOST, slider=(1, 256, 1),
         usual=256,
-    )
-    max_num_batched_tokens: int = rule_api.parameter(
+    )  # fmt: skip
+    max_num_batched_tokens: int = parameter(
         "Token budget", "A step computes no more tokens", default=2048, at_most=MOST, usual=2048
     )
     _: KW_ONLY
@@ -81,13 +77,11 @@ class Continuous(Rule):
     chunked: bool = True
     reserve: str = "step"
     kv_blocks: int | None = None
-    block_size: int = rule_api.parameter(
-        "Block size", "Tokens in a block of memory", default=16, at_most=MOST
-    )
-    watermark_blocks: int = rule_api.parameter(
+    block_size: int = parameter("Block size", "Tokens in a block of memory", default=16, at_most=MOST)
+    watermark_blocks: int = parameter(
         "Watermark", "Blocks kept free when a request is admitted", default=0, at_least=0, at_most=MOST
     )
-    long_prefill_token_threshold: int = rule_api.parameter(
+    long_prefill_token_threshold: int = parameter(
         "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
     )
     prefix_reuse: bool = False
@@ -112,14 +106,14 @@ class Continuous(Rule):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def check_fixed(self, **fixed: Any) -> None:
-        """Raise ValueError where the rule of one server is given a choice that this server does not have."""
+        """Raise ValueError if a parameter differs from its fixed value in the server's rule."""
         for name, value in fixed.items():
             if (given := getattr(self, name)) != value:
                 raise ValueError(f"{name} must be {value!r} in a {type(self).__name__}, got {given!r}")
 
     @property
     def reuses(self) -> bool:
-        """Whether a preempted request may find some of its blocks again: nobody is, with memory enough."""
+        """Whether a preempted request may find some of its blocks again."""
         return self.prefix_reuse and self.kv_blocks is not None and self.reserve == "step"
 
     @property
@@ -142,32 +136,44 @@ class Continuous(Rule):
 # Which requests can be served at all.
 
 
-Chunks = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]  # of prompts, outputs and limits
+Chunks = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]  # prompts, outputs and limits
+
+
+def _blocks(rule: Continuous, prompts: np.ndarray, outputs: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Return the most blocks that each request ever holds, or reserves."""
+    return -(-(prompts + (limits if rule.reserve == "life" else outputs) - 1) // rule.block_size)
+
+
+def _usable(rule: Continuous) -> int:
+    return (rule.kv_blocks or 0) - (0 if rule.reserve == "life" else rule.watermark_blocks)
+
+
+def _largest_piece(rule: Continuous, prompts: np.ndarray, outputs: np.ndarray, short: bool) -> np.ndarray:
+    """Return the most tokens that each request computes at once: all it has, if it may be preempted late."""
+    uncut = prompts + outputs - 1 if short else prompts
+    return np.minimum(uncut, rule.long_prefill_token_threshold or uncut)
 
 
 def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
-    """Raise NeverServed with the first request that can never run: nobody behind it would either."""
+    """Raise NeverServed with the first request that can never run: later ones would wait for ever."""
     rule = scenario.rule
     if not isinstance(rule, Continuous) or (rule.kv_blocks is None and rule.chunked):
         return
-    budget, life, short = rule.max_num_batched_tokens, rule.reserve == "life", False
+    short = False  # of memory, so that requests may be preempted
     if rule.kv_blocks is not None:
-        usable = rule.kv_blocks - (0 if life else rule.watermark_blocks)
         first = most = 0
         for prompts, outputs, limits in chunks():
-            needed = prompts + (limits if life else outputs) - 1
-            blocks = -(-needed // rule.block_size)
-            for bad in np.flatnonzero(blocks > usable):
-                got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {first + bad:,}"
-                fit = f"a request must fit into the memory, {usable:,} blocks of a server"
+            blocks = _blocks(rule, prompts, outputs, limits)
+            for bad in np.flatnonzero(blocks > _usable(rule)):
+                needed = prompts[bad] + (limits if rule.reserve == "life" else outputs)[bad] - 1
+                got = f"{needed:,} tokens, {blocks[bad]:,} blocks, of request {first + bad:,}"
+                fit = f"a request must fit into the memory, {_usable(rule):,} blocks of a server"
                 raise NeverServed(f"{fit}, got {got}")
             first, most = first + prompts.size, max(most, int(blocks.max()))
-        short = not life and min(rule.max_num_seqs, first) * most > rule.kv_blocks
-    first = 0
+        short = rule.reserve != "life" and min(rule.max_num_seqs, first) * most > rule.kv_blocks
+    first, budget = 0, rule.max_num_batched_tokens
     for prompts, outputs, _ in () if rule.chunked else chunks():
-        # What a request that is preempted late computes again at once, where that may be.
-        uncut = prompts + outputs - 1 if short else prompts
-        pieces = np.minimum(uncut, rule.long_prefill_token_threshold or uncut)
+        pieces = _largest_piece(rule, prompts, outputs, short)
         for bad in np.flatnonzero(pieces > budget):
             got = f"{pieces[bad]:,} tokens of request {first + bad:,}"
             raise NeverServed(f"a prompt that is not chunked must fit into the budget, {budget:,}, got {got}")
@@ -175,51 +181,51 @@ def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
 
 
 def servable(rule: Rule, prompts: np.ndarray, outputs: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Return which requests can be served, as `check_lengths` says, among no others that cannot."""
+    """Return which requests can be served, by the conditions of `check_lengths`."""
     if not isinstance(rule, Continuous):
         return np.ones(prompts.size, bool)
-    life, short, kept = rule.reserve == "life", False, np.ones(prompts.size, bool)
+    short, kept = False, np.ones(prompts.size, bool)
     if rule.kv_blocks is not None:
-        blocks = -(-(prompts + (limits if life else outputs) - 1) // rule.block_size)
-        kept = blocks <= rule.kv_blocks - (0 if life else rule.watermark_blocks)
-        short = not life and rule.max_num_seqs * int(blocks[kept].max(initial=0)) > rule.kv_blocks
+        blocks = _blocks(rule, prompts, outputs, limits)
+        kept = blocks <= _usable(rule)
+        most = int(blocks[kept].max(initial=0))
+        short = rule.reserve != "life" and rule.max_num_seqs * most > rule.kv_blocks
     if not rule.chunked:
-        uncut = prompts + outputs - 1 if short else prompts
-        kept &= np.minimum(uncut, rule.long_prefill_token_threshold or uncut) <= rule.max_num_batched_tokens
+        kept &= _largest_piece(rule, prompts, outputs, short) <= rule.max_num_batched_tokens
     return kept
 
 
-# SGLang's batches: memory is promised for a share of what each request may still say.
+# SGLang's rule.
 
 
-CLIP = 4096  # tokens: nobody is taken to say more
-LOOK_AHEAD = 20  # tokens that each of those who stay shall be able to say after a retraction
+CLIP = 4096  # tokens: the longest remaining output that the rule expects
+LOOK_AHEAD = 20  # tokens that each remaining request can generate after a retraction
 
 
 @dataclass(frozen=True, repr=False)
 class NewTokenRatio(Continuous):
-    """SGLang's rule: prompts alone and cut, with memory for a share of the answers, which it learns.
+    """SGLang's rule: steps of prompts alone, cut, with memory for a learned share of the outputs.
 
-    As `Continuous(first="prefill")`, but who joins is judged by what those who run may still say, and who
-    goes back by what they have said. rest = min(limit - made, 4096):
+    As `Continuous(first="prefill")`, but the remaining outputs of the running requests limit who joins, and
+    their tokens so far determine who goes back. rest = min(limit - made, 4096):
 
-        if a cut prompt goes on, or someone waits and the memory is not `full`: a step of PROMPTS
-          total = free tokens - ratio * the sum of rest over those who run
+        if a cut prompt remains, or requests wait and the memory is not `full`: a step of PROMPTS
+          total = free tokens - ratio * the sum of rest over the running requests
           input = max_prefill_tokens; chunk = max_num_batched_tokens
-          the cut prompt: as much as chunk and memory let it have
-          from the head of those who wait, while fewer than max_num_seqs run:
+          the cut prompt: as much as chunk and memory allow
+          from the head of waiting, while fewer than max_num_seqs run:
             stop if total, input or chunk is used up; if total is, it is `full`
-            stop if known + rest is not below total: then it is `full`; but nobody stops who is alone
+            stop if known + rest is not below total: then it is `full`; a request alone never stops here
             stop if known is above input, unless this is the first of the step
-            it runs; add the row, cut to chunk; known (and rest, unless cut) is taken off the total
-        else a step of a token for everyone (mixed: the two are one step, and the ratio stays)
-          if memory is short: sort by `made`, the most first, then by prompt, the shortest first; the last of
-            them goes back, to the TAIL of those who wait, and so on until the rest fits; one always stays;
-            ratio = (made + 20 for each who stays) / (the sum of their limits + 1), at most 1
+            it runs; add the row, cut to chunk; subtract known (and rest, unless cut) from total
+        else a step of one token for each running request (mixed: both steps are one, and the ratio stays)
+          if memory is short: sort by `made`, descending, then by prompt, ascending; the last one goes back to
+            the TAIL of waiting, and so on until the others fit; one request always stays;
+            ratio = (made + 20 for each remaining one) / (the sum of their limits + 1), at most 1
           else ratio -= (init_new_token_ratio - min_new_token_ratio) / decay_steps, down to the least
 
-    Nobody is `full` any more once someone leaves; an idle engine begins again with init_new_token_ratio. The
-    SimPy engine alone has it. Needs `tokens`, and a `StepTime`.
+    The memory is no longer `full` once a request leaves; an idle engine starts again with
+    init_new_token_ratio. Only the SimPy engine has this rule. Needs `tokens`, and a `StepTime`.
 
     >>> NewTokenRatio(max_num_seqs=64, kv_blocks=40_000).min_new_token_ratio
     0.098
@@ -227,18 +233,18 @@ class NewTokenRatio(Continuous):
 
     _: KW_ONLY
     first: str = "prefill"
-    block_size: int = rule_api.parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
-    max_prefill_tokens: int = rule_api.parameter(
+    block_size: int = parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
+    max_prefill_tokens: int = parameter(
         "Prefill tokens", "A step begins no more prompts than these tokens", default=16_384, at_most=MOST
     )
-    init_new_token_ratio: float = rule_api.parameter(
-        "First ratio", "The share of the rest of an answer that is kept free at first", default=0.7,
-        kind="real", at_least=0,
+    init_new_token_ratio: float = parameter(
+        "First ratio", "The share of the remaining output that is kept free at first", default=0.7,
+        kind="real", at_least=0, at_most=1,
     )  # fmt: skip
-    min_new_token_ratio: float = rule_api.parameter(
-        "Least ratio", "The share that it falls to", default=0.098, kind="real", at_least=0
+    min_new_token_ratio: float = parameter(
+        "Least ratio", "The final share", default=0.098, kind="real", at_least=0
     )
-    decay_steps: int = rule_api.parameter(
+    decay_steps: int = parameter(
         "Decay", "Steps of tokens until the ratio is the least", default=600, at_most=MOST
     )
     mixed: bool = False
@@ -251,33 +257,32 @@ class NewTokenRatio(Continuous):
         self.check_fixed(first="prefill", chunked=True, reserve="step", watermark_blocks=0)
         self.check_fixed(long_prefill_token_threshold=0, prefix_reuse=False)
         _check.instance("mixed", self.mixed, bool, "True or False")
-        _check.fix_real(self, "init_new_token_ratio", at_least=0, at_most=1)
         _check.fix_real(self, "min_new_token_ratio", at_least=0, at_most=self.init_new_token_ratio)
 
 
-# Text Generation Inference's batches: a few who wait do not stop those who run.
+# Text Generation Inference's rule.
 
 
 @dataclass(frozen=True, repr=False)
 class WaitingServedRatio(Continuous):
-    """Text Generation Inference's rule: prompts alone, once enough wait, with memory for their whole life.
+    """Text Generation Inference's rule: steps of prompts alone once enough wait, with memory for all tokens.
 
-    As `Continuous(first="prefill", reserve="life")`, but those who run stand still for no small company:
+    As `Continuous(first="prefill", reserve="life")`, but the running requests do not pause for a few prompts:
 
-        JOIN(fewest, budget): from the head of those who wait, while fewer than max_num_seqs run:
+        JOIN(fewest, budget): from the head of waiting, while fewer than max_num_seqs run:
           stop unless the blocks for prompt + limit - 1 are free; take them all
-          stop if the prompt is above what is left of the budget (chunked: it gets what is left)
-          nobody, if they are fewer than `fewest`
+          stop if the prompt is above the rest of the budget (chunked: it gets the rest)
+          admit no requests if they are fewer than `fewest`
 
-        if nobody runs: JOIN(0, max_num_batched_tokens), a step of their prompts
+        if no request runs: JOIN(0, max_num_batched_tokens), a step of their prompts
         else, a turn:
           JOIN(floor(waiting_served_ratio * running), max_num_batched_tokens), a step of their prompts alone;
-          whatever their number if no one has joined for max_waiting_tokens turns
-          then, whether or not anyone joined: a step of a token for each, those who joined included
+          with fewest = 0 if no request has joined for max_waiting_tokens turns
+          then a step of one token for each running request, new ones included
 
-    chunked: in a turn any company is enough, seats are not counted, JOIN's budget is what the next tokens of
-    those who run leave of it, and its step is of both, so that a turn gives those who run two tokens. A
-    budget is rounded up to whole blocks. The SimPy engine alone has it. Needs `tokens`, and a `StepTime`.
+    chunked: in a turn, fewest = 0, seats do not count, JOIN's budget is the rest after one token for each
+    running request, and its step has both, so a turn gives running requests two tokens. Budgets are rounded
+    up to whole blocks. Only the SimPy engine has this rule. Needs `tokens`, and a `StepTime`.
 
     >>> WaitingServedRatio(128, 4096, kv_blocks=300).waiting_served_ratio
     0.3
@@ -287,12 +292,16 @@ class WaitingServedRatio(Continuous):
     first: str = "prefill"
     chunked: bool = False
     reserve: str = "life"
-    waiting_served_ratio: float = rule_api.parameter(
-        "Waiting / running", "So many must wait, for each that runs, to join", default=0.3, kind="real",
-        at_least=0,
+    waiting_served_ratio: float = parameter(
+        "Waiting / running", "This many must wait, for each running request, to join", default=0.3,
+        kind="real", at_least=0,
     )  # fmt: skip
-    max_waiting_tokens: int = rule_api.parameter(
-        "Waiting tokens", "After so many turns without, anyone may join", default=20, at_least=0, at_most=MOST
+    max_waiting_tokens: int = parameter(
+        "Waiting tokens",
+        "After this many turns without new requests, any may join",
+        default=20,
+        at_least=0,
+        at_most=MOST,
     )
 
     title = "Waiting / served ratio"

@@ -1,38 +1,31 @@
-"""Batches that form whether or not a server is free, and then wait for one as they are."""
+"""Batches that form whether or not a server is free, and then wait for one unchanged."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim._clock import later
 from batchsim._format import typed
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
-# In `state`: how many requests are in frozen batches or computed; whether a batch forms, until when, and when
-# the last request that has been seen arrived.
+# In `state`: the number of requests in frozen batches or computing; whether a batch forms, until when, and
+# the arrival of the last request that the batcher has seen.
 INSIDE, FORMS, DUE_S, SEEN_S = 0, 1, 2, 3
 
 
-class FrozenBatchesParams(NamedTuple):
-    """The parameters of `FrozenBatches`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-    max_ongoing: float
-
-
 @rule_api.helper
-def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tuple[int, int]:
-    """Return how many the batch that forms holds, and why it closes now, -1 if it does not."""
-    size, trigger = int(min(float(waiting.length), params.max_ongoing - state[INSIDE])), -1
+def close_batch(now_s: float, waiting: Waiting, room: float, state: Any, params: Any) -> tuple[int, int]:
+    """Return the size of the forming batch, at most `room`, and why it closes now, -1 if it does not."""
+    size, trigger = int(min(float(waiting.length), room)), -1
     if size >= params.max_batch_size:
         size, trigger = params.max_batch_size, rule_api.FULL
     elif size > 0:
-        # All that were seen have timed out where the oldest is a new one: then another batch forms.
+        # If the oldest is new, all seen requests have timed out, and another batch forms.
         if state[FORMS] == 0 or rule_api.oldest_s(waiting) > state[SEEN_S]:
             state[FORMS], state[DUE_S] = 1, later(now_s, params.max_wait_s)
         state[SEEN_S] = rule_api.oldest_s(waiting, waiting.length - 1)
@@ -45,9 +38,9 @@ def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tupl
     return size, trigger
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> Decision:
-    """Freeze a full batch, or what has come inside once the first has waited; start the oldest frozen one."""
-    size, trigger = close_batch(now_s, waiting, state, params)
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Freeze a full batch, or all inside once the first has waited; start the oldest frozen one."""
+    size, trigger = close_batch(now_s, waiting, params.max_ongoing - state[INSIDE], state, params)
     if trigger >= 0:
         state[INSIDE] += size
         return rule_api.FREEZE, size, trigger
@@ -56,26 +49,27 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Frozen
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> float:
-    """Return when the batch that forms has waited."""
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return when the forming batch has waited."""
     return state[DUE_S] if state[FORMS] == 1 and waiting.length > 0 else math.inf
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: FrozenBatchesParams) -> None:
-    """Let others inside."""
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
+    """Let other requests inside."""
     state[INSIDE] -= size
 
 
 @dataclass(frozen=True)
 class FrozenBatches(Rule):
-    """A batch closes when it is full or its oldest has waited, and nobody joins it later.
+    """A batch closes when it is full or its oldest has waited; later requests do not join it.
 
-    Closed, or frozen, batches queue for a server as they are: in a busy spell they pile up instead of
-    growing, so that too short a wait overloads a server that would keep up with larger batches
-    (`batchsim.theory.frozen_wait_min_ms`); `Scenario.stable` tells. `math.inf` means full batches only.
+    Closed, or frozen, batches queue for a server unchanged: in a busy spell they pile up instead of growing.
+    So too short a wait overloads a server that would keep up with larger batches
+    (`batchsim.theory.frozen_wait_min_ms`, `Scenario.stable`). `math.inf` means full batches only.
 
-    At most `max_ongoing` requests are inside: in the batch that forms, frozen or computed. The others wait
-    for one of these to be answered, and `max_wait_ms` counts from the moment at which a batch's first is in.
+    At most `max_ongoing` requests are inside: in the forming batch, frozen or computing. The others wait
+    until one of these is answered, and `max_wait_ms` counts from the moment at which a batch's first gets
+    inside.
 
     >>> from batchsim import Affine, Poisson, Scenario
     >>> scenario = Scenario(Poisson(2000), FrozenBatches(32, max_wait_ms=2.2), Affine(1.8874, 0.1438))
@@ -85,12 +79,11 @@ class FrozenBatches(Rule):
 
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
-    max_ongoing: float = rule_api.parameter(
+    max_ongoing: float = parameter(
         "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
-        may_be_inf=True, usual=math.inf, default=math.inf,
+        at_least=1, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
-    Params = FrozenBatchesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
@@ -104,11 +97,7 @@ class FrozenBatches(Rule):
             _check.whole("max_ongoing", self.max_ongoing)
             if math.isinf(self.max_wait_ms) and self.max_ongoing < self.max_batch_size:
                 rule = f"max_ongoing must be at least max_batch_size, {self.max_batch_size}, without a timer"
-                raise ValueError(f"{rule}: else no batch is ever full, got {self.max_ongoing}")
-
-    @property
-    def params(self) -> FrozenBatchesParams:
-        return FrozenBatchesParams(self.max_batch_size, self.max_wait_ms / 1000, float(self.max_ongoing))
+                raise ValueError(f"{rule}: other batches are never full, got {self.max_ongoing}")
 
     @property
     def largest_batch(self) -> int:
@@ -121,10 +110,10 @@ class FrozenBatches(Rule):
     def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
         """Return the rate at which servers compute the batches that form under Poisson arrivals.
 
-        A batch is the request that opens it and those that come within the wait, B - 1 at most; other
-        traffic is taken as if it were Poisson. See `batchsim.theory.frozen_load`. With `max_ongoing` below a
-        full batch, as many form a batch, wait and are computed again and again: that they may do so in
-        several batches is left out. With more, it limits how many servers can compute full ones.
+        A batch is the request that opens it and up to B - 1 that come within the wait; other traffic counts
+        as Poisson. See `batchsim.theory.frozen_load`. With `max_ongoing` below a full batch, these requests
+        form a batch, wait and compute again and again (in several batches too, which is neglected). Otherwise
+        it limits the number of servers that can compute full batches.
         """
         most, size = self.max_ongoing, self.max_batch_size
         if most >= size:
@@ -138,21 +127,21 @@ class FrozenBatches(Rule):
             return super().carried_per_s(rate_per_s, seconds, servers)
         if joined == 0:
             return float(servers / seconds[0])
-        # The logarithms of Poisson's chances that 0, 1, ... size - 2 join; the rest is a full batch.
+        # The logarithms of Poisson's probabilities that 0, 1, ... size - 2 join; the rest is a full batch.
         logs = np.cumsum(np.append(-joined, math.log(joined) - np.log(np.arange(1, size - 1))))
-        chances = np.exp(logs)
-        chances = np.append(chances, max(0.0, 1 - chances.sum()))
-        return float(servers * (chances @ np.arange(1, size + 1)) / (chances @ seconds))
+        odds = np.exp(logs)
+        odds = np.append(odds, max(0.0, 1 - odds.sum()))
+        return float(servers * (odds @ np.arange(1, size + 1)) / (odds @ seconds))
 
     @property
     def steps(self) -> tuple[Step, ...]:
         size, wait_ms = self.max_batch_size, self.max_wait_ms
-        limited = self.max_ongoing < math.inf  # then one that waits may have to wait outside
+        limited = self.max_ongoing < math.inf  # then a request may have to wait outside
         anyone = f"one waits, under {typed(self.max_ongoing)} ongoing" if limited else rule_api.ANYONE
         if size == 1:
             one = Step(anyone, "freeze it", Trigger.FULL, "one request is a full batch", "full")
             return (one,)
-        because = f"{size:,} requests were a full batch, which nobody joins later"
+        because = f"{size:,} requests were a full batch, and later ones do not join"
         full = [Step(f"{size:,} or more wait", f"freeze the oldest {size:,}", Trigger.FULL, because, "full")]
         if self.max_ongoing < size:
             full = []

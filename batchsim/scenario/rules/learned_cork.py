@@ -1,43 +1,37 @@
-"""Waiting as long as it pays, by what the batches before have cost and waited."""
+"""Waiting as long as it pays, estimated from the cost and the waits of earlier batches."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from batchsim._clock import later
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
-KEPT = 50  # batches that are remembered
-SKIPPED = 2  # of the first, which are not
+KEPT = 50  # batches in the memory
+SKIPPED = 2  # the first batches, which the memory omits
 UNTIMED = 9  # the first batches, which leave as soon as a server is free
-TRAINING = 11  # the first batches, which count as ones that have not waited; these two waited for company
-REFRESH_S = 5.0  # between two times at which it learns
+TRAINING = 11  # the first batches, whose waits count as 0; the last two of them waited for others
+REFRESH_S = 5.0  # between two updates of the model
 TICK_S = 0.001  # between two looks at the queue
-LEAST_S = 1e-6  # the least cost of a request that is believed
-SKIP_UNTIL = 8  # the first batches that have their own number of requests that are not refused
-SAFE = 0.95  # of the latency limit: how long a batch of the training waits at most
-# In `state`: how many batches have ended and started, when the last one did or a request was last refused,
-# how long its oldest had waited; when it was last learned, what: the cost of a request and of a batch, and
-# the mean wait; what batches of the training may take in all; then the sizes, seconds and waits remembered.
+LEAST_S = 1e-6  # the least cost of a request in the model
+SKIP_UNTIL = 8  # the first batches, each with its own number of requests that are not refused
+SAFE = 0.95  # the share of the latency limit for which a training batch waits at most
+# In `state`: the number of batches ended and started, when the last batch ended, when one last started or a
+# request was last refused, how long its oldest had waited; the time of the last update and its results (cost
+# of a request and of a batch, mean wait); the time limit of training batches; then the sizes, seconds and
+# waits in the memory.
 ENDED, STARTED, ENDED_S, STARTED_S, WAITED_S, LEARNED_S, ITEM_S, FIXED_S, MEAN_WAIT_S, BUDGET_S, SIZES = (
     range(11)
 )
 
 
-class LearnedCorkParams(NamedTuple):
-    """The parameters of `LearnedCork`."""
-
-    max_batch_size: int
-    patience: float
-    max_latency_s: float
-
-
 @rule_api.helper
 def first_look_s(oldest_s: float, state: Any) -> float:
-    """Return the first look at those that wait: as the oldest comes, or after a batch that left some."""
+    """Return the first look at the waiting requests: as the oldest comes, or after a batch without it."""
     return max(state[STARTED_S], oldest_s)
 
 
@@ -54,13 +48,13 @@ def look_after_s(now_s: float, first_s: float) -> float:
 
 @rule_api.helper
 def company(started: float, largest: int) -> int:
-    """Return how many requests a batch of the training waits for."""
+    """Return the number of requests for which a training batch waits."""
     return min(int(started) - UNTIMED + 2, largest) if UNTIMED <= started < TRAINING else 1
 
 
 @rule_api.helper
 def learn(state: Any) -> None:
-    """Fit the line seconds = item_s * size + fixed_s to the batches remembered, and average their waits."""
+    """Fit the line seconds = item_s * size + fixed_s to the batches in the memory; average their waits."""
     count = min(int(state[ENDED]) - SKIPPED, KEPT)
     if count <= 0:
         return
@@ -74,7 +68,7 @@ def learn(state: Any) -> None:
     if spread > 0:
         item_s = (count * products - sizes * taken) / spread
         fixed_s = (taken - item_s * sizes) / count
-    else:  # all of one size: of all lines through one point, the one of the smallest numbers
+    else:  # all of one size: the line through that point with the smallest coefficients
         mean = sizes / count
         fixed_s = (taken / count) / (mean * mean + 1)
         item_s = mean * fixed_s
@@ -84,7 +78,7 @@ def learn(state: Any) -> None:
 
 @rule_api.helper
 def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: float) -> float:
-    """Return from when on the oldest is refused: as it is, or will surely be, too late."""
+    """Return the time from which the oldest is refused: it is, or will surely be, too late."""
     started = state[STARTED]
     if started < TRAINING:
         kept = 2 - started if started < SKIP_UNTIL else (6, 5, 3)[int(started) - SKIP_UNTIL]
@@ -94,8 +88,8 @@ def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: f
     return later(oldest_s, limit_s) if idle == 0 else math.inf
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
-    """Send what waits, at a look, unless waiting for one more costs less than batches have waited."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send all that wait, at a look, unless waiting for one more costs less than past batches waited."""
     size, largest, started = waiting.length, params.max_batch_size, state[STARTED]
     oldest_s, newest_s = rule_api.oldest_s(waiting), rule_api.oldest_s(waiting, size - 1)
     first_s = first_look_s(oldest_s, state)
@@ -133,8 +127,8 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     return rule_api.START, size, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
-    """Return the next look, or of those that would find a batch held, and nobody refused, the last."""
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return the next look that may act; it skips looks at which the batch is held."""
     oldest_s, size = rule_api.oldest_s(waiting), waiting.length
     first_s = first_look_s(oldest_s, state)
     next_s = look_after_s(now_s, first_s)
@@ -151,8 +145,8 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     return next_s
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedCorkParams) -> None:
-    """Remember a batch, and learn, at most every 5 s."""
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
+    """Remember a batch, and update the model at most every 5 s."""
     state[ENDED] += 1
     state[ENDED_S] = now_s
     kept = int(state[ENDED]) - SKIPPED
@@ -167,34 +161,33 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Learne
 
 @dataclass(frozen=True)
 class LearnedCork(Rule):
-    """Holds a batch while that costs less than batches have waited; it learns both.
+    """A batch is held while that costs less than past batches waited; the rule learns both.
 
-    There is no timer: n requests are held while n (w + 1 ms + a) <= patience * W, where w is how long the
-    newest request has waited, a the cost of another request in a line fitted to the last 50 batches, and
-    W how long their oldest had waited at the start. It looks as the first request comes, and then every ms:
-    a batch that is full, or a server that comes free, waits for that look. Both are learned anew every 5 s;
-    the first 11 batches are its training: 9 leave without a wait, one waits for 2 and one for 3, briefly.
-    What is learned is of one server; with several, W is of those started last.
+    There is no timer: n requests are held while n (w + 1 ms + a) <= patience * W. Here w is the wait of the
+    newest request, a the cost of another request on a line fitted to the last 50 batches, and W the mean wait
+    of their oldest requests at the start. The rule looks as the first request comes, and then every ms; a
+    full batch, or a server that becomes free, waits for the next look. The model is updated every 5 s. The
+    first 11 batches train it: 9 leave without a wait, one waits briefly for 2 requests and one for 3. The
+    model is that of one server; with several, W is that of the batches started last.
 
-    At a look the oldest is refused, again and again, while it would be answered later than `max_latency_ms`
-    after it came if all that wait were computed now, by what has been learned. Results count it as rejected,
-    and pictures show it as if it had been turned away as it came.
+    At a look, the rule refuses the oldest request if it would be answered later than `max_latency_ms` after
+    its arrival, supposing that all waiting requests were computed now; then it checks the next one. Results
+    count these as rejected, and pictures show them as if they had been rejected on arrival.
 
     >>> LearnedCork(max_batch_size=100, max_latency_ms=50)
     LearnedCork(max_batch_size=100, patience=0.95, max_latency_ms=50)
     """
 
     max_batch_size: int = rule_api.max_batch_size(default=100)
-    patience: float = rule_api.parameter(
+    patience: float = parameter(
         "Patience", "The share of batches' mean wait that waiting for another request may cost",
         kind="real", at_least=0, slider=(0, 5, 0.05), usual=0.95, default=0.95,
     )  # fmt: skip
-    max_latency_ms: float = rule_api.parameter(
+    max_latency_ms: float = parameter(
         "Max latency (ms)", "Requests that would be answered later than this after they came are refused",
         kind="real", at_least=0, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
-    Params = LearnedCorkParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
@@ -218,10 +211,6 @@ class LearnedCork(Rule):
             return carried
         period_s = TICK_S * math.ceil(float(seconds[-1]) / TICK_S - 1e-9)
         return min(carried, seconds.size / period_s)
-
-    @property
-    def params(self) -> LearnedCorkParams:
-        return LearnedCorkParams(self.max_batch_size, float(self.patience), self.max_latency_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:

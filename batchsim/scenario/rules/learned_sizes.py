@@ -1,38 +1,32 @@
-"""Batches as large as can be computed in time, by what the batches before have cost."""
+"""Batches as large as can be computed in time, estimated from the batches before."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from batchsim._format import typed
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
-SAFE = 0.92  # the share of the time that is left which a batch may take
-ENOUGH_OF_ONE = 5  # batches of a size, before it is believed
-ONE_BY_ONE = 10  # up to this size the next one to try is larger by one
-GROWTH = 1.1  # beyond it, by this factor
-ROUNDING = 1e-9  # what is less is none: sums that grow for a whole run are not exact
-SPREADS = 3  # standard deviations above the mean at which a size is taken to be as slow as it gets
-# In `state`: the largest size tried, the longest batch, and up to how many a batch is filled, 0 for not; how
-# many sizes there were; of those that are believed their batches, and the sum of squares off their means;
-# over all sizes, their means in ms being x, the sums of x, x^2, size and size * x; then for each size how
-# many batches there were, their mean, and their standard deviation.
+SAFE = 0.92  # the share of the remaining time that a batch may take
+ENOUGH_OF_ONE = 5  # batches of a size, before its mean counts
+ONE_BY_ONE = 10  # up to this size the next size to try is larger by one
+GROWTH = 1.1  # above it, by this factor
+ROUNDING = 1e-9  # smaller differences are rounding: sums that grow for a whole run are not exact
+SPREADS = 3  # standard deviations above the mean, as the slowest time of a size
+# In `state`: the largest size tried, the longest batch, and the padded size of a batch (0: not padded); the
+# number of sizes seen; the batches of sizes with enough of them, and the sum of squares off their means; over
+# all sizes, with x the mean in ms, the sums of x, x^2, size and size * x; then for each size the number of
+# batches, their mean, and their standard deviation.
 TRIED, LONGEST_S, FILLED, COUNT, KNOWN, SPREAD, TIMES, SQUARES, SIZES, PRODUCTS, SAMPLES = range(11)
-
-
-class LearnedSizesParams(NamedTuple):
-    """The parameters of `LearnedSizes`, the deadline in seconds."""
-
-    max_batch_size: int
-    deadline_s: float
 
 
 @rule_api.helper
 def larger(tried: int, state: Any, most: int) -> int:
-    """Return the size to try: the last one until it is known, then a larger one; 0 if there is none."""
+    """Return the size to try: the last one until it has enough samples, then a larger one; 0 at the limit."""
     samples = state[SAMPLES + tried - 1]
     if 0 < samples < ENOUGH_OF_ONE:
         return tried
@@ -43,7 +37,7 @@ def larger(tried: int, state: Any, most: int) -> int:
 
 @rule_api.helper
 def in_time(budget_s: float, state: Any, most: int) -> int:
-    """Return the size that takes so long, on a line fitted to the sizes over their slowest times."""
+    """Return the size that takes so long, on a line fitted to the slowest times of the sizes."""
     count = state[COUNT]
     if count == 0:
         return 1
@@ -55,15 +49,15 @@ def in_time(budget_s: float, state: Any, most: int) -> int:
     if count > 1 and determinant > ROUNDING * count * squares:
         per_ms = (count * products - times * sizes) / determinant
         at_0 = (sizes - per_ms * times) / count
-    else:  # of all lines through one point, the one of the smallest numbers
+    else:  # one point: the line through it with the smallest coefficients
         mean = times / count
         at_0 = (sizes / count) / (mean * mean + 1)
         per_ms = mean * at_0
     return int(min(max(1.0, math.floor(per_ms * (1000 * budget_s) + at_0 + ROUNDING)), float(most)))
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> Decision:
-    """Send as many as can be computed before the oldest is late, or as many as are to be tried."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send the size that finishes before the oldest is late, or the next size to try."""
     most, oldest_s = params.max_batch_size, rule_api.oldest_s(waiting)
     tried = max(1, int(state[TRIED]))
     budget_s = SAFE * (oldest_s + params.deadline_s - now_s)
@@ -77,17 +71,12 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     return rule_api.START, waiting.length, rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> float:
-    """Return infinity: nobody waits for company."""
-    return math.inf
-
-
-def computed_as(size: int, state: Any, params: LearnedSizesParams) -> int:
-    """Return up to how many the batch is filled with copies: as many as are to be tried."""
+def computed_as(size: int, state: Any, params: Any) -> int:
+    """Return the size to which copies pad the batch: the size to try."""
     return max(size, int(state[FILLED]))
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedSizesParams) -> None:
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
     """Remember how long a batch of a size took."""
     place, most = SAMPLES + size - 1, params.max_batch_size
     before, mean_s, deviation_s = state[place], state[place + most], state[place + 2 * most]
@@ -111,31 +100,29 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Learne
 
 @dataclass(frozen=True)
 class LearnedSizes(Rule):
-    """A free server takes what waits, as far as it can be computed before the oldest is late.
+    """A free server takes the waiting requests that it can finish before the oldest is late.
 
-    Nobody waits for company. How many that is, it learns: while the longest batch so far took less than the
-    time that the oldest has left (times 0.92), it tries larger ones, each five times, by one up to 10 and
-    then by a tenth, and fills them with copies where fewer wait: such a batch takes as long as a full one.
-    From then on it reads the size from a line, fitted to the sizes over their times, three standard
-    deviations above the mean. A request is late `deadline_ms` after it came; that it is then given up is for
-    the scenario's timeout to say.
+    Requests never wait for others. The rule learns the size: while the longest batch so far took less than
+    0.92 of the time that the oldest has left, it tries larger sizes, each five times, by one up to 10 and
+    then by a tenth. It pads them with copies if fewer requests wait; such a batch takes as long as a full
+    one. Afterwards it reads the size from a line fitted to the sizes' times, three standard deviations above
+    the mean. A request is late `deadline_ms` after it came; only a timeout of the scenario removes it.
 
-    In a queue of requests that are all nearly late there is time for small batches only: it does not recover
-    from it until fewer come than those carry. What is learned is of one server; several learn in common.
+    If all requests in the queue are nearly late, there is time for small batches only, and the queue does not
+    recover until the rate falls below their throughput. The model is that of one server; several share it.
 
     >>> LearnedSizes(deadline_ms=50)
     LearnedSizes(max_batch_size=128, deadline_ms=50)
     """
 
     max_batch_size: int = rule_api.max_batch_size(default=128)
-    deadline_ms: float = rule_api.parameter(
+    deadline_ms: float = parameter(
         "Deadline (ms)", "How long after it came a request may be answered: it bounds a batch",
         kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip
 
-    Params = LearnedSizesParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(wake_s)
+    wake_s = staticmethod(rule_api.never_s)
     computed_as = staticmethod(computed_as)
     finished = staticmethod(finished)
     title = "Learned batch sizes"
@@ -156,14 +143,10 @@ class LearnedSizes(Rule):
         return float(servers * max(fitting, 1) / seconds[max(fitting, 1) - 1])
 
     @property
-    def params(self) -> LearnedSizesParams:
-        return LearnedSizesParams(self.max_batch_size, self.deadline_ms / 1000)
-
-    @property
     def steps(self) -> tuple[Step, ...]:
         full = rule_api.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
             return (full,)
-        many = f"as many wait as can be computed within {typed(self.deadline_ms)} ms, as it has learned"
-        learned = Step("as many wait as it dares", "send so many", Trigger.ENOUGH, many, "learned size")
+        many = f"the size learned for a deadline of {typed(self.deadline_ms)} ms was reached"
+        learned = Step("the learned size waits", "send that many", Trigger.ENOUGH, many, "learned size")
         return (full, learned, *rule_api.send_at_once(Trigger.WAIT))

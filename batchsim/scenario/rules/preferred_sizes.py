@@ -1,28 +1,19 @@
-"""Batches of sizes that compute well: the largest preferred size that waits, else what the timer releases."""
+"""Batches of sizes that compute well: the largest preferred size, or all that wait once the timer ends."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
-
-import numpy as np
+from typing import Any, Self
 
 from batchsim import _check
 from batchsim._clock import later
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
-class PreferredSizesParams(NamedTuple):
-    """The parameters of `PreferredSizes`, the wait in seconds."""
-
-    preferred: Any  # int64, rising, shape (sizes,)
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredSizesParams) -> Decision:
-    """Send the largest preferred size that waits, or what waits once the oldest has waited."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send the largest preferred size available, or all that wait once the oldest has waited."""
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
         if waiting.length >= size:
@@ -37,24 +28,23 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Prefer
 
 @dataclass(frozen=True)
 class PreferredSizes(Rule):
-    """An idle server takes the largest preferred size that waits, else what waits when the oldest has waited.
+    """An idle server takes the largest preferred size available, or all that wait once the oldest has waited.
 
-    Sizes beyond the largest preferred one are never sent, however many wait; `max_batch_size` is the most
-    that `preferred` may name. `max_wait_ms` counts from the oldest request's arrival; `math.inf`: only
-    preferred sizes leave, and what remains at the end of the run.
+    Sizes above the largest preferred one are never sent; `max_batch_size` limits the values in `preferred`.
+    `max_wait_ms` counts from the oldest request's arrival. `math.inf`: only preferred sizes leave, and the
+    remainder at the end of the run.
 
     >>> PreferredSizes([4, 8], max_batch_size=8, max_wait_ms=5)
     PreferredSizes(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
     """
 
-    preferred: tuple[int, ...] = rule_api.parameter(
+    preferred: tuple[int, ...] = parameter(
         "Preferred sizes", "A batch of such a size leaves as soon as it is complete, as 4, 8", kind="sizes",
         usual=(8, 32),
     )  # fmt: skip
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
 
-    Params = PreferredSizesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Preferred sizes"
@@ -64,7 +54,7 @@ class PreferredSizes(Rule):
         _check.at_most("preferred sizes", self.preferred[-1], self.max_batch_size, "max_batch_size")
 
     def at(self, x: Any, y: Any) -> Self:
-        # A smaller limit does without the preferred sizes above it.
+        # A smaller limit drops the preferred sizes above it.
         sizes = [size for size in self.preferred if size <= x]
         return replace(self, preferred=sizes, max_batch_size=x, max_wait_ms=y)  # type: ignore[arg-type]
 
@@ -77,23 +67,18 @@ class PreferredSizes(Rule):
         return self.preferred[-1]
 
     @property
-    def params(self) -> PreferredSizesParams:
-        preferred = np.array(self.preferred, np.int64)
-        return PreferredSizesParams(preferred, self.max_batch_size, self.max_wait_ms / 1000)
-
-    @property
     def steps(self) -> tuple[Step, ...]:
         # A trigger has one step: sizes below max_batch_size leave by the same.
         *smaller, largest = self.preferred
         steps = [send_preferred(self.preferred)]
         if largest == self.max_batch_size:
             steps = [rule_api.send_full(largest), *([send_preferred(smaller)] if smaller else [])]
-        # A request alone may be a preferred size: then nobody waits for company.
+        # If 1 is a preferred size, requests never wait for others.
         return tuple(steps) if self.enough == 1 else (*steps, *rule_api.send_after(self.max_wait_ms))
 
 
 def send_preferred(sizes: Sequence[int]) -> Step:
-    """Return the step of some preferred sizes, of which the largest that waits leaves."""
+    """Return the step of some preferred sizes: the largest available one leaves."""
     which = "" if len(sizes) == sizes[0] == 1 else " " + ", else ".join(f"{it:,}" for it in reversed(sizes))
     what, because = f"{sizes[0]:,} or more wait", f"{sizes[0]:,} or more requests wait, a preferred size"
     if sizes[0] == 1:

@@ -1,8 +1,8 @@
-"""Preferred sizes as long as the oldest request is in time; once it is late, all that wait."""
+"""Preferred sizes until the oldest request is late, then all that wait."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
@@ -11,22 +11,12 @@ from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferr
 from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
 
 
-class PreferredUntilLateParams(NamedTuple):
-    """The parameters of `PreferredUntilLate`, the wait in seconds."""
-
-    preferred: Any  # int64, rising, shape (sizes,)
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(
-    now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredUntilLateParams
-) -> Decision:
-    """Send all once the oldest has waited, before that the largest preferred size that waits."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send all once the oldest has waited; before that, the largest preferred size available."""
     pending = min(waiting.length, params.max_batch_size)
     oldest_s = rule_api.oldest_s(waiting)
     due_s = later(oldest_s, params.max_wait_s)
-    # Without a wait nobody is ever late.
+    # With a wait of 0 requests are never late.
     if params.max_wait_s > 0 and now_s >= due_s:
         if pending == params.max_batch_size:
             return rule_api.START, pending, rule_api.FULL
@@ -44,19 +34,17 @@ def decide(
 
 @dataclass(frozen=True)
 class PreferredUntilLate(PreferredSizes):
-    """An idle server takes the largest preferred size that waits, or all that wait once the oldest is late.
+    """An idle server takes the largest preferred size available, or all that wait once the oldest is late.
 
-    Late is a request that has waited `max_wait_ms`, as where all servers compute: then size no longer
-    counts, and as many leave as wait, `max_batch_size` at most. With a wait of 0 nobody is ever late, and
-    what waits leaves where it is less than any preferred size. `math.inf`: only preferred sizes leave, and
-    what remains at the end of the run.
+    A request is late after `max_wait_ms`, for example because all servers compute. Then all that wait leave,
+    up to `max_batch_size`. With a wait of 0 requests are never late, and fewer than any preferred size leave
+    at once. `math.inf`: only preferred sizes leave, and the remainder at the end of the run.
 
     >>> PreferredUntilLate([4, 8], max_batch_size=8, max_wait_ms=5)
     PreferredUntilLate(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
     """
 
-    Params = PreferredUntilLateParams  # type: ignore[assignment]
-    decide = staticmethod(decide)  # type: ignore[assignment]
+    decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Preferred sizes until late"
 
@@ -65,20 +53,15 @@ class PreferredUntilLate(PreferredSizes):
         return self.max_batch_size if 0 < self.max_wait_ms < math.inf else self.preferred[-1]
 
     @property
-    def params(self) -> Any:
-        return PreferredUntilLateParams(*super().params)
-
-    @property
     def steps(self) -> tuple[Step, ...]:
         # A trigger has one step: sizes below max_batch_size leave by the same.
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         smaller = [each for each in self.preferred if each < size]
         preferred = [send_preferred(smaller)] if smaller else []
         full = [rule_api.send_full(size)] if size in self.preferred else []
-        if wait_ms in (0, math.inf):  # nobody is late; a request alone may be a preferred size
+        if wait_ms in (0, math.inf):  # requests are never late; 1 may be a preferred size
             return (*full, *preferred, *(() if self.enough == 1 else rule_api.send_after(wait_ms)))
         if not full:
-            # Late as the next two lines have it.
             because = (
                 f"{size:,} requests wait, a full batch, of which the oldest had waited {typed(wait_ms)} ms"
             )

@@ -1,12 +1,14 @@
 """The interface of rules: how a rule describes itself, and the calls that both engines make.
 
-A rule is a frozen dataclass in one file: its parameters, the two functions `decide` and `wake_s`, and its
-steps in words. To add one, write such a file and name the class in `batchsim.scenario.rules`; the engines,
-TOML, the shell and the explorer read everything else from it.
+A rule is a frozen dataclass in one file: its parameters, the functions `decide` and `wake_s`, and its steps
+as text. To add one, write such a file and list the class in `batchsim.scenario.rules`; the engines, TOML, the
+shell and the explorer read everything else from it.
 """
 
 import dataclasses
 import math
+import re
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,39 +16,37 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from batchsim import _check
 from batchsim._clock import later
 from batchsim._format import typed
-
-LARGEST_BATCH = 65_536
+from batchsim.scenario.parameters import Described, parameter
 
 
 class Trigger(IntEnum):
     """Why a batch left."""
 
     FULL = 0  # it holds max_batch_size requests
-    WAIT = 1  # its oldest request had waited as long as the rule lets it, at this very instant
-    BACKLOG = 2  # it was due earlier, but every server was computing: a server came free
+    WAIT = 1  # its oldest request had waited for the rule's limit, at this very instant
+    BACKLOG = 2  # it was due earlier, but every server was computing: a server became free
     DRAIN = 3  # only the end of the run released it
-    ENOUGH = 4  # as many waited as the rule asks for, fewer than max_batch_size
+    ENOUGH = 4  # enough requests for the rule were waiting, fewer than max_batch_size
 
 
 # As plain numbers, which Numba freezes into the code that it compiles.
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
-# What a rule can do; after NOTHING it is not asked again at this look.
+# The actions of a rule; after NOTHING, the engine does not call it again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
 ANYONE = "a request waits"  # the condition of a step
-Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
+Decision = tuple[int, int, int]  # an action, the number of requests, and the trigger
 
 
 class Waiting(NamedTuple):
-    """The requests that wait, as `decide` and `wake_s` see them; the same fields in Python and in Numba."""
+    """The waiting requests, as `decide` and `wake_s` see them; the same fields in Python and in Numba."""
 
     arrival_s: Any  # of every request of the run, seconds, by request number
-    queue: Any  # request numbers; those that wait are queue[head : head + length], oldest first
+    queue: Any  # request numbers; queue[head : head + length] wait, oldest first
     head: int
-    length: int  # how many wait in the queue, frozen batches not counted
-    frozen: int  # how many frozen batches wait for a server
+    length: int  # the number waiting in the queue, without frozen batches
+    frozen: int  # the number of frozen batches waiting for a server
     ended: bool  # whether the last request of the run has come
 
 
@@ -63,7 +63,7 @@ def helper(function: F) -> F:
 
 @helper
 def oldest_s(waiting: Waiting, k: int = 0) -> float:
-    """Return the arrival time, in seconds, of the k-th oldest request that waits; 0 is the oldest."""
+    """Return the arrival time, in seconds, of the k-th oldest waiting request; 0 is the oldest."""
     return waiting.arrival_s[waiting.queue[waiting.head + k]]
 
 
@@ -72,35 +72,9 @@ def deadline_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: An
     return later(oldest_s(waiting), params.max_wait_s)
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """What a rule's parameter is: its words, what it may be, and the control that moves it.
-
-    `kind` is "whole", "real" or "sizes", a rising tuple of whole numbers. `slider` is (low, high, step) of
-    the explorer's; without one the value is typed.
-    """
-
-    label: str
-    about: str
-    kind: str = "whole"
-    at_least: float = 1
-    at_most: float = LARGEST_BATCH
-    may_be_inf: bool = False
-    slider: tuple[float, float, float] | None = None
-    usual: Any = None  # what a control begins with
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the value as it is kept, or raise with the rule and what was got."""
-        if self.kind == "whole":
-            return _check.whole(name, value, int(self.at_least), int(self.at_most))
-        if self.kind == "sizes":
-            return _check.sizes(name, value, int(self.at_most))
-        return _check.real(name, value, at_least=self.at_least, finite=not self.may_be_inf)
-
-
-def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
-    """Return a dataclass field that describes itself; see `Parameter`."""
-    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
+def never_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return infinity: the `wake_s` of rules for which time alone changes nothing."""
+    return math.inf
 
 
 def max_batch_size(default: Any = dataclasses.MISSING) -> Any:
@@ -113,7 +87,7 @@ def max_wait_ms(
     about: str = "How long the oldest request waits for others to join its batch",
     default: Any = dataclasses.MISSING, may_be_inf: bool = True,
 ) -> Any:  # fmt: skip
-    """Return the field of rules with a timer: how long a batch waits for company."""
+    """Return the field of rules with a timer: how long a batch waits for more requests."""
     return parameter(
         "Max wait (ms)", about,
         kind="real", at_least=0, may_be_inf=may_be_inf, slider=(0, 100, 0.5), usual=10.0, default=default,
@@ -121,10 +95,10 @@ def max_wait_ms(
 
 
 class Threshold(NamedTuple):
-    """A rule that is the textbook's under another name, and so takes its fast loop.
+    """A rule that is the textbook's under another name, and so uses its fast loop.
 
-    An idle server takes the oldest `largest` requests, or as many as there are, once `enough` wait or
-    the oldest has waited `wait_s` seconds (inf: for ever).
+    An idle server takes the oldest `largest` requests, or all if there are fewer, once `enough` wait or the
+    oldest has waited `wait_s` seconds (inf: for ever).
     """
 
     wait_s: float
@@ -136,8 +110,8 @@ class Threshold(NamedTuple):
 class Step:
     """A line of a rule: "elif {condition}: {action}" ("else" without one), and why a batch leaves by it.
 
-    Under the condition `ANYONE`, and under none, a batch leaves whatever else is. `because` ends the sentence
-    "The batch leaves because ..."; `label` is the same in a word or three.
+    With the condition `ANYONE`, or no condition, a batch always leaves. `because` ends the sentence "The
+    batch leaves because ..."; `label` is the same in one to three words.
     """
 
     condition: str
@@ -147,28 +121,28 @@ class Step:
     label: str
 
 
-class Rule:
-    """When a batch leaves, and with whom: the parameters, what to do now, and until when.
+class Rule(Described):
+    """When a batch leaves, and which requests are in it: parameters, and functions that both engines call.
 
-    A subclass has `params` and the functions `decide` and `wake_s`, called by both engines:
-
-    - `decide(now_s, waiting, idle, state, params) -> (action, size, trigger)` is asked at every look while
-      requests wait and one of `idle` servers is free (and while none is, if `asked_while_busy`), again and
-      again until it answers NOTHING. START sends the `size` oldest requests, or the oldest frozen batch where
-      there is one, to the lowest-numbered idle server. FREEZE makes a batch of the `size` oldest, which waits
-      for a server as it is. REFUSE turns the `size` oldest away.
+    - `decide(now_s, waiting, idle, state, params) -> (action, size, trigger)` is called at every look while
+      requests wait and at least one of `idle` servers is free (also without one, if `asked_while_busy`),
+      until it returns NOTHING. START sends the `size` oldest requests, or the oldest frozen batch if there is
+      one, to the idle server with the lowest number. FREEZE makes a batch of the `size` oldest, which waits
+      unchanged for a server. REFUSE rejects the `size` oldest.
     - `wake_s(now_s, waiting, idle, state, params) -> seconds` is the next instant at which time alone changes
-      the answer, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay ties.
+      the decision, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay
+      ties.
 
-    Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
-    array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it. Three
-    functions are optional. `finished(now_s, size, seconds, state, params)` is told of each batch that ends.
-    `computed_as(size, state, params)` says up to how many a batch that starts is filled: it takes as long as
-    one of this size, which `finished` is told. `picked(k, state, params)` is the place in the queue of its
-    k-th request, rising with k; it is not asked where levels or delays say who goes first.
+    Both are plain functions of numbers: Python runs them unchanged, and Numba compiles them. `params` has the
+    parameters, `max_wait_ms` as `max_wait_s` in seconds. `state` is an array of `state_size` floats, 0 at
+    first, as the rule's memory; `decide` may write to it. Three functions are optional. `finished(now_s,
+    size, seconds, state, params)` is called as each batch ends. `computed_as(size, state, params)` is the
+    size to which a starting batch is padded: it takes as long as one of this size, and `finished` receives
+    it. `picked(k, state, params)` is the place in the queue of the batch's k-th request, rising with k;
+    engines do not call it where priority levels or delays determine the order.
     """
 
-    Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
+    Params: ClassVar[type]  # a named tuple, by default of the parameters; its type tells Numba the rule
     decide: ClassVar[Callable[..., Decision]]
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
@@ -179,35 +153,31 @@ class Rule:
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
-    title: ClassVar[str] = ""  # what the rule is called in a list
-    clock: ClassVar[str] = ""  # from when on its batches wait, as a clause
+    title: ClassVar[str] = ""  # the rule's name in a list
+    clock: ClassVar[str] = ""  # when its batches start to wait, as a clause
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
     by_params: ClassVar[dict[type, type["Rule"]]] = {}
     max_batch_size: int
-    max_wait_ms: ClassVar[float] = math.inf  # how long the oldest request waits for company; inf: for ever
+    max_wait_ms: ClassVar[float] = math.inf  # how long the oldest request waits for more; inf: for ever
 
     def __init_subclass__(cls) -> None:
         own = vars(cls)
-        if "Params" in own:
+        if ("decide" in own or "wake_s" in own) and "Params" not in own:
+            cls.Params = cls._own_params()
+        if "Params" in vars(cls):
             Rule.by_params[cls.Params] = cls
-        elif "decide" in own or "wake_s" in own:
-            raise TypeError(f"a rule with its own decide must have its own Params, got {cls.__name__}")
         if "decide" in own and "threshold" not in own:
             cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
 
-    def __post_init__(self) -> None:
-        for name, described in self.parameters().items():
-            object.__setattr__(self, name, described.check(name, getattr(self, name)))
-        self.check()
-
     @classmethod
-    def parameters(cls) -> dict[str, Parameter]:
-        """Return what each parameter is, by its name."""
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
-        return {f.name: f.metadata["parameter"] for f in fields if "parameter" in f.metadata}
-
-    def check(self) -> None:
-        """Raise ValueError where parameters contradict each other."""
+    def _own_params(cls) -> type:
+        """Return a named tuple of the parameters, with a unique name, which Numba uses for compiled code."""
+        own = {name: it for name, it in vars(cls).items() if isinstance(it, dataclasses.Field)}
+        fields: dict[str, Any] = getattr(cls, "__dataclass_fields__", {}) | own  # its parent's, and its own
+        names = [re.sub("_ms$", "_s", name) for name, it in fields.items() if "parameter" in it.metadata]
+        params: Any = namedtuple(f"{cls.__name__}Params", names, module=cls.__module__)  # type: ignore[misc]
+        params.__qualname__ = f"{cls.__qualname__}.Params"  # where pickle finds it
+        return params
 
     def at(self, x: Any, y: Any) -> Self:
         """Return the rule in a cell of its heat map, at other `map_knobs`, or raise ValueError."""
@@ -215,47 +185,54 @@ class Rule:
 
     @property
     def params(self) -> Any:
-        """The parameters as `decide` takes them."""
-        raise NotImplementedError
+        """The parameters as `decide` takes them, those in ms in seconds."""
+
+        def plain(name: str, kind: str) -> Any:
+            value = getattr(self, name)
+            if kind == "real":  # an int would be another type, for which Numba compiles again
+                return value / 1000 if name.endswith("_ms") else float(value)
+            return np.array(value, np.int64) if kind == "sizes" else value
+
+        return self.Params(*(plain(name, it.kind) for name, it in self.parameters().items()))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The rule in words, one step a trigger: the first whose condition holds acts."""
+        """The rule as text, one step a trigger: the first whose condition holds acts."""
         raise NotImplementedError
 
     @property
     def threshold(self) -> Threshold | None:
-        """The rule as the textbook's fast loop takes it, None where it is another."""
+        """The rule as the textbook's fast loop takes it, None if it is a different rule."""
         return None
 
     def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
         """Return the rate at which servers compute the batches that form at an arrival rate.
 
-        `seconds`: the service times of sizes from 1 on. A growing queue fills batches, if none freeze.
+        `seconds`: the service times of sizes from 1 on. A growing queue fills batches, unless they freeze.
         """
         return float(servers * seconds.size / seconds[-1])
 
     alone: Any = property(lambda self: self)  # the simplest rule with the same batches if there is one server
-    refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes none
+    refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes no batches
     asked_while_busy = property(lambda self: self.freezes or self.refuses)
 
     @property
     def largest_batch(self) -> int:
-        """The most requests that a batch ever holds: what it takes when the queue is long."""
+        """The most requests that a batch ever holds: its size when the queue is long."""
         return self.max_batch_size
 
     @property
     def enough(self) -> int:
-        """How many waiting requests make a batch leave at once, whatever the oldest has waited."""
+        """The number of waiting requests that makes a batch leave at once, at any age of the oldest."""
         return self.max_batch_size
 
     @property
     def fewest_clients(self) -> int:
-        """How many clients a closed loop needs for a batch ever to leave."""
+        """The number of clients that a closed loop needs for a batch ever to leave."""
         return self.enough if math.isinf(self.max_wait_ms) else 1
 
 
-# Of a rule that no timer ends.
+# The step of a rule without a timer.
 REMAINDER = Step("no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended")
 
 
@@ -268,16 +245,16 @@ def send_full(size: int) -> Step:
 
 
 def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
-    """Return the steps of a rule that sends full batches, and by a timer of its own, `over`, what waits.
+    """Return the steps of a rule that sends full batches, and by a timer of its own, `over`, all that wait.
 
-    Nobody waits for company where a batch holds one. Without a wait, or an end to it, all timers are alike.
+    Batches of one never wait. Without a wait, or with an endless one, all timers have the same steps.
     """
     over = send_after(wait_ms) if wait_ms in (0, math.inf) else over
     return (send_full(size), *over) if size > 1 else (send_full(size),)
 
 
 def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
-    """Return the steps of a rule under which nobody waits for company."""
+    """Return the steps of a rule whose batches never wait for more requests."""
     came, free = "a request came and a server is idle", "a server came free and requests wait"
     return (
         Step("the oldest comes now", "send all", trigger, came, "server was idle"),

@@ -1,23 +1,16 @@
-"""Windows that run one after the other, whether or not a request has come."""
+"""Windows that follow one another, whether or not a request has come."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import TICK_S, later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
-# In `state`: since when a server collects, and whether none does, as all compute.
+# In `state`: when a server began to collect, and whether all servers compute.
 SINCE_S, NOBODY = 0, 1
-
-
-class RunningWindowParams(NamedTuple):
-    """The parameters of `RunningWindow`, the window in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
 
 
 @rule_api.helper
@@ -39,15 +32,15 @@ def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
 
 @rule_api.helper
 def hand_over(now_s: float, idle: int, state: Any) -> None:
-    """Note that the server that collected has a batch: the next one collects from now on, if one is idle."""
+    """Let the next idle server collect from now on: the one that collected has a batch."""
     if idle > 1:
         state[SINCE_S] = now_s
     else:
         state[NOBODY] = 1
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> Decision:
-    """Send a full batch, or what waits when the window ends."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send a full batch, or all that wait when the window ends."""
     size, trigger = waiting.length, -1
     oldest_s = rule_api.oldest_s(waiting)
     if size >= params.max_batch_size:
@@ -64,7 +57,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Runnin
     return rule_api.START, size, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return the end of the window."""
     if params.max_wait_s == 0:
         return now_s
@@ -72,19 +65,19 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Runnin
 
 
 def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
-    """Let the server that comes free collect, unless another does."""
+    """Let the server that becomes free collect, unless another does."""
     if state[NOBODY] == 1:
         state[SINCE_S], state[NOBODY] = now_s, 0
 
 
 @dataclass(frozen=True)
 class RunningWindow(Rule):
-    """An idle server collects in windows, one after the other, until one is not empty.
+    """An idle server collects in consecutive windows until one is not empty.
 
-    Each is `max_wait_ms` long; the first begins when the server comes free; a batch leaves at the end of
-    its window, or when it is full. A request that finds the server idle waits for half a window on
-    average, and one that has waited for the server waits for a whole one. `math.inf` means full batches
-    only. One idle server collects at a time.
+    Each is `max_wait_ms` long; the first begins when the server becomes free; a batch leaves at the end of
+    its window, or when it is full. A request that finds the server idle waits half a window on average, and a
+    request that waited for the server waits a whole one. `math.inf` means full batches only. One idle server
+    collects at a time.
 
     >>> RunningWindow(max_batch_size=8, max_wait_ms=5)
     RunningWindow(max_batch_size=8, max_wait_ms=5)
@@ -95,17 +88,12 @@ class RunningWindow(Rule):
         "The length of the windows in which an idle server collects a batch", default=10.0
     )
 
-    Params = RunningWindowParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
     state_size = 2
     title = "Running window"
     clock = "the clock runs in windows, whether or not a request has come"
-
-    @property
-    def params(self) -> RunningWindowParams:
-        return RunningWindowParams(self.max_batch_size, self.max_wait_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -2,25 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Waiting
 
 
-class SizeOrWaitParams(NamedTuple):
-    """The parameters of `SizeOrWait`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SizeOrWaitParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
     if waiting.length >= params.max_batch_size:
         return rule_api.START, params.max_batch_size, rule_api.FULL
-    # A deadline is compared as a time: (now - then) * 1000 >= wait can be false at the very deadline.
+    # Deadlines are compared as times: (now - then) * 1000 >= wait can be false exactly at the deadline.
     due_s = later(rule_api.oldest_s(waiting), params.max_wait_s)
     if now_s >= due_s:
         return rule_api.START, waiting.length, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
@@ -42,15 +35,10 @@ class SizeOrWait(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
 
-    Params = SizeOrWaitParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Size or wait (textbook)"
     clock = "the clock starts as the oldest request comes, and the batch grows until it leaves"
-
-    @property
-    def params(self) -> SizeOrWaitParams:
-        return SizeOrWaitParams(self.max_batch_size, self.max_wait_ms / 1000)
 
     @property
     def threshold(self) -> Threshold:

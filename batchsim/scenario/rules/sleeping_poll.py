@@ -1,27 +1,20 @@
-"""A loop that sleeps, looks how many wait, and computes these without looking again."""
+"""A loop that sleeps, counts the waiting requests, and computes them without looking again."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over, window_end_s
 
-# In `state`, after those of the running window: how many batches are still to be taken at this look.
+# In `state`, after the running window's: the number of batches that this look still takes.
 TAKING = 2
 
 
-class SleepingPollParams(NamedTuple):
-    """The parameters of `SleepingPoll`, the sleep in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> Decision:
-    """Take all full batches, or else what waits, when a sleep is over; then compute them one by one."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Take all full batches, or else all that wait, when a sleep ends; then compute them one by one."""
     largest = params.max_batch_size
     if idle == 0:
         return rule_api.NOTHING, 0, rule_api.FULL
@@ -49,8 +42,8 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> float:
-    """Return when the sleep is over, while no batch is computed or waits to be."""
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return when the sleep ends, if no batch computes or waits for a server."""
     if idle == 0 or waiting.length == 0 or waiting.frozen > 0 or params.max_wait_s == 0:
         return math.inf
     return window_end_s(rule_api.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
@@ -58,11 +51,11 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
 
 @dataclass(frozen=True)
 class SleepingPoll(Rule):
-    """A loop looks after each sleep, and takes full batches, or what there is if none is full.
+    """A loop looks after each sleep, and takes all full batches, or one with all that wait.
 
-    Right after a batch it looks at once, and takes full batches without a sleep; else it sleeps for all of
-    `max_wait_ms`, however many come meanwhile. Of q waiting requests it takes q // max_batch_size full
-    batches, or one with all, and computes them one after the other without looking again: nobody joins them.
+    Right after a batch it looks at once, and takes full batches without a sleep; otherwise it sleeps for all
+    of `max_wait_ms`, and arrivals do not wake it. From q waiting requests it takes q // max_batch_size full
+    batches, or one with all, and computes them one after the other; requests that come meanwhile do not join.
 
     >>> SleepingPoll(max_batch_size=8, max_wait_ms=5)
     SleepingPoll(max_batch_size=8, max_wait_ms=5)
@@ -73,22 +66,17 @@ class SleepingPoll(Rule):
         "How long the loop sleeps before it looks again", default=10.0, may_be_inf=False
     )
 
-    Params = SleepingPollParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
     state_size = 3
     freezes = True
     title = "Sleeping poll"
-    clock = "the loop sleeps for the whole wait, and nobody wakes it"
-
-    @property
-    def params(self) -> SleepingPollParams:
-        return SleepingPollParams(self.max_batch_size, self.max_wait_ms / 1000)
+    clock = "the loop sleeps for the whole wait, and arrivals do not wake it"
 
     @property
     def enough(self) -> int:
-        # None, unless they wait right after a batch; one if the loop never sleeps.
+        # A full batch leaves without a sleep right after a batch; any request does if the loop never sleeps.
         return 1 if self.max_wait_ms == 0 else self.max_batch_size
 
     @property
@@ -96,7 +84,7 @@ class SleepingPoll(Rule):
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         if wait_ms == 0:
             return rule_api.send_full_or(size, wait_ms)
-        # A size of 1 is always full; the loop sleeps nonetheless.
+        # A batch of 1 is always full, but the loop still sleeps.
         asleep = f"a sleep of {typed(wait_ms)} ms ends"
         because = f"{size:,} waited when the loop looked, a full batch" if size > 1 else "the loop looked"
         full = Step(f"{size:,} or more wait as a sleep ends", "send full ones", Trigger.FULL, because, "full")

@@ -1,8 +1,8 @@
-"""Batches that form in a loop which stands still while one of them is computed."""
+"""Batches that form in a loop that stalls while one of them computes."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
@@ -10,33 +10,22 @@ from batchsim.scenario.rules.frozen_batches import DUE_S, FORMS, SEEN_S, close_b
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
-class StalledBatchesParams(NamedTuple):
-    """The parameters of `StalledBatches`, the wait in seconds; `max_ongoing` limits nothing."""
-
-    max_batch_size: int
-    max_wait_s: float
-    max_ongoing: float
-
-
 @rule_api.helper
 def entered(waiting: Waiting, state: Any, most: int) -> int:
-    """Return how many of those that wait had come when the last batch started; all, if none had.
-
-    More than `most` are not counted.
-    """
+    """Return how many waiting requests had come when the last batch started, up to `most` + 1; all if 0."""
     count, most = 0, min(most + 1, waiting.length)
     while state[FORMS] == 1 and count < most and rule_api.oldest_s(waiting, count) <= state[SEEN_S]:
         count += 1
     return count if count > 0 else waiting.length
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Freeze batches as `FrozenBatches` does, but only while a server is idle; start the oldest."""
     if idle == 0:
         return rule_api.NOTHING, 0, rule_api.FULL
     if params.max_wait_s == 0:
-        # A batch that opens as another closes, with those that did not fit, closes when that other is
-        # computed, before anyone else gets in.
+        # The requests that did not fit into a batch open the next one. It closes once the first batch is
+        # computed, before later requests get in.
         count = entered(waiting, state, params.max_batch_size)
         size = min(count, params.max_batch_size)
         state[FORMS], state[SEEN_S] = int(size < count), rule_api.oldest_s(waiting, waiting.length - 1)
@@ -47,7 +36,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Stalle
             size,
             rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
         )
-    size, trigger = close_batch(now_s, waiting, state, params)
+    size, trigger = close_batch(now_s, waiting, math.inf, state, params)
     if trigger >= 0:
         return rule_api.FREEZE, size, trigger
     if waiting.frozen > 0:
@@ -55,19 +44,19 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Stalle
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> float:
-    """Return when the batch that forms has waited, if the loop goes on."""
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return when the forming batch has waited, if the loop runs."""
     return state[DUE_S] if idle > 0 and state[FORMS] == 1 and waiting.length > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class StalledBatches(Rule):
-    """Batches close as `FrozenBatches` do, but in a loop that stands still while one is computed.
+    """Batches close as `FrozenBatches` do, but in a loop that stalls while one of them computes.
 
-    Who comes meanwhile gets in when the loop goes on; then batches close that are full or whose wait is over,
-    and the first of them is computed before anyone else gets in. The wait counts from the moment at which a
-    batch gets its first request: before the loop stood still, where more had come than one batch holds. With
-    `max_wait_ms=0` those that did not fit leave next, without those who came since.
+    Requests that come meanwhile get in when the loop continues. Then batches close that are full or have
+    waited, and the first of them computes before other requests get in. The wait counts from the moment at
+    which a batch gets its first request: before the stall, if more had come than one batch holds. With
+    `max_wait_ms=0` the requests that did not fit leave next, without later ones.
 
     >>> StalledBatches(max_batch_size=8, max_wait_ms=5)
     StalledBatches(max_batch_size=8, max_wait_ms=5)
@@ -76,16 +65,11 @@ class StalledBatches(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0, may_be_inf=False)  # type: ignore[misc]
 
-    Params = StalledBatchesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     state_size = 4
     freezes = True
     title = "Stalled batches"
-
-    @property
-    def params(self) -> StalledBatchesParams:
-        return StalledBatchesParams(self.max_batch_size, self.max_wait_ms / 1000, math.inf)
 
     @property
     def steps(self) -> tuple[Step, ...]:

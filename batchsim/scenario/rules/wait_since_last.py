@@ -1,8 +1,8 @@
-"""A timer that starts when the last batch ends, whether or not a request has come."""
+"""A timer that starts as the last batch ends, whether or not a request has come."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
@@ -11,15 +11,8 @@ from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over
 
 
-class WaitSinceLastParams(NamedTuple):
-    """The parameters of `WaitSinceLast`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> Decision:
-    """Send a full batch, or what waits once the last batch is long enough ago."""
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+    """Send a full batch, or all that wait once enough time has passed since the last batch."""
     size, trigger = waiting.length, -1
     due_s = later(state[SINCE_S], params.max_wait_s)
     if size >= params.max_batch_size:
@@ -37,18 +30,17 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
     return rule_api.START, size, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> float:
-    """Return when the last batch is long enough ago."""
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return when enough time has passed since the last batch."""
     return later(state[SINCE_S], params.max_wait_s)
 
 
 @dataclass(frozen=True)
 class WaitSinceLast(Rule):
-    """A batch leaves when it is full, or some time after the end of the batch before.
+    """A batch leaves when it is full, or `max_wait_ms` after the end of the batch before.
 
-    A request that comes more than `max_wait_ms` after that leaves at once and alone; one that has waited
-    for the server waits for the whole time once more. `math.inf` means full batches only. One idle server
-    collects at a time.
+    A request that comes later than that leaves at once and alone; a request that waited for the server waits
+    for the whole time again. `math.inf` means full batches only. One idle server collects at a time.
 
     >>> WaitSinceLast(max_batch_size=8, max_wait_ms=5)
     WaitSinceLast(max_batch_size=8, max_wait_ms=5)
@@ -59,17 +51,12 @@ class WaitSinceLast(Rule):
         "How long after the end of the last batch a server collects the next", default=10.0
     )
 
-    Params = WaitSinceLastParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
     state_size = 2
     title = "Wait since the last batch"
     clock = "the clock starts as the batch before ends"
-
-    @property
-    def params(self) -> WaitSinceLastParams:
-        return WaitSinceLastParams(self.max_batch_size, self.max_wait_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:

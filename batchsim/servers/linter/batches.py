@@ -80,18 +80,12 @@ def too_long(trial: Trial) -> Iterator[Finding]:
         what = f"{trial.said(words.wait)} is {_wait(now)}, {times} times as long as a full batch"
         sentence = f"{what} computes: {meant} may have been meant."
     elif not given or trial.setting(words.wait) == default:
-        code, sentence = (
-            "wait-default",
-            f"{trial.said(words.wait)}{same} is the default: {pays}.",
-        )
+        code, sentence = ("wait-default", f"{trial.said(words.wait)}{same} is the default: {pays}.")
     elif size < ALONE:
         code = "wait-light-load"
         sentence = f"At this load {trial.said(words.wait)}{same} gains nothing: {pays}."
     elif found.beats(now, HALVED):
-        code, sentence = (
-            "wait-too-long",
-            f"{trial.said(words.wait)}{same} is too long: {pays}.",
-        )
+        code, sentence = ("wait-too-long", f"{trial.said(words.wait)}{same} is too long: {pays}.")
     else:
         return
     yield p99_finding(code, sentence, now, found)
@@ -107,6 +101,14 @@ def p99_finding(code: str, sentence: str, now: Outcome, found: Outcome, remedy: 
     lossless = now.loss == found.loss == 0
     key = "p99_ms" if lossless else "p99_all_ms"
     return Finding(code, sentence, key, now.p99_ms, found.p99_ms, effect, found.change, remedy)
+
+
+def proposal(
+    code: str, sentence: str, now: Outcome, found: Outcome | None, part: float, remedy: str = ""
+) -> Iterator[Finding]:
+    """Yield a finding if its change lowers the p99 by this part."""
+    if found is not None and found.beats(now, part):
+        yield p99_finding(code, sentence, now, found, remedy)
 
 
 def least_wait_ms(scenario: Scenario) -> float | None:
@@ -141,8 +143,6 @@ def too_short(trial: Trial) -> Iterator[Finding]:
     longer = [trial.waited(float(f"{times * least:.2g}")) for times in ABOVE]
     now_ms = now.scenario.rule.max_wait_ms
     found = best([each for each in longer if each is not None and each.scenario.rule.max_wait_ms > now_ms])
-    if found is None or not found.beats(now, MATTERS):
-        return
     code, so = "wait-too-short", "hardly keeps up"
     if now.overloaded:
         code, so = "wait-below-t-min", "falls behind, and the queue grows without bound"
@@ -151,7 +151,7 @@ def too_short(trial: Trial) -> Iterator[Finding]:
         f"{trial.said(words.wait)} makes batches of {at} so small that the server {so}: "
         f"it keeps up from {number(least, 4)} ms on."
     )
-    yield p99_finding(code, sentence, now, found)
+    yield from proposal(code, sentence, now, found, MATTERS)
 
 
 def too_small(trial: Trial) -> Iterator[Finding]:
@@ -168,13 +168,11 @@ def too_small(trial: Trial) -> Iterator[Finding]:
     if least == math.inf:
         return
     smallest = next(each for each in larger if each.p99_ms <= 1.05 * least)
-    if not smallest.beats(now, MATTERS):
-        return
     left = trial.server.words.size not in trial.settings
     is_default = " is the default, and" if left else ""
     each = "one request" if size == 1 else f"{size:,} requests"
     what = f"{trial.said(trial.server.words.size)}{is_default} lets a batch hold {each} at most"
-    yield p99_finding("size-too-small", f"{what}, too few at this load.", now, smallest)
+    yield from proposal("size-too-small", f"{what}, too few at this load.", now, smallest, MATTERS)
 
 
 def through_zero(trial: Trial) -> Iterator[Finding]:
@@ -183,13 +181,9 @@ def through_zero(trial: Trial) -> Iterator[Finding]:
     table = now.scenario.service.table(size)[1:]
     if size == 1 or table[-1] < LINE * size * table[0]:
         return
-    alone = trial.resized(1)
-    if alone is None or not alone.beats(now, LITTLE):
-        return
     per = f"a batch of {size:,} computes for {number(table[-1] / table[0])} times as long as a single request"
-    yield p99_finding(
-        "service-through-zero", f"Batching saves nothing here and only delays: {per}.", now, alone
-    )
+    what = f"Batching saves nothing here and only delays: {per}."
+    yield from proposal("service-through-zero", what, now, trial.resized(1), LITTLE)
 
 
 def never_reached(trial: Trial) -> Iterator[Finding]:
@@ -198,32 +192,24 @@ def never_reached(trial: Trial) -> Iterator[Finding]:
     ongoing, workload = "max_ongoing_requests", now.scenario.workload
     if isinstance(rule, FrozenBatches) and rule.max_ongoing < size * now.scenario.servers:
         found = trial.outcome(**{ongoing: size * now.scenario.servers})
-        if found is not None and found.beats(now, LITTLE):
-            default = "" if ongoing in trial.settings else ", the default,"
-            needs, why = "one full batch", "batches wait and leave partly filled"
-            if rule.max_ongoing >= size:
-                needs, why = "full batches on all servers", "some servers idle"
-            what = f"{trial.said(ongoing)}{default} admits fewer requests than {needs} of {size:,}: {why}."
-            yield p99_finding("concurrency-below-size", what, now, found)
+        default = "" if ongoing in trial.settings else ", the default,"
+        needs, why = "one full batch", "batches wait and leave partly filled"
+        if rule.max_ongoing >= size:
+            needs, why = "full batches on all servers", "some servers idle"
+        what = f"{trial.said(ongoing)}{default} admits fewer requests than {needs} of {size:,}: {why}."
+        yield from proposal("concurrency-below-size", what, now, found, LITTLE)
     elif isinstance(workload, ClosedLoop) and workload.clients < rule.enough and rule.max_wait_ms > 0:
-        found = trial.resized(workload.clients)
-        if found is not None and found.beats(now, LITTLE):
-            clients = counted(workload.clients, "client")
-            what = f"{trial.said(trial.server.words.size)} is never reached with {clients}"
-            why = "every batch waits for one that cannot come"
-            yield p99_finding("clients-below-size", f"{what}: {why}.", now, found)
+        what = f"{trial.said(trial.server.words.size)} is never reached with"
+        what += f" {counted(workload.clients, 'client')}: every batch waits for one that cannot come."
+        yield from proposal("clients-below-size", what, now, trial.resized(workload.clients), LITTLE)
 
 
 def preferred(trial: Trial) -> Iterator[Finding]:
     """Find preferred sizes that cost latency; Triton's guide advises against them."""
-    name, now = "preferred_batch_size", trial.now
-    sizes = trial.settings.get(name)
-    if not sizes:
-        return
-    found = trial.outcome(**{name: []})
-    if found is not None and found.beats(now, 0.05):
+    name = "preferred_batch_size"
+    if sizes := trial.settings.get(name):
         what = f"{name}={list(sizes)} makes batches leave too early, or too small, for this service time."
-        yield p99_finding("preferred-sizes", what, now, found)
+        yield from proposal("preferred-sizes", what, trial.now, trial.outcome(**{name: []}), 0.05)
 
 
 def _padding(service: Service, outcome: Outcome) -> float:
@@ -261,11 +247,9 @@ def padded(trial: Trial) -> Iterator[Finding]:
         scenario = now.scenario.replace(service=service.padded_to(powers))
         found = trial.other(scenario)
         remedy = f"the model compiled for batches of {listed([str(each) for each in powers])}"
-    if found is not None and found.beats(now, LITTLE):
-        share = percent(_padding(service, now))
-        to = listed([str(each) for each in compiled])
-        what = f"Batches are padded to {to}: {share} of the computed items are padding."
-        yield p99_finding("padding-waste", what, now, found, remedy)
+    share, to = percent(_padding(service, now)), listed([str(each) for each in compiled])
+    what = f"Batches are padded to {to}: {share} of the computed items are padding."
+    yield from proposal("padding-waste", what, now, found, LITTLE, remedy)
 
 
 def share_a_device(trial: Trial) -> Iterator[Finding]:
@@ -278,22 +262,17 @@ def share_a_device(trial: Trial) -> Iterator[Finding]:
         return
     fewest = devices if now.scenario.slowdown is None else 1
     found = best([each for n in range(fewest, servers) if (each := trial.outcome(**{name: n})) is not None])
-    if found is None or not found.beats(now, LITTLE):
-        return
     where = "one device" if devices == 1 or now.scenario.slowdown else counted(devices, "device")
     size = number(now.result.mean_batch_size)
     what = f"{name}={servers} on {where}: batches stay small, {size} on average, and wait for the device."
-    yield p99_finding("servers-share-a-device", what, now, found)
+    yield from proposal("servers-share-a-device", what, now, found, LITTLE)
 
 
 def handler_blocks(trial: Trial) -> Iterator[Finding]:
     """Find a handler that blocks the event loop, and so the forming of the next batch."""
-    if trial.settings.get("handler") != "blocking":
-        return
-    found = trial.outcome(handler="async")
-    if found is not None and found.beats(trial.now, MATTERS):
+    if trial.settings.get("handler") == "blocking":
         what = "The handler blocks the event loop, so no batch forms while one is computed."
-        yield p99_finding("handler-blocks", what, trial.now, found)
+        yield from proposal("handler-blocks", what, trial.now, trial.outcome(handler="async"), MATTERS)
 
 
 def _cures(found: Outcome | None, now: Outcome) -> bool:

@@ -55,7 +55,7 @@ def thrashes(trial: Trial) -> Iterator[Finding]:
         if found is not None and _better(found, trial.now):
             back = int(trial.now.result.preemptions.sum())
             each = number(back / trial.now.result.preemptions.size)
-            many = f"{each} preemptions a request, each computed again"
+            many = f"{each} preemptions per request, each recomputed"
             what = f"{name}={trial.setting(name)!r} thrashes: {many}."
             yield _finding("limit-thrashes", what, "preempted_share", trial.now, found)
 
@@ -77,7 +77,7 @@ def beyond_memory(trial: Trial) -> Iterator[Finding]:
         key=lambda each: _mean(each, "mean_latency_ms"), default=None,
     )  # fmt: skip
     if found is not None:
-        room = f"memory has room for {int(fit):,} requests, at {int(held):,} tokens each in the mean"
+        room = f"memory has room for {int(fit):,} requests, at {int(held):,} tokens each on average"
         what = f"{name}={trial.setting(name)!r} is more than memory holds: {room}."
         yield _finding("seats-beyond-memory", what, "mean_latency_ms", now, found)
 
@@ -140,6 +140,6 @@ def notes(trial: Trial) -> Iterator[Note]:
     held, fit = _of_memory(trial)
     seats, most = rule.max_num_seqs, trial.now.result.token_log.most_running
     if fit < seats < MOST:
-        room = f"memory holds {int(fit):,} requests of {int(held):,} tokens in the mean"
+        room = f"memory holds {int(fit):,} requests of {int(held):,} tokens on average"
         what = f"{trial.server.words.size} is {seats:,}, but {room}, and {most:,} ran at most."
         yield Note("memory-below-seats", what)

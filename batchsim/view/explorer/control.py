@@ -1,4 +1,4 @@
-"""What a control of the explorer is: its words, the values that it takes, and how a person types them."""
+"""Controls of the explorer: their words, the values that they take, and how a person types these."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,10 +10,11 @@ import ipywidgets as widgets
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.kind import Values
 from batchsim.view.explorer.kinds import CONTROLS, on_page, relevant
-from batchsim.view.explorer.knob import Knob, dropdown, hide, toggle
+from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.services import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
+from batchsim.view.explorer.widgets import dropdown, hide, toggle
 
 
 class Controls:

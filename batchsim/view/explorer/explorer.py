@@ -14,7 +14,6 @@ from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RU
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.kind import Values
 from batchsim.view.explorer.kinds import KINDS
-from batchsim.view.explorer.knob import hide, line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
@@ -23,6 +22,7 @@ from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
+from batchsim.view.explorer.widgets import hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
@@ -32,11 +32,11 @@ SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 
 
 class Explorer(widgets.Box):
-    """Controls by name in a column, a picture beside it, and below that its words and a status line.
+    """A column of controls, and to its right a picture with its description and a status line.
 
     It works without a browser: set `controls["max_wait_ms"].value` and read `readout.value`. `data` is what
-    the picture shows and `result` its run: the last that worked. `move_to(state)` moves every control at
-    once, `say(text)` puts a line below the picture, and `large.value` is the view that is enlarged.
+    the picture shows, and `result` its run, the last that worked. `move_to(state)` moves every control at
+    once, `say(text)` puts a line below the picture, and `large.value` is the key of the large view.
     """
 
     def __init__(self, session: Session, services: dict[str, Values]) -> None:
@@ -67,15 +67,15 @@ class Explorer(widgets.Box):
 
         self.large = plain(
             widgets.Dropdown, options=views_of(session.style.mode), value=session.style.large,
-            tooltip="The large view: a click on a small one enlarges it, too",
+            tooltip="The large view; a click on a small view enlarges it, too",
         )  # fmt: skip
         self.large.add_class("batchsim-large")
         self.words = plain(
-            widgets.ToggleButton, description="In words", tooltip="The same as the picture, in words"
+            widgets.ToggleButton, description="In words", tooltip="A description of the picture in words"
         )
         self.server = plain(
             widgets.Dropdown, options=[("Server 1 of 1", 0)],
-            tooltip="The server whose seats and steps are shown and played",
+            tooltip="The server whose seats and steps the picture shows",
         )  # fmt: skip
         self.server.add_class("batchsim-server")
         foot = plain(widgets.Box, [self.large, self.words, self.server, self.status])
@@ -105,7 +105,7 @@ class Explorer(widgets.Box):
         return f"Explorer of batching: {workload.partition(':')[0]} arrivals, rule “{rule}”"
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget, and its picture with its words for where no widget can be shown."""
+        """Return the widget, and its picture with a description for front ends without widgets."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
         still = self.screen.still()
         if still is None:
@@ -158,7 +158,7 @@ class Explorer(widgets.Box):
             self.session.restyle(self.session.style._replace(server=server))
 
     def _offer_servers(self) -> None:
-        """Offer the servers whose seats and steps can be seen, where there are several."""
+        """Offer a choice of server, if a film shows one of several."""
         session = self.session
         count = 1
         if KINDS[session.style.mode].is_film_by_server and session.data is not None:
@@ -174,14 +174,14 @@ class Explorer(widgets.Box):
         self.status.value = line(text, "alert" if alert else "status") if text else ""
 
     def _fold(self) -> None:
-        """Close the pages where the controls stand above the picture, and open one again where beside it."""
+        """Close the pages while the controls are above the picture; open one when they are to its left."""
         if self.screen.alone:
             self.tabs.selected_index = None
         elif self.tabs.selected_index is None:
             self.tabs.selected_index = 0
 
     def _update(self) -> None:
-        """Show the words of the picture, and bring the open page up to date; the others wait until opened."""
+        """Show the picture's description, and update the open page; the others wait until opened."""
         session = self.session
         with session.lock, session.reporting():
             _set_class(self, "batchsim-projector", session.style.size == "projector")
@@ -197,7 +197,7 @@ class Explorer(widgets.Box):
                 self.readout.value = self.pseudocode.value = ""
             else:
                 self.readout.value = line(self.screen.alt)
-                if selected is not self.play:  # which marks the line that acts
+                if selected is not self.play:  # that page marks the acting line
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
@@ -226,11 +226,11 @@ def explore(
 ) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
-    `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can measure models,
-    too. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
-    begin with; the rate of a Trace can be changed. `requests`: the number of
-    requests in each run. `link`: the line of text that another explorer gave for its state. `play`: begin
-    with the film of the requests, above their timeline.
+    `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can also measure
+    models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
+    begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each run.
+    `link`: the state of another explorer, as its line of text. `play`: begin with the film of the requests,
+    above their timeline.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20

@@ -16,9 +16,8 @@ from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import simulated
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.canvas.words import PNG
-from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.player import SLOWNESS, Player
-from batchsim.view.explorer.screen import Screen
+from batchsim.view.explorer.widgets import Screen, line, plain
 from batchsim.view.film.film_view import Playable
 from batchsim.view.film.lanes import Lanes, comparison_of, stretch_of
 from batchsim.view.film.lanes_view import SideBySide
@@ -27,11 +26,11 @@ from batchsim.view.film.token_lanes import TokensSideBySide
 from batchsim.view.pictures.live import Animation
 
 LEAST_WIDTH_PX = 320
-WHOLE_S = 20.0  # on the screen: how long a stretch of token generation is played
+WHOLE_S = 20.0  # on the screen, the duration of a film of token generation
 
 
 class FilmPlayer(Player):
-    """The film of a run above its timeline, and its controls."""
+    """The film of a run above its timeline, with its controls."""
 
     def __init__(self, result: Result, requests: int = REQUESTS) -> None:
         self.result, self.requests = result, requests
@@ -77,19 +76,19 @@ class FilmPlayer(Player):
         self.screen.patch(self.picture, stage.box)
 
     def _say(self) -> None:
-        """Say the moment below the picture, unless it changes too fast to be read."""
+        """Describe the moment below the picture, unless it changes too fast to read."""
         self.text.value = "" if self.playing else line(self.words)
         if not self.playing:
             self.screen.alt = self.words
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget, and a picture of the moment with its words, for where no widget can be shown."""
+        """Return the widget, and a picture of the moment for front ends without widgets."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
         return bundle | {PNG: base64.b64encode(self.picture.png()).decode()}, {PNG: {"alt": self.words}}
 
 
 class LanesPlayer(FilmPlayer):
-    """The film of one stretch of traffic under several rules, and its controls."""
+    """The film of one stretch of traffic under several rules, with its controls."""
 
     def __init__(self, comparison: ServerComparison, requests: int | None = None) -> None:
         self.comparison = comparison
@@ -104,9 +103,11 @@ class LanesPlayer(FilmPlayer):
         return Lanes(self.comparison, self.seen, width_px, ratio, THEMES[theme])
 
     def load(self, film: Film, stage: Playable) -> None:
-        """Play a film; until then all of it is seen."""
+        """Load a film, and show its end until it plays."""
         super().load(film, stage)
-        if self.comparison.scenario.tokens is not None:  # answers last: what counts is the whole stretch
+        if (
+            self.comparison.scenario.tokens is not None
+        ):  # answers are long: play the whole stretch in a fixed time
             begin_s, until_s = self.stretch
             wanted = WHOLE_S / (until_s - begin_s)
             self.slowness.value = min(SLOWNESS, key=lambda times: abs(math.log(times / wanted)))
@@ -116,7 +117,7 @@ class LanesPlayer(FilmPlayer):
 
     @property
     def words(self) -> str:
-        """What is seen at this time, in a sentence."""
+        """The present moment in a sentence."""
         film = self.picture.stage.film
         return film.describe(self.time_s) if isinstance(film, SideBySide | TokensSideBySide) else ""
 
@@ -127,13 +128,13 @@ def film(
 ) -> FilmPlayer:  # fmt: skip
     """Return a film of a run: requests flow through the queue into the servers, above a timeline.
 
-    Of a scenario the first `requests` requests, by default 200, are simulated; of a result about so many are
-    played, from its middle. Of what `compare_servers` returns, or of a scenario with `rules` by name, about
-    60 are seen under each rule, side by side. Show it as the last line of a cell. Without a page, set
-    `time_ms` or click `next`, and read `words`. ValueError for a result without columns, or of several
-    replications.
+    For a scenario, it simulates the first `requests` requests, by default 200; for a result, it plays about
+    as many from the middle. For the return value of `compare_servers`, or a scenario with `rules` by name, it
+    plays about 60 under each rule, side by side. With tokens it plays the picture of `bs.lanes`: about 30
+    requests under each rule, one row per seat.
 
-    With tokens it plays what `bs.lanes` draws: about 30 requests, under each of the rules, a row a seat.
+    Show it as the last line of a cell. Without a page, set `time_ms` or click `next`, and read `words`.
+    ValueError for a result without columns or with several replications.
 
     >>> from batchsim import Affine, Constant, Scenario, SizeOrWait
     >>> player = film(Scenario(Constant(1000), SizeOrWait(4, 10), Affine(5, 0.25)), requests=20)

@@ -1,6 +1,7 @@
 """What the explorer needs of a kind of run; `requests` and `tokens` fill it in, and `kinds` lists them."""
 
 import abc
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from batchsim import scenario as sc
 from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
+from batchsim.scenario.parameters import Parameter
+from batchsim.scenario.scenario import RATE
 from batchsim.scenario.service import SHAPES
 from batchsim.simulate import available
 from batchsim.view.explorer.control import (
@@ -25,6 +28,7 @@ from batchsim.view.explorer.reasons import Outcome
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.pictures.data import ViewData
 
+LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
 State = Any  # of `state`, which is made from the kinds
 Values = dict[str, Any]  # by the names of controls
@@ -87,7 +91,7 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
-        """Return the scenario of a state; `tokens` are the lengths that "given" stands for."""
+        """Return the scenario of a state; `tokens` has the lengths for "given"."""
 
     @abc.abstractmethod
     def values(self, scenario: Scenario) -> Values:
@@ -99,7 +103,7 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def python(self, state: State, scenario: Scenario) -> dict[str, str]:
-        """Return the Python of the scenario's rule, its service and whatever `repr` does not do."""
+        """Return Python for the rule, the service time, and each field whose `repr` is not Python."""
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change when a hand moves one control."""
@@ -143,34 +147,60 @@ def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
     return mean, burst / mean, traffic.mean_on_s
 
 
-WORKLOADS: Mapping[str, Option] = {
-    "poisson": Option("Poisson: random arrivals", sc.Poisson, ("rate_per_s",)),
-    "constant": Option("Constant: evenly spaced", sc.Constant, ("rate_per_s",)),
-    "gamma": Option("Gamma: smoother or burstier", sc.Gamma, ("rate_per_s", "cv")),
-    "onoff": Option("On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"),
+def snake(cls: type) -> str:
+    """Return the name of a class in snake case, as links have it."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def of_parameter(it: Parameter, page: str = MAIN) -> Control:
+    """Return the control of a parameter that describes itself."""
+    given = {"at_least": it.at_least, "at_most": it.at_most, "above": it.above}
+    bounds: Values = {name: bound for name, bound in given.items() if bound is not None}
+    if it.kind == "real":
+        bounds["finite"] = not it.may_be_inf
+    else:
+        bounds["at_most"] = min(bounds["at_most"], LARGEST_BATCH)
+    if it.kind == "sizes":
+        del bounds["at_least"]
+    scale = "whole" if it.kind == "whole" else "log" if it.log else "linear"
+    slider = it.slider and Slider(scale, *it.slider)
+    about = it.about + ("; inf: no limit" if it.may_be_inf else "")
+    first = it.usual if it.usual is not None else (1,) if it.kind == "sizes" else it.at_least
+    return Control(it.label, about, it.kind, first, page, slider, bounds)
+
+
+def _of_workload(cls: Any) -> tuple[str, Option]:
+    """Return the option of a workload: its mean rate has one control, even if its field has another name."""
+    controls = tuple(RATE if name.endswith(RATE) else name for name in cls.parameters())
+    return snake(cls), Option(cls.title, cls, controls)
+
+
+# Workloads whose controls are not their parameters.
+_OTHERS = {
+    OnOff: ("onoff", Option(OnOff.title, OnOff, (RATE, "burst_factor", "mean_burst_s"),
         make=lambda rate_per_s, factor, on_s: OnOff(rate_per_s * factor, 0, on_s, on_s * (factor - 1)),
-        read=_burst_values),
-    "diurnal": Option("Diurnal: a day, compressed", sc.Diurnal,
-        ("rate_per_s", "peak_to_mean", "period_s")),
-    "closed": Option("Closed loop: clients wait for answers", ClosedLoop, ("clients", "think_ms"),
+        read=_burst_values)),
+    ClosedLoop: ("closed", Option(ClosedLoop.title, ClosedLoop, ("clients", "think_ms"),
         make=lambda clients, think_ms: ClosedLoop(clients, think_ms / 1000),
-        read=lambda loop: (loop.clients, loop.think_s * 1000)),
-    "given": Option("Given: the traffic of this page", OpenLoop, ("rate_per_s",)),  # made by the state
+        read=lambda loop: (loop.clients, loop.think_s * 1000))),
 }  # fmt: skip
+WORKLOADS: Mapping[str, Option] = {
+    **dict(_OTHERS.get(cls) or _of_workload(cls) for cls in sc.WORKLOADS),
+    "given": Option("Given: the traffic of this page", OpenLoop, (RATE,)),  # made by the state
+}
+_SHOWN = {name for option in WORKLOADS.values() for name in option.controls}
 TRAFFIC = {
     "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, WORKLOADS),
+    **{
+        name: of_parameter(it, ARRIVALS)
+        for workload in sc.WORKLOADS for name, it in workload.parameters().items() if name in _SHOWN
+    },
     "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
         "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
-    "cv": Control("Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
-        "real", 3, ARRIVALS, Slider("log", 0.1, 10, 0.01), {"at_least": 1e-3, "at_most": 1e3}),
     "burst_factor": Control("Burst rate (x mean)", "Arrival rate in a burst; no arrivals between bursts",
         "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
     "mean_burst_s": Control("Mean burst (s)", "Mean duration of a burst",
         "real", 0.1, ARRIVALS, Slider("log", 0.001, 100, 0.01), {"above": 0}),
-    "peak_to_mean": Control("Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night",
-        "real", 1.8, ARRIVALS, Slider("linear", 1, 2, 0.05), {"at_least": 1, "at_most": 2}),
-    "period_s": Control("Length of a day (s)", "Duration of the compressed day",
-        "real", 20, ARRIVALS, Slider("log", 1, 1000, 0.01), {"above": 0}),
     "clients": Control("Clients", "Each sends a request, waits for the answer, thinks, and sends the next",
         "whole", 64, MAIN, Slider("whole", 1, 256), {"at_most": 100_000}),
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",

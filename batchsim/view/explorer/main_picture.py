@@ -1,12 +1,12 @@
-"""The picture of the session's data: it is drawn at every change, and it is a control itself."""
+"""The picture of the session's data: drawn at every change, and a control itself."""
 
 import math
 from typing import Any
 
 from batchsim.scenario import Rule
 from batchsim.view.explorer.kind import full_only
-from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.widgets import Screen
 from batchsim.view.pictures.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.pictures.view import Spot
 
@@ -17,8 +17,8 @@ STORED_PX = 1000, 640  # the picture that a notebook keeps
 class MainPicture(Screen):
     """The session's data in six views.
 
-    A click enlarges a small view; on the heat map or the load curve it moves to another setting, as the arrow
-    keys do on the map. While a cover is on it, it shows what was seen before.
+    A click enlarges a small view; on the heat map or the load curve it moves to another setting, like the
+    arrow keys on the map. Under a cover, the picture stays as it was.
     """
 
     def __init__(self, session: Session) -> None:
@@ -61,7 +61,7 @@ class MainPicture(Screen):
         self.show(self.picture.png(), words)
 
     def still(self) -> bytes | None:
-        """Return what is shown now as a PNG for a stored notebook; None where it is covered."""
+        """Return the present picture as a PNG for a stored notebook; None if it is covered."""
         session, (width_px, height_px) = self.session, STORED_PX
         if not session.visible or session.data is None:
             return None
@@ -76,7 +76,7 @@ class MainPicture(Screen):
         if self.session.visible and self.picture.release():
             self.show(self.picture.png(), self.alt)
 
-    # What the page says.
+    # Messages from the page.
 
     def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
         """Respond to a gesture, an arrow key, or the pointer at fractions of the width and the height."""
@@ -101,7 +101,7 @@ class MainPicture(Screen):
         return None
 
     def _tell(self, across: float, down: float) -> None:
-        """Say what is under the pointer, and whether a click acts."""
+        """Describe the place under the pointer, and whether a click acts there."""
         spot = self._spot(across, down)
         acts = spot is not None and not spot.refused and (spot.change is not None or self._enlarges(spot))
         self.send({"tip": spot.text if spot else "", "act": acts})
@@ -133,7 +133,7 @@ class MainPicture(Screen):
                 return session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
             # The map's rule, not the state's, which may be another whose run was refused.
             rule = surface.rules[row * len(surface.x_values) + column]
-            assert rule is not None  # as it is not refused
+            assert rule is not None  # it is not refused
             self._move_to(self._values_of(rule))
 
     def _values_of(self, rule: Rule) -> dict[str, Any]:
@@ -146,6 +146,6 @@ class MainPicture(Screen):
 
 
 def _nearest(values: tuple[float | None, ...], value: float | None) -> int:
-    """Return the index of the nearest value; no limit, None or infinity, is nearest to itself."""
+    """Return the index of the nearest value; no limit, as None or infinity, counts as a very large value."""
     places = [1e15 if each is None else min(each, 1e15) for each in (value, *values)]
     return min(range(len(values)), key=lambda i: abs(places[i + 1] - places[0]))

@@ -1,4 +1,4 @@
-"""A player of films: play and pause, from event to event, how slowly, and when."""
+"""A player of films: play and pause, event by event, speed, and time."""
 
 import math
 import time
@@ -11,33 +11,31 @@ import ipywidgets as widgets
 import numpy as np
 
 from batchsim import _check
-from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button, plain
-from batchsim.view.explorer.screen import Screen
+from batchsim.view.explorer.widgets import ECHO_S, SLIDERS, Screen, button, plain
 from batchsim.view.film.film_view import Playable, telling_moment
-from batchsim.view.film.snapshot import Film, Snapshot, Stretch
-from batchsim.view.film.step_film import StepMoment
-from batchsim.view.film.whole_film import WholeMoment
+from batchsim.view.film.snapshot import Film, PlayRange, Snapshot
+from batchsim.view.film.token_film import StepMoment, WholeMoment
 from batchsim.view.film.words import describe
 
 SLOWNESS = tuple(float(f"{digit}e{power}") for power in range(-3, 7) for digit in (1, 2, 5))
-PER_S = 8.0  # arrivals in a second of the film that the eye can still follow
+PER_S = 8.0  # arrivals per second on the screen that the eye can follow
 BATCH_S = 0.4, 3.0  # how long a batch should compute on the screen
 LONGEST_PAUSE_S = 2.0  # on the screen between two arrivals
-LEAP_S = 0.25  # of the clock, at most, from frame to frame: a page that was hidden goes on where it was
-LEAVES_S = 0.25  # on the screen, in which a batch that left still leaves: long enough to be read
-SLIDE_S = 0.12  # between two moves of the slider while it plays
+LEAP_S = 0.25  # the longest clock time between frames: a page that was hidden resumes where it was
+LEAVES_S = 0.25  # on the screen, for which a batch counts as leaving: long enough to read it
+SLIDE_S = 0.12  # between two moves of the slider while the film plays
 PLACES = 400  # of the slider
 
 
 class Player(widgets.VBox):
-    """The controls of a film; `time_ms` is its time, `words` says what is seen then.
+    """The controls of a film; `time_ms` is its time, `words` describes that moment.
 
-    The film is played by the page, which asks for the next frame once it shows the last: frames are neither
-    queued nor torn. It works without one: set `time_ms`, or click `next` and `previous`.
+    The page plays the film: it requests the next frame once it shows the last, so frames do not queue.
+    Without a page, set `time_ms`, or click `next` and `previous`.
 
-    `stage` returns what draws the film, None where there is nothing to see; `show` puts what was drawn on the
-    screen, which asks for frames. `guard` is held meanwhile: callbacks may come on several threads, and
-    matplotlib is for one. `prepare` is called before the reader's own moves.
+    `stage` returns the object that draws the film, or None; `show` puts its drawing on the screen. `guard` is
+    held meanwhile, as callbacks may come on several threads and matplotlib is not thread-safe. `prepare` is
+    called before the reader's own moves.
     """
 
     def __init__(
@@ -48,26 +46,26 @@ class Player(widgets.VBox):
         self._guard, self._prepare = guard, prepare
         self.film: Film | None = None
         self.moment: Snapshot | StepMoment | WholeMoment | None = None
-        self.stretch = Stretch(0.0, 0.0)
+        self.stretch = PlayRange(0.0, 0.0)
         self.time_s = self.within_s = self._clock_s = self._slid_s = 0.0
-        self.untouched = True  # since the film was loaded: then it is played from its beginning
+        self.untouched = True  # since the film was loaded: Play starts at its beginning
         self._moves = 0  # of the slider by this code
         self._sent: deque[tuple[float, float]] = deque(maxlen=64)  # to the slider, and when
         self._seen: list[Callable[[], None]] = []
         self.play = plain(
             widgets.ToggleButton, description="Play", icon="play", tooltip="Play the film, or pause it"
         )
-        back, on = "Back to when something last happened", "On to when something next happens"
+        back, on = "Go to the previous event", "Go to the next event"
         self.previous = button("Previous", back, lambda: self._step(-1), icon="step-backward")
         self.next = button("Next event", on, lambda: self._step(1), icon="step-forward")
         self.slowness = plain(
             widgets.Dropdown, options=[(_slowness(times), times) for times in SLOWNESS], value=100.0,
-            layout={"width": "auto"}, tooltip="How many seconds on the screen a second of the run takes",
+            layout={"width": "auto"}, tooltip="Seconds on the screen per second of the run",
         )  # fmt: skip
         self.place = plain(
             SLIDERS["linear"], readout=False, tooltip="The film's time", layout={"width": "auto"}
         )
-        self.readout = plain(widgets.HTML)  # exact, where the slider knows its steps alone
+        self.readout = plain(widgets.HTML)  # exact, while the slider rounds to its steps
         self.readout.add_class("batchsim-label")
         self.play.observe(lambda _: self._play(), names="value")
         self.place.observe(self._slid, names="value")
@@ -89,7 +87,7 @@ class Player(widgets.VBox):
 
     @property
     def time_ms(self) -> float:
-        """The film's time in ms; ValueError outside what is played."""
+        """The film's time in ms; ValueError outside the part that is played."""
         return 1000 * self.time_s
 
     @time_ms.setter
@@ -100,7 +98,7 @@ class Player(widgets.VBox):
 
     @property
     def words(self) -> str:
-        """What is seen at this time, in a sentence."""
+        """The present moment in a sentence."""
         return "" if self.moment is None else describe(self.moment, self.within_s)
 
     @property
@@ -108,9 +106,9 @@ class Player(widgets.VBox):
         return bool(self.play.value)
 
     def load(self, film: Film, stage: Playable) -> None:
-        """Play another film, which `stage` has prepared and drawn at its telling moment.
+        """Play another film, which `stage` has prepared and drawn at a typical moment.
 
-        If a film is being played, the new one is played on from its beginning.
+        If a film is playing, the new one continues from its beginning.
         """
         self.film, self.stretch = film, stage.stretch
         begin_ms, until_ms = (1000 * time_s for time_s in self.stretch)
@@ -131,7 +129,7 @@ class Player(widgets.VBox):
         self._tell()
 
     def go_to(self, time_s: float, within_s: float = 0.0) -> None:
-        """Show a moment, if there is a stage; a batch that left `within_s` ago still leaves."""
+        """Show a moment, if there is a stage; a batch that left `within_s` ago still counts as leaving."""
         if self._stage() is None:
             return
         self.time_s, self.within_s = min(max(time_s, self.stretch.begin_s), self.stretch.until_s), within_s
@@ -169,7 +167,7 @@ class Player(widgets.VBox):
             self._moves -= 1
 
     def _slid(self, change: dict[str, Any]) -> None:
-        # A page may echo a value that was sent to it, rounded to the slider's step.
+        # A page may echo a value, rounded to the slider's step.
         half, since_s = 0.51 * self.place.step, time.perf_counter() - ECHO_S
         echo = any(abs(change["new"] - value) <= half and when_s > since_s for value, when_s in self._sent)
         if not self._moves and not echo:
@@ -187,7 +185,7 @@ class Player(widgets.VBox):
         index = int(np.searchsorted(instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
         self.go_to(float(instants[min(index, instants.size - 1)]) if index >= 0 else self.stretch.begin_s)
 
-    # Play: a clock, and a page that asks for frames.
+    # Play: a clock, and a page that requests frames.
 
     def _play(self) -> None:
         if self.playing:
@@ -201,14 +199,14 @@ class Player(widgets.VBox):
             self.go_to(self.stretch.begin_s)
         self.screen.send({"film": self.playing})
         if not self.playing:
-            self.redraw()  # the slider and the words are exact again
+            self.redraw()  # exact slider and words again
 
     def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
         if "tick" in content:
             self._tick()
 
     def _tick(self) -> None:
-        """Show the moment that the clock says."""
+        """Show the moment of the clock."""
         if not self.playing:
             return
         now_s = time.perf_counter()
@@ -219,8 +217,8 @@ class Player(widgets.VBox):
             self.play.value = False
 
 
-def comfortable(film: Film, stretch: Stretch) -> float:
-    """Return how many times slower a film must be for the eye to follow.
+def comfortable(film: Film, stretch: PlayRange) -> float:
+    """Return the slowdown at which the eye can follow a film.
 
     >>> from batchsim import Affine, Constant, Scenario, SizeOrWait, simulate
     >>> for rate_per_s in (10, 1000, 100_000):
@@ -244,5 +242,5 @@ def _slowness(times: float) -> str:
 
 
 def _step_ms(span_ms: float) -> float:
-    """Return the slider's step: a round number, some `PLACES` of them in all."""
+    """Return the slider's step: a power of ten, about `PLACES` of them in all."""
     return float(10 ** math.floor(math.log10(max(span_ms, 1e-9) / PLACES)))

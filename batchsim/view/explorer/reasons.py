@@ -75,7 +75,7 @@ def of_tokens(key: str, before: Result, after: Result) -> Outcome:
 def change(old: float, new: float, unit: str, why: str) -> Outcome:
     """Return the change of a number, which is infinite without a steady state."""
     if math.isnan(old) or math.isnan(new):
-        return Outcome(None, "no value, as no requests are served", "")
+        return Outcome(None, "no value without served requests", "")
     if math.isinf(old) and math.isinf(new):
         return Outcome(None, "no steady state, before and after", why)
     if math.isinf(new):
@@ -126,7 +126,7 @@ def _rates(result: Result) -> str:
     return f"{offered} arrive, and {saturation} can be served"
 
 
-# The mean parts of a time, in ms, of the requests between two ranks; None if no request was served.
+# The mean parts of a time, in ms, over the requests between two ranks; None without served requests.
 
 
 def between(times_ms: np.ndarray, begin: float, end: float) -> np.ndarray | None:
@@ -180,7 +180,7 @@ def _rows(result: Result) -> float:
     return float(np.average(steps.rows, weights=steps.finish_s - steps.start_s))
 
 
-# Why as many are served.
+# Why a throughput changed.
 
 
 def _of_clients(workload: ClosedLoop, things: str) -> str:

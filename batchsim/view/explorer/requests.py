@@ -3,13 +3,11 @@
 import dataclasses
 import html
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
-from batchsim.scenario.rules.rule import Parameter
 from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
@@ -28,15 +26,13 @@ from batchsim.view.explorer.runs import Stored, request_run
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.timeline import TimelineView
 
-LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
 LARGEST_SLID = 64  # larger batch sizes can be typed
 # Controls that are fields of the scenario, under the same name.
 FIELDS = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention")
 
 # Every registered rule, by its name in snake case, and one for full batches only.
 RULE_OPTIONS: Mapping[str, Option] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Option(rule.title, rule, tuple(rule.parameters()))
-    for rule in RULES
+    kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters())) for rule in RULES
 } | {
     "full_only": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
         kind.size_of_full),
@@ -48,29 +44,18 @@ SERVICES: Mapping[str, Option] = {
 }
 
 
-def _of_parameter(it: Parameter) -> Control:
-    bounds: dict[str, Any] = {"at_least": it.at_least, "finite": not it.may_be_inf}
-    if it.kind != "real":
-        bounds = {"at_most": min(int(it.at_most), LARGEST_BATCH)}
-        bounds |= {"at_least": int(it.at_least)} if it.kind == "whole" else {}
-    slider = it.slider and Slider("whole" if it.kind == "whole" else "linear", *it.slider)
-    about = it.about + ("; inf: no limit" if it.may_be_inf else "")
-    least: Any = (1,) if it.kind == "sizes" else it.at_least
-    return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
-
-
 # Rules share the control of a parameter's name; the first rule that has it describes it.
 PARAMETERS: dict[str, Control] = {}
 for rule in RULES:
     PARAMETERS |= {
-        name: _of_parameter(it) for name, it in rule.parameters().items() if name not in PARAMETERS
+        name: kind.of_parameter(it) for name, it in rule.parameters().items() if name not in PARAMETERS
     }
-FIXED_MS = Control("Fixed cost (ms)", "Time that every batch, or every step, takes, whatever its size",
+FIXED_MS = Control("Fixed cost (ms)", "Time that every batch or step takes, independent of its size",
     "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0})  # fmt: skip
 CONTROLS: Mapping[str, Control] = {
     **kind.TRAFFIC,
     "priorities": Control("Priorities",
-        "Share of requests that go first, level 1; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
+        "Share of level 1, which is served first; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
     "rule": choice("Rule", "When a batch leaves", "size_or_wait", RULE, RULE_OPTIONS),
     **PARAMETERS,
@@ -103,7 +88,7 @@ CONTROLS: Mapping[str, Control] = {
         "Without shared devices: slowdown from each additional busy server; 0: none",
         "real", 0, DEVICE, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
     **kind.LIMITS,
-    "timeout_action": choice("At the timeout", "What happens to a request that has waited too long", "reject",
+    "timeout_action": choice("At the timeout", "The fate of a request that has waited too long", "reject",
         RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
     "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
         "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),

@@ -15,7 +15,7 @@ class Runner:
     """Makes and runs the scenarios of an explorer, and stores what a move does not change."""
 
     def __init__(self, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None) -> None:
-        self.requests, self.given = requests, (traffic, tokens)  # "given" stands for these
+        self.requests, self.given = requests, (traffic, tokens)
         self.stored = Stored()
         self._scenario = functools.lru_cache(16)(lambda state: state.scenario(traffic, tokens))
 
@@ -36,7 +36,7 @@ class Runner:
             return data
         comparison = None
         if not incomparable(pinned.result, data.result):
-            # Silent, as the table says which runs are too short.
+            # Silent, as the table shows which runs are too short.
             comparison = compare(pinned.result, data.result, state.kind.compared, silent=True)
         return replace(data, pinned=pinned, comparison=comparison)
 

@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from batchsim._check import LARGEST
-from batchsim.scenario import ClosedLoop, Constant, Continuous, Gamma, Poisson, Rule, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Rule, Scenario
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
+from batchsim.study.kinds import MEMORY
 from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
-from batchsim.study.token_curve import token_curve
-from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
 from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
 
 # Requests of each setting of the heat map. Drifting traffic needs all, as its beginning is not typical.
-MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
+MAP_REQUESTS, CLIENTS_REQUESTS = 20_000, 5_000
 CURVE_REQUESTS = 50_000  # of each point of the load curve, under the same condition
 COLUMNS = 12  # the most columns of the heat map, unless there are more powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
@@ -89,7 +88,7 @@ def request_run(
 ) -> ViewData:  # fmt: skip
     """Run a scenario of whole requests. ValueError if it makes no sense."""
     workload = scenario.workload
-    count = min(requests, CURVE_REQUESTS) if type(workload) in MAP_REQUESTS else requests
+    count = min(requests, CURVE_REQUESTS) if _steady(workload) else requests
     key = "curve", at_any_load(scenario), count, seed
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     theory = None
@@ -101,13 +100,21 @@ def request_run(
         surface=_request_map(scenario, requests, seed, stored))  # fmt: skip
 
 
+def _steady(workload: OpenLoop | ClosedLoop) -> bool:
+    """Return whether the beginning of the traffic is typical."""
+    return isinstance(workload, ClosedLoop) or workload.gamma_cv is not None
+
+
 def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -> Surface:
     rule, service = type(scenario.rule), scenario.service
     largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
     longest_ms = min(nice(4000 * service(min(largest, 64))), LARGEST)
     x, y = rule.map_knobs
     xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
-    count = min(requests, MAP_REQUESTS.get(type(scenario.workload), requests))
+    count = requests
+    if _steady(scenario.workload):
+        closed = isinstance(scenario.workload, ClosedLoop)
+        count = min(requests, CLIENTS_REQUESTS if closed else MAP_REQUESTS)
     key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), xs, ys, count, seed
     found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed))
     return found
@@ -124,7 +131,7 @@ def token_run(
     """
     count = min(requests, MOVING) if moving else requests
     key = "tokens' curve", at_any_load(scenario), count, seed
-    curve = stored.begin(key, lambda: token_curve(scenario, count, seed))
+    curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     result, _ = simulated(scenario, count, seed)
     ttft_ms, tpot_ms = objectives_ms
     return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
@@ -134,13 +141,13 @@ def token_run(
 def _token_map(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
     stored: Stored, moving: bool, knobs: tuple[str, str] | None,
-) -> TokenSurface:  # fmt: skip
+) -> Surface:  # fmt: skip
     x, y = knobs or scenario.rule.map_knobs
     xs, ys = (token_axis(scenario, name) for name in (x, y))
     ttft_ms, tpot_ms = (None, None) if None in objectives_ms else objectives_ms
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
     key = "tokens' map", corner, x, xs, y, ys, requests, seed, ttft_ms, tpot_ms, moving
-    found: TokenSurface = stored.get(key, lambda: token_surface(
+    found: Surface = stored.get(key, lambda: surface(
         scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving,
         ttft_objective_ms=ttft_ms, tpot_objective_ms=tpot_ms,
     ))  # fmt: skip

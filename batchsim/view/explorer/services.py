@@ -11,9 +11,9 @@ from batchsim.measured.published import published_names
 from batchsim.scenario import Service
 from batchsim.view.explorer.kind import Kind, Values
 from batchsim.view.explorer.kinds import KINDS
-from batchsim.view.explorer.knob import dropdown, hide
 from batchsim.view.explorer.requests import SERVICES
 from batchsim.view.explorer.state import State
+from batchsim.view.explorer.widgets import dropdown, hide
 
 AFFINE = SERVICES["affine"].label
 MEASURE_HERE = {f"Measure here: {name}": name for name in ("mlp", "convnet", "transformer")}
@@ -59,7 +59,7 @@ Parts = tuple[str, str, str]  # model, device, precision and what follows it
 
 
 class ServiceChooser(widgets.VBox):
-    """One choice among many in at most four short lists; `value` is the label of what is chosen.
+    """One choice among many in at most four short lists; `value` is the label of the choice.
 
     The label of a published table is `PUBLISHED` and its name, model/device/precision.
     """
@@ -69,7 +69,7 @@ class ServiceChooser(widgets.VBox):
     def __init__(self, name: str, tip: str, labels: Iterable[str]) -> None:
         self.labels: list[str] = []
         self.tables: list[Parts] = [parts_of(table) for table in published_names()]
-        self.busy = False  # whether this code moves the lists, and not a hand
+        self.busy = False  # while this code, not a hand, moves the lists
         self.source = dropdown(name, tip, [TABLES])
         self.parts = [
             dropdown(part, f"{part} of the published table", []) for part in ("Model", "Device", "Precision")
@@ -84,12 +84,12 @@ class ServiceChooser(widgets.VBox):
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
-        """All that can be chosen, as (label, value)."""
+        """All choices, as (label, value)."""
         tables = [PUBLISHED + "/".join(table) for table in self.tables]
         return tuple((label, label) for label in (*self.labels, *tables))
 
     def offer(self, labels: Iterable[str]) -> None:
-        """Offer these beside the published tables."""
+        """Offer these in addition to the published tables."""
         labels = list(dict.fromkeys(labels))
         if labels != self.labels:
             self.labels = labels
@@ -101,7 +101,7 @@ class ServiceChooser(widgets.VBox):
     def _check(self, proposal: dict[str, Any]) -> str:
         label = str(proposal["value"])
         if (label, label) not in self.options:
-            raise traitlets.TraitError(f"a service time must be one that is offered, got {label!r}")
+            raise traitlets.TraitError(f"a service time must be on the list, got {label!r}")
         return label
 
     @traitlets.observe("value")
@@ -118,7 +118,7 @@ class ServiceChooser(widgets.VBox):
             self.busy = before
 
     def _follow(self) -> None:
-        """Let the lists show what is chosen."""
+        """Let the lists show the choice."""
         published = self.value.startswith(PUBLISHED)
         self.source.value = TABLES if published else (self.value or self.labels[0])
         for part in self.parts:
@@ -133,7 +133,7 @@ class ServiceChooser(widgets.VBox):
                 part.value = chosen[number]
 
     def _chosen(self) -> None:
-        """Take what a hand chose: the table most like the one before."""
+        """Take a hand's choice: the table most like the previous one."""
         if self.busy:
             return
         if self.source.value != TABLES:

@@ -1,4 +1,4 @@
-"""An explorer's session: the state, the data that is shown of it, how they are drawn, and what is covered."""
+"""An explorer's session: the state, the data on the picture, the picture's style, and its cover."""
 
 import copy
 import threading
@@ -18,7 +18,7 @@ from batchsim.view.pictures.views import NAMES
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
-    """Return the first state near a refused one that can be run, and its data; None where none can."""
+    """Return the first state near a refused one that can be run, and its data; None if there is none."""
     for near in _near(state):
         try:
             return near, run(near)
@@ -28,7 +28,7 @@ def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, View
 
 
 def _near(state: State) -> Iterator[State]:
-    """Yield the state with one value as it is at first, each in turn, and then with all of them so."""
+    """Yield the state with one value reset, for each value, and then with all of them reset."""
     first = DEFAULTS[state.mode].replace(seed=state.seed)
     changed = [name for name in state.differences(first) if relevant(name, vars(state))]
     for name in changed:
@@ -37,14 +37,14 @@ def _near(state: State) -> Iterator[State]:
 
 
 def in_place_of(refused: State, shown: State) -> str:
-    """Return a sentence that says what is shown instead of a state.
+    """Return a sentence about the state that is shown instead of a refused one.
 
     >>> in_place_of(State(servers=2, max_wait_ms=5), State(servers=2))
     'The picture shows Max wait (ms) = 10 instead.'
     """
     differ = shown.differences(refused)
     if len(differ) != 1:
-        return "The picture shows the values that the explorer begins with instead."
+        return "The picture shows the default settings instead."
     ((name, value),) = differ.items()
     control = CONTROLS[name]
     text = control.bounds["options"][value] if control.kind == "choice" else as_typed(value)
@@ -55,7 +55,7 @@ Event = Literal["state", "run", "change", "release", "status"]
 
 
 class Style(NamedTuple):
-    """What a picture is drawn with, as `LivePicture` takes it; the size until a page reports its own."""
+    """The arguments of `LivePicture`; the size is a guess until a page reports its own."""
 
     width_px: int = 1000
     height_px: int = 640
@@ -69,15 +69,15 @@ class Style(NamedTuple):
 
 
 class Session:
-    """What the controls, the picture and the pages share: they subscribe to it and need not know each other.
+    """The state that the controls, the picture and the pages share: they subscribe to its events.
 
     The events, in the order in which a move brings them:
 
-    - "state": every control is to follow `state`, set elsewhere (by a link, on the heat map);
-    - "run": `data` is new, and nobody has seen it: a prediction may cover it now;
-    - "change": data, style or cover is another: draw, if `visible`;
-    - "release": a gesture is over, or the controls are reset: axes may shrink;
-    - "status": there is another `status`, (text, whether it is an alert).
+    - "state": `state` was set elsewhere (by a link, on the heat map), and every control must follow;
+    - "run": `data` is new and not yet shown, so that a prediction may cover it;
+    - "change": data, style or cover has changed: draw, if `visible`;
+    - "release": a gesture is over, or the controls are reset, so axes may shrink;
+    - "status": `status` has changed, (text, whether it is an alert).
     """
 
     def __init__(
@@ -87,26 +87,26 @@ class Session:
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
         self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
         self.runner = Runner(requests, traffic, tokens)
-        self.runner.scenario(state)  # refused here, before any widget is made
+        self.runner.scenario(state)  # an error comes before any widget is made
         self.data: ViewData | None = None  # of the last run that worked
-        self.data_state = state  # the state that `data` is of
-        self.data_coarse = False  # whether it is computed anew when the gesture is over, of more requests
-        self.seen: ViewData | None = None  # what was shown last without a cover
-        self.origin: ViewData | None = None  # what was shown when the present gesture began
+        self.data_state = state  # the state of `data`
+        self.data_coarse = False  # whether a run of more requests follows the gesture
+        self.seen: ViewData | None = None  # shown last without a cover
+        self.origin: ViewData | None = None  # shown when the present gesture began
         self.moved = False  # since the last release
-        self.moving = False  # whether the present move is one of a gesture, which more will follow
+        self.moving = False  # whether the present move is part of a gesture
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
         self.style = Style(mode=state.mode, large=self.larges[state.mode])
         self.cover, self.status = "", ("", False)
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
-        # One move at a time: callbacks may come on several threads, and matplotlib is for one.
+        # One move at a time: callbacks may come on several threads, and matplotlib is not thread-safe.
         self.lock = threading.RLock()
         self.moves = 0
         self._subscribers: dict[Event, list[Callable[[], None]]] = defaultdict(list)
 
     def subscribe(self, event: Event, callback: Callable[[], None]) -> None:
-        """Call back at each such event, after those that subscribed before."""
+        """Call back at each such event, after earlier subscribers."""
         self._subscribers[event].append(callback)
 
     def _notify(self, event: Event) -> None:
@@ -124,7 +124,7 @@ class Session:
     # Moves.
 
     def move_to(self, state: State) -> None:
-        """Set the state and every control; ValueError, and nothing moves, where the state makes no sense."""
+        """Set the state and every control; ValueError, without a move, if the state makes no sense."""
         self.runner.scenario(state)
         self._move_to(state)
 
@@ -136,20 +136,20 @@ class Session:
         self.move()
 
     def turn_to(self, mode: str) -> None:
-        """Move to the last state of the other mode, with the present seed, even if it was refused."""
+        """Move to the last state of another kind of run, with the present seed, even if it was refused."""
         if mode != self.state.mode:
             self._move_to(self.left[mode].replace(seed=self.state.seed))
 
     def move(self, continuous: bool = False) -> None:
-        """Run the state, which has changed: of moves that come while one is drawn, the last one only.
+        """Run the state, which has changed; moves that come while one is drawn are dropped, except the last.
 
-        The state before it is shown beside it. The moves of one gesture are one move, if they are
-        `continuous`, as a slider's are.
+        The picture compares the state with the previous one. A gesture counts as one move if its moves are
+        `continuous`, like a slider's.
         """
         self.moves += 1
         move = self.moves
         with self.lock:
-            if move == self.moves:  # else a later move is waiting, and draws for both
+            if move == self.moves:  # otherwise a later move is waiting, and draws for both
                 before = self.origin if continuous else None
                 if before is None and self.seen is not None:
                     before = alone(self.seen)
@@ -160,10 +160,9 @@ class Session:
                     self.moving = False
 
     def refresh(self, before: ViewData | None = None) -> None:
-        """Run and show the state beside what was `before`; on failure keep what is shown, and report why.
+        """Run and show the state, compared with `before`; on failure keep the old data, and report why.
 
-        Where nothing of its mode is shown yet, the nearest state that can be run is, and what was refused
-        is said.
+        If no data of its kind is shown yet, show the nearest state that can be run, and report the refusal.
         """
         with self.lock, self.reporting(), engine.announcing(self.say):
             state = self.state
@@ -190,9 +189,8 @@ class Session:
                 self.style = self.style._replace(mode=state.mode, large=self.larges[state.mode])
             self._notify("run")
             self._notify("change")
-            self.say(
-                said, alert=bool(said)
-            )  # last: what draws the data may compile something, too, and says so
+            # Last, as drawing the data may compile something, too, and announce it.
+            self.say(said, alert=bool(said))
 
     def press(self) -> None:
         """Begin a gesture, such as a drag."""
@@ -200,12 +198,12 @@ class Session:
             self.origin = None if self.seen is None else alone(self.seen)
 
     def hold(self) -> None:
-        """Go on with the last move, as a key that is held down does: it began the gesture."""
+        """Continue the last move, as a key that is held down does."""
         with self.lock:
             self.origin = None if self.seen is None else self.seen.before
 
     def release(self) -> None:
-        """End it: what is shown may be scaled to itself again."""
+        """End a gesture: axes may shrink again."""
         with self.lock, self.reporting():
             self.origin = None
             if self.moved:
@@ -215,7 +213,7 @@ class Session:
                 self._notify("release")
 
     def reset(self) -> None:
-        """Go back to the beginning, with nothing beside it that would stretch the axes."""
+        """Return to the initial state, without a comparison that would stretch the axes."""
         with self.lock:
             if self.data is not None and self.visible:
                 self.seen, self.data = None, alone(self.data)
@@ -223,7 +221,7 @@ class Session:
         self.release()
 
     def pin(self, refresh: bool = True) -> None:
-        """Put the data aside as A, with which every later run is compared."""
+        """Keep the data as A, and compare every later run with it."""
         if self.data is None or not self.visible:
             return
         self.pinned, self.pinned_state = alone(self.data), self.data_state
@@ -249,23 +247,23 @@ class Session:
             self._notify("change")
 
     def say(self, text: str, alert: bool = False) -> None:
-        """Put a line below the picture; an alert is read out at once."""
+        """Put a line below the picture; screen readers read an alert immediately."""
         self.status = text, alert
         self._notify("status")
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Report below the picture why something failed: a callback's exception would be seen nowhere."""
+        """Report errors below the picture: the page shows no exception of a callback."""
         try:
             yield
-        except ValueError as error:  # a refusal, whose sentence suffices
+        except ValueError as error:  # a refusal: the sentence suffices
             self.say(in_labels(str(error)), alert=True)
         except Exception as error:
             self.say(f"{type(error).__name__}: {error}", alert=True)
 
 
 def alone(data: ViewData) -> ViewData:
-    """Return data without what it is shown beside; what was derived of it is kept."""
+    """Return data without the data that it is compared with; derived values are kept."""
     single = copy.copy(data)
     vars(single).update(before=None, pinned=None, comparison=None)
     return single

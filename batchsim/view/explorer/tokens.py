@@ -27,8 +27,8 @@ from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
-from batchsim.study.judgement import LEVEL
-from batchsim.study.surface import SECTIONS
+from batchsim.study.preference import SECTIONS
+from batchsim.study.slo import LEVEL
 from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
@@ -53,8 +53,8 @@ CONTINUOUS = (
     "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
     "watermark_blocks", "long_prefill_token_threshold",
 )  # fmt: skip
-OWN = "own"  # a step time that is none of the published ones
-STEP = "llama-3.1-8b/rtx-4090"  # the default, for which `batchsim.kv_blocks` finds the default blocks
+OWN = "own"  # a step time with other costs than the published ones
+STEP = "llama-3.1-8b/rtx-4090"  # `batchsim.kv_blocks` finds the default `kv_blocks` for it
 MOST_REQUESTS = 20_000  # of a run, each with hundreds of tokens
 LARGEST_WHOLE, LONGEST_MS = 256, 10_000.0  # the ends of the sliders of whole batches
 MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
@@ -193,7 +193,7 @@ _rows: dict[str, Control] = {
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
         dict(zip(RESERVE, ("As needed; when short: preempt", "For its whole life"), strict=True))),
     "limit": Control("Limit (tokens)",
-        "Largest output a client may request, for which memory is reserved; empty: the output's own length",
+        "Largest output a client may request; memory is reserved for it; empty: the output's own length",
         "whole", None, DEVICE, None, {"at_most": LONGEST}, True),
     "block_size": _parameter("block_size", "Block size (tokens)", 16, DEVICE, Slider("whole", 1, 256)),
     "watermark_blocks": _parameter("watermark_blocks", "Watermark (blocks)", 0, DEVICE, at_least=0),

@@ -1,4 +1,4 @@
-"""One lane: what a rule makes of a stretch of traffic, how many wait above, its batches below."""
+"""One lane: a stretch of traffic under one rule, with its queue above and its batches below."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -14,13 +14,13 @@ from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import COMPONENTS
-from batchsim.view.film.snapshot import Film, Stretch
+from batchsim.view.film.snapshot import Film, PlayRange
 
 BATCHES = 0.32  # of a lane's height
 
 
 class Steps(NamedTuple):
-    """How many wait from each instant on, and whether a server is idle meanwhile."""
+    """The number of waiting requests from each instant on, and whether a server is idle."""
 
     times_s: np.ndarray
     waiting: np.ndarray
@@ -28,7 +28,7 @@ class Steps(NamedTuple):
 
 
 class LaneFilm(Film):
-    """A film with the steps of its queue."""
+    """A film with the length of its queue over time."""
 
     @cached_property
     def steps(self) -> Steps:
@@ -40,18 +40,18 @@ class LaneFilm(Film):
         ended = np.searchsorted(np.sort(batches.finish_s), times_s, side="right")
         return Steps(times_s, arrived - left, started - ended < self.servers)
 
-    def within(self, stretch: Stretch) -> Steps:
+    def within(self, stretch: PlayRange) -> Steps:
         """Return the steps of a stretch, the first at its beginning and one more at its end."""
         steps, (begin_s, until_s) = self.steps, stretch
         first, last = np.searchsorted(steps.times_s, [begin_s, until_s], side="right").tolist()
         at = slice(max(first - 1, 0), last)
         times_s = np.append(np.maximum(steps.times_s[at], begin_s), until_s)
-        # Before the first instant nobody waits.
+        # The queue is empty before the first instant.
         return Steps(times_s, steps.waiting[at], steps.idle[at])
 
 
 class Lane:
-    """One rule: how many wait, forming or queueing, above the batches that are computed."""
+    """One rule: the length of its queue, forming or queueing, above its batches."""
 
     def __init__(
         self, tile: Tile, group: Group, box: Box, names: Box, x_px: Callable[[np.ndarray], np.ndarray]
@@ -66,7 +66,7 @@ class Lane:
         }
         for name, style in COMPONENTS.items():
             self.parts[name].set(hatch=style.hatch, edgecolor=theme.background)
-        self.parts[DEVICE_WAIT].set_zorder(2.1)  # a stretch of a batch that is drawn as computing
+        self.parts[DEVICE_WAIT].set_zorder(2.1)  # over the batch, which is drawn as computing
         self.frames = tile.add(
             PathPatch(NOWHERE, facecolor="none", edgecolor=theme.ink, linewidth=1, zorder=3)
         )
@@ -75,7 +75,7 @@ class Lane:
         self._write_names(names, em)
 
     def _write_names(self, names: Box, em: float) -> None:
-        """Write whose lane it is, and the p99 of the whole run."""
+        """Write the names of the rules, and the p99 of the whole run."""
         room = int((names.height - 1.6 * em) / (1.3 * em))
         wanted = list(self.group.names)
         if len(wanted) > room:
@@ -90,13 +90,13 @@ class Lane:
         p99 = duration(result.percentile(99)) if self.group.stable else INFINITE
         self.tile.add_text(names.left, y, f"p99 {p99}", color=self.tile.theme.soft, fontsize=em)
 
-    def most_waiting(self, stretch: Stretch) -> int:
+    def most_waiting(self, stretch: PlayRange) -> int:
         return int(self.film.within(stretch).waiting.max(initial=0))
 
-    def show(self, stretch: Stretch, until_s: float, scale: float) -> list[Label]:
-        """Draw all that has happened until a time, and return what is written over it."""
+    def show(self, stretch: PlayRange, until_s: float, scale: float) -> list[Label]:
+        """Draw the lane until a time, and return its labels."""
         box, em = self.box, self.em
-        steps = self.film.within(Stretch(stretch.begin_s, min(until_s, stretch.until_s)))
+        steps = self.film.within(PlayRange(stretch.begin_s, min(until_s, stretch.until_s)))
         x, high = self.x_px(steps.times_s), self.split_px - box.top - 0.2 * em
         tops = self.split_px - high * np.minimum(steps.waiting / scale, 1)
         begin = np.stack([x[:-1], tops], axis=-1)
@@ -108,13 +108,13 @@ class Lane:
         most = int(steps.waiting.max(initial=0))
         labels, text = [], f"{most:,} wait"
         self.paper.set_visible(most > scale)
-        if most > scale:  # what is cut off is said, on paper: it could not be read on the hatch
+        if most > scale:  # the number that is cut off, on paper, as a hatch would make it unreadable
             left, wide = box.left + 0.5 * em, (width_em(text) + 0.6) * em
             self.paper.set_bounds(left, box.top + 0.3 * em, wide, 1.5 * em)
             labels.append(Label(text, left + 0.3 * em, box.top + 1.4 * em))
         return labels + self._show_batches(stretch, until_s)
 
-    def _show_batches(self, stretch: Stretch, until_s: float) -> list[Label]:
+    def _show_batches(self, stretch: PlayRange, until_s: float) -> list[Label]:
         em, servers = self.em, self.film.servers
         batches = self.film.result.batches
         last_s = min(until_s, stretch.until_s)
@@ -141,7 +141,7 @@ class Lane:
         self.parts[DEVICE_WAIT].set_visible(bool((end > begin).any()))
         if pitch < 1.2 * em:
             return []
-        # Only where the bar is as long already: else a number would hang in the air.
+        # A number appears once its bar is long enough.
         return [
             Label(text, (low + high) / 2, y + pitch / 2 + 0.36 * em, "center")
             for text, low, high, now, y in zip(

@@ -1,4 +1,4 @@
-"""One and the same stretch of traffic under several rules: a lane each, over one time axis."""
+"""One stretch of traffic under several rules: a lane each, over one time axis."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from batchsim.view.canvas.picture import Picture
 from batchsim.view.canvas.theme import LIGHT, PAGE, THEMES, Theme, named
 from batchsim.view.film import token_lanes
 from batchsim.view.film.lanes_view import LanesView
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_lanes import TokenLanesView
 
 SHOWN = 60  # requests in a window, unless it is given
@@ -25,7 +25,7 @@ class Lanes(Picture):
     """A comparison of servers as lanes over one time axis; `stage` draws it until a moment."""
 
     def __init__(
-        self, comparison: ServerComparison, stretch: Stretch, width_px: int = WIDTH_PX, ratio: float = 1.0,
+        self, comparison: ServerComparison, stretch: PlayRange, width_px: int = WIDTH_PX, ratio: float = 1.0,
         theme: Theme = LIGHT,
     ) -> None:  # fmt: skip
         em = PAGE.em_px(width_px)
@@ -38,24 +38,24 @@ class Lanes(Picture):
 
     @property
     def words(self) -> str:
-        """What the picture shows, in sentences."""
+        """A description of the picture."""
         return self.stage.words
 
 
 def stretch_of(
     comparison: ServerComparison, begin_s: float | None, length_s: float | None, requests: int | None = None
-) -> Stretch:
+) -> PlayRange:
     """Return the stretch to show: by default some requests from the middle of the trace.
 
-    Of token generation from the beginning, where a queue grows without bound: later others are served; and
-    to the last answer, where there are no more requests than are shown.
+    For token generation, it begins at 0 if a queue grows without bound, as rules then serve different
+    requests later; and it ends at the last answer if all requests are shown.
     """
     arrival_s, of_tokens = comparison.groups[0].result.arrival_s, comparison.scenario.tokens is not None
     requests = requests or (token_lanes.SHOWN if of_tokens else SHOWN)
     first = min(arrival_s.size // 2, max(arrival_s.size - requests, 0))
     grows = not all(group.stable for group in comparison.groups)
     begin, end = float(arrival_s[first]), max(_last_s(group.result) for group in comparison.groups)
-    if of_tokens:  # answers last for seconds, tenths do
+    if of_tokens:  # answers take seconds: round to tenths
         begin = 0.0 if grows else math.floor(10 * begin) / 10
     if begin_s is not None:
         begin = float(_check.real("begin_s", begin_s, at_least=0))
@@ -66,11 +66,11 @@ def stretch_of(
         whole = of_tokens and arrival_s.size <= requests
         length_s = nice(max((end if whole else float(arrival_s[last])) - begin, 1e-3))
     length = float(_check.real("length_s", length_s, above=0))
-    return Stretch(begin, begin + length)
+    return PlayRange(begin, begin + length)
 
 
 def _last_s(result: Result) -> float:
-    """Return when the last answer comes; where none does, the last request."""
+    """Return when the last answer comes, or the last request if there is no answer."""
     return max(float(result.arrival_s[-1]), float(np.nanmax(result.finish_s, initial=0.0)))
 
 
@@ -78,7 +78,7 @@ def comparison_of(
     what: ServerComparison | Scenario, rules: Mapping[str, Rule] | None, requests: int | None = None,
     seed: int = 0,
 ) -> ServerComparison:  # fmt: skip
-    """Return what lanes are drawn of: an answer of `compare_servers`, or a scenario under rules by name."""
+    """Return a comparison for lanes: the given one, or that of a scenario under rules by name."""
     if isinstance(what, Scenario):
         of_tokens = what.tokens is not None
         if rules is None and not of_tokens:
@@ -100,14 +100,15 @@ def lanes(
 ) -> Lanes:  # fmt: skip
     """Return a picture of one stretch of traffic under several rules, a lane each.
 
-    `what` is the answer of `compare_servers`, or a scenario, with the `rules` to compare by name. Above, how
-    many wait: forming while a server is idle, queueing while none is; below, the batches, with their sizes.
-    The stretch begins at `begin_s` and lasts `length_s`, by default some 60 requests from the middle.
+    `what` is the return value of `compare_servers`, or a scenario with the `rules` to compare, by name. A
+    lane shows the length of the queue (forming while a server is idle, otherwise queueing), and below it the
+    batches with their sizes. The stretch begins at `begin_s` and lasts `length_s`, by default about 60
+    requests from the middle. `words` describes the picture.
 
-    With tokens a lane has a row for each seat: a prompt fills its row's height, the steps that make a token
-    each are less high; hatched are seats that are empty while others compute, and those of a whole batch
-    whose answer is done. Beside are the numbers of the whole run. Without `rules` whole batches, size or wait
-    and continuous batching are compared. `words` says what is seen.
+    With tokens a lane has a row for each seat. A prompt fills the height of its row; a step that makes one
+    token is lower. Seats are hatched if they are empty while others compute, or if they belong to a whole
+    batch and their answer is complete. The numbers of the whole run are on the left. Without `rules`, the
+    lanes compare whole batches, size or wait, and continuous batching.
 
     >>> from batchsim import Affine, FrozenBatches, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(80), SizeOrWait(), Affine(47, 3.6))

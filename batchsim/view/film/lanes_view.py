@@ -17,16 +17,16 @@ from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.canvas.theme import COMPONENTS, Theme, in_words
 from batchsim.view.film.lane import Lane, LaneFilm
-from batchsim.view.film.snapshot import Film, Snapshot, Stretch
+from batchsim.view.film.snapshot import Film, PlayRange, Snapshot
 
-MOST_WAITING = 1.25  # times as many as in the second fullest lane: what is more is cut off
+MOST_WAITING = 1.25  # times the longest queue of the second fullest lane: longer ones are cut off
 LANE, HEAD, FOOT, ROW = 6.5, 5.2, 3.2, 1.5  # heights in ems; a row of the legend more or less
 NAMES, NARROW = 10.0, 7.5  # ems: the column of names, and that of a narrow picture
 NARROW_EM = 50  # a picture that is less wide is narrow
 
 
 class Entry(NamedTuple):
-    """A part of the legend: its name, and the style of its swatch; `outline` is a mark's, 1 em high."""
+    """A part of the legend: its name and its swatch's style; `outline` is the shape of a mark 1 em high."""
 
     text: str
     style: dict[str, Any]
@@ -41,13 +41,13 @@ def filled(colour: str, background: str, hatch: str = "", **more: Any) -> dict[s
 class LanesView(Tile):
     """The lanes of a comparison, with the arrivals above them; `show` draws them until a time.
 
-    It stands in for a film's stage and its timeline: `stretch` is both what is played and what is seen.
+    It is both stage and timeline of its film, and shows the whole `stretch` that is played.
     """
 
     film: Film
-    least_scale = 1  # so many who wait are as high as there is room, at least
+    least_scale = 1  # the shortest queue that fills the height
 
-    def __init__(self, picture: Picture, comparison: ServerComparison, stretch: Stretch) -> None:
+    def __init__(self, picture: Picture, comparison: ServerComparison, stretch: PlayRange) -> None:
         super().__init__(picture, Box(0, 0, picture.width_px, picture.height_px))
         em = self.em = picture.font_px
         wide = self.box.width / em
@@ -65,7 +65,7 @@ class LanesView(Tile):
         self.lanes = self.lanes_in(boxes, names)
         self.numbers = Lettering(picture, em, self.theme.background, zorder=6)
         self.counts = Lettering(picture, em, self.theme.ink, zorder=6)
-        # From the arrivals on, which are above the axes.
+        # It begins at the arrivals, above the axes.
         high = 1 + 1.2 * em / self.plot.height
         self.cursor = self.axes[0].axvline(0, 0, high, clip_on=False, color=self.theme.ink, linewidth=1.2)
         self.cursor.set(visible=False, zorder=5)
@@ -76,21 +76,21 @@ class LanesView(Tile):
         self.film = self.film_of()
         self.draw_until(stretch.until_s)
 
-    # What other lanes have of their own.
+    # What a subclass may replace.
 
     @classmethod
     def side_em(cls, wide: float) -> float:
-        """Return the width of the column of names in a picture so many ems wide."""
+        """Return the width of the column of names in a picture of this width, in ems."""
         return NARROW if wide < NARROW_EM else NAMES
 
     @classmethod
-    def heights_em(cls, comparison: ServerComparison, stretch: Stretch) -> list[float]:
+    def heights_em(cls, comparison: ServerComparison, stretch: PlayRange) -> list[float]:
         """Return the height of each lane."""
         return [LANE] * len(comparison.groups)
 
     @classmethod
-    def entries(cls, comparison: ServerComparison, stretch: Stretch, theme: Theme) -> list[Entry]:
-        """Return what the legend names."""
+    def entries(cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme) -> list[Entry]:
+        """Return the parts of the legend."""
         names = {part for group in comparison.groups for part in group.result.metrics.components}
         return [
             Entry(
@@ -108,20 +108,18 @@ class LanesView(Tile):
         ]
 
     def film_of(self) -> Film:
-        """Return what a player plays."""
+        """Return the film for a player."""
         return SideBySide(self.comparison, self.lanes)
 
     @property
     def words(self) -> str:
-        """What is seen, in sentences."""
+        """A description of the picture."""
         parts = []
         for lane in self.lanes:
             names, result = ", ".join(lane.group.names), lane.group.result
             p99 = duration(result.percentile(99)) if lane.group.stable else INFINITE
             parts.append(f"{names}: p99 {p99}, at most {lane.most_waiting(self.stretch):,} wait")
         return self.title + ". " + ". ".join(parts) + "."
-
-    # What all have.
 
     @property
     def title(self) -> str:
@@ -130,9 +128,9 @@ class LanesView(Tile):
 
     @classmethod
     def height_em(
-        cls, comparison: ServerComparison, stretch: Stretch, theme: Theme, wide: float
+        cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme, wide: float
     ) -> float:  # fmt: skip
-        """Return the height of a picture so many ems wide."""
+        """Return the height of a picture of this width, in ems."""
         rows = len(cls.legend_rows(comparison, stretch, theme, wide))
         return cls.head_em(rows) + FOOT + sum(cls.heights_em(comparison, stretch))
 
@@ -142,9 +140,9 @@ class LanesView(Tile):
 
     @classmethod
     def legend_rows(
-        cls, comparison: ServerComparison, stretch: Stretch, theme: Theme, wide: float
+        cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme, wide: float
     ) -> list[list[Entry]]:
-        """Return the rows of the legend, as many as it takes."""
+        """Return the legend, wrapped into rows."""
         rows: list[list[Entry]] = [[]]
         x = 0.8
         for entry in cls.entries(comparison, stretch, theme):
@@ -211,7 +209,7 @@ class LanesView(Tile):
         self.counts.show(label for label in labels if label.align != "center")
 
     def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
-        """Draw a moment: what has happened until then."""
+        """Draw the lanes until a moment."""
         self.cursor.set_visible(True)
         self.cursor.set_xdata([1000 * (time_s - self.stretch.begin_s)] * 2)
         self.draw_until(time_s)
@@ -219,7 +217,7 @@ class LanesView(Tile):
 
 
 class SideBySide(LaneFilm):
-    """The film of the first lane, with what happens in the others, too."""
+    """The film of the first lane, with the events of all lanes."""
 
     def __init__(self, comparison: ServerComparison, lanes: Sequence[Lane]) -> None:
         super().__init__(comparison.groups[0].result)

@@ -1,12 +1,12 @@
-"""Where each request is drawn at a moment: in its slot, or on its way there.
+"""Where the stage draws each request at a moment: in its slot, or on its way there.
 
-A run is a sequence of instants, between which requests stand still. So that the eye can follow them, what
-happens at an instant is drawn out: a batch takes the first part of its computing for the way to its server,
-and what stays in the queue moves up meanwhile. Nothing is early: a request is on its way to the servers only
-once its batch has left. Only arrivals are seen before their time, on the lane to the queue, at whose end they
-arrive; in a closed loop, where they are answers to what has not happened yet, they are not.
+A run is a sequence of instants, and requests do not move between them. For the eye, the film extends each
+instant: a batch moves to its server during the first part of its computing, and the rest of the queue moves
+up meanwhile. Motion is never early: a request moves to a server only after its batch has left. The exception
+is an open loop's arrivals, which approach the queue before they arrive. (In a closed loop, they depend on
+answers that do not exist yet.)
 
-Every place is a function of the time alone: films can be played from anywhere, in any order.
+Each position is a function of time only, so a film can be played from any moment, in any order.
 """
 
 import math
@@ -16,21 +16,134 @@ import numpy as np
 
 from batchsim.scenario import OpenLoop
 from batchsim.view.canvas.picture import Box
-from batchsim.view.film.places import Places, Slots
 from batchsim.view.film.snapshot import Batch, Film, Snapshot
 
-WAY = 0.15  # of its computing: what a batch takes to its server
-FADE = 2  # ways: how long those that are finished or lost are still seen
-AHEAD, ENTERING = (
-    4,
-    5,
-)  # mean times between arrivals: how long a request is seen before it arrives, and enters
+LEAST_PX = 4  # the smallest visible side of a request
+LARGEST = 2.8  # ems: the largest side, with room for a number
+COMPACT = 3.2  # ems: servers below this height have no line of text
+
+
+class Slots(NamedTuple):
+    """Places of one size: their upper left corners in CSS pixels, shape (slots, 2), the oldest's first."""
+
+    corners: np.ndarray
+    side: float
+    rows: int
+
+    def at(self, index: np.ndarray) -> np.ndarray:
+        """Return the corners of slots by number, or between two; numbers beyond the last share its corner."""
+        last = len(self.corners) - 1
+        low = np.minimum(np.floor(index).astype(int), last)
+        begin, end = self.corners[low], self.corners[np.minimum(low + 1, last)]
+        return begin + (end - begin) * (index - np.floor(index))[:, None]
+
+
+def gap_px(side: float) -> float:
+    """Return the gap between boxes of this side."""
+    return 1.0 if side < 9 else 2.0 if side < 18 else 3.0
+
+
+def slots(box: Box, count: int, largest_px: float, rows: int = 1) -> Slots:
+    """Return slots in a box for `count` requests, or for as many as remain visible.
+
+    They are in order column by column from the right, the servers' side, with at least `rows` rows if these
+    fit. They are as large as possible, in whole pixels, so that they stay still and sharp.
+
+    >>> slots(Box(0, 0, 100, 40), 3, 28).corners.tolist()
+    [[72.0, 6.0], [41.0, 6.0], [10.0, 6.0]]
+    >>> [(len(it.corners), it.side) for it in (slots(Box(0, 0, 100, 40), n, 28) for n in (20, 100, 10_000))]
+    [(21, 12.0), (100, 4.0), (160, 4.0)]
+    """
+    for side in range(max(int(largest_px), LEAST_PX), LEAST_PX - 1, -1):
+        pitch = side + gap_px(side)
+        columns, most = (int((room + pitch - side) / pitch) for room in (box.width, box.height))
+        if columns * most >= count:
+            break
+    columns, most = max(columns, 1), max(most, 1)
+    rows = min(max(rows, math.ceil(count / columns)), most)
+    columns = min(columns, math.ceil(count / rows))
+    xs = round(box.right - side) - pitch * np.arange(columns)
+    high = rows * pitch - pitch + side
+    ys = round(box.top + (box.height - high) / 2) + pitch * np.arange(rows)
+    return Slots(np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1).reshape(-1, 2), float(side), rows)
+
+
+class ServerPlace(NamedTuple):
+    """A server: its frame, the slots of its batch, its bar, and whether it has a line of text."""
+
+    box: Box
+    slots: Slots
+    bar: Box
+    has_text: bool
+
+
+class Places(NamedTuple):
+    """The stage's parts: requests come in through the lane, and go out on the right."""
+
+    lane: Box
+    queue_box: Box
+    queue: Slots
+    servers: tuple[ServerPlace, ...]
+    right: float
+
+
+def servers_in(box: Box, count: int, batch: int, queue: Slots, em: float) -> tuple[ServerPlace, ...]:
+    """Return the servers that fit, column by column, with slots for a batch of that size.
+
+    The slots match the queue's if there is room, so that a batch keeps its shape while it moves.
+    """
+    gap = 0.4 * em
+    choices = []
+    for columns in range(1, min(count, max(int(box.width / (2.2 * em)), 1)) + 1):
+        rows = min(math.ceil(count / columns), max(int(box.height / (1.3 * em)), 1))
+        wide, high = (box.width + gap) / columns - gap, (box.height + gap) / rows - gap
+        boxes = [
+            Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high)
+            for x, y in (divmod(number, rows) for number in range(min(count, columns * rows)))
+        ]
+        places = [_server(each, count, batch, queue, em) for each in boxes]
+        choices.append((len(places), places[0].has_text, places[0].slots.side, -columns, tuple(places)))
+    return max(choices, key=lambda choice: choice[:4])[-1]
+
+
+def _server(box: Box, count: int, batch: int, queue: Slots, em: float) -> ServerPlace:
+    # The text of a single server is above it.
+    has_text = count > 1 and box.height >= COMPACT * em and box.width >= 4 * em
+    inset, thick = (0.2 * em, 0.3 * em) if count > 1 and not has_text else (0.5 * em, 0.5 * em)
+    bar = Box(box.left + inset, box.bottom - inset - thick, box.width - 2 * inset, thick)
+    top = box.top + (1.7 * em if has_text else inset)
+    room = Box(bar.left, top, bar.width, max(bar.top - 0.25 * em - top, LEAST_PX))
+    within = slots(room, batch, queue.side, queue.rows)
+    free = float(within.corners[:, 0].min() - room.left)
+    return ServerPlace(box, within._replace(corners=within.corners - [free // 2, 0]), bar, has_text)
+
+
+def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Places:
+    """Divide a box among arrivals, queue and servers, for the longest queue and the largest batch."""
+    lane = Box(box.left, box.top, max(5 * em, 0.11 * box.width), box.height)
+    wide = (0.36 if servers <= 4 else 0.42) * box.width
+    right = box.right - 2.6 * em
+    queue_right = right - wide - 1.8 * em
+    queue = Box(lane.right, box.top, queue_right - lane.right, box.height)
+    inner = Box(queue.left + 0.3 * em, queue.top + 0.3 * em, queue.width - 0.6 * em, queue.height - 0.6 * em)
+    places = slots(inner, waiting, LARGEST * em)
+    beside = servers_in(Box(right - wide, box.top, wide, box.height), servers, batch, places, em)
+    there = beside[0].slots
+    if there.side == places.side and there.rows > places.rows:  # the same shape in both
+        places = slots(inner, waiting, places.side, there.rows)
+    return Places(lane, queue, places, beside, box.right)
+
+
+WAY = 0.15  # the share of its computing in which a batch moves to its server
+FADE = 2  # ways: how long finished or lost requests stay visible
+AHEAD = 4  # mean times between arrivals in which a request is visible before it arrives
+ENTERING = 5  # the same, in which it moves to its place in the queue
 MOST_COMING = 60
-SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours come in at different heights
+SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours enter at different heights
 
 
 class Crowd(NamedTuple):
-    """Requests that look alike: their numbers, corners (shape (requests, 2)), sides and opacities."""
+    """Requests of one look: their numbers, corners (shape (requests, 2)), sides and opacities."""
 
     requests: np.ndarray
     corners: np.ndarray
@@ -55,7 +168,7 @@ class Crowd(NamedTuple):
 
 
 class Crowds(NamedTuple):
-    """All that is seen at a moment; `groups` are the frames of the batches on their way."""
+    """Everything visible at a moment; `groups` are the frames of moving batches."""
 
     coming: Crowd
     waiting: Crowd
@@ -67,7 +180,7 @@ class Crowds(NamedTuple):
 
 
 def ease(share: Any) -> Any:
-    """Return how far something is on its way, beginning and ending slowly."""
+    """Return a share of a way with a slow beginning and end."""
     share = np.clip(share, 0.0, 1.0)
     return share * share * (3 - 2 * share)
 
@@ -78,7 +191,7 @@ def between(begin: np.ndarray, end: np.ndarray, share: np.ndarray | float) -> np
 
 
 def before(batch: Batch) -> float:
-    """Return a time just before a batch left: whoever is delayed at that instant was not yet."""
+    """Return a time just before a batch left, before any request is delayed at that instant."""
     return math.nextafter(batch.start_s, 0)
 
 
@@ -89,7 +202,7 @@ class Choreography:
         self.film, self.places = film, places
         self.arrival_s = film.result.arrival_s
         self.way_s = WAY * film.batch_s
-        # Where many arrive in that time, each is quicker: or the queue would never be seen.
+        # Dense arrivals enter faster: otherwise none would ever reach the queue.
         self.entry_s = min(self.way_s, ENTERING * pace_s)
         is_open = isinstance(film.result.scenario.workload, OpenLoop)
         self.ahead_s = AHEAD * pace_s if is_open else 0.0
@@ -112,7 +225,7 @@ class Choreography:
         )  # fmt: skip
 
     def _share(self, batch: Batch, now: Snapshot) -> float:
-        """Return which share of its way to its server a batch has gone."""
+        """Return the share of its way to its server that a batch has moved."""
         return (now.time_s - batch.start_s) / (WAY * (batch.finish_s - batch.start_s))
 
     def _heights(self, requests: np.ndarray) -> np.ndarray:
@@ -138,23 +251,23 @@ class Choreography:
         return between(self._entries(requests), corners, share)
 
     def _given_up(self, requests: np.ndarray, time_s: float) -> np.ndarray:
-        """Return how many places ahead of each request have not quite closed, after requests that gave up."""
+        """Return the places ahead of each request that are still closing after requests gave up."""
         if not self.film.loses:
             return np.zeros(len(requests))
         lost = self.film.lost(time_s - self.way_s, time_s)
-        done_s, turns = self.film.done_s(lost), self.film.turns
+        done_s, turns = self.film.done_s(lost), self.film.order
         ahead = turns.at(lost, time_s) < turns.at(requests, time_s)[:, None]
         ahead &= self.arrival_s[requests][:, None] <= done_s
-        ahead &= done_s > self.arrival_s[lost]  # a rejected one has had no place
+        ahead &= done_s > self.arrival_s[lost]  # rejected requests had no place
         return np.sum(ahead * (1 - ease((time_s - done_s) / self.way_s)), axis=1)
 
     def _ahead(self, others: np.ndarray, requests: np.ndarray, time_s: float) -> np.ndarray:
-        """Return how many of some that stood in the queue then stood ahead of each of these requests.
+        """Return how many `others` in the queue were ahead of each of these requests at a time.
 
-        Between two while those behind make room for one that came later but goes earlier, or while one that
-        is delayed goes back; of two that do so at once, one may be off by a place.
+        The number is fractional while requests make room for one that arrived later but goes earlier, or
+        while a delayed request moves back. If two do so at once, one may be off by a place.
         """
-        turns = self.film.turns
+        turns = self.film.order
         own, theirs = turns.at(requests, time_s), np.sort(turns.at(others, time_s))
         ahead = np.searchsorted(theirs, own)
         if turns.in_order:
@@ -181,7 +294,7 @@ class Choreography:
         requests, queue = now.queue, self.places.queue
         index = self._ahead(requests, requests, now.time_s) + self._given_up(requests, now.time_s)
         corners = queue.at(index)
-        for batch in batches:  # what it has left behind moves up while it goes
+        for batch in batches:  # the requests behind it move up
             if (share := self._share(batch, now)) < 1:
                 stood = self.arrival_s[requests] <= batch.start_s
                 ahead = np.where(stood, self._ahead(batch.requests, requests, before(batch)), 0)
@@ -189,7 +302,7 @@ class Choreography:
         return Crowd.of(requests, self._in_queue(requests, corners, now.time_s), queue.side)
 
     def _slots(self, batch: Batch) -> Slots | None:
-        """Return the slots of a batch's server; None where there was no room for the server."""
+        """Return the slots of a batch's server; None if the server is not drawn."""
         servers = self.places.servers
         return servers[batch.server].slots if batch.server < len(servers) else None
 
@@ -199,7 +312,7 @@ class Choreography:
         if slots is None or share >= 1:
             return Crowd.of(*_seen(requests, slots))
         index = np.arange(len(requests))
-        # Where they stood: behind those of the batch that go earlier, and those that were not taken.
+        # They start from their places in the queue, among the requests that stay.
         stood = now.waiting[self.arrival_s[now.waiting] <= batch.start_s]
         place = self._ahead(np.concatenate([requests, stood]), requests, before(batch))
         place = place + self._given_up(requests, batch.start_s)
@@ -220,12 +333,12 @@ class Choreography:
         return Crowd.of(requests, corners + np.array([float(aside), 0.0]), side, 1 - share)
 
     def _lost(self, now: Snapshot) -> Crowd:
-        """Return those who were just rejected, or who gave up: they fall out of the queue."""
+        """Return the requests that were just rejected or gave up: they fall out of the queue."""
         time_s, queue = now.time_s, self.places.queue
         requests = self.film.lost(time_s - FADE * self.way_s, time_s)[-MOST_COMING:]
         done_s = self.film.done_s(requests)
         rejected = done_s == self.arrival_s[requests]
-        turns = self.film.turns
+        turns = self.film.order
         slot = queue.at(np.searchsorted(turns.at(now.queue, time_s), turns.at(requests, time_s)))
         corners = np.where(rejected[:, None], self._entries(requests), slot)
         share = (time_s - done_s) / (FADE * self.way_s)
@@ -236,7 +349,7 @@ class Choreography:
 
 
 def _seen(requests: np.ndarray, slots: Slots | None) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return a batch's requests in their slots, as many as there are."""
+    """Return the requests of a batch that have a slot, with their corners and their side."""
     if slots is None:
         return np.empty(0, dtype=int), np.empty((0, 2)), 0.0
     requests = requests[: len(slots.corners)]

@@ -3,28 +3,113 @@
 import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from batchsim._format import percent
+import numpy as np
+
+from batchsim._format import counted, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
-from batchsim.view.film.code_line import Line
 from batchsim.view.film.snapshot import Activity, Snapshot
-from batchsim.view.film.steps_code import step_lines, step_shares
 
-MOST_LINES = 7  # of any rule: the block always has this height
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of the pseudo-code; the first line whose condition holds acts.
+
+    A line with a `trigger` makes a batch leave, and `because` completes "The batch leaves because ...". A
+    line with an `activity` acts between departures. For token generation, the choice of a step's rows ends
+    at a line with an `ending`, and `because` describes it.
+    """
+
+    text: str
+    indent: int = 1
+    trigger: Trigger | None = None
+    activity: Activity | None = None
+    because: str = ""
+    ending: str = ""
+
+    @property
+    def title(self) -> str:
+        """The effect of the line, as a sentence."""
+        return f"{'In such a step' if self.ending else 'The batch leaves because'} {self.because}."
+
+
+def step_lines(rule: Continuous) -> tuple[CodeLine, ...]:
+    """Return the lines of a rule; the choice of each step's rows ends at a line with an `ending`.
+
+    >>> for line in step_lines(Continuous(max_num_seqs=64, kv_blocks=300)):
+    ...     print("  " * line.indent + line.text)
+    each step, of 2,048 tokens:
+      first the running requests
+      if blocks run out: preempt the last
+      elif the budget is used: others wait
+      elif 64 run: others wait
+      elif no blocks for the next: it waits
+      else: all that wait join
+    """
+    first = (
+        "first the running requests"
+        if rule.first == "decode"
+        else "new prompts alone, else the running requests"
+    )
+    budget = counted(rule.max_num_batched_tokens, "token")
+    lines = [CodeLine(f"each step, of {budget}:", indent=0), CodeLine(first)]
+    limited, step = rule.kv_blocks is not None, rule.reserve == "step"
+    blocks = "no blocks for the next" if step else "no blocks for the next one's life"
+    uncut = "the next is above budget or memory" if limited else "the next is above the budget"
+    endings = [
+        ("preempt", limited and step, "blocks run out", "preempt the last"),
+        ("budget", True, "the budget is used" if rule.chunked else uncut,
+         "others wait" if rule.chunked else "it waits"),
+        ("seats", True, f"{rule.max_num_seqs:,} run", "others wait"),
+        ("memory", limited and rule.chunked, blocks, "it waits"),
+    ]  # fmt: skip
+    word = "if"
+    for ending, there, condition, action in endings:
+        if there:
+            because = f"{condition}: {action}"
+            lines.append(CodeLine(f"{word} {because}", ending=ending, because=because))
+            word = "elif"
+    return (*lines, CodeLine("else: all that wait join", ending="all", because="all that wait join"))
+
+
+def endings_of(result: Result) -> np.ndarray:
+    """Return the index of the line at which the choice of rows ended, for each step of a run."""
+    rule, steps = result.scenario.rule, result.steps
+    assert isinstance(rule, Continuous)
+    number = {line.ending: i for i, line in enumerate(step_lines(rule)) if line.ending}
+    others = steps.waiting > 0
+    found = np.full(len(steps), number["all"])
+    found[others] = number.get("memory", number["budget"])
+    found[others & (steps.running >= rule.max_num_seqs)] = number["seats"]
+    found[others & (steps.tokens >= rule.max_num_batched_tokens)] = number["budget"]
+    if "preempt" in number:
+        found[steps.preempted > 0] = number["preempt"]
+    return found
+
+
+def step_shares(result: Result) -> tuple[float | None, ...]:
+    """Return the fraction of steps that end at each line; None for lines without an ending."""
+    lines, endings = step_lines(result.scenario.rule), endings_of(result)  # type: ignore[arg-type]
+    counts = np.bincount(endings, minlength=len(lines)) / max(endings.size, 1)
+    return tuple(float(share) if line.ending else None for line, share in zip(lines, counts, strict=True))
+
+
+MOST_LINES = 7  # of any rule: the block has this height for all rules
 INDENT = 2  # letters
 
 
-def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
-    """Return the lines of a rule, made from its steps; of a scenario's, with who goes first in its queue.
+def pseudocode(of: Rule | Scenario) -> tuple[CodeLine, ...]:
+    """Return the lines of a rule, made from its steps; for a scenario, with the order of its queue.
 
-    They are gone through whenever something happens: after the arrivals and the ends of batches at an
-    instant, and after each send of a closed loop.
+    The rule evaluates them at each event: after the arrivals and the ends of batches of an instant, and
+    after each request that a closed loop sends.
 
     >>> from batchsim import SizeOrWait
     >>> for line in pseudocode(SizeOrWait(max_batch_size=32, max_wait_ms=10)):
@@ -45,19 +130,19 @@ def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
     ]
     if rule.forms_while_busy:
         conditions.append(conditions.pop(0))
-    lines, word = [Line(f"while requests wait{order}:", indent=0, activity=Activity.IDLE)], "if"
+    lines, word = [CodeLine(f"while requests wait{order}:", indent=0, activity=Activity.IDLE)], "if"
     for condition, action, kind in conditions:
-        if order:  # the queue's first are not its oldest
+        if order:  # the first requests in the queue are not the oldest
             action = action.replace("the oldest", "the first")
-        lines.append(Line(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
+        lines.append(CodeLine(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
         word = "elif"
-    if not any(step.condition in ("", ANYONE) for step in rule.steps):  # which cover every case
-        lines.append(Line("else: wait for company", activity=Activity.FORMING))
+    if not any(step.condition in ("", ANYONE) for step in rule.steps):  # these cover every case
+        lines.append(CodeLine("else: wait for company", activity=Activity.FORMING))
     return tuple(lines)
 
 
 def order_of(scenario: Scenario) -> str:
-    """Return who goes first in a queue, "" where it is the oldest.
+    """Return the order of a queue in words, "" if it is by age.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> order_of(Scenario(Poisson(9).with_priorities({1: 0.2, 2: 0.8}), SizeOrWait(), Affine(5, 1)))
@@ -72,7 +157,7 @@ def order_of(scenario: Scenario) -> str:
 
 
 def shares(result: Result) -> tuple[float | None, ...]:
-    """Return for each line the fraction of the batches that left by it; None for lines without a trigger.
+    """Return the fraction of batches that each line made leave; None for lines without a trigger.
 
     They sum to 1, over the batches after the warm-up; NaN for a run without a batch.
 
@@ -91,17 +176,17 @@ def shares(result: Result) -> tuple[float | None, ...]:
 
 
 def acting(snapshot: Snapshot, within_s: float = 0.0) -> int:
-    """Return the index of the acting line: the one by which a batch leaves, if any does.
+    """Return the index of the acting line.
 
-    A batch that left at most `within_s` ago counts, too: see `Snapshot.activity`.
+    A batch that left at most `within_s` ago counts as leaving: see `Snapshot.activity`.
     """
     activity = snapshot.activity(within_s)
     leaving = snapshot.last.trigger if snapshot.last and activity is Activity.LEAVING else None
     return acting_of(pseudocode(snapshot.scenario), activity, leaving)
 
 
-def acting_of(lines: Sequence[Line], activity: Activity, leaving: Trigger | None) -> int:
-    """Return the index of the line that acts: that of an activity, or by which a batch is leaving."""
+def acting_of(lines: Sequence[CodeLine], activity: Activity, leaving: Trigger | None) -> int:
+    """Return the index of the line of an activity, or of the trigger of a leaving batch."""
     return next(
         number
         for number, line in enumerate(lines)
@@ -109,7 +194,7 @@ def acting_of(lines: Sequence[Line], activity: Activity, leaving: Trigger | None
     )
 
 
-def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None) -> str:
+def sentence(lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None) -> str:
     """Return why most batches leave, in one sentence; "" without shares.
 
     >>> from batchsim import SizeOrWait
@@ -130,12 +215,12 @@ def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None
 
 
 def to_html(
-    lines: Sequence[Line], shares: Sequence[float | None] | None = None, acting: int | None = None,
+    lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None, acting: int | None = None,
     theme: str = "light",
 ) -> str:  # fmt: skip
     """Return the lines as a block of HTML, equally high for every rule, with the acting line marked.
 
-    Screen readers find the sentence of the shares first, and the acting line as the current step.
+    Screen readers read a sentence about the shares first, and the acting line as the current step.
     """
     colours = named("theme", theme, THEMES)
 
@@ -143,7 +228,7 @@ def to_html(
         return f'<span style="flex:none;{style}">{text}</span>'
 
     rows = []
-    padded = [*lines, *[Line("", 0)] * (MOST_LINES - len(lines))]
+    padded = [*lines, *[CodeLine("", 0)] * (MOST_LINES - len(lines))]
     for number, (line, share) in enumerate(zip_longest(padded, shares or ())):
         acts = number == acting
         arrow = f'<span aria-hidden="true" style="color:{colours.vermilion}">▶\ufe0e</span>' if acts else ""

@@ -1,4 +1,4 @@
-"""Who sits where, and when: the seats of a run of token generation, with nothing drawn."""
+"""The seats of a run of token generation: which request is in which seat, and when."""
 
 import heapq
 from dataclasses import dataclass, fields
@@ -36,7 +36,7 @@ class Seats:
         return self.request.size
 
     def within(self, begin_s: float, until_s: float) -> "Seats":
-        """Return those that are taken at some time of a stretch."""
+        """Return the rows within a stretch, in whole or in part."""
         return self.of((self.begin_s < until_s) & (self.end_s > begin_s))
 
     def of(self, which: np.ndarray) -> "Seats":
@@ -98,7 +98,7 @@ def _stays(log: TokenLog) -> tuple[np.ndarray, ...]:
         if isinstance(log, FoldedLog) or log.preemptions.any():
             raise ValueError("seats need the log of steps and preemptions, got none: simulate it again")
         request = back = resumed = regained = np.empty(0, int)
-    # Of each request, its first stay and then those after its preemptions, which begin as it resumes.
+    # The first stay of each request, then its stays after preemptions, each of which begins as it resumes.
     order = np.argsort(np.append(served, request), kind="stable")
     request, first, token, back = (
         np.append(log_of_first[served], column)[order]

@@ -14,13 +14,54 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.film.service_order import Turns
 
-REQUESTS, EARLIER = 200, 60  # how many are played, and how many of them before the window
+
+class ServiceOrder:
+    """The order of a run's queue at any time: by level, in a level delayed requests last, then by arrival.
+
+    `in_order`: it is always the order of arrival. `place` is the number of each request's level, 0 for the
+    first, and `late_s` the time at which a request is delayed, inf: never. `left_s` is when each left.
+    """
+
+    def __init__(self, result: Result, left_s: np.ndarray) -> None:
+        scenario, count = result.scenario, result.arrival_s.size
+        self.in_order, self.levels, self.count = scenario.in_order, scenario.levels, count
+        self.place = np.zeros(count, dtype=int)
+        if result.priority is not None:
+            self.place = np.searchsorted(self.levels, result.priority)
+        delays_s = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
+        self.late_s = later(result.arrival_s, np.array(delays_s)[self.place])
+        self.batch = np.zeros(count, dtype=int)
+        if scenario.rule.freezes or not scenario.by_level:  # earlier batches go first, despite new arrivals
+            lost = np.searchsorted(result.batches.start_s, left_s)
+            self.batch = np.where(result.batch_index < 0, lost, result.batch_index)
+
+    def at(self, requests: np.ndarray, time_s: float | np.ndarray) -> np.ndarray:
+        """Return a number for each of these requests; those with lower numbers go first at that time."""
+        if self.in_order:
+            return requests
+        late = self.late_s[requests] <= time_s
+        kind = 2 * self.place[requests] + late
+        return (self.batch[requests] * 2 * max(len(self.levels), 1) + kind) * self.count + requests
+
+    def counts(self, requests: np.ndarray) -> dict[int, int]:
+        """Return the number of these requests in each level; empty without several levels."""
+        if len(self.levels) < 2:
+            return {}
+        found = np.bincount(self.place[requests], minlength=len(self.levels)).tolist()
+        return dict(zip(self.levels, found, strict=True))
+
+    def flags(self, requests: np.ndarray) -> np.ndarray:
+        """Return the size of each request's flag: 1 in the first level, 0 in the last."""
+        last = len(self.levels) - 1
+        return 1 - self.place[requests] / last if last > 0 else np.zeros(len(requests))
+
+
+REQUESTS, EARLIER = 200, 60  # the requests that are played, and those of them before the window
 
 
 class Activity(StrEnum):
-    """What the rule does."""
+    """The state of the rule."""
 
     LEAVING = "a batch leaves"  # at this very instant
     FORMING = "waiting for company"  # a server is idle, but the rule wants more requests, or time
@@ -33,16 +74,16 @@ class Batch:
     """A batch that has left: its number, its requests, and when and where it is computed."""
 
     number: int
-    requests: np.ndarray  # their numbers, in the order in which they were taken
+    requests: np.ndarray  # their numbers, in the order of the queue
     start_s: float
-    ready_s: float  # when its shape is compiled; its start, where it was before
+    ready_s: float  # when its shape is compiled: its start, if it was compiled before
     finish_s: float
     server: int
     trigger: Trigger
-    held_s: tuple[float, float]  # from when until when it waits for its device
+    held_s: tuple[float, float]  # begin and end of its wait for its device
 
     def held(self, time_s: float) -> bool:
-        """Return whether it waits for its device then."""
+        """Return whether it waits for its device at a time."""
         return self.held_s[0] <= time_s < self.held_s[1]
 
 
@@ -50,17 +91,17 @@ class Batch:
 class Snapshot:
     """The state of a run at one instant, after everything that was due then.
 
-    Requests go by their number, 0 for the first that arrived. `computing` has an item for each server, None
-    where it is idle; `last` is the batch that left last. Counts are of requests so far: each that arrived
-    waits, is computed, or was served, rejected, timed out or failed.
+    Requests are numbered from 0 in order of arrival. `computing` has an item for each server, None if it is
+    idle; `last` is the batch that left last. Counts are of requests so far: each that arrived waits, is being
+    computed, or was served, rejected, timed out or failed.
     """
 
     time_s: float
     scenario: Scenario
     waiting: np.ndarray  # request numbers, oldest first
-    queue: np.ndarray  # the same in the order in which they go
-    levels: dict[int, int]  # how many wait of each priority level; empty without several
-    oldest_s: float | None  # arrival of the oldest that waits
+    queue: np.ndarray  # the same in the order of the queue
+    levels: dict[int, int]  # waiting requests by priority level; empty without several
+    oldest_s: float | None  # arrival of the oldest waiting request
     computing: tuple[Batch | None, ...]
     last: Batch | None
     arrived: int
@@ -81,22 +122,22 @@ class Snapshot:
 
     @property
     def forming(self) -> bool:
-        """Whether the waiting requests are forming, a server being idle; else they are queueing."""
+        """Whether the waiting requests are forming, as a server is idle; otherwise they are queueing."""
         return None in self.computing
 
     @property
     def compiling(self) -> int:
-        """How many batches wait on their servers for their shape to be compiled."""
+        """The number of batches whose shape is being compiled."""
         return sum(batch is not None and self.time_s < batch.ready_s for batch in self.computing)
 
     @property
     def held(self) -> int:
-        """How many batches wait on their servers for a device."""
+        """The number of batches on a server that wait for its device."""
         return sum(batch is not None and batch.held(self.time_s) for batch in self.computing)
 
     @property
     def waited_ms(self) -> float | None:
-        """How long the oldest has waited; None if none waits."""
+        """How long the oldest request has waited; None if the queue is empty."""
         return None if self.oldest_s is None else (self.time_s - self.oldest_s) * 1000
 
     @property
@@ -104,9 +145,9 @@ class Snapshot:
         return self.rejected + self.timed_out + self.failed
 
     def activity(self, within_s: float = 0.0) -> Activity:
-        """Return what the rule does now; a batch that left at most `within_s` ago still leaves.
+        """Return the state of the rule; a batch that left at most `within_s` ago counts as leaving.
 
-        A film with a frame every `within_s` would otherwise show hardly any batch leave.
+        Otherwise a film with a frame every `within_s` would show hardly any batch leave.
         """
         if self.last is not None and self.time_s - self.last.start_s <= within_s:
             return Activity.LEAVING
@@ -115,7 +156,7 @@ class Snapshot:
         return Activity.FORMING if self.forming else Activity.QUEUEING
 
 
-class Stretch(NamedTuple):
+class PlayRange(NamedTuple):
     """A part of a run, by its times in s."""
 
     begin_s: float
@@ -125,7 +166,7 @@ class Stretch(NamedTuple):
 class Film:
     """A run from which snapshots are taken: each takes microseconds, at any time and in any order.
 
-    Requests may leave the queue in another order than that of their arrival: `turns` is that order.
+    `order` is the order in which requests leave the queue, which may differ from that of arrival.
 
     ValueError for a result without columns, or of several replications.
 
@@ -138,7 +179,7 @@ class Film:
     Snapshot(time_s=0.013, waiting=[2], computing=[[0, 1]], arrived=3, served=0, lost=0, waiting for a server)
     """
 
-    shown = 0  # of several servers, the one whose steps are seen: of whole requests all are
+    shown = 0  # the server whose steps are shown, for films that show one of several
 
     def __init__(self, result: Result) -> None:
         if not isinstance(result, Result):
@@ -150,8 +191,8 @@ class Film:
         scenario, status, arrival_s = result.scenario, result.status, result.arrival_s
         self.result, self.rule, self.servers = result, scenario.rule, scenario.servers
         self._batches, self._arrival_s = result.batches, arrival_s
-        # When each request leaves the queue, a rejected one as it comes, and when the system. Of a failed one
-        # nothing more is known.
+        # When each request leaves the queue, and when the system. A rejected one leaves as it arrives, and so
+        # does a failed one, whose other times are unknown.
         at_once = np.isin(status, [Status.REJECTED, Status.FAILED])
         self._left_s = np.where(at_once, arrival_s, result.start_s)
         timed_out = status == Status.TIMED_OUT
@@ -160,15 +201,15 @@ class Film:
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
         self._ready_s, self._device_time = result.ready_s, result.run.device_time
         self._sorted_left_s = np.sort(self._left_s)
-        self.turns = Turns(result, self._left_s)
+        self.order = ServiceOrder(result, self._left_s)
         lost = np.flatnonzero(status != Status.SERVED)
         self.loses = bool(lost.size)
         self._lost = lost[np.argsort(self._done_s[lost], kind="stable")]
-        # Those before the first one at which the latest departure so far is after t have all left the queue
-        # by t: only the others need a look. Likewise for the batches, which are in order of their starts.
+        # By time t, every request before the first whose running maximum of departures exceeds t has left the
+        # queue: only the others need a look. The same holds for batches, which are in order of their starts.
         self._latest_left_s = np.maximum.accumulate(self._left_s)
         self._latest_finish_s = np.maximum.accumulate(self._batches.finish_s)
-        # The served requests, batch by batch, in each the oldest first.
+        # The served requests, batch by batch, the oldest of each batch first.
         self._requests = np.argsort(result.batch_index, kind="stable")[np.sum(result.batch_index < 0) :]
         self._ends = np.cumsum(self._batches.batch_size)
 
@@ -186,7 +227,7 @@ class Film:
 
     @property
     def decimals(self) -> int:
-        """How many decimals of a millisecond to show: a hundredth of a batch's mean time is told apart."""
+        """The decimals of a millisecond that show a hundredth of a batch's mean time."""
         return min(max(math.ceil(-math.log10(self.batch_s * 1000)) + 2, 0), 9)
 
     @cached_property
@@ -194,29 +235,29 @@ class Film:
         return np.unique(np.concatenate([self._arrival_s, self._left_s, self._done_s]))
 
     def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return when anything happens, ascending, until the first `requests` (all) have left the system."""
+        """Return the times of events, ascending, until the first `requests` (all) have left the system."""
         if requests is None:
             return self._instants
         last_s = self._done_s[: _check.whole("requests", requests)].max()
         return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
 
-    def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "Stretch":
-        """Return the part to play around a window: from some requests before it, about `requests` long.
+    def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "PlayRange":
+        """Return the part to play: about `requests` requests, from some before a window.
 
-        A run that is not much longer is played whole; its end is when the last request has left.
+        A run that is not much longer is played whole, until its last request has left.
         """
         arrival_s = self._arrival_s
         if arrival_s.size <= requests + EARLIER:
-            return Stretch(0.0, float(self._instants[-1]))
+            return PlayRange(0.0, float(self._instants[-1]))
         first = max(int(arrival_s.searchsorted(begin_s)) - EARLIER, 0)
         last = max(first + requests, int(arrival_s.searchsorted(end_s, side="right")))
         over = last >= arrival_s.size
         until_s = max(float(self._instants[-1] if over else arrival_s[last]), end_s * (not over))
-        # From the very beginning: nobody is there yet.
-        return Stretch(float(arrival_s[first]) if first else 0.0, until_s)
+        # The beginning of a run shows an empty system.
+        return PlayRange(float(arrival_s[first]) if first else 0.0, until_s)
 
     def most_waiting(self, begin_s: float, until_s: float) -> int:
-        """Return the largest number of requests that wait at once."""
+        """Return the longest queue."""
         first, last = self._instants.searchsorted([begin_s, until_s], side="right")
         times_s = np.append(self._instants[first:last], begin_s)
         arrived, left = (
@@ -225,17 +266,17 @@ class Film:
         return int((arrived - left).max())
 
     def largest_batch(self, begin_s: float, until_s: float) -> int:
-        """Return the size of the largest batch that is computed or leaves."""
+        """Return the size of the largest batch that is computed."""
         batches = self._batches
         within = (batches.start_s <= until_s) & (batches.finish_s > begin_s)
         return int(batches.batch_size[within].max(initial=1))
 
     def coming(self, begin_s: float, until_s: float) -> np.ndarray:
-        """Return the requests that arrive after one time, until another."""
+        """Return the requests that arrive between two times."""
         return np.arange(*self._arrival_s.searchsorted([begin_s, until_s], side="right"))
 
     def lost(self, begin_s: float, until_s: float) -> np.ndarray:
-        """Return the requests that are rejected or time out after one time, until another."""
+        """Return the requests that are rejected or time out between two times."""
         first, last = self._done_s[self._lost].searchsorted([begin_s, until_s], side="right")
         return self._lost[first:last]
 
@@ -244,7 +285,7 @@ class Film:
         return self._done_s[requests]
 
     def finished(self, begin_s: float, until_s: float) -> list[Batch]:
-        """Return the batches that end after one time, until another."""
+        """Return the batches that end between two times."""
         finish_s = self._batches.finish_s
         first = int(self._latest_finish_s.searchsorted(begin_s, side="right"))
         last = int(self._batches.start_s.searchsorted(until_s, side="right"))
@@ -252,7 +293,7 @@ class Film:
         return [self.batch(int(number)) for number in first + np.flatnonzero(ended)]
 
     def largest_leaving(self, begin_s: float, until_s: float) -> Batch | None:
-        """Return the first of the largest batches that leave between two times; None where none does."""
+        """Return the first of the largest batches that leave between two times; None without any."""
         first, last = self._batches.start_s.searchsorted([begin_s, until_s]).tolist()
         sizes = self._batches.batch_size[first:last]
         return self.batch(first + int(sizes.argmax())) if sizes.size else None
@@ -263,7 +304,7 @@ class Film:
             float(column[number]) for column in (batches.start_s, self._ready_s, batches.finish_s)
         )
         requests, server = self._requests[end - batches.batch_size[number] : end], int(batches.server[number])
-        if not self.turns.in_order:
+        if not self.order.in_order:
             requests = self.in_turn(requests, math.nextafter(start_s, 0))
         trigger = Trigger(batches.trigger[number])
         times = self._device_time
@@ -271,8 +312,8 @@ class Film:
         return Batch(number, requests, start_s, ready_s, finish_s, server, trigger, held_s)
 
     def in_turn(self, requests: np.ndarray, time_s: float) -> np.ndarray:
-        """Return these requests in the order in which they go, as it is then."""
-        return requests[np.argsort(self.turns.at(requests, time_s))]
+        """Return these requests in the order of the queue at a time."""
+        return requests[np.argsort(self.order.at(requests, time_s))]
 
     def snapshot(self, time_s: float) -> Snapshot:
         """Return the state at a time from 0 on, after everything that was due then."""
@@ -290,8 +331,8 @@ class Film:
         oldest_s = float(self._arrival_s[waiting[0]]) if waiting.size else None
         last = self.batch(started - 1) if started else None
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
-        queue = waiting if self.turns.in_order else self.in_turn(waiting, time_s)
-        levels = self.turns.counts(waiting)
+        queue = waiting if self.order.in_order else self.in_turn(waiting, time_s)
+        levels = self.order.counts(waiting)
         return Snapshot(
             time_s, self.result.scenario, waiting, queue, levels, oldest_s, tuple(computing), last, arrived,
             **counts,

@@ -1,4 +1,4 @@
-"""A run of token generation from moment to moment: how many wait, and what is done in its seats."""
+"""Films of token generation: by seats, for lanes; by steps; and by whole batches."""
 
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -6,20 +6,25 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim._clock import later
+from batchsim._format import counted, number
 from batchsim.engines.log import Status
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
-from batchsim.view.film.seats import seats
-from batchsim.view.film.snapshot import Film
+from batchsim.scenario import Continuous
+from batchsim.scenario.rules import Trigger
+from batchsim.view.film.pseudocode import CodeLine, acting_of, endings_of, pseudocode, step_lines
+from batchsim.view.film.seats import last_tokens, seats
+from batchsim.view.film.snapshot import Activity, Film
 
 
 class TokenMoment(NamedTuple):
-    """What is so at one instant, after everything that was due then: counts of requests."""
+    """Counts of requests at one instant, after all its events."""
 
     time_s: float
     waiting: int
     prefill: int
     decode: int
-    padded: int  # whose answer is made, in a seat that their batch keeps
+    padded: int  # answered, in a seat that the batch still occupies
     served: int
 
     @property
@@ -27,8 +32,8 @@ class TokenMoment(NamedTuple):
         return self.prefill + self.decode + self.padded
 
 
-class Line(NamedTuple):
-    """How many wait from each instant on."""
+class QueueLength(NamedTuple):
+    """The number of waiting requests from each instant on."""
 
     times_s: np.ndarray
     waiting: np.ndarray
@@ -44,7 +49,7 @@ class TokenFilm(Film):
     TokenMoment(time_s=0.035, waiting=0, prefill=0, decode=1, padded=1, served=0)
     """
 
-    def __init__(self, result: Result) -> None:  # not a run of batches that leave whole, which a Film is of
+    def __init__(self, result: Result) -> None:  # a Film has batches that leave whole
         self.seats = seats(result)
         self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
         status, arrival_s = result.status, result.arrival_s
@@ -56,7 +61,7 @@ class TokenFilm(Film):
         left_s = np.sort(np.append(self.seats.begin_s, self._late_s))
         times_s = np.unique(np.concatenate([came_s, left_s]))
         count = came_s.searchsorted(times_s, side="right") - left_s.searchsorted(times_s, side="right")
-        self.line = Line(times_s, count)
+        self.queue = QueueLength(times_s, count)
         self._finish_s = np.sort(result.finish_s[status == Status.SERVED])
 
     @classmethod
@@ -67,12 +72,12 @@ class TokenFilm(Film):
 
     @cached_property
     def batch_s(self) -> float:
-        """The mean time that a request sits, in s: it is that which the eye follows."""
+        """The mean time in a seat, in s, which the eye follows."""
         return float((self.seats.end_s - self.seats.begin_s).mean()) if len(self.seats) else 1.0
 
     @cached_property
     def busy(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """When each server computes: the beginnings and the ends of its steps in a row."""
+        """When each server computes: the begins and ends of its uninterrupted steps."""
         steps, found = self.result.steps, []
         for server in range(self.servers):
             mine = steps.server == server
@@ -85,7 +90,7 @@ class TokenFilm(Film):
 
     @property
     def decimals(self) -> int:
-        """How many decimals of a millisecond to show: steps take some."""
+        """The decimals of a millisecond to show."""
         return 1
 
     @cached_property
@@ -98,21 +103,265 @@ class TokenFilm(Film):
         )  # fmt: skip
 
     def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return when anything happens, ascending."""
+        """Return the times of all events, ascending."""
         return self._instants
 
     def largest_leaving(self, begin_s: float, until_s: float) -> None:
-        """Return None: no batch is on its way."""
+        """Return None, as no batch moves on the screen."""
 
     def snapshot(self, time_s: float) -> TokenMoment:  # type: ignore[override]
-        """Return what is so at a time."""
+        """Return the moment at a time."""
         rows = self.seats
         here = (rows.begin_s <= time_s) & (rows.end_s > time_s)
         prefill, padded, seated = (
             int(np.count_nonzero(here & which))
             for which in (rows.first_token_s > time_s, rows.last_token_s <= time_s, True)
         )
-        at = int(self.line.times_s.searchsorted(time_s, side="right")) - 1
-        waiting = int(self.line.waiting[at]) if at >= 0 else 0
+        at = int(self.queue.times_s.searchsorted(time_s, side="right")) - 1
+        waiting = int(self.queue.waiting[at]) if at >= 0 else 0
         served = int(self._finish_s.searchsorted(time_s, side="right"))
         return TokenMoment(time_s, waiting, prefill, seated - prefill - padded, padded, served)
+
+
+class StepMoment(NamedTuple):
+    """One instant: the step that is computed, or -1, and counts of requests."""
+
+    time_s: float
+    film: "StepFilm"
+    step: int
+    arrived: int
+    served: int
+
+    def acting(self, within_s: float = 0.0) -> int | None:
+        """Return the index of the line at which the choice of the step's rows ended."""
+        return None if self.step < 0 else int(self.film.endings[self.step])
+
+    def said(self, within_s: float = 0.0) -> str:
+        """Return the moment in a sentence."""
+        film, log = self.film, self.film.result.steps
+        parts = ["no step, nobody is there"]
+        if self.step >= 0:
+            at = self.step
+            rows, tokens, waiting = int(log.rows[at]), int(log.tokens[at]), int(log.waiting[at])
+            parts = [f"a step of {counted(tokens, 'token')} for {counted(rows, 'request')}"]
+            parts.append(f"{int(log.running[at]):,} run, {waiting:,} wait")
+            if film.rule.kv_blocks is not None:
+                parts.append(f"{int(log.kv_blocks[at]):,} of {film.rule.kv_blocks:,} blocks are taken")
+            if preempted := int(log.preempted[at]):
+                parts.append(f"{preempted:,} preempted")
+            parts.append(film.lines[film.endings[at]].because)
+        parts.append(f"{self.arrived:,} arrived, {self.served:,} served")
+        return f"{film.at(self.time_s)}{'; '.join(parts)}."
+
+
+class StepFilm(Film):
+    """A run of continuous batching, to be played step by step: the steps of one server.
+
+    >>> from batchsim import Constant, Scenario, StepTime, Tokens, simulate
+    >>> scenario = Scenario(Constant(100), Continuous(4), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
+    >>> film = StepFilm(simulate(scenario, 2))
+    >>> print(film.snapshot(0.025).said())
+    At 25.0 ms: a step of 10 tokens for 2 requests; 2 run, 0 wait; all that wait join; 2 arrived, 0 served.
+    """
+
+    rule: Continuous
+
+    def __init__(self, result: Result, server: int = 0) -> None:  # a Film has batches that leave whole
+        assert isinstance(result.scenario.rule, Continuous)
+        self.shown = server
+        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
+        self._arrival_s, steps = result.arrival_s, result.steps
+        self._numbers = np.flatnonzero(steps.server == server)
+        self._start_s, self._end_s = steps.start_s[self._numbers], steps.finish_s[self._numbers]
+        self._finish_s = np.sort(result.finish_s[result.status == Status.SERVED])
+
+    @classmethod
+    @lru_cache(maxsize=2)
+    def of(cls, result: Result, server: int = 0) -> "StepFilm":
+        """Return the film of a result and a server, prepared once."""
+        return cls(result, server)
+
+    def at(self, time_s: float) -> str:
+        """Return the beginning of a moment's sentence: the time, and which of several servers."""
+        where = f", server {self.shown + 1:,} of {self.servers:,}" if self.servers > 1 else ""
+        return f"At {time_s * 1000:,.1f} ms{where}: "
+
+    @cached_property
+    def lines(self) -> tuple[CodeLine, ...]:
+        return step_lines(self.rule)
+
+    @cached_property
+    def endings(self) -> np.ndarray:
+        return endings_of(self.result)
+
+    @property
+    def batch_s(self) -> float:
+        """The mean computing time of a request, in s, which the eye follows."""
+        mean_ms = float(self.result.summary()["mean_computing_ms"])
+        return mean_ms / 1000 if mean_ms > 0 else 1.0  # without served requests
+
+    @property
+    def decimals(self) -> int:
+        """The decimals of a millisecond to show."""
+        return 1
+
+    @cached_property
+    def _instants(self) -> np.ndarray:
+        return np.unique(np.concatenate([self._start_s, self._end_s]))
+
+    def instants(self, requests: int | None = None) -> np.ndarray:
+        """Return the begins and ends of steps, ascending."""
+        return self._instants
+
+    def largest_leaving(self, begin_s: float, until_s: float) -> None:
+        """Return None, as no batch moves on the screen."""
+
+    def snapshot(self, time_s: float) -> StepMoment:  # type: ignore[override]
+        """Return the moment at a time."""
+        at = int(self._start_s.searchsorted(time_s, side="right")) - 1
+        under_way = at >= 0 and time_s < self._end_s[at]
+        arrived, served = (
+            int(times_s.searchsorted(time_s, side="right")) for times_s in (self._arrival_s, self._finish_s)
+        )
+        return StepMoment(time_s, self, int(self._numbers[at]) if under_way else -1, arrived, served)
+
+
+class WholeMoment(NamedTuple):
+    """One instant: the queue, the batch that left last, and the batch that the shown server computes.
+
+    `batch` is the first step of the latter, or -1, and `step` the step that is computed. `idle`: whether any
+    server is idle.
+    """
+
+    time_s: float
+    film: "WholeFilm"
+    waiting: int
+    oldest_s: float
+    idle: bool
+    last: int
+    batch: int
+    step: int
+    arrived: int
+    served: int
+
+    def activity(self, within_s: float = 0.0) -> Activity:
+        """Return the state of the rule; a batch that left at most `within_s` ago counts as leaving."""
+        if self.last >= 0 and self.time_s - self.film.log.batch_start_s[self.last] <= within_s:
+            return Activity.LEAVING
+        if not self.waiting:
+            return Activity.IDLE
+        return Activity.FORMING if self.idle else Activity.QUEUEING
+
+    def acting(self, within_s: float = 0.0) -> int:
+        """Return the index of the acting line."""
+        activity = self.activity(within_s)
+        leaving = activity is Activity.LEAVING
+        trigger = Trigger(self.film.log.batch_trigger[self.last]) if leaving else None
+        return acting_of(self.film.lines, activity, trigger)
+
+    def said(self, within_s: float = 0.0) -> str:
+        """Return the moment in a sentence."""
+        film, log, activity = self.film, self.film.log, self.activity(within_s)
+        parts = [str(activity)]
+        if activity is Activity.LEAVING:
+            because = film.lines[self.acting(within_s)].because
+            parts = [f"a batch of {int(log.batch_size[self.last]):,} leaves: {because}"]
+        if self.waiting:
+            waited_ms = 1000 * (self.time_s - self.oldest_s)
+            parts.append(f"{self.waiting:,} waiting, the oldest for {number(waited_ms)} ms")
+        parts.append("the server is idle" if self.batch < 0 else f"the server computes {self._computing()}")
+        parts.append(f"{self.arrived:,} arrived, {self.served:,} served")
+        return f"{film.at(self.time_s)}{'; '.join(parts)}."
+
+    def _computing(self) -> str:
+        """Return the progress of the batch: its prompts, or the token and the number of complete answers."""
+        outputs = self.film.outputs_of(self.batch)
+        batch, made = f"a batch of {outputs.size:,}", self.film.made(self.batch, self.step)
+        if not made:
+            return f"{batch}, the prompts"
+        done = int((outputs <= made).sum())
+        return f"{batch}, token {made + 1:,} of {int(outputs.max()):,}, {done:,} done"
+
+
+class WholeFilm(StepFilm):
+    """A run of whole batches, to be played: one server's computing, and the reason why the next batch waits.
+
+    >>> from batchsim import Constant, Scenario, SizeOrWait, StepTime, Tokens, simulate
+    >>> scenario = Scenario(Constant(100), SizeOrWait(2, 50), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
+    >>> film = WholeFilm(simulate(scenario, 2))
+    >>> print(film.snapshot(0.035).said())
+    At 35.0 ms: no request waits; the server computes a batch of 2, token 2 of 3, 1 done; 2 arrived, 0 served.
+    """
+
+    def __init__(self, result: Result, server: int = 0) -> None:
+        assert isinstance(result.log, TokenLog)
+        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers  # type: ignore[assignment]
+        self.shown, self.log = server, result.log
+        log, status = self.log, result.status
+        self._arrival_s = result.arrival_s
+        self._first = np.flatnonzero(log.batch_trigger != NO_TRIGGER)  # the first steps of batches
+        late = status == Status.TIMED_OUT
+        left_s = np.where(late, later(result.arrival_s, result.timeout_s), result.start_s)
+        self._queued_s = np.where(status == Status.REJECTED, result.arrival_s, left_s)  # the end of each wait
+        self._latest_s = np.maximum.accumulate(np.nan_to_num(self._queued_s, posinf=np.inf))
+        self._finish_s = np.sort(result.finish_s[status == Status.SERVED])
+
+    @classmethod
+    @lru_cache(maxsize=2)
+    def of(cls, result: Result, server: int = 0) -> "WholeFilm":
+        """Return the film of a result and a server, prepared once."""
+        return cls(result, server)
+
+    @cached_property
+    def lines(self) -> tuple[CodeLine, ...]:
+        return pseudocode(self.result.scenario)
+
+    @cached_property
+    def _mine(self) -> list[np.ndarray]:
+        """The steps of each server."""
+        return [np.flatnonzero(self.log.batch_server == server) for server in range(self.servers)]
+
+    @cached_property
+    def _instants(self) -> np.ndarray:
+        """The times when requests arrive, give up or start, and prompts, answers and batches end."""
+        log, served = self.log, np.flatnonzero(self.log.last_step >= 0)
+        token, last = log.token_step[served], log.last_step[served]
+        done = last_tokens(log, served, token)
+        ends_s = (log.batch_finish_s[steps] for steps in (token, done, last))
+        left_s = self._queued_s[np.isfinite(self._queued_s)]
+        return np.unique(np.concatenate([self._arrival_s, left_s, *ends_s]))
+
+    def outputs_of(self, batch: int) -> np.ndarray:
+        """Return the number of tokens that each request of a batch makes."""
+        outputs: np.ndarray = self.log.output_tokens[self.log.batch_index == batch]
+        return outputs
+
+    def made(self, batch: int, step: int) -> int:
+        """Return the number of steps of a batch before a step, which is each request's number of tokens."""
+        mine = self._mine[self.log.batch_server[batch]]
+        return int(np.searchsorted(mine, step) - np.searchsorted(mine, batch))
+
+    def snapshot(self, time_s: float) -> WholeMoment:  # type: ignore[override]
+        """Return the moment at a time."""
+        log = self.log
+        arrived = int(self._arrival_s.searchsorted(time_s, side="right"))
+        left = int(self._latest_s.searchsorted(time_s, side="right"))
+        waiting = left + np.flatnonzero(self._queued_s[left:arrived] > time_s)
+        steps = [self._under_way(mine, time_s) for mine in self._mine]
+        starts_s = log.batch_start_s[self._first]
+        before = int(starts_s.searchsorted(time_s, side="right"))
+        step = batch = steps[self.shown]
+        if step >= 0:
+            own = self._first[:before]
+            batch = int(own[log.batch_server[own] == self.shown][-1])
+        oldest_s = float(self._arrival_s[waiting[0]]) if waiting.size else np.nan
+        served = int(self._finish_s.searchsorted(time_s, side="right"))
+        last = int(self._first[before - 1]) if before else -1
+        return WholeMoment(
+            time_s, self, waiting.size, oldest_s, -1 in steps, last, batch, step, arrived, served
+        )
+
+    def _under_way(self, steps: np.ndarray, time_s: float) -> int:
+        """Return the step of a server that is computed at a time, or -1."""
+        at = int(self.log.batch_start_s[steps].searchsorted(time_s, side="right")) - 1
+        return int(steps[at]) if at >= 0 and time_s < self.log.batch_finish_s[steps[at]] else -1

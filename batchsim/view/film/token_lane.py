@@ -1,4 +1,4 @@
-"""One lane of token generation: how many wait above, and below a row for each seat."""
+"""One lane of token generation: the queue above, and below it a row for each seat."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,21 +16,21 @@ from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PHASES, Theme
 from batchsim.view.film.seats import Seats
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_film import TokenFilm
 
-WAIT = 1.7  # ems: the height of the strip of those who wait
-NUMBERED = 1.2  # ems: a row as high has room for numbers
-TELLING = 0.7  # of a row's height: a token a step; prompts take all of it
+WAIT = 1.7  # ems: the height of the queue's strip
+NUMBERED = 1.2  # ems: the height of rows with room for numbers
+TELLING = 0.7  # the share of a row's height for tokens; prompts take all of it
 GAP = 0.5  # ems between two servers
-FLAG = 0.7  # ems: how large a preemption is marked
+FLAG = 0.7  # ems: the size of the mark of a preemption
 DOWN = np.array([[-0.5, -0.55], [0.5, -0.55], [0, 0.45], [-0.5, -0.55]])
 
 Style = dict[str, Any]
 
 
 def styles(theme: Theme) -> dict[str, Style]:
-    """Return how each kind of area is filled: a colour of its own, and a hatch or a height."""
+    """Return the style of each kind of area: its own colour, and a hatch or a height."""
 
     def style(phase: str, hatch: str | None = None) -> Style:
         of = PHASES[phase]
@@ -48,12 +48,12 @@ def styles(theme: Theme) -> dict[str, Style]:
 
 
 def seats_of(result: Result) -> int:
-    """Return how many seats a server has."""
+    """Return the number of seats of a server."""
     return result.scenario.rule.largest_batch
 
 
 class Drawn(NamedTuple):
-    """Which seats are drawn: the lowest of each of the first servers."""
+    """The seats that are drawn: the lowest of each of the first servers."""
 
     servers: int
     seats: int
@@ -64,9 +64,9 @@ class Drawn(NamedTuple):
 
 
 def numbers_of(result: Result) -> dict[str, str]:
-    """Return what is said of a run: TTFT, TPOT, tokens per second, and the useful share of its seats."""
+    """Return the numbers of a run: TTFT, TPOT, tokens per second, and the useful share of its seats."""
     ttft = result.percentile(99, column="ttft_ms")
-    # Where a queue grows, a run's own only say how long it was; but a trace is as long as it is.
+    # While a queue grows, TTFT only reflects the length of the run, except for a trace played to its end.
     own = result.scenario.stable or result.arrival_s.size == result.scenario.workload.max_requests
     return {
         "TTFT p99": duration(ttft) if own else INFINITE,
@@ -77,7 +77,7 @@ def numbers_of(result: Result) -> dict[str, str]:
 
 
 class TokenLane:
-    """One rule: those who wait, and its seats."""
+    """One rule: its queue and its seats."""
 
     def __init__(
         self, tile: Tile, group: Group, drawn: Drawn, box: Box, names: Box,
@@ -103,7 +103,7 @@ class TokenLane:
         self._write_names(names, em)
 
     def _write_names(self, names: Box, em: float) -> None:
-        """Write whose lane it is, and its numbers."""
+        """Write the names of the rules, and their numbers."""
         name = ", ".join(self.group.names)
         while em * width_em(name, "bold") > names.width and len(name) > 2:
             name = name[:-2] + "\N{HORIZONTAL ELLIPSIS}"
@@ -115,7 +115,7 @@ class TokenLane:
             self.tile.add_text(names.left, y, text, color=self.tile.theme.soft, fontsize=em)
 
     def _said(self) -> Iterator[tuple[str, ...]]:
-        """Yield the lines beside the lane, each the longest first."""
+        """Yield the lines to the left of the lane, each with shorter versions."""
         numbers = numbers_of(self.group.result)
         for name in ("TTFT p99", "TPOT p99"):
             yield (f"{name} {numbers[name]}",)
@@ -134,15 +134,15 @@ class TokenLane:
                 f"{servers:,}/{self.film.servers:,} servers",
             )
 
-    def most_waiting(self, stretch: Stretch) -> int:
-        times_s, count = self.film.line
+    def most_waiting(self, stretch: PlayRange) -> int:
+        times_s, count = self.film.queue
         first, last = times_s.searchsorted(stretch, side="right")
         return int(count[max(first - 1, 0) : last].max(initial=0))
 
-    # What moves.
+    # Moving parts.
 
-    def show(self, stretch: Stretch, until_s: float, scale: float) -> list[Label]:
-        """Draw all that has happened until a time, and return what is written over it."""
+    def show(self, stretch: PlayRange, until_s: float, scale: float) -> list[Label]:
+        """Draw the lane until a time, and return its labels."""
         until_s = min(until_s, stretch.until_s)
         labels = self._show_waiting(stretch, until_s, scale)
         rows = self.film.seats.within(stretch.begin_s, until_s)
@@ -153,11 +153,11 @@ class TokenLane:
     def _put(self, name: str, begin: np.ndarray, end: np.ndarray) -> None:
         some = (end[:, 0] > begin[:, 0]) & (end[:, 1] > begin[:, 1])
         self.parts[name].set_path(rectangles(begin[some], end[some]))
-        self.parts[name].set_visible(bool(some.any()))  # a hatch takes its time even on nothing
+        self.parts[name].set_visible(bool(some.any()))  # even an empty hatch takes time
 
-    def _show_waiting(self, stretch: Stretch, until_s: float, scale: float) -> list[Label]:
+    def _show_waiting(self, stretch: PlayRange, until_s: float, scale: float) -> list[Label]:
         em, bottom = self.em, self.top_px - 0.2 * self.em
-        times_s, count = self.film.line
+        times_s, count = self.film.queue
         first, last = times_s.searchsorted([stretch.begin_s, until_s], side="right")
         at = slice(max(first - 1, 0), last)
         edges_s = np.append(np.maximum(times_s[at], stretch.begin_s), until_s)
@@ -169,7 +169,7 @@ class TokenLane:
         self.note.set_visible(most > scale)
         if most <= scale:
             return []
-        # What is cut off is said, on paper: it could not be read on the hatch.
+        # The number that is cut off, on paper, as a hatch would make it unreadable.
         text, left = f"{most:,} wait", self.box.left + 0.5 * em
         self.note.set_bounds(left, self.box.top + 0.1 * em, (width_em(text) + 0.6) * em, 1.3 * em)
         return [Label(text, left + 0.3 * em, self.box.top + 1.1 * em)]
@@ -177,8 +177,8 @@ class TokenLane:
     def _tops(self, server: np.ndarray, seat: np.ndarray) -> np.ndarray:
         return self.top_px + self.row_px * (server * self.drawn.seats + seat) + GAP * self.em * server
 
-    def _show_empty(self, stretch: Stretch, until_s: float) -> None:
-        """Hatch all seats while their server computes; those that are taken are drawn over it."""
+    def _show_empty(self, stretch: PlayRange, until_s: float) -> None:
+        """Hatch all seats while their server computes; occupied seats are drawn over the hatch."""
         corners: list[list[float]] = []
         for server, (begin_s, end_s) in enumerate(self.film.busy[: self.drawn.servers]):
             seen = (begin_s < until_s) & (end_s > stretch.begin_s)
@@ -190,7 +190,7 @@ class TokenLane:
         ends = np.array(corners).reshape(-1, 4)
         self._put("empty", ends[:, :2], ends[:, 2:])
 
-    def _show_seats(self, rows: Seats, stretch: Stretch, until_s: float) -> list[Label]:
+    def _show_seats(self, rows: Seats, stretch: PlayRange, until_s: float) -> list[Label]:
         em, high = self.em, self.row_px
 
         def x(times_s: np.ndarray) -> np.ndarray:
@@ -198,7 +198,7 @@ class TokenLane:
 
         top, gap = self._tops(rows.server, rows.seat), min(1.0, 0.15 * high)
         begin, first, last, end = map(x, (rows.begin_s, rows.first_token_s, rows.last_token_s, rows.end_s))
-        # A line of paper between two who follow each other.
+        # A line of paper separates successive requests.
         over = end - np.where((rows.end_s <= until_s) & (end - begin > 3), 1.0, 0.0)
         self.paper.set_path(rectangles(np.stack([begin, top], -1), np.stack([end, top + high], -1)))
 

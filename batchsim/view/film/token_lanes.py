@@ -1,4 +1,4 @@
-"""Lanes of token generation: the same requests under several rules, a row a seat."""
+"""Lanes of token generation: the same requests under several rules, one row per seat."""
 
 import math
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import Theme
 from batchsim.view.film.lanes_view import Entry, LanesView
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_film import TokenFilm
 from batchsim.view.film.token_lane import DOWN, TELLING, WAIT, Drawn, TokenLane, numbers_of, seats_of, styles
 
-REQUESTS = 2000  # of a run that is compared: a rule that the SimPy engine alone has takes seconds
-SHOWN = 30  # requests in a window: their answers take longer than those of whole batches
-SEATS, WAIT_MS = 8, 1000.0  # of the three rules that are compared where none are given
+REQUESTS = 2000  # of each run: rules that only the SimPy engine has take seconds
+SHOWN = 30  # requests in a window: fewer than for whole requests, as answers take longer
+SEATS, WAIT_MS = 8, 1000.0  # of the default rules
 NAMES, NARROW = 11.5, 10.1  # ems: the column of names and numbers, "TPOT p99 00.0 ms" at least
-TALL, HIGH, LEAST = 14.0, 1.3, 0.35  # ems: the rows of a lane, the highest row and the lowest
+TALL, HIGH, LEAST = 14.0, 1.3, 0.35  # ems: the height of a lane, of its highest and its lowest rows
 TEXTS = 9.2  # ems: a name and five lines
 BAR = np.array([[-0.72, -0.44], [0.72, -0.44], [0.72, 0.44], [-0.72, 0.44], [-0.72, -0.44]])  # of the legend
 
 
 def usual_rules(scenario: Scenario) -> dict[str, Rule]:
-    """Return whole batches, size or wait, and continuous batching with as many seats.
+    """Return whole batches, size or wait, and continuous batching, by name.
 
-    As many as the scenario's own rule has, at most 8 in a whole batch; a `Continuous` rule stays as it is.
+    They have the seats of the scenario's own rule, at most 8; its own `Continuous` rule is not changed.
     """
     rule = scenario.rule
     size = min(rule.largest_batch, SEATS)
@@ -42,8 +42,8 @@ def usual_rules(scenario: Scenario) -> dict[str, Rule]:
     }
 
 
-def drawn_of(groups: Sequence[Group], stretch: Stretch) -> list[Drawn]:
-    """Return which seats of each rule are drawn: up to the highest that is taken, as far as there is room."""
+def drawn_of(groups: Sequence[Group], stretch: PlayRange) -> list[Drawn]:
+    """Return the seats of each rule that are drawn: up to the highest occupied one, if there is room."""
     found = []
     for group in groups:
         film = TokenFilm.of(group.result)
@@ -65,13 +65,13 @@ class TokenLanesView(LanesView):
         return NARROW if wide < 50 else NAMES
 
     @classmethod
-    def heights_em(cls, comparison: ServerComparison, stretch: Stretch) -> list[float]:
+    def heights_em(cls, comparison: ServerComparison, stretch: PlayRange) -> list[float]:
         rows = [drawn.rows for drawn in drawn_of(comparison.groups, stretch)]
         highs = (min(HIGH * count, max(HIGH * SEATS, min(0.7 * count, TALL))) for count in rows)
         return [max(WAIT + high + 0.7, TEXTS) for high in highs]
 
     @classmethod
-    def entries(cls, comparison: ServerComparison, stretch: Stretch, theme: Theme) -> list[Entry]:
+    def entries(cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme) -> list[Entry]:
         fills = styles(theme)
         names = {"waiting": "waiting", "prefill": "prompt", "decode": "a token a step"}
         films = [TokenFilm.of(group.result) for group in comparison.groups]
@@ -81,7 +81,7 @@ class TokenLanesView(LanesView):
         names["empty"] = "empty seat"
         if any(rows.again.any() for rows in seen):
             names["again"] = "computed again"
-        low = {"decode": BAR * [1, TELLING]}  # as high as its bars are beside the prompts'
+        low = {"decode": BAR * [1, TELLING]}  # in proportion to the prompts' bars
         entries = [
             Entry(text, {"linewidth": 0, **fills[name]}, low.get(name)) for name, text in names.items()
         ]
@@ -112,7 +112,7 @@ class TokenLanesView(LanesView):
 
 
 class TokensSideBySide(TokenFilm):
-    """The film of the first lane, with what happens in the others, too."""
+    """The film of the first lane, with the events of all lanes."""
 
     def __init__(self, comparison: ServerComparison) -> None:
         super().__init__(comparison.groups[0].result)

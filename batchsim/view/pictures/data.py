@@ -39,8 +39,8 @@ class ViewData:
     """
 
     result: Result
-    surface: Any = None  # Surface or TokenSurface; a still picture has neither this nor a curve
-    curve: Any = None  # LoadCurve or TokenCurve
+    surface: Any = None  # a Surface; a still picture has neither this nor a curve
+    curve: Any = None  # a LoadCurve
     theory: "TheoryCurve | None" = None
     objective_ms: float | None = None
     before: "ViewData | None" = None

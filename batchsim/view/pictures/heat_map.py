@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from batchsim._format import counted, duration, percent, rate, tick, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
-from batchsim.study.token_surface import GOODPUT, TTFT_P99
+from batchsim.study.kinds import GOODPUT, TTFT_P99
 from batchsim.view.canvas.axes import FINE, log_ticks, nice
 from batchsim.view.canvas.cells import NOWHERE, border, colours, ends, shades, squares
 from batchsim.view.canvas.picture import Box

@@ -6,9 +6,8 @@ from batchsim import _check
 from batchsim.result import Result
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
-from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.film_view import FilmView, StepView
 from batchsim.view.film.snapshot import REQUESTS
-from batchsim.view.film.step_view import StepView
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import HIGH, Headline, levels
 from batchsim.view.pictures.seats import SeatsView

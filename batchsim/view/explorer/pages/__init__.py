@@ -1,4 +1,4 @@
-"""The explorer's pages: what can be done with a run beside looking at it."""
+"""The explorer's pages: tasks for a run in addition to looking at it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from batchsim.view.explorer.session import Session
 
 
 class Page(widgets.VBox):
-    """Widgets of one tab; `update` brings them up to date, as long as the tab is open."""
+    """The widgets of one tab."""
 
     title = ""
     is_open = False
@@ -19,4 +19,4 @@ class Page(widgets.VBox):
         self.add_class("batchsim-page")
 
     def update(self) -> None:
-        """Show what the session holds: called when it is opened, and at every change while it is open."""
+        """Show the session's data: called when the page opens, and at every change while it is open."""

@@ -1,4 +1,4 @@
-"""A against B: a setting is pinned, and what is moved to later is compared with it, pair by pair."""
+"""A and B: a pinned setting, and the comparison of later settings with it."""
 
 import html
 import math
@@ -9,18 +9,18 @@ import ipywidgets as widgets
 from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
 from batchsim.view.explorer.kinds import KINDS
-from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
+from batchsim.view.explorer.widgets import button, flow, plain
 from batchsim.view.pictures.data import ViewData
 
-HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
+HELP = "Pin the present setting as A, then move the controls: the present setting, with the same seed, is B."
 
 
 class ComparePage(Page):
-    """Buttons that pin A, and a table of the differences of B from A, each with its interval."""
+    """Buttons that pin A, and a table of the differences B - A, each with its interval."""
 
     title = "A and B"
 
@@ -39,18 +39,18 @@ class ComparePage(Page):
             self.session.move_to(state)
 
     def update(self) -> None:
-        """Show how far B is from A; this page is up to date even while it is closed."""
+        """Show the differences, even while this page is closed."""
         session = self.session
         self.unpin.disabled = self.swap.disabled = session.pinned is None
         if session.pinned_state is None:
             self.table.value = HELP
-        elif session.data_coarse:  # a run too short to be compared with A: soon there is a longer one
+        elif session.data_coarse:  # too short a run to compare with A: a longer one follows
             return
         elif (data := session.data) is not None and session.visible and session.pinned is not None:
             a, b = (html.escape(text) for text in settings(session.pinned_state, session.data_state))
             heads = f"A: <code>{a}</code><br>B: <code>{b}</code>" if a else "A and B are one setting."
             why_not = incomparable(session.pinned.result, data.result)
-            if why_not or data.comparison is not None:  # else A has just been pinned
+            if why_not or data.comparison is not None:  # otherwise A has just been pinned
                 self.table.value = f"<p>{heads}</p>" + (f"<p>{why_not}</p>" if why_not else comparison(data))
 
 
@@ -61,9 +61,9 @@ def settings(a: State, b: State) -> tuple[str, str]:
     ('max_wait_ms=10, servers=2', 'max_wait_ms=5, servers=1')
     """
     differ = a.differences(b)
-    if a.mode != b.mode:  # whose values are others
+    if a.mode != b.mode:  # their values differ anyway
         differ = {"mode": a.mode}
-    if {"curve_of", "service"} & differ.keys():  # which say in fewer words that the curve is another
+    if {"curve_of", "service"} & differ.keys():  # they identify the curve in fewer words
         differ.pop("curve", None)
 
     def text(state: State) -> str:
@@ -74,7 +74,7 @@ def settings(a: State, b: State) -> tuple[str, str]:
 
 
 def comparison(data: ViewData) -> str:
-    """Return the differences as an HTML table, each with its interval below it: a column is narrow."""
+    """Return the differences as an HTML table, each above its interval, as the column is narrow."""
     assert data.comparison is not None
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "A", "B", f"B {MINUS} A"))
     table = f"<thead><tr>{heads}</tr></thead>"
@@ -83,7 +83,7 @@ def comparison(data: ViewData) -> str:
     for name, row in rows.items():
         interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
         if math.isnan(row.low):
-            interval, verdict = "no interval: too short a run, or its traffic drifts", ""
+            interval, verdict = "no interval: the run is too short, or its traffic drifts", ""
         elif row.low <= 0 <= row.high:
             verdict = ", may be chance" if row.difference else ""
         cells = "".join(f"<td>{cell}</td>" for cell in (number(row.a), number(row.b), signed(row.difference)))

@@ -1,4 +1,4 @@
-"""Play: requests flow through the large view's film, slowed down, or from event to event."""
+"""Play: the large view shows a film of the requests, slowed down or from event to event."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,22 +6,21 @@ from contextlib import contextmanager
 import ipywidgets as widgets
 
 from batchsim.view.explorer.kinds import KINDS
-from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
-from batchsim.view.film.film_view import FilmView
+from batchsim.view.explorer.widgets import line, plain
+from batchsim.view.film.film_view import FilmView, StepView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Snapshot
-from batchsim.view.film.step_view import StepView
 
 
 class PlayPage(Page):
-    """A player of the film in the main picture, and the rule's line that acts.
+    """A player of the film in the main picture, and the acting line of the rule.
 
-    It works without a browser: set `player.time_ms`, or click `player.next`. `code` is the explorer's
-    pseudo-code, in which the page marks the line that acts. What is done here makes the film's view large.
+    It works without a browser: set `player.time_ms`, or click `player.next`. The page marks the acting line
+    in `code`, the explorer's pseudo-code. Using the page makes the film's view large.
     """
 
     title = "Play"
@@ -41,7 +40,7 @@ class PlayPage(Page):
             yield
 
     def _stage(self) -> FilmView | StepView | None:
-        """Return the film's view, if it is large and nothing covers it."""
+        """Return the film's view, if it is large and not covered."""
         return self.screen.picture.stage if self.session.visible else None
 
     def _enlarge(self) -> None:
@@ -54,7 +53,7 @@ class PlayPage(Page):
         self.screen.patch(self.screen.picture, stage.box)
 
     def update(self) -> None:
-        """Play the session's run, another one anew; the film is there while this page is closed, too."""
+        """Load the film of a new run, even while this page is closed."""
         session, player = self.session, self.player
         if self.is_open and not self.opened and session.visible:
             self.opened = True
@@ -73,7 +72,7 @@ class PlayPage(Page):
             player.load(stage.film, stage)
 
     def _tell(self) -> None:
-        """Mark the line that acts; say the moment, unless it changes too fast to be read."""
+        """Mark the acting line, and describe the moment unless it changes too fast to read."""
         player, data = self.player, self.session.data
         if player.moment is None or data is None or not self.session.visible:
             return

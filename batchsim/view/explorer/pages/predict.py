@@ -1,18 +1,18 @@
-"""Predict, then reveal: the picture is covered until the learner has said what will happen to it."""
+"""Predict, then reveal: the picture is covered until the learner has predicted its change."""
 
 import html
 
 import ipywidgets as widgets
 
 from batchsim.view.explorer.kinds import KINDS
-from batchsim.view.explorer.knob import button, label, line, plain, toggle
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
 from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.widgets import button, label, line, plain, toggle
 from batchsim.view.pictures.data import ViewData
 
 HELP = (
-    "Tick the box, move a control, and say what will happen before you see it. "
+    "Tick the box, move a control, and predict the change before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
 )
 RIGHT, WRONG, NEITHER = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}", "\N{EN DASH}"
@@ -28,7 +28,7 @@ class PredictPage(Page):
     title = "Predict"
 
     def __init__(self, session: Session) -> None:
-        self.seen: ViewData | None = None  # what the learner saw last
+        self.seen: ViewData | None = None  # seen last by the learner
         self.correct = self.answered = 0
         self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
         self.mode = session.state.mode
@@ -38,7 +38,9 @@ class PredictPage(Page):
         questions = [
             plain(widgets.VBox, list(each)) for each in zip(self.names, self.toggles, self.lines, strict=True)
         ]
-        self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
+        self.reveal = button(
+            "Reveal", "Commit to the three answers, and see the picture", self._reveal, disabled=True
+        )
         self.verdict = plain(widgets.HTML, HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
         for answer in self.toggles:
@@ -49,16 +51,16 @@ class PredictPage(Page):
 
     @property
     def answers(self) -> dict[str, widgets.ToggleButtons]:
-        """What is answered, by what is asked of the present mode."""
+        """The answers, by the keys of the present questions."""
         return dict(zip(KINDS[self.mode].questions, self.toggles, strict=True))
 
     @property
     def rows(self) -> dict[str, widgets.HTML]:
-        """What is said of each answer."""
+        """The verdict on each answer."""
         return dict(zip(KINDS[self.mode].questions, self.lines, strict=True))
 
     def _turn(self, mode: str) -> None:
-        """Ask of another mode: what was covered, if anything, is of no interest any more."""
+        """Ask the questions of another kind of run, and drop an open prediction."""
         self.mode, self.seen = mode, self.session.data
         for name, answer, words in zip(self.names, self.toggles, KINDS[mode].questions.values(), strict=True):
             name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
@@ -67,7 +69,7 @@ class PredictPage(Page):
         self.reveal.disabled, self.session.cover, self.verdict.value = True, "", HELP
 
     def _begin(self) -> None:
-        """Ask from the next move on, or stop asking and show what there is."""
+        """Ask from the next move on, or stop asking and uncover the picture."""
         self.verdict.value = HELP
         if not self.predicting.value and self.session.cover:
             self._uncover()
@@ -82,7 +84,7 @@ class PredictPage(Page):
             self.seen = data
         elif not self.session.cover and old != new:
             self._ask()
-            self.verdict.value = "Move on if you like, then say what has happened to all three."
+            self.verdict.value = "Move other controls if you like, then answer all three questions."
             # Before anything is drawn: the change is announced after this.
             self.session.cover = KINDS[self.mode].cover
 
@@ -90,7 +92,7 @@ class PredictPage(Page):
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
 
     def _ask(self) -> None:
-        """Take away what was answered and said the last time."""
+        """Clear the last answers and verdicts."""
         for key, answer in self.answers.items():
             answer.value, answer.disabled, self.rows[key].value = None, False, ""
 
@@ -117,7 +119,7 @@ class PredictPage(Page):
 
 
 def row(key: str, answer: str, found: Outcome) -> str:
-    """Return what was said, whether it is right, the number before and after, and why, as HTML."""
+    """Return the answer, whether it is right, the number before and after, and why, as HTML."""
     if found.way is None:
         sign, verdict = NEITHER, "that does not count"
     else:

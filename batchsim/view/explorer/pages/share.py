@@ -1,4 +1,4 @@
-"""For the class: a seed for each student, a link and Python to hand on, files to save, and the colours."""
+"""For the class: a seed for each student, a link and Python to share, files to save, and the colours."""
 
 import io
 import unicodedata
@@ -8,11 +8,11 @@ import ipywidgets as widgets
 
 from batchsim.view.explorer.control import CLASS
 from batchsim.view.explorer.kinds import in_labels
-from batchsim.view.explorer.knob import button, flow, label, line, plain, toggle
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
+from batchsim.view.explorer.widgets import button, flow, label, line, plain, toggle
 
 WIDE = {"layout": {"width": "auto"}, "style": {"description_width": "auto"}}
 
@@ -27,7 +27,7 @@ class SharePage(Page):
         self.student = plain(
             widgets.Text,
             description="Student", placeholder="name or number", continuous_update=False,
-            tooltip="Each name has a seed of its own, and so its own traffic",
+            tooltip="Each name has its own seed, and therefore its own traffic",
             **WIDE,
         )  # fmt: skip
         self.theme = toggle(["auto", "light", "dark"], "Colours: as the page, or as you choose")
@@ -35,18 +35,18 @@ class SharePage(Page):
         self.link = plain(
             widgets.Text,
             description="Link", placeholder="paste a link here", continuous_update=False,
-            tooltip="The state in a line of text: copy it, or paste another here", **WIDE,
+            tooltip="The state as a line of text: copy it, or paste another one here", **WIDE,
         )  # fmt: skip
         self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
-        tip = "The same, without sliders"
+        tip = "The same scenario as Python"
         self.python = plain(
             widgets.Textarea, description="Python", disabled=True, rows=9, tooltip=tip, **WIDE
         )
         self.buttons = {
             name: button(name, tip, session.reporting()(act))
             for name, tip, act in [
-                ("Reset", "Every control as it was at the start", session.reset),
+                ("Reset", "Return every control to its initial value", session.reset),
                 ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link")),
                 ("Copy as Python", "Copy the Python to the clipboard", lambda: self._copy("Python")),
                 ("Save PNG", "The picture, for a page", lambda: self._save("png", "image/png")),
@@ -64,14 +64,14 @@ class SharePage(Page):
 
     @property
     def text(self) -> str:
-        """The link, which for the defaults must be something that can be pasted."""
+        """The link; for the default state something that can be pasted."""
         return self.session.state.to_link() or "seed=0"
 
     def update(self) -> None:
         self.link.value, self.refusal.value = self.text, ""
         self.python.value = self.session.python()
         if self.student.value.strip() and seed_of(self.student.value) != self.session.state.seed:
-            self.student.value = ""  # the seed is another's now
+            self.student.value = ""  # the seed is no longer this student's
 
     def _seed(self, student: str) -> None:
         if student.strip():
@@ -109,7 +109,7 @@ class SharePage(Page):
 
 
 def seed_of(student: str) -> int:
-    """Return the seed of a student: the same on every machine, whatever the case and the spaces.
+    """Return the seed of a student: the same on every machine, ignoring case and spaces.
 
     >>> seed_of("Ada Lovelace") == seed_of(" ada  lovelace ")
     True

@@ -1,0 +1,74 @@
+"""Fields that describe themselves: the words, the bounds and the control of a parameter.
+
+The parameters of rules and workloads are such fields, so their checks, the explorer and the shell need no
+table of their own.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from batchsim import _check
+
+LARGEST_BATCH = 65_536
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The words and the bounds of a parameter, and the control that moves it.
+
+    `kind` is "whole", "real" or "sizes", a rising tuple of whole numbers. `slider` is the explorer's (low,
+    high, step), on a logarithmic scale if `log`; without one, users type the value.
+    """
+
+    label: str
+    about: str
+    kind: str = "whole"
+    at_least: float | None = None  # by default 1, of a whole number
+    at_most: float | None = None  # by default the largest batch, of a whole number
+    above: float | None = None
+    may_be_inf: bool = False
+    slider: tuple[float, float, float] | None = None
+    log: bool = False
+    usual: Any = None  # the control's first value
+
+    def __post_init__(self) -> None:
+        if self.kind != "real":
+            object.__setattr__(self, "at_least", 1 if self.at_least is None else self.at_least)
+            object.__setattr__(self, "at_most", LARGEST_BATCH if self.at_most is None else self.at_most)
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value as it is stored, or raise with the rule and the value received."""
+        if self.kind == "real":
+            most = _check.LARGEST if self.at_most is None else self.at_most
+            bounds = {"at_least": self.at_least, "above": self.above, "at_most": most}
+            return _check.real(name, value, **bounds, finite=not self.may_be_inf)  # type: ignore[arg-type]
+        least, most = int(self.at_least or 0), int(self.at_most or 0)
+        return (
+            _check.sizes(name, value, most)
+            if self.kind == "sizes"
+            else _check.whole(name, value, least, most)
+        )
+
+
+def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
+    """Return a dataclass field that describes itself; see `Parameter`."""
+    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
+
+
+class Described:
+    """A dataclass whose fields may be parameters, which are checked as it is made."""
+
+    def __post_init__(self) -> None:
+        for name, described in self.parameters().items():
+            object.__setattr__(self, name, described.check(name, getattr(self, name)))
+        self.check()
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter]:
+        """Return the description of each parameter by its name."""
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {f.name: f.metadata["parameter"] for f in fields if "parameter" in f.metadata}
+
+    def check(self) -> None:
+        """Raise ValueError if parameters contradict each other."""

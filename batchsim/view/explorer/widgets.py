@@ -1,0 +1,156 @@
+"""The page's widgets: plain ones that share their looks, and an image for pictures and films."""
+
+import html
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anywidget
+import ipywidgets as widgets
+import traitlets
+
+from batchsim.view.canvas.picture import Box, Picture
+
+HIDDEN = "batchsim-hidden"
+ECHO_S = 3  # a page echoes a value that was sent to it within this time
+
+
+class RangeFirst(widgets.Widget):
+    """A slider that sends its range before its value; else a page would clip the value to the old range."""
+
+    def send_state(self, key: str | Iterable[str] | None = None) -> None:
+        if key is not None and not isinstance(key, str):
+            key = sorted(key, key=lambda name: (name == "value", name))
+        super().send_state(key)
+
+
+# The widget of each scale.
+SLIDERS: dict[str, Any] = {
+    "linear": type("Linear", (RangeFirst, widgets.FloatSlider), {}),
+    "share": type("Share", (RangeFirst, widgets.FloatSlider), {}),  # of level 1, of two priority levels
+    "log": type("Log", (RangeFirst, widgets.FloatLogSlider), {}),
+    "whole": type("Whole", (RangeFirst, widgets.IntSlider), {}),
+}
+AnyWidget = TypeVar("AnyWidget", bound=widgets.DOMWidget)
+_shared: dict[Any, Any] = {}
+
+
+def plain(kind: type[AnyWidget], *arguments: Any, **options: Any) -> AnyWidget:
+    """Return a widget that shares its layout and style with others of the same looks; hide it with `hide`.
+
+    Otherwise each widget would have two of its own, and a page would receive a message for each.
+    """
+    return kind(*arguments, **options | looks(kind, options))
+
+
+def looks(kind: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the shared layout and style of a class of widgets, with the values in the options."""
+    found = {}
+    for name in ("layout", "style"):
+        trait = kind.class_traits().get(name)
+        if trait is not None:
+            given = options.get(name, {})
+            look = trait.klass, *sorted(given.items())
+            if look not in _shared or _shared[look].comm is None:  # none yet, or it was closed
+                _shared[look] = trait.klass(**given)
+            found[name] = _shared[look]
+    return found
+
+
+def hide(widget: widgets.DOMWidget, hidden: bool) -> None:
+    """Hide a widget in the page, or show it again."""
+    if hidden is not is_hidden(widget):
+        (widget.add_class if hidden else widget.remove_class)(HIDDEN)
+
+
+def is_hidden(widget: widgets.DOMWidget) -> bool:
+    """Return whether a widget is hidden."""
+    return HIDDEN in widget._dom_classes
+
+
+def stack(children: Iterable[widgets.Widget]) -> widgets.Box:
+    """Return widgets below each other, as wide as the column; side by side in a wide column."""
+    return _box(children, "batchsim-page")
+
+
+def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
+    """Return a row of widgets that wraps if it is too long."""
+    return _box(children, "batchsim-row")
+
+
+def _box(children: Iterable[widgets.Widget], name: str) -> widgets.Box:
+    box = plain(widgets.Box, list(children))
+    box.add_class(name)
+    return box
+
+
+def dropdown(spec: str, tip: str, options: Any, value: Any = None) -> widgets.Dropdown:
+    """Return a list of options, below its name."""
+    chosen = {} if value is None else {"value": value}
+    style = {"description_width": "auto"}
+    return plain(widgets.Dropdown, description=spec, tooltip=tip, options=options, style=style, **chosen)
+
+
+def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widgets.Button:
+    """Return a button that acts when it is clicked."""
+    made = plain(widgets.Button, description=text, tooltip=tip, **options)
+    made.on_click(lambda _: act())
+    return made
+
+
+def toggle(options: list[str], tip: str, value: str | None = None) -> widgets.ToggleButtons:
+    """Return buttons, one of them pressed."""
+    tips, chosen = [f"{tip}: {option}" for option in options], {} if value is None else {"value": value}
+    look = {"button_width": "auto"}
+    return plain(widgets.ToggleButtons, options=options, tooltips=tips, style=look, **chosen)
+
+
+def label(text: str) -> widgets.HTML:
+    """Return the name in front of a control."""
+    name = plain(widgets.HTML, text)
+    name.add_class("batchsim-label")
+    return name
+
+
+def line(text: str, role: str = "status") -> str:
+    """Return text as HTML that a screen reader reads when it changes; role "alert": immediately."""
+    return f'<div role="{role}">{html.escape(text)}</div>'
+
+
+class Screen(anywidget.AnyWidget):
+    """An image that is replaced without a flicker, with a text alternative.
+
+    `frame` is a PNG; `show` sends a new one, `patch` one that covers a part of it. `width_px`, `height_px`,
+    `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
+    background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
+    A `clickable` image, as in an explorer, fills the height of the window, and sends messages about clicks,
+    keys and gestures.
+    """
+
+    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
+    _esm = Path(__file__).with_name("screen.js").read_text("utf-8")
+    _css = Path(__file__).with_name("screen.css").read_text("utf-8")
+    frame = traitlets.Bytes().tag(sync=True)
+    number = traitlets.Int(0).tag(sync=True)
+    alt = traitlets.Unicode().tag(sync=True)
+    cover = traitlets.Unicode().tag(sync=True)
+    clickable = traitlets.Bool(False).tag(sync=True)
+    width_px = traitlets.Int(0).tag(sync=True)
+    height_px = traitlets.Int(0).tag(sync=True)
+    alone = traitlets.Bool(False).tag(sync=True)
+    ratio = traitlets.Float(1.0).tag(sync=True)
+    dark = traitlets.Bool(False).tag(sync=True)
+
+    def show(self, frame: bytes, alt: str) -> None:
+        with self.hold_sync():
+            self.frame, self.alt, self.number = frame, alt, self.number + 1
+
+    def patch(self, picture: Picture, box: Box) -> None:
+        """Cover a part of the frame with that part of a picture, until the next frame."""
+        width, height = picture.width_px, picture.height_px
+        part = [box.left / width, box.top / height, box.width / width, box.height / height]
+        self.send({"patch": part}, buffers=[picture.png(box)])
+
+    def download(self, name: str, media_type: str, content: bytes) -> None:
+        """Let the reader's browser keep a file."""
+        self.send({"download": name, "type": media_type}, buffers=[content])
