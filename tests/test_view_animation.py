@@ -353,7 +353,7 @@ def test_the_timelines_window_follows_the_film_page_by_page():
         view.show(view.film, float(time_s))
         begin_s, end_s = timeline.window_s
         assert begin_s <= time_s <= end_s, "the cursor has left the window"
-        assert timeline.cursor.get_xdata()[0] == pytest.approx(1000 * (time_s - begin_s))
+        assert timeline.cursors[0].get_xdata()[0] == pytest.approx(1000 * (time_s - begin_s))
         if not pages or pages[-1] != (begin_s, end_s):
             pages.append((begin_s, end_s))
     assert 4 < len(pages) < 60

@@ -22,14 +22,13 @@ from batchsim.view.canvas.cells import colours
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.pictures.batches import BatchView
 from batchsim.view.pictures.breakdown import BreakdownView
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.data import Ranked, ViewData
 from batchsim.view.pictures.headline import figures_of
 from batchsim.view.pictures.heat_map import TIED, HeatMapView, position
 from batchsim.view.pictures.latency import LatencyView, queue_length
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.load import LoadView
 from batchsim.view.pictures.moments import window
-from batchsim.view.pictures.ranked import Ranked
 from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.pictures.views import NAMES
 
@@ -115,13 +114,8 @@ def test_the_picture_is_what_matplotlib_draws_on_its_own(cases, name):
     np.testing.assert_array_equal(by_parts[..., :3], np.asarray(picture.agg.buffer_rgba())[..., :3])
 
 
-@pytest.mark.parametrize("name", ["pinned", "nobody", "both overloaded", "at least"])
-@pytest.mark.parametrize(
-    "look", [{}, {"size": "projector", "large": "map"}, {"width_px": 570, "ratio": 1.5, "large": "load"}]
-)
-def test_every_view_stays_within_its_place(cases, name, look):
-    picture = shown(cases[name], **look)
-    picture.pixels()
+def assert_drawn_within_places(picture):
+    """Each tile draws on its own pixels alone."""
     frame, renderer = picture._frame(), picture.agg.get_renderer()
     for tile in picture.tiles:
         frame[:] = 255
@@ -129,6 +123,16 @@ def test_every_view_stays_within_its_place(cases, name, look):
         tile.draw_moving(renderer)
         frame[tile.region] = 255
         assert (frame[..., :3] == 255).all()
+
+
+@pytest.mark.parametrize("name", ["pinned", "nobody", "both overloaded", "at least"])
+@pytest.mark.parametrize(
+    "look", [{}, {"size": "projector", "large": "map"}, {"width_px": 570, "ratio": 1.5, "large": "load"}]
+)
+def test_every_view_stays_within_its_place(cases, name, look):
+    picture = shown(cases[name], **look)
+    picture.pixels()
+    assert_drawn_within_places(picture)
 
 
 def places_of(tile, picture):
@@ -146,22 +150,34 @@ def places_of(tile, picture):
             yield artist.get_text(), box.x0 / ratio, top, box.x1 / ratio, bottom
 
 
+def assert_texts_laid_out(picture, name):
+    """No text is over another or too small."""
+    # On the stage requests pass each other, numbers and all; test_view_animation.py reads its captions.
+    for tile in set(picture.tiles) - {getattr(picture.stage, "stage", None)}:
+        tile.refresh()  # all that drawing it does to texts
+        for one, other in combinations(list(places_of(tile, picture)), 2):
+            apart = one[3] <= other[1] or other[3] <= one[1] or one[4] <= other[2] or other[4] <= one[2]
+            assert apart, (name, one, other)
+        for artist in (*tile.fixed, *tile.moving):
+            if isinstance(artist, Lettering) and artist.labels:
+                assert artist.font_px >= 11.9, (name, artist.labels)
+            elif isinstance(artist, Text) and artist.get_text():
+                assert artist.get_fontsize() >= 11.9, (name, artist.get_text())
+
+
+LOOKS = [
+    {}, {"size": "projector", "theme": "dark"}, {"width_px": 570}, {"width_px": 1500, "height_px": 900},
+    {"width_px": 380, "height_px": 500, "alone": True},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("large", sorted(NAMES["requests"]))
-@pytest.mark.parametrize(
-    "look",
-    [{}, {"size": "projector"}, {"width_px": 1500}, {"width_px": 570}, {"width_px": 380, "alone": True}],
-    ids=repr,
-)
-def test_no_text_is_over_another(cases, look, large):
+@pytest.mark.parametrize("look", LOOKS, ids=repr)
+def test_no_text_is_over_another_or_too_small(cases, look, large):
     picture = LivePicture(**{"width_px": 860, "large": large} | look)
     for name, case in cases.items():
         picture.show(case)
-        picture.pixels()
-        # On the stage requests pass each other, numbers and all; test_view_animation.py reads its captions.
-        for tile in set(picture.tiles) - {getattr(picture.stage, "stage", None)}:
-            for one, other in combinations(list(places_of(tile, picture)), 2):
-                apart = one[3] <= other[1] or other[3] <= one[1] or one[4] <= other[2] or other[4] <= one[2]
-                assert apart, (name, one, other)
+        assert_texts_laid_out(picture, name)
 
 
 @pytest.mark.parametrize(
@@ -228,19 +244,6 @@ def test_where_there_is_no_room_one_view_stands_alone():
     assert [view.KEY for view in picture.views] == ["load"]
 
 
-@pytest.mark.parametrize("size", ["page", "projector"])
-def test_no_letter_is_smaller_than_12_pixels(cases, size):
-    for large in NAMES["requests"]:
-        picture = shown(cases["plain"], 570, large, size=size)
-        picture.pixels()
-        for tile in picture.tiles:
-            for artist in (*tile.fixed, *tile.moving):
-                if isinstance(artist, Lettering) and artist.labels:
-                    assert artist.font_px >= 11.9, [label.text for label in artist.labels]
-                elif isinstance(artist, Text) and artist.get_text():
-                    assert artist.get_fontsize() >= 11.9, artist.get_text()
-
-
 def limits_of(picture):
     return {view.KEY: [(*ax.get_xlim(), *ax.get_ylim()) for ax in view.axes] for view in picture.views}
 
@@ -265,20 +268,6 @@ def test_axes_grow_when_they_must(cases):
     picture = shown(cases["plain"])
     picture.show(cases["slower"])
     assert picture.view(LatencyView).ax.get_xlim()[1] > cases["slower"].result.percentile(99)
-
-
-def test_the_state_before_the_last_move_is_a_ghost_in_every_view(cases):
-    picture, before = shown(cases["moved"]), cases["plain"].result
-    latency = picture.view(LatencyView)
-    values, edges, _ = latency.other_bars.get_data()
-    np.testing.assert_allclose(values, Ranked(before.latency_ms).shares(edges), atol=1e-12)
-    assert to_hex(latency.other_bars.get_edgecolor()) == picture.theme.ghost.lower()
-    assert latency.other_fill.get_visible()
-    assert picture.view(BreakdownView).other_total.get_visible()
-    assert picture.view(LoadView).other_points[0].get_ydata()[0] == before.percentile(99)
-    assert picture.view(BatchView).other_total.get_data().values.sum() == pytest.approx(100)
-    assert picture.view(HeatMapView).other[0].get_xdata()[0] == 2.5  # 16 at 1, 4, 16, 32
-    assert picture.view(TimelineView).other_batches.get_visible()
 
 
 def test_the_headline_has_four_figures_with_intervals_and_what_has_changed(cases):
@@ -332,7 +321,7 @@ def test_the_pointer_reads_values_off_every_large_view(cases):
         f"Batches of 16: {number(100 * np.mean(sizes == 16))} %"
     )
     timeline = enlarged(data, TimelineView)
-    first = timeline.window.requests[0]
+    first = timeline.part.requests[0]
     assert over(timeline, 0.5, 0.001, data).text.startswith(f"Request {first:,}: ")
 
 
@@ -383,11 +372,6 @@ def names_of(view):
     return [entry.text for entry in view.entries if entry.value is None]
 
 
-def test_the_distributions_last_bar_holds_the_tail(cases):
-    values = shown(cases["plain"]).view(LatencyView).bars.get_data().values
-    assert values.sum() == pytest.approx(100)
-
-
 def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
     result = cases["losing"].result
     (note,) = values_of(shown(cases["losing"]).view(LatencyView))
@@ -403,13 +387,8 @@ def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases):
     times_s, waiting = view.queue.get_data()
     counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
     np.testing.assert_array_equal(waiting, counted)
+    assert queue_length(result)[1] == times_s[-1] == result.arrival_s[-1]
     assert values_of(view) == [f"+{3000 - 16 / 0.009:,.0f} every second"]
-
-
-def test_a_queue_is_counted_over_the_whole_run(cases):
-    waiting, end_s = queue_length(cases["overloaded"].result)
-    assert end_s == cases["overloaded"].result.arrival_s[-1]
-    assert waiting[-1] > 100
 
 
 def test_beyond_saturation_no_latency_is_drawn(cases):
@@ -443,26 +422,25 @@ def test_a_closed_loop_is_drawn_against_its_clients(cases):
     assert not view.saturation[0].get_visible()
 
 
-def test_what_is_pinned_is_drawn_beside_what_is_now(cases):
-    picture, pinned = shown(cases["pinned"]), cases["plain"].result
-    assert picture.view(LatencyView).other_bars.get_data().values.sum() == pytest.approx(100)
-    edges = picture.view(LatencyView).other_bars.get_data().edges
-    np.testing.assert_allclose(
-        picture.view(LatencyView).other_bars.get_data().values,
-        Ranked(pinned.latency_ms).shares(edges),
-        atol=1e-12,
-    )
-    groups = np.array_split(np.sort(pinned.latency_ms), 20)
+@pytest.mark.parametrize("name", ["pinned", "moved"])
+def test_what_is_pinned_or_was_before_is_drawn_in_every_view(cases, name):
+    picture, other = shown(cases[name]), cases["plain"].result
+    latency = picture.view(LatencyView)
+    values, edges, _ = latency.other_bars.get_data()
+    np.testing.assert_allclose(values, Ranked(other.latency_ms).shares(edges), atol=1e-12)
+    assert values.sum() == pytest.approx(100)
+    assert latency.other_fill.get_visible() == (name == "moved")
+    ink = {"pinned": picture.theme.ink, "moved": picture.theme.ghost}[name]
+    assert to_hex(latency.other_bars.get_edgecolor()) == ink.lower()
+    groups = np.array_split(np.sort(other.latency_ms), 20)
     np.testing.assert_allclose(
         picture.view(BreakdownView).other_total.get_data().values, [group.mean() for group in groups]
     )
-    assert picture.view(LoadView).other_points[0].get_ydata()[0] == pinned.percentile(99)
+    assert picture.view(LoadView).other_points[0].get_ydata()[0] == other.percentile(99)
     assert picture.view(BatchView).other_total.get_data().values.sum() == pytest.approx(100)
-    row, column = (
-        picture.view(HeatMapView).other[0].get_ydata()[0],
-        picture.view(HeatMapView).other[0].get_xdata()[0],
-    )
-    assert (row, column) == (1.5, 2.5)  # 5 ms, 16
+    ring = picture.view(HeatMapView).other[0]
+    assert (ring.get_ydata()[0], ring.get_xdata()[0]) == (1.5, 2.5)  # 5 ms, 16
+    assert picture.view(TimelineView).other_batches.get_visible()
 
 
 def test_without_a_pinned_setting_nothing_of_one_is_seen(cases):
@@ -482,11 +460,11 @@ def test_requests_that_are_lost_are_marked_on_the_timeline(cases):
     for name, state in (("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)):
         view, result = shown(cases[name]).view(TimelineView), cases[name].result
         times_ms, rows = view.lost[state].get_data()
-        requests = view.window.requests
+        requests = view.part.requests
         np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
         assert rows.size
         waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
-        left_s = result.arrival_s[requests[rows]] + waited_s - view.window.begin_s
+        left_s = result.arrival_s[requests[rows]] + waited_s - view.part.begin_s
         np.testing.assert_allclose(times_ms, 1000 * left_s)
 
 

@@ -106,7 +106,7 @@ def test_the_timeline_draws_each_part_of_each_request_to_scale(result, picture):
         if len(bars.get_path().vertices) > 1
     }
     drawn_ms = sum((each[:, 1, 0] - each[:, 0, 0]).sum() for each in corners.values())
-    requests, begin_s = view.window.requests, view.window.begin_s
+    requests, begin_s = view.part.requests, view.part.begin_s
     from_s = np.maximum(result.arrival_s[requests], begin_s)
     assert drawn_ms == pytest.approx(1000 * (result.finish_s[requests] - from_s).sum())
     high = {name: round(float(each[0, 2, 1] - each[0, 0, 1]), 9) for name, each in corners.items()}
@@ -116,8 +116,8 @@ def test_the_timeline_draws_each_part_of_each_request_to_scale(result, picture):
 def test_the_timeline_frames_each_batch(result, picture):
     view = picture.view(TimelineView)
     corners = view.batches.get_path().vertices.reshape(-1, 5, 2)
-    batches = slice(view.window.first, view.window.last + 1)
-    begin_ms = 1000 * (result.batches.start_s[batches] - view.window.begin_s)
+    batches = slice(view.part.first, view.part.last + 1)
+    begin_ms = 1000 * (result.batches.start_s[batches] - view.part.begin_s)
     np.testing.assert_allclose(corners[:, 0, 0], begin_ms)
     np.testing.assert_allclose(corners[:, 2, 1] - corners[:, 0, 1] > 0, True)
 

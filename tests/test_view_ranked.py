@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.view.pictures.ranked import Ranked
+from batchsim.view.pictures.data import Ranked
 
 
 @given(

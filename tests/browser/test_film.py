@@ -131,7 +131,7 @@ def test_a_step_goes_exactly_to_the_next_event_and_the_cursor_with_it(panel):
         beyond = [time for time in instants if (time - before_s) * way > 0]
         assert exact / 1000 == pytest.approx(beyond[0] if way > 0 else beyond[-1], abs=1e-12)
         assert shown == exact
-        cursor_ms = panel.kernel.ask("float(view.timeline.cursor.get_xdata()[0])")
+        cursor_ms = panel.kernel.ask("float(view.timeline.cursors[0].get_xdata()[0])")
         begin_s = panel.kernel.ask("view.timeline.window_s[0]")
         assert cursor_ms + 1000 * begin_s == pytest.approx(exact)
 

@@ -233,7 +233,7 @@ def padded(trial: Trial) -> Iterator[Finding]:
             found = trial.resized(other)
             if found is None or full < OFTEN or not found.beats(now, 0.05):
                 continue
-            what = f"{trial.said(words.size)} is no compiled size: a full batch costs as much as {above:,}."
+            what = f"{trial.said(words.size)} is not a compiled size: a full batch costs as much as {above}."
             yield p99_finding("size-not-compiled", what, now, found)
             return
     if now.overloaded:

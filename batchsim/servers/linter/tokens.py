@@ -56,7 +56,7 @@ def thrashes(trial: Trial) -> Iterator[Finding]:
             back = int(trial.now.result.preemptions.sum())
             each = number(back / trial.now.result.preemptions.size)
             many = f"{each} preemptions per request, each recomputed"
-            what = f"{name}={trial.setting(name)!r} thrashes: {many}."
+            what = f"{trial.said(name)} thrashes: {many}."
             yield _finding("limit-thrashes", what, "preempted_share", trial.now, found)
 
 
@@ -78,7 +78,7 @@ def beyond_memory(trial: Trial) -> Iterator[Finding]:
     )  # fmt: skip
     if found is not None:
         room = f"memory has room for {int(fit):,} requests, at {int(held):,} tokens each on average"
-        what = f"{name}={trial.setting(name)!r} is more than memory holds: {room}."
+        what = f"{trial.said(name)} is more than memory holds: {room}."
         yield _finding("seats-beyond-memory", what, "mean_latency_ms", now, found)
 
 
@@ -95,7 +95,7 @@ def below_prompt(trial: Trial) -> Iterator[Finding]:
     if found is not None:
         steps = math.ceil(prompt / budget)
         below = f"is below the mean prompt, {int(prompt):,} tokens, which takes {steps} steps"
-        what = f"{name}={trial.setting(name)!r} {below}."
+        what = f"{trial.said(name)} {below}."
         yield _finding("budget-below-prompt", what, "mean_ttft_ms", now, found)
 
 

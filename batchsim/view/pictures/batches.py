@@ -53,10 +53,9 @@ class BatchView(StackedView):
             self.show_legend([*entries, Entry("mean 00.00", value=mean)])
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, (low, high) = self.plot_box, self.ax.get_xlim()
-        size = low + (high - low) * (x_px - box.left) / box.width
+        (low, high), across = self.ax.get_xlim(), self.across(x_px, y_px)
         edges = bar_edges(data.result.scenario.rule.largest_batch)
-        if not (edges[0] <= size < edges[-1] and box.top <= y_px <= box.bottom):
+        if across is None or (size := low + (high - low) * across) >= edges[-1]:
             return None
         bar = int(np.searchsorted(edges, size, side="right")) - 1
         shares = by_trigger(data.result, edges)[:, bar]

@@ -9,7 +9,7 @@ from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.lettering import Label, apart
 from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle, in_words
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Spot, StackedView, Steps
+from batchsim.view.pictures.view import Entry, Heights, Spot, StackedView
 
 GROUPS = 20
 NAME_ROOM = 6.6  # right of the axes, in ems
@@ -80,9 +80,8 @@ class BreakdownView(StackedView):
         return f"mean {fixed(data.summary['mean_latency_ms'] / ms)} {unit}"
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box = self.plot_box
-        across = (x_px - box.left) / box.width
-        if not (0 <= across < 1 and box.top <= y_px <= box.bottom and data.summary["served"]):
+        across = self.across(x_px, y_px)
+        if across is None or not data.summary["served"]:
             return None
         means, _ = _group_means(data, *self.bars)
         group = int(across * means.shape[1])
@@ -116,7 +115,7 @@ class TokenBreakdownView(BreakdownView):
         return duration(mean_ms)  # in its own unit: a prefill may be a thousandth of the decode
 
 
-def _group_means(data: ViewData, *parts: str) -> Steps:
+def _group_means(data: ViewData, *parts: str) -> Heights:
     """Return the means of parts, shape (parts, groups), over groups of equal size, and their edges."""
     groups = min(max(data.ranked.count, 1), GROUPS)
     means = np.zeros((len(parts), groups))

@@ -275,10 +275,10 @@ class LatencyView(GrowingView):
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, right = self.plot_box, self.ax.get_xlim()[1]
-        at = right * (x_px - box.left) / box.width
-        if not (0 <= at < right and box.top <= y_px <= box.bottom):
+        across = self.across(x_px, y_px)
+        if across is None:
             return None
+        at = self.ax.get_xlim()[1] * across
         if data.overloaded:
             return self.spot_of_queue(at, data)
         if not data.ranked.count:

@@ -230,10 +230,10 @@ class LoadPanels(View):
         return float(box.bottom - box.height * (math.log(height) - low) / (high - low))
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, curve = self.plot_box, data.curve
-        x = self.top.get_xlim()[1] * (x_px - box.left) / box.width
-        if not (0 < x_px - box.left < box.width and box.top <= y_px <= box.bottom):
+        curve, across = data.curve, self.across(x_px, y_px)
+        if not across:  # a load of 0 cannot be chosen
             return None
+        x = self.top.get_xlim()[1] * across
         value = max(round(x), 1) if curve.x == "clients" else float(f"{x:.3g}")
         text = f"{value:,.6g}{UNITS[curve.x]}"
         if x < curve.saturation:

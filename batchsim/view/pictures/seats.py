@@ -16,7 +16,7 @@ from batchsim.view.film.token_lane import TELLING, styles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, moment, taken
 from batchsim.view.pictures.steps import place_of
-from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.view import Entry, FilmedView, Spot, Style, outline
 
 FEW = 40  # up to this number, empty seats are shown, too
 LANE = 0.88  # height of a lane, as a part of the distance between two
@@ -28,7 +28,7 @@ NAMES = {
 }  # fmt: skip
 
 
-class SeatsView(View):
+class SeatsView(FilmedView):
     """Each seat's prompts and tokens; hatched while it is empty, or kept for the others of a batch.
 
     Above are the numbers of taken seats, now and in the setting before, or in A.
@@ -37,7 +37,6 @@ class SeatsView(View):
     KEY, NAME, SHORT = "seats", "The seats", "The seats"
     RANK = 3
     ROWS = 2
-    data: ViewData | None = None
 
     def add_artists(self) -> None:
         theme = self.theme
@@ -69,42 +68,21 @@ class SeatsView(View):
         mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
         self.mark = mark | {"markeredgecolor": theme.ink, "markeredgewidth": 0.4 * self.line_px}
         self.preempted = ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
-        self.cursors = [
-            each.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
-            for each in (ax, self.strip)
-        ]
+        self.add_cursors(ax, self.strip)
         self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
-        self.set_moving(self.paper, *self.bars.values(), self.preempted, *self.cursors, self.numbers)
+        self.set_moving(self.paper, *self.bars.values(), self.preempted, self.numbers)
         self.set_moving(self.taken, self.other_taken)
-        self.moment: Moment | None = None
 
-    def update(self, data: ViewData) -> None:
-        self.data = data
-        self.show_moment(data.moment(self.server))
+    def part_at(self, time_s: float | None = None) -> Moment | None:
+        assert self.data is not None
+        if time_s is None:
+            return self.data.moment(self.server)
+        return moment(self.data.result, time_s, self.server)
 
-    # The film has a cursor here, and the moment follows it.
-
-    @property
-    def window_s(self) -> tuple[float, float]:
-        """The begin and the end of the moment, in seconds."""
-        return (0.0, 0.0) if self.moment is None else (self.moment.begin_s, self.moment.end_s)
-
-    def turn_to(self, time_s: float) -> None:
-        """Show the moment around a time, unless the present one contains it."""
-        begin_s, end_s = self.window_s
-        if self.data is not None and not begin_s <= time_s <= end_s:
-            self.show_moment(moment(self.data.result, time_s, self.server))
-
-    def show_cursor(self, time_s: float) -> None:
-        for cursor in self.cursors:
-            cursor.set_visible(True)
-            cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
-
-    def show_moment(self, now: Moment | None) -> None:
-        """Show some steps of the run."""
-        self.moment = now
-        if self.data is not None:
-            self.name_server(self.data.result.scenario.servers)
+    def show_part(self, part: Moment | None) -> None:
+        assert self.data is not None
+        self.part = now = part
+        self.name_server(self.data.result.scenario.servers)
         for artist in (self.paper, *self.bars.values(), self.preempted, self.taken, self.other_taken):
             artist.set_visible(now is not None)
         if now is None:
@@ -196,13 +174,15 @@ class SeatsView(View):
         ]
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, self.moment
-        if now is not None and box.left <= x_px < box.right and self._in_strip(y_px):
+        box, now = self.plot_box, self.part
+        in_strip = self.strip_box.top <= y_px < self.strip_box.bottom
+        if now is not None and box.left <= x_px < box.right and in_strip:
             return self._spot_of_taken(now, (x_px - box.left) / box.width, data)
-        if now is None or not (box.left <= x_px < box.right and box.top <= y_px < box.bottom):
+        across = self.across(x_px, y_px)
+        if now is None or across is None:
             return None
         low, high = self.ax.get_ylim()
-        at_s = now.begin_s + float(self.ax.get_xlim()[1]) * (x_px - box.left) / box.width / 1000
+        at_s = now.begin_s + float(self.ax.get_xlim()[1]) * across / 1000
         seat = round(high + (low - high) * (y_px - box.top) / box.height)
         found = now.seats
         here = np.flatnonzero((found.seat == seat - 1) & (found.begin_s <= at_s) & (at_s < found.end_s))
@@ -219,9 +199,6 @@ class SeatsView(View):
         told = [f"{name} {duration(1000 * seconds)}" for name, seconds in parts.items() if seconds > 0]
         end = ", then preempted" * bool(found.preempted[row])
         return Spot(self.KEY, f"Seat {seat:,}: request {request:,}, {sizes}: {listed(told)}{end}")
-
-    def _in_strip(self, y_px: float) -> bool:
-        return self.strip_box.top <= y_px < self.strip_box.bottom
 
     def _spot_of_taken(self, now: Moment, across: float, data: ViewData) -> Spot | None:
         at_s = now.begin_s + across * float(self.ax.get_xlim()[1]) / 1000
@@ -255,7 +232,9 @@ class SeatsView(View):
         told = listed([f"{percent(each)} {name}" for name, each in parts.items() if each > 1e-9])
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())
         preempted = f"; {counted(back, 'preemption')}" if back else ""
-        seats = f"The time of {counted(lanes, 'seat')}{_of_server(now)} in these steps: {told}{preempted}"
+        servers = data.result.scenario.servers
+        owner = f" of server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
+        seats = f"The time of {counted(lanes, 'seat')}{owner} in these steps: {told}{preempted}"
         if data.pinned is None:  # the setting before is left out: words depend on the present setting alone
             return [f"{seats}."]
         means = (
@@ -267,11 +246,6 @@ class SeatsView(View):
 
 def _name_of_other(data: ViewData) -> str:
     return "before" if data.pinned is None else "in A"
-
-
-def _of_server(now: Moment) -> str:
-    servers = now.result.scenario.servers
-    return f" of server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
 
 
 def _mean(edges_s: np.ndarray, counts: np.ndarray) -> float:

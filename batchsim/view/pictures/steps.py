@@ -136,10 +136,10 @@ class StepsView(StackedView):
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, data.moment(self.server)
-        if now is None or not (box.left <= x_px < box.right and box.top <= y_px <= box.bottom):
+        now, across = data.moment(self.server), self.across(x_px, y_px)
+        if now is None or across is None:
             return None
-        at_ms = float(self.top.get_xlim()[1]) * (x_px - box.left) / box.width
+        at_ms = float(self.top.get_xlim()[1]) * across
         edges_ms = _edges_ms(now)
         place = int(np.searchsorted(edges_ms, at_ms, side="right")) - 1
         if place >= edges_ms.size - 1:

@@ -14,15 +14,14 @@ from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Window, window
-from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.view import Entry, FilmedView, Spot, Style, outline
 
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
 
 
-class TimelineView(View):
+class TimelineView(FilmedView):
     """The requests of a few batches, each a row of the components of its latency."""
 
-    data: ViewData | None = None
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
     RANK = 3
 
@@ -59,34 +58,16 @@ class TimelineView(View):
             self.waits,
             *self.lost.values(),
         )
-        self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
-        self.set_moving(self.cursor)
+        self.add_cursors(ax)
         self.height_px = ax.bbox.height / self.picture.ratio
-        self.window: Window | None = None
 
-    def update(self, data: ViewData) -> None:
-        self.show_window(data, data.window)
+    def part_at(self, time_s: float | None = None) -> Window:
+        assert self.data is not None
+        return self.data.window if time_s is None else window(self.data.result, time_s)
 
-    # The film above has a cursor here, and the window follows it.
-
-    @property
-    def window_s(self) -> tuple[float, float]:
-        """The begin and the end of the window, in seconds."""
-        return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
-
-    def turn_to(self, time_s: float) -> None:
-        """Show the window around a time, unless the present one contains it."""
-        begin_s, end_s = self.window_s
-        if self.data is not None and not begin_s <= time_s <= end_s:
-            self.show_window(self.data, window(self.data.result, time_s))
-
-    def show_cursor(self, time_s: float) -> None:
-        self.cursor.set_visible(True)
-        self.cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
-
-    def show_window(self, data: ViewData, stretch: Window) -> None:
-        """Show a window of the run."""
-        self.data, self.window, result = data, stretch, data.result
+    def show_part(self, part: Window) -> None:
+        assert self.data is not None
+        self.part, stretch, data, result = part, part, self.data, self.data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
         stretches = result.stretches(requests)
@@ -150,10 +131,10 @@ class TimelineView(View):
         return [f"The timeline shows {requests} in {batches} from the {place} of the run, {span} long."]
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, stretch = self.plot_box, self.window
-        row = int((y_px - box.top) / box.height * stretch.requests.size) if stretch is not None else -1
-        if stretch is None or not (box.left <= x_px <= box.right and 0 <= row < stretch.requests.size):
+        box, stretch = self.plot_box, self.part
+        if stretch is None or self.across(x_px, y_px) is None:
             return None
+        row = min(int((y_px - box.top) / box.height * stretch.requests.size), stretch.requests.size - 1)
         request = int(stretch.requests[row])
         story, levels = data.result.story(request), data.result.priority
         name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")

@@ -176,9 +176,8 @@ class TokenLatencyView(GrowingView):
             yield Label(NAMED[of], left, box.bottom - box.height * height / TOP + 0.36 * em)
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, (low, high) = self.plot_box, self.ax.get_xlim()
-        across = (x_px - box.left) / box.width
-        if not (0 <= across < 1 and box.top <= y_px <= box.bottom and data.summary["served"]):
+        (low, high), across = self.ax.get_xlim(), self.across(x_px, y_px)
+        if across is None or not data.summary["served"]:
             return None
         if data.overloaded:
             return self.spot_of_queue(low + across * (high - low), data)

@@ -24,7 +24,7 @@ TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between 
 SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
 
 Style = dict[str, Any]
-Steps = tuple[np.ndarray, np.ndarray]  # heights, and the edges of their bars
+Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
 
 
 class Room(NamedTuple):
@@ -79,6 +79,7 @@ class View(Tile):
     ROWS = 1  # of a large view's legend
     RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
     server = 0  # the one whose steps are shown
+    plot_box: Box  # of the axes
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
@@ -119,6 +120,12 @@ class View(Tile):
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         """Return what is at these CSS pixels of the picture; None for nothing."""
         return None
+
+    def across(self, x_px: float, y_px: float) -> float | None:
+        """Return a place as a fraction of the width of the axes; None outside them."""
+        box = self.plot_box
+        across = (x_px - box.left) / box.width
+        return across if 0 <= across < 1 and box.top <= y_px <= box.bottom else None
 
     def show_intervals(self, data: ViewData) -> None:
         """Add the intervals that `bs.plot` shows."""
@@ -258,7 +265,7 @@ class StackedView(View):
         self.other_total = ax.stairs([0], [0, 1], baseline=None, zorder=3)
         self.set_moving(*self.bars.values(), self.other_total)
 
-    def show_bars(self, heights: np.ndarray, edges: np.ndarray, other: Steps | None, style: Style) -> float:
+    def show_bars(self, heights: np.ndarray, edges: np.ndarray, other: Heights | None, style: Style) -> float:
         """Draw heights, shape (bars' keys, bars), and another setting's total; return the highest."""
         tops = np.cumsum(heights, axis=0)
         for bars, height, top in zip(self.bars.values(), heights, tops, strict=True):
@@ -269,6 +276,46 @@ class StackedView(View):
             self.other_total.set_data(*other)
             self.other_total.set(**outline(style))
         return float(max(tops.max(), 0 if other is None else other[0].max()))
+
+
+class FilmedView(View):
+    """A view of a part of a run, below a film: a cursor marks the film's time, and the part follows it."""
+
+    data: ViewData | None = None
+    part: Any = None  # what is shown, with `begin_s` and `end_s`
+
+    def part_at(self, time_s: float | None = None) -> Any:
+        """Return the part of the run around a time, by default the one to begin with."""
+        raise NotImplementedError
+
+    def show_part(self, part: Any) -> None:
+        """Draw a part of the run."""
+        raise NotImplementedError
+
+    def add_cursors(self, *axes: Axes) -> None:
+        style = self.line_style("ink", "-", 0.9)
+        self.cursors = [ax.axvline(0, visible=False, zorder=5, **style) for ax in axes]
+        self.set_moving(*self.cursors)
+
+    def update(self, data: ViewData) -> None:
+        self.data = data
+        self.show_part(self.part_at())
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """The begin and the end of the part, in seconds."""
+        return (0.0, 0.0) if self.part is None else (self.part.begin_s, self.part.end_s)
+
+    def turn_to(self, time_s: float) -> None:
+        """Show the part around a time, unless the present one contains it."""
+        begin_s, end_s = self.window_s
+        if self.data is not None and not begin_s <= time_s <= end_s:
+            self.show_part(self.part_at(time_s))
+
+    def show_cursor(self, time_s: float) -> None:
+        for cursor in self.cursors:
+            cursor.set_visible(True)
+            cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
 
 
 def outline(style: Style) -> Style:
