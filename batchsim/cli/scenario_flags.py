@@ -44,9 +44,7 @@ def _one_of(part: str, example: str) -> str:
 class ScenarioFlags(Command):
     """The scenario, named as in Python."""
 
-    file: Path | None = typer.Argument(
-        None, help="A scenario in TOML (`batchsim init` writes one); options override it."
-    )
+    file: Path | None = typer.Argument(None, help="Scenario in TOML (`batchsim init`); options override it.")
 
     rate_per_s: float | None = WORKLOAD("Mean arrival rate: Poisson arrivals, or any workload scaled to it.")
     workload: Any = WORKLOAD.part(_one_of("workload", "'Gamma(800, cv=2)'"))
@@ -60,22 +58,16 @@ class ScenarioFlags(Command):
         metavar="LEVEL:SHARE,...", parser=values.levels,
     )  # fmt: skip
 
-    max_batch_size: int | None = RULE(
-        f"{_ABOUT['max_batch_size']} (default: 32, or the largest size of a smaller table)."
-    )
+    max_batch_size: int | None = RULE(f"{_ABOUT['max_batch_size']} (default: 32, or a table's largest).")
     max_wait_ms: float | None = RULE(f"{_ABOUT['max_wait_ms']} (default: 10); inf: without limit.")
     rule: Any = RULE.part(_one_of("rule", "'AtLeast(4, 8)'"))
-    server_config: Path | None = RULE(
-        "A server's own file, as config.pbtxt or app.py: its rule, servers, limits and padding."
-    )
+    server_config: Path | None = RULE("A server's file, as app.py: its rule, servers, limits and padding.")
     server: str | None = RULE("Server of that file (default: by its name and content).")
     which: str | None = RULE("Model, function or worker, if the file has several.")
 
     fixed_ms: float | None = SERVICE("Time that every batch takes (default: 0).")
     per_item_ms: float | None = SERVICE("Time that each request adds to its batch (default: 0).")
-    table: Any = SERVICE(
-        "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.table
-    )
+    table: Any = SERVICE("Times by batch size: 1=2.08,8=3.29.", metavar="SIZE=MS,...", parser=values.table)
     published: Any = SERVICE(
         "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
     )
@@ -121,13 +113,9 @@ class ScenarioFlags(Command):
     devices: int | None = OTHER("Devices that the servers share (default: one for each server).")
     host_ms: float | None = OTHER("Service time before a batch needs its device (default: 0).")
     contention: float | None = OTHER("Slowdown when the device is busy (default: 1).", metavar="FACTOR")
-    queue_limit: int | None = OTHER(
-        "Reject arrivals when this many are waiting; arrivals at one instant all count."
-    )
+    queue_limit: int | None = OTHER("Reject arrivals when this many wait; all at one instant count.")
     timeout_ms: float | None = OTHER("Drop a request that has not started after this long.")
-    timeout_action: str | None = OTHER(
-        "After a timeout: reject, or delay (serve it after the others).", metavar="ACTION"
-    )
+    timeout_action: str | None = OTHER("After a timeout: reject, or delay (serve it last).", metavar="ACTION")
     set_: list[str] | None = OTHER(
         "Any knob by name: workload.cv=2, 'slowdown={1: 1, 2: 1.8}'. Repeatable.", None, "--set",
         metavar="KNOB=VALUE",

@@ -39,6 +39,7 @@ class Eleventh(Number, name="03.1"):
     look = "The same in batchsim"
     vary: ClassVar = {"arrival_ms": (30,)}
     again = "Now the eleventh arrives at {arrival_ms} ms. What is its latency?"
+    otherwise = "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
     @property
     def result(self) -> Result:
@@ -61,9 +62,6 @@ class Eleventh(Number, name="03.1"):
         yield start_ms - self.arrival_ms, "that is its waiting time. How long does it compute?"
         yield right + MAX_WAIT_MS, "its wait starts on arrival, so it is over when the server is free."
         yield right + two_ms - alone_ms, "it is alone in its batch: it is the last request."
-
-    def hint(self, answer: float, right: float) -> str:
-        return "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
 
 class Waited(NamedTuple):
@@ -104,6 +102,7 @@ class Split(Function, name="03.2"):
 
     parts = "the moment when the request was there and the server free, and the time before and after it"
     look = "The same in batchsim"
+    done = "your three parts match batchsim's"
     signature = "split(arrival_ms, start_ms, finish_ms, free_ms)"
 
     def cases(self, written: Iterable[str]) -> Iterator[Case]:
@@ -112,9 +111,6 @@ class Split(Function, name="03.2"):
         found = {case for result in runs for case in _waited(result)}
         if written:
             yield from sorted(found, key=lambda case: (case.finish_ms, case.arrival_ms))
-
-    def because(self, count: int) -> str:
-        return f"in {count} hidden cases your three parts match batchsim's."
 
 
 def _waited(result: Result) -> Iterator[Waited]:
@@ -143,6 +139,7 @@ class ShortQueue(Number, name="03.3"):
     look = "A source, a queue, a collector, a server"
     vary: ClassVar = {"queue_limit": (1,)}
     again = "Now only {queue_limit} may wait. What is the mean latency of the requests that find a place?"
+    otherwise = "in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."
 
     @property
     def result(self) -> Result:
@@ -167,6 +164,3 @@ class ShortQueue(Number, name="03.3"):
         yield ten - count, "that is the number of rejected requests. What is the mean latency of the others?"
         yield short_batch_ms, "only the queue is shorter, not the batch: it is full when two are waiting."
         yield run(queue_limit=1).mean_latency_ms, "only a request that finds 2 waiting is rejected."
-
-    def hint(self, answer: float, right: float) -> str:
-        return f"in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."

@@ -284,6 +284,7 @@ class Ready(Batcher, name="02.1"):
     length = 5
     parts = "a queue in order of arrival, a test for a full batch, and the oldest request's deadline"
     look = "Step 1: when is a batch ready?"
+    done = "your queue held the same requests as batchsim's, and was ready at the same moments"
     settings = (
         {},
         {"max_batch_size": 1},
@@ -292,10 +293,6 @@ class Ready(Batcher, name="02.1"):
         {"max_wait_ms": math.inf},
         {"start_s": 0.1},  # 0.11 - 0.1 is a little less than 0.01
     )
-
-    def because(self, count: int) -> str:
-        same = "your queue held the same requests as batchsim's, and was ready at the same moments"
-        return f"in {count:,} hidden cases {same}."
 
 
 class Process(Batcher, name="02.2"):
@@ -306,15 +303,13 @@ class Process(Batcher, name="02.2"):
     steps = "add", "process"
     parts = "the oldest requests, at most max_batch_size, one call of the model, and each output with its id"
     look = "Step 2: compute a batch"
+    done = "each request got its own answer, with one model call per batch"
     length = 6
     settings = tuple(
         {"max_batch_size": size, **kind}
         for kind in ({}, {"vectors": True}, {"one_id": True})
         for size in (2, 1, 3)
     )
-
-    def because(self, count: int) -> str:
-        return f"in {count:,} hidden cases each request got its own answer, with one model call per batch."
 
 
 class KeepsRequests(Batcher, name="02.4"):
@@ -325,12 +320,10 @@ class KeepsRequests(Batcher, name="02.4"):
     steps = "add", "process", "fail"
     parts = "an error that reaches the caller, and a queue with the same requests as before the call"
     look = "When the model fails: what do you expect?"
+    done = "the model failed at least once, and no request was lost"
     length = 6
     must = "fail"
     settings = tuple({"max_batch_size": size} for size in (2, 1, 3))
-
-    def because(self, count: int) -> str:
-        return f"in {count:,} hidden cases the model failed at least once, and no request was lost."
 
 
 class Whole(Function, name="02.3"):
@@ -338,6 +331,7 @@ class Whole(Function, name="02.3"):
 
     parts = "slices of batch_size inputs, one call of the model for each, and the outputs in order"
     look = "Step 2: compute a batch"
+    done = "each input got its output, in order, in as few calls as possible"
     signature = "batch_inference(model_fn, inputs, batch_size)"
 
     def cases(self, written: Iterable[str]) -> Iterator[Case]:
@@ -345,6 +339,3 @@ class Whole(Function, name="02.3"):
             for inputs, size, vectors in product(range(8), range(1, 5), (False, True)):
                 if inputs or not vectors:
                     yield Call(inputs, size, vectors)
-
-    def because(self, count: int) -> str:
-        return f"in {count:,} hidden cases each input got its output, in order, in as few calls as possible."

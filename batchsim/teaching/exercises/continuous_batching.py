@@ -61,6 +61,7 @@ class StepsOfPrompt(Number, name="10.2"):
     look = "The budget: what do you expect?"
     vary: ClassVar = {"prompt": (2200, 3500, 4000), "others": (100, 120)}
     again = "Now the prompt has {prompt:,} tokens, and {others} others make a token per step. How many steps?"
+    otherwise = "how many of the {self.budget} tokens do the {self.others} others leave for the prompt?"
 
     def right(self) -> float:
         return math.ceil(self.prompt / (self.budget - self.others))
@@ -78,9 +79,6 @@ class StepsOfPrompt(Number, name="10.2"):
         yield math.floor(self.prompt / left), "after these steps, a part of the prompt is still left."
         yield right + 1, "the step that completes the prompt also makes the first token."
         yield self.prompt, "a step computes many tokens of a prompt at once, as far as its budget allows."
-
-    def hint(self, answer: float, right: float) -> str:
-        return f"how many of the {self.budget} tokens do the {self.others} others leave for the prompt?"
 
 
 class MostSeats(Exercise, name="10.3"):

@@ -29,6 +29,7 @@ class RealSaturation(Number, name="08.1"):
     look = "Predict, then run: what do you expect?"
     vary: ClassVar = {"slower": (1.15, 1.2, 1.3), "own_ms": (0.8, 0.9, 1.0)}
     again = "Now the model takes {slower} times as long, a batch {own_ms} ms more. How many per second?"
+    otherwise = "how long does a full batch take from start to finish, and how many requests does it hold?"
 
     def per_s(self, slower: float, own_ms: float) -> float:
         size = RULE.max_batch_size
@@ -49,9 +50,6 @@ class RealSaturation(Number, name="08.1"):
         yield self.per_s(self.slower, 0), f"each batch also takes {self.own_ms} ms in the batcher itself."
         yield self.per_s(1, self.own_ms), f"that includes the batcher's own time. But {model_ms}."
         yield right / size, f"those are batches per second, and a batch holds {size} requests."
-
-    def hint(self, answer: float, right: float) -> str:
-        return "how long does a full batch take from start to finish, and how many requests does it hold?"
 
 
 class Explained(Number, name="08.2"):
@@ -96,6 +94,7 @@ class ColdShapes(Number, name="08.3"):
     look = "A cold start: what do you expect?"
     vary: ClassVar = {"each_ms": (250, 400, 600), "largest": (8, 24, 32)}
     again = "Now each shape takes {each_ms} ms, and sizes 1 to {largest} are padded to 1, 4 or {largest}."
+    otherwise = "how many shapes compile without padding, and how many with it?"
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -114,9 +113,6 @@ class ColdShapes(Number, name="08.3"):
         yield padded * self.each_ms, "that is the compile time with padding. How much does padding save?"
         yield self.largest * self.each_ms, "that is the time without padding. How much does padding save?"
         yield self.largest - padded, "that is the number of saved shapes. How many milliseconds is that?"
-
-    def hint(self, answer: float, right: float) -> str:
-        return "how many shapes compile without padding, and how many with it?"
 
 
 @cache

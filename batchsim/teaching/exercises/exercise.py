@@ -157,6 +157,7 @@ class Number(Exercise):
     unit: str
     within = 0.01  # the relative tolerance; 0 for whole numbers
     signed = False  # a difference, which may be below 0
+    otherwise = ""  # the hint without a known mistake, with {self.name} as the place of a value
 
     @property
     def asks(self) -> str:
@@ -198,4 +199,4 @@ class Number(Exercise):
 
     def hint(self, answer: float, right: float) -> str:
         """Return the hint for any other wrong answer."""
-        raise NotImplementedError
+        return self.otherwise.format(self=self)

@@ -103,6 +103,7 @@ class TooFewOngoing(Number, name="09.3"):
     look = "The third team: what do you expect?"
     vary: ClassVar = {"ongoing": (3, 4, 6, 8)}
     again = "Now max_ongoing_requests is {ongoing}. How many requests per second can it carry at most?"
+    otherwise = "how long do {self.ongoing} requests stay inside, from their arrival to their answer?"
 
     def right(self) -> float:
         rule = ray_serve(self.max_batch_size, self.wait_ms / 1000, max_ongoing_requests=self.ongoing)
@@ -119,9 +120,6 @@ class TooFewOngoing(Number, name="09.3"):
         yield ongoing / SERVICE(ongoing), f"batches of {ongoing} are not full, so each waits first."
         yield ongoing / self.wait_ms * 1000, "after the wait, the batch has to be computed, too."
         yield right / ongoing, "those are batches per second. How many requests per second is that?"
-
-    def hint(self, answer: float, right: float) -> str:
-        return f"how long do {self.ongoing} requests stay inside, from their arrival to their answer?"
 
 
 @cache  # a run of each

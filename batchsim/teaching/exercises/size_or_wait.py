@@ -26,6 +26,7 @@ class ServerCameFree(Number, name="04.1"):
     look = "Why batches left"
     vary: ClassVar = {"rate_per_s": (700, 800, 1500)}
     again = "Now {rate_per_s:,} requests arrive per second. Which percentage leaves as the server is free?"
+    otherwise = "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
 
     @cached_property
     def result(self) -> Result:
@@ -52,9 +53,6 @@ class ServerCameFree(Number, name="04.1"):
             share = f"that is the share of the batches that {why}"
             yield self.percent(trigger), f"{share}. Which batches left after their deadline?"
         yield 100 - right, "that is the share of all the others."
-
-    def hint(self, answer: float, right: float) -> str:
-        return "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
 
 
 class TwoPhotos(Number, name="04.2"):

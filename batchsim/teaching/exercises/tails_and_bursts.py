@@ -21,6 +21,7 @@ class SlowPages(Number, name="05.1"):
     look = "Eleven requests, by hand"
     vary: ClassVar = {"photos": (20, 30, 60, 80)}
     again = "Now a page has {photos} photos. What percentage of the pages has a slow one?"
+    otherwise = "one photo is fast with a probability of 0.99. How likely is it that all of a page are fast?"
 
     def right(self) -> float:
         return 100 * (1 - 0.99**self.photos)
@@ -37,9 +38,6 @@ class SlowPages(Number, name="05.1"):
         yield self.photos, "that counts pages with two slow answers twice. How likely are all to be fast?"
         yield 1, f"that is the share of the photos. A page has {self.photos} of them."
 
-    def hint(self, answer: float, right: float) -> str:
-        return "one photo is fast with a probability of 0.99. How likely is it that all of a page are fast?"
-
 
 class LastOfABurst(Number, name="05.2"):
     """The latency of the last request of a burst, by simulating an evenly spaced burst."""
@@ -52,6 +50,7 @@ class LastOfABurst(Number, name="05.2"):
     look = "A crowd comes: what do you expect?"
     vary: ClassVar = {"rate_per_s": (6000, 6500, 8000)}
     again = "Now {rate_per_s:,} requests per second arrive in the burst. What is the latency of the last one?"
+    otherwise = "how many requests wait when the burst ends, and how long does the server need for them?"
 
     @property
     def waiting(self) -> float:
@@ -78,9 +77,6 @@ class LastOfABurst(Number, name="05.2"):
         yield drained_ms, "that is the time from the start of the burst. The last request arrived at its end."
         yield 1000 * self.lasts_s, "that is the duration of the burst. How many requests wait at its end?"
 
-    def hint(self, answer: float, right: float) -> str:
-        return "how many requests wait when the burst ends, and how long does the server need for them?"
-
 
 class SeenByUsers(Number, name="05.3"):
     """The percentage of users' requests that a stall makes slow, although a closed loop reports one."""
@@ -94,6 +90,7 @@ class SeenByUsers(Number, name="05.3"):
     look = "The same stall, seen twice: what do you expect?"
     vary: ClassVar = {"stall_ms": (1000, 2000, 2500)}
     again = "Now the stall lasts {stall_ms:,} ms. What percentage of the requests is slow?"
+    otherwise = "simulate it, and count the requests that took more than {self.slow_ms} ms."
     slow_ms = 100
 
     @property
@@ -120,6 +117,3 @@ class SeenByUsers(Number, name="05.3"):
             share = 100 * slow_s / self.seconds
             yield share, "those arrived during the stall. What about the queue that it left behind?"
         yield 100 - right, "that is the share of the fast requests."
-
-    def hint(self, answer: float, right: float) -> str:
-        return f"simulate it, and count the requests that took more than {self.slow_ms} ms."

@@ -17,6 +17,7 @@ class SaturationRate(Number, name="01.1"):
     look = "Why 32 requests take little more time than one"
     vary: ClassVar = {"size": (6, 9, 18, 20, 24, 28)}
     again = "How many requests per second, at most, can the server carry in batches of {size}?"
+    otherwise = "how long does a batch of {self.size} take, and how many requests per second is that?"
 
     def right(self) -> float:
         return self.size / SERVICE(self.size)
@@ -29,9 +30,6 @@ class SaturationRate(Number, name="01.1"):
         yield right / self.size, "that is the number of batches per second. How many requests are in each?"
         yield 1 / SERVICE(1), "that is the saturation rate one at a time. How long does a whole batch take?"
         yield self.size / SERVICE(1), "a batch takes longer than one request: each request adds its own cost."
-
-    def hint(self, answer: float, right: float) -> str:
-        return f"how long does a batch of {self.size} take, and how many requests per second is that?"
 
 
 class SmallestBatch(Number, name="01.2"):
