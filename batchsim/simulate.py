@@ -151,7 +151,7 @@ def simulated(
                 cancelled.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-    runs = _alike(runs)
+    runs = _all_folded_or_none(runs)
     if keep == "all" and isinstance(log := runs[0].columns, FoldedLog):
         fewer = np.searchsorted(log.steps_before[:-1], 0.9 * room)
         _check.warn(
@@ -172,7 +172,7 @@ def simulated(
     return result, [each for each in (warning, partial, cold) if each]
 
 
-def _alike(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+def _all_folded_or_none(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     """Return replications that all have rows of steps, or none."""
     if not any(isinstance(run.columns, FoldedLog) for run in runs):
         return runs

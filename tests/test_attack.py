@@ -6,7 +6,7 @@ import warnings
 import pytest
 from attack.__main__ import ATTACKS
 
-# A damaged cache is compiled anew, which takes long: test_kernels_jit.py has examples.
+# A damaged cache is compiled again, which takes long: test_jit.py has examples.
 QUICK = sorted(ATTACKS.keys() - {"compiled loops on disk, damaged"})
 
 

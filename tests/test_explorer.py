@@ -89,9 +89,10 @@ def test_a_stored_notebook_keeps_a_picture_of_it(panel):
     assert struct.unpack(">II", kept[16:24]) == struct.unpack(">II", picture[16:24])
 
 
-def test_it_can_begin_with_the_film():
-    panel = bs.explore(requests=300, play=True)
-    assert panel.large.value == "timeline"
+@pytest.mark.parametrize(("mode", "view"), [("requests", "timeline"), ("tokens", "seats")])
+def test_it_can_begin_with_the_film(mode, view):
+    panel = bs.explore(requests=300, link=f"mode={mode}", play=True)
+    assert panel.large.value == view
     assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
     assert panel.status.value == ""
 

@@ -1,5 +1,6 @@
 """The table of controls: every value is described once, and a registered rule brings its controls along."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchsim.scenario import RULES
+from batchsim.view.explorer import kinds
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels, on_page, relevant
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 
@@ -48,6 +50,15 @@ assert CONTROLS["rule"].bounds["options"]["new_rule"] == NewRule.title
 
 def test_a_rule_appears_by_being_registered():
     subprocess.run([sys.executable, "-c", NEW_RULE], check=True, cwd=Path(__file__).parents[1])
+
+
+def test_only_the_modules_of_a_kind_of_run_ask_which_it_is():
+    asks = re.compile(
+        r"in_tokens|tokens is (not )?None|isinstance\([^)]*\b(StepTime|Continuous|TokenViewData)\b"
+    )
+    modules = Path(kinds.__file__).parent.rglob("*.py")
+    own = ("requests.py", "tokens.py", "runs.py")
+    assert [path.name for path in modules if path.name not in own and asks.search(path.read_text())] == []
 
 
 def test_labels_and_pages_are_those_of_one_control_each():

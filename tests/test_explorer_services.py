@@ -1,12 +1,13 @@
-"""The service times on offer: given, measured here, published; and what moves with their scale."""
+"""The service times on offer: given, measured here, published; their lists, and the state's scale."""
 
 from functools import partial
 
 import pytest
+import traitlets
 
 import batchsim as bs
 from batchsim import device
-from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED
+from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED, TABLES
 from batchsim.view.explorer.state import DEFAULT
 from batchsim.view.explorer.widgets import is_hidden
 
@@ -111,3 +112,46 @@ def test_given_traffic_keeps_its_rate_beside_a_given_service_time(service, traff
 def test_without_traffic_the_rate_is_brought_to_the_scale_of_the_service_time(scale):
     panel = bs.explore(bs.Affine(5 * scale, 0.25 * scale), requests=300)
     assert 0.25 < panel.scenario.load < 1
+
+
+def test_a_published_table_is_chosen_by_model_then_device_then_precision(panel):
+    chooser = panel.controls["service"]
+    model, device, precision = chooser.parts
+    assert is_hidden(model)
+    chooser.source.value = TABLES
+    assert not is_hidden(model)
+    model.value = "bert-large"
+    device.value = "t4"
+    precision.value = "fp16/trt"
+    assert panel.result.scenario.service == bs.published("bert-large/t4/fp16/trt")
+    model.value = "bert-dist6l"  # which has the same device
+    assert (device.value, panel.state.published.split("/")[:2]) == ("t4", ["bert-dist6l", "t4"])
+    chooser.source.value = AFFINE
+    assert is_hidden(model)
+    assert panel.state.service == "affine"
+
+
+def test_the_lists_follow_a_state_from_elsewhere(panel):
+    panel.share.link.value = "service=published&published=nnunet/t4/fp16&rate_per_s=100&max_batch_size=4"
+    chooser = panel.controls["service"]
+    assert chooser.value == PUBLISHED + "nnunet/t4/fp16"
+    assert [part.value for part in chooser.parts] == ["nnunet", "t4", "fp16"]
+
+
+def test_every_published_table_can_be_reached_by_the_lists(panel):
+    chooser, reached = panel.controls["service"], set()
+    panel.session.move = lambda continuous=False: None  # no run is needed for it
+    chooser.source.value = TABLES
+    for model in chooser.parts[0].options:
+        chooser.parts[0].value = model[1]
+        for _, name in chooser.parts[1].options:
+            chooser.parts[1].value = name
+            for precision in chooser.parts[2].options:
+                chooser.parts[2].value = precision[1]
+                reached.add(panel.state.published)
+    assert reached == set(bs.published_names())
+
+
+def test_what_is_not_offered_is_refused(panel):
+    with pytest.raises(traitlets.TraitError, match="on the list"):
+        panel.controls["service"].value = PUBLISHED + "nothing"

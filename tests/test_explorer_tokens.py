@@ -351,13 +351,6 @@ def test_it_plays_step_by_step_in_the_picture_of_the_seats(panel):
     assert player.film.result is panel.result
 
 
-def test_it_can_begin_with_the_film():
-    panel = bs.explore(requests=300, link="mode=tokens", play=True)
-    assert panel.large.value == "seats"
-    assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
-    assert panel.status.value == ""
-
-
 def test_answers_of_one_token_have_no_tpot_and_keep_its_objective():
     panel = bs.explore(FIRST.replace(outputs="fixed", output_mean=1).scenario(), requests=20_000)
     assert panel.status.value == ""

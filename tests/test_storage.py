@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from oracles.plans import scenarios_at_random
 import batchsim as bs
 from batchsim.engines.log import Log
 from batchsim.result import Result, Run
+
+DATA = Path(__file__).parent / "data" / "results"
 
 COLUMNS = [
     "arrival_s", "start_s", "finish_s", "batch_index", "status",
@@ -197,6 +200,22 @@ def test_runs_that_are_no_replications_are_refused(small):
         Result((*small.runs, *bs.simulate(BUSY, 60, warmup=0.5).runs), 0, "compiled")
     with pytest.raises(ValueError, match="at least one run"):
         Result((), 0, "compiled")
+
+
+@pytest.mark.parametrize("name", ["summary", "devices", "tokens-summary"])
+def test_a_summary_of_an_earlier_version_loads(name):
+    result = Result.load(DATA / f"{name}.npz")
+    again = bs.simulate(result.scenario, int(result.summary()["requests"]), keep="summary")
+    assert result.summary() == pytest.approx(again.summary(), rel=1e-12, abs=1e-12, nan_ok=True)
+
+
+def test_a_sum_that_a_file_lacks_has_its_default(tmp_path):
+    result = bs.simulate(BUSY, 60, keep="summary")
+    result.save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as arrays:
+        kept = {name: arrays[name] for name in arrays.files if name != "0/Totals/delayed"}
+    np.savez(tmp_path / "run.npz", **kept)
+    assert_same(result, Result.load(tmp_path / "run.npz"))
 
 
 # What is refused.

@@ -11,8 +11,7 @@ from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.theme import LEAST_PX
 from batchsim.view.film.seats import seats
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.token_lane import DOWN, numbers_of
-from batchsim.view.film.token_lanes import usual_rules
+from batchsim.view.film.token_lanes import DOWN, TokenLanesView, numbers_of
 
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090
 TOKENS = bs.Tokens(bs.Lognormal(500, 1, at_most=4000), bs.Geometric(150))
@@ -22,7 +21,7 @@ SHORT = bs.Continuous(64, kv_blocks=320)
 
 @pytest.fixture(scope="module")
 def three():
-    return bs.compare_servers(SCENARIO, usual_rules(SCENARIO), requests=200)
+    return bs.compare_servers(SCENARIO, TokenLanesView.usual_rules(SCENARIO), requests=200)
 
 
 @pytest.fixture(scope="module")
@@ -231,14 +230,14 @@ def test_the_picture_has_its_words(three, tight):
 
 
 def test_without_rules_three_are_compared_with_as_many_seats():
-    rules = usual_rules(SCENARIO)
+    rules = TokenLanesView.usual_rules(SCENARIO)
     assert list(rules) == ["whole batches", "size or wait", "continuous"]
     assert [rule.largest_batch for rule in rules.values()] == [8, 8, 8]
     assert [rule.max_wait_ms for rule in list(rules.values())[:2]] == [math.inf, 1000]
-    own = usual_rules(SCENARIO.replace(rule=SHORT))
+    own = TokenLanesView.usual_rules(SCENARIO.replace(rule=SHORT))
     assert own["continuous"] == SHORT
     assert own["whole batches"].max_batch_size == 8
-    waits = usual_rules(SCENARIO.replace(rule=bs.SizeOrWait(4, 50)))
+    waits = TokenLanesView.usual_rules(SCENARIO.replace(rule=bs.SizeOrWait(4, 50)))
     assert waits["size or wait"] == bs.SizeOrWait(4, 50)
     assert waits["continuous"] == bs.Continuous(4)
     picture = bs.lanes(SCENARIO)
@@ -249,7 +248,9 @@ def test_the_stretch_is_that_of_the_middle_unless_a_queue_grows(three):
     arrival_s = three.groups[0].result.arrival_s
     begin_s, _ = bs.lanes(three).stage.stretch
     assert begin_s == pytest.approx(arrival_s[arrival_s.size // 2], abs=0.1)
-    grows = bs.compare_servers(SCENARIO.replace(rate_per_s=3), usual_rules(SCENARIO), requests=200)
+    grows = bs.compare_servers(
+        SCENARIO.replace(rate_per_s=3), TokenLanesView.usual_rules(SCENARIO), requests=200
+    )
     assert bs.lanes(grows).stage.stretch.begin_s == 0
     assert bs.lanes(three, begin_s=5, length_s=2).stage.stretch == (5, 7)
 

@@ -10,7 +10,7 @@ from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
-from batchsim.result.metrics import TOKENS, heading
+from batchsim.result.metrics import METRICS, TOKENS, heading
 
 PRINTED = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
@@ -77,8 +77,10 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
 
 
 def _printed(result: Result) -> tuple[str, ...]:
-    keys = (*PRINTED, *TOKENS) if result.scenario.kind == "tokens" else PRINTED
-    return tuple(key for key in keys if key not in result.metrics.absent)
+    """Return `PRINTED`, and every other metric with an interval; with tokens, all that are about them."""
+    others = (key for key, each in METRICS.items() if each.interval and key not in PRINTED)
+    tokens = TOKENS if result.scenario.kind == "tokens" else ()
+    return tuple(key for key in (*PRINTED, *others, *tokens) if key not in result.metrics.absent)
 
 
 def _levels(result: Result) -> Any:

@@ -50,7 +50,7 @@ class Progress(NamedTuple):
 
 
 class StepRows:
-    """The rows of a run's steps; beyond `room` steps they are folded as the run goes on."""
+    """The rows of a run's steps; beyond `room` steps they are folded during the run."""
 
     def __init__(self, room: float, requests: int) -> None:
         self.room, self.count, self.most_running = room, 0, 0
@@ -129,7 +129,8 @@ class StepRows:
         spans = [
             start_s[begin], finish_s[end], rows[begin], server[begin], trigger[begin], number[begin],
         ]  # fmt: skip
-        latest = np.append(spans[3][1:] != spans[3][:-1], True)  # of each engine: its next step may go on
+        # The last span of each engine: its next step may extend it.
+        latest = np.append(spans[3][1:] != spans[3][:-1], True)
         self.open = [column[latest] for column in spans]
         self.spans.append([column[~latest] for column in spans])
 

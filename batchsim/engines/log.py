@@ -52,9 +52,13 @@ class Log:
 
     def checked(self) -> Self:
         """Return the log, or raise ValueError if a time is later than the clock counts."""
-        last_s = max(self.arrival_s[-1], self.batch_finish_s.max(initial=0.0))
-        check_time("finishes", float(last_s), "take fewer requests")
+        check_time("finishes", max(float(self.arrival_s[-1]), self.last_s), "take fewer requests")
         return self
+
+    @property
+    def last_s(self) -> float:
+        """When the last batch finishes; 0 without one."""
+        return float(self.batch_finish_s.max(initial=0.0))
 
     @classmethod
     def join(cls, logs: Sequence["Log"]) -> Self:

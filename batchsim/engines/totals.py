@@ -1,52 +1,89 @@
-"""What metrics are made of: the sums of a run, and latencies counted in bins.
+"""The sums of a run and the histograms of its latencies: metrics are made from these.
 
-A run with keep="summary" keeps nothing else.
+`engines/compiled/fold.py` fills them, from the columns of a whole run or from one window after another. A run
+with keep="summary" keeps nothing else.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 
-Sum = Any  # a number, or an array with one for each part of a run
+from batchsim.engines.log import Status
+from batchsim.scenario.rules import Trigger
+
+Sum = Any  # one number, or an array with a row a part of a run
+Count = Annotated[Any, int]  # the dtype of the array; a number after it is the number of sums
+Seconds = Annotated[Any, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """What a run's summary numbers are made of; the sum of two is that of both runs.
+    """The sums over the requests after the warm-up, and over the window from the first of them.
 
-    Over the requests after the warm-up, and over the window from the first of them (from time 0 without a
-    warm-up) to the last finish. Of several parts, every field has a leading axis.
+    The window begins at time 0 without a warm-up, and ends at the last finish. The totals of several parts of
+    a run have arrays, with a row a part. The sum of two totals is that of both runs. A sum with a default may
+    be missing in a file of an earlier version.
     """
 
-    requests: Sum
-    statuses: np.ndarray  # how many of each Status
-    parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
-    finished: Sum  # in the window, warm-up included
-    busy_s: Sum  # of all servers, in the window
-    window_s: Sum
-    batches: Sum  # that start in the window
-    items: Sum  # requests in these
-    triggers: np.ndarray  # how many of these batches for each Trigger
-    delayed: Sum = 0  # of the served: those that began after a timeout that delays
-    device_wait_s: Sum = 0.0  # of the served: what they waited for a device that servers share
-    off_device_s: Sum = 0.0  # of busy_s: before a batch had its device
+    requests: Count
+    statuses: Annotated[Sum, int, len(Status)]  # requests by `Status`
+    parts_s: Annotated[Sum, float, 4]  # over the served: latency, forming, queueing, computing
+    finished: Count  # requests that finish in the window, warm-up included
+    busy_s: Seconds  # of all servers, in the window
+    window_s: Seconds
+    batches: Count  # that start in the window
+    items: Count  # requests in these batches
+    triggers: Annotated[Sum, int, len(Trigger)]  # these batches by `Trigger`
+    delayed: Count = 0  # of the served: those that began after a timeout that delays
+    device_wait_s: Seconds = 0.0  # over the served: waiting for a device that servers share
+    off_device_s: Seconds = 0.0  # of busy_s: before a batch had its device
+
+    @classmethod
+    @cache
+    def kinds(cls) -> dict[str, tuple[type, tuple[int, ...]]]:
+        """Return the dtype and the shape of each sum."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: (hint.__metadata__[0], hint.__metadata__[1:]) for name, hint in hints.items()}
+
+    @classmethod
+    def zeros(cls, parts: int) -> Self:
+        """Return the totals of so many parts of a run of which nothing has been added yet."""
+        return cls(**{name: np.zeros((parts, *shape), kind) for name, (kind, shape) in cls.kinds().items()})
+
+    def each(self, change: Callable[[Any], Any]) -> Self:
+        """Return the totals with every sum changed."""
+        return type(self)(**{name: change(column) for name, column in vars(self).items()})
+
+    def merged(self, parts: int) -> Self:
+        """Return the totals of fewer parts, each of several neighbours."""
+        return self.each(lambda column: merged(column, parts))
+
+    def part(self, number: int) -> Self:
+        """Return the totals of one part."""
+        return self.each(lambda column: column[number].copy() if column.ndim > 1 else column[number].item())
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in vars(self)})
+
+
+def merged(column: np.ndarray, parts: int) -> np.ndarray:
+    """Return a column's sums over fewer parts, each of several neighbours."""
+    return column.reshape(parts, -1, *column.shape[1:]).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenTotals(Totals):
-    """What the summary of a run of token generation is made of, besides."""
+    """The sums of a run of token generation; its batches are steps under `Continuous`."""
 
-    computing_s: np.ndarray  # sums over the served: prefill, decode, preempted
-    ttft_s: Sum  # over the served
-    tpot_s: Sum  # over those of more than one token
-    longer: Sum  # how many these are
-    output_tokens: Sum  # of the requests that finish in the window
-    preempted: Sum  # requests that were, once or more
+    computing_s: Annotated[Sum, float, 3]  # over the served: prefill, decode, preempted
+    ttft_s: Seconds  # over the served
+    tpot_s: Seconds  # over those of more than one token
+    longer: Count  # how many these are
+    output_tokens: Count  # of the requests that finish in the window
+    preempted: Count  # requests that were, once or more
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +95,7 @@ class TokenHistograms:
     tpot_ms: np.ndarray
 
 
-# A bin is 1/512 of a power of two wide: no latency is further than 0.1 % from its bin's middle.
+# A bin is 1/512 of a power of two wide: every latency is within 0.1 % of its bin's middle.
 BINS_AN_OCTAVE = 512
 LOWEST = -40  # the first bin begins at 2^-40 s, a picosecond
 OCTAVES = 80  # the last ends at 2^40 s

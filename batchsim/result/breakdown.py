@@ -88,7 +88,7 @@ class ServerTime:
         count = np.maximum(last - first, 0) + 1  # of each request's stretches, from corner to corner
         row = np.repeat(np.arange(count.size), count)
         nth = np.arange(row.size) - (np.cumsum(count) - count)[row]
-        corners_s = np.append(self.times_s, math.nan)  # which is asked for and not taken
+        corners_s = np.append(self.times_s, math.nan)  # for an index past the end, whose value is not used
         from_s = np.where(nth == 0, arrival_s[row], corners_s[first[row] + nth - 1])
         to_s = np.where(nth == count[row] - 1, start_s[row], corners_s[first[row] + nth])
         row, from_s, to_s = Stretches(row, from_s, to_s).there()
@@ -108,7 +108,8 @@ class DeviceTime:
     """When each batch asks for its device, and when it gets it.
 
     Batches come to a device in order of start, so one waits until the batch before it there has finished.
-    `ready_s` is when each has been compiled. Not `known`, as in a real run: no batch is seen to wait.
+    `ready_s` is when each has been compiled. A real run does not record it (not `known`): then no batch
+    waits.
     """
 
     def __init__(self, log: Log, scenario: Scenario, ready_s: np.ndarray, known: bool = True) -> None:

@@ -55,13 +55,10 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     # The batches are those of all levels, and hold of each only its own.
     own = replace(
         log, arrival_s=log.arrival_s[mine], batch_index=index, status=log.status[mine], batch_size=sizes,
-        priority=None, outputs=None,
+        priority=np.asarray(log.priority)[mine], outputs=None,
     )  # fmt: skip
     latency_ms = run.latency_ms[mine]
-    servers, columns = run.scenario.servers, {LATENCY: latency_ms}
-    sections = Sections.of_log(
-        own, run.server_time, run.device_time, servers, skip, columns, run.delayed[mine], run.ends
-    )
+    sections = Sections.of_log(own, run.scenario, run.device_time, skip, {LATENCY: latency_ms}, run.ends)
     kept_ms = latency_ms[skip:]
     served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
     return Metrics(run.scenario, sections.whole(), {LATENCY: served}), sections

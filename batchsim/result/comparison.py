@@ -68,8 +68,8 @@ def compare(
 
     One seed is the same traffic: what both have in common cancels out, request by request, so
     that small differences show in short runs. Replications are paired by number, the sections of
-    single runs by their requests; both leave out the longer of the two warm-ups. A warning where there is
-    no interval, unless `silent`. Of two runs of tokens, TTFT and TPOT are compared too.
+    single runs by their requests; both leave out the longer of the two warm-ups. Warns where there is no
+    interval, unless `silent`. Two runs of tokens are also compared by TTFT and TPOT.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))

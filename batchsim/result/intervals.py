@@ -50,7 +50,7 @@ from batchsim.scenario import Continuous
 
 ACCIDENTS = 3  # events of which none may occur by chance: the rule of three, for 95 %
 JAMS = 15  # fewer make a mean so skewed that even a moved interval misses it too often (`make coverage`)
-UNSEEN = 3  # jams to be expected at most where none is seen: the rule of three again
+UNSEEN = 3  # jams to be expected at most in a run without one: the rule of three again
 SKEWNESS = 4  # of a sum of jams, over its relative error: `make coverage`
 
 
@@ -99,7 +99,7 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
     if any(sample.sections is None for sample in samples):
         return NoInterval("needs columns or replications, got one run with keep='summary'")
     if len(samples) == 1 and samples[0].drift:
-        return NoInterval(samples[0].drift)  # no section stands for the others
+        return NoInterval(samples[0].drift)  # its sections have different rates
     reasons = (reason for sample in samples if (reason := sample.partial or sample.too_short(metric)))
     reason = next(reasons, "")
     if not reason and not all(sample.whole.values_in(metric.column) for sample in samples):
@@ -147,7 +147,7 @@ def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
 
 
 def _queueing(samples: Sequence[Sample]) -> list[StandardError | NoInterval]:
-    """Return the error of each sample's mean queueing time, which tells how skewed its jams make it."""
+    """Return the error of each sample's mean queueing time, from which the skewness of its jams follows."""
     each = METRICS["mean_queueing_ms"]
     return [standard_errors([sample], [_statistic(each, [sample])])[0] for sample in samples]
 
@@ -166,11 +166,11 @@ def _of_mean(
     half = t * error.value
     values = [sample.whole.number(metric.key) for sample in samples]
     if len(values) == 2:
-        half += moved_ms  # whichever of the two saw too few
+        half += moved_ms  # either of the two may have seen too few
         return Interval(values[1] - values[0] - half, values[1] - values[0] + half)
     (value,) = values
     if metric.kind is Kind.SHARE:
-        # Where every section says the same, as of a server that is never idle, rare batches may differ.
+        # Equal sections, as of a server that is never idle, do not exclude rare batches that differ.
         if error.value < ROUNDING:
             independent = min(float(samples[0].whole.totals.batches), samples[0].independent())
         else:
@@ -206,8 +206,8 @@ def _too_few_jams(metric: Metric, sample: Sample, error: StandardError) -> NoInt
     """Return why a run that saw too few jams cannot have an interval; None where these add little."""
     if (seen := _jams_seen(sample)) >= JAMS:
         return None
-    # Where seats are free a request waits for a step to end. Beside that, and the error, even the jams that
-    # the run may have missed can be too little to matter.
+    # Where seats are free, a request waits for a step to end. Compared with that wait and the error, even the
+    # jams that the run may have missed can be negligible.
     whole, seen, jam_ms = sample.whole, max(seen, 0.0), _jam_ms(sample)
     most = seen + 3 * math.sqrt(seen) + UNSEEN
     if most * jam_ms <= _step_ms(whole) / 8 and math.sqrt(UNSEEN) * jam_ms <= error.value:
@@ -222,7 +222,7 @@ def _too_few_jams(metric: Metric, sample: Sample, error: StandardError) -> NoInt
 def _moved_by_jams_ms(sample: Sample, error: StandardError, queueing: StandardError, t: float) -> float:
     """Return how much further up the upper end is, as the mean of a few jams is skewed.
 
-    `queueing` is the error of the mean queueing time, of which alone the jams are a part. One server that
+    `queueing` is the error of the mean queueing time: jams are a part of this time only. One server that
     takes batches is judged by longer runs (`run_length.MEAN`); several have it as skewed as a lognormal mean.
     """
     whole, seen, waiting_ms = sample.whole, _jams_seen(sample), _waiting_ms(sample.whole)

@@ -1,10 +1,10 @@
-"""The metrics: one table of what each is called, and their values for a run or several."""
+"""The metrics: a table with the name and the value of each, and their values for one run or several."""
 
 import functools
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -32,12 +32,30 @@ class Kind(StrEnum):
     OF_ALL = "of all"  # counts requests that are not served: in sweeps, not in a summary
 
 
+class Of:
+    """The totals that metrics are computed from: of a whole run, or arrays with a row a section."""
+
+    def __init__(self, totals: Any, servers: int, devices: int) -> None:
+        self.totals, self.servers, self.devices = totals, servers, devices
+        self.served = totals.statuses[..., Status.SERVED]
+
+    def mean_ms(self, sum_s: Any, count: Any = None) -> Any:
+        """Return the mean of times over the served requests, or over so many."""
+        return np.divide(sum_s, self.served if count is None else count) * 1000
+
+    def per_s(self, count: Any) -> Any:
+        """Return a sum per second of the window; 0 for an empty one."""
+        window_s = self.totals.window_s
+        return np.where(np.equal(window_s, 0), 0.0, np.divide(count, window_s))
+
+
 @dataclass(frozen=True)
 class Metric:
-    """What a metric is called, its unit ("ms", "per s" or ""), and which values of it are better.
+    """How a metric is called and computed, its unit ("ms", "per s" or ""), and which values of it are better.
 
-    `better` is "lower", "higher" or None. `interval`: a sweep gives its 95 % interval too. Percentiles
-    have their `q`, and the `column` of the requests that they are taken from.
+    `better` is "lower", "higher" or None. `interval`: sweeps and the shell give its 95 % interval too.
+    Percentiles have their `q`, and the `column` of the requests that they are taken from; other metrics are
+    computed by `value` from totals. One without either is given by the scenario: see `Metrics.summary`.
     """
 
     key: str
@@ -48,6 +66,7 @@ class Metric:
     interval: bool = False
     q: float | None = None
     column: str = "latency_ms"
+    value: Callable[[Of], Any] | None = None
 
     @property
     def random(self) -> bool:
@@ -63,63 +82,111 @@ LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
-OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # told of scenarios with `devices` alone
+OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
 
 
-def _percentile(q: float, key: str, interval: bool = False) -> Metric:
-    of, _, _ = key.rpartition("_p")
-    label = f"{of.upper()} p{q:.9g}" if of else f"p{q:.9g}"
+def percentile_key(q: float, column: str = LATENCY) -> str:
+    """Return a percentile's name in a summary.
+
+    >>> percentile_key(99), percentile_key(99.95), percentile_key(99, "ttft_ms")
+    ('p99_ms', 'p99.95_ms', 'ttft_p99_ms')
+    """
+    return f"{'' if column == LATENCY else column.removesuffix('ms')}p{q:.9g}_ms"
+
+
+def _percentile(q: float, column: str = LATENCY, interval: bool = False, key: str = "") -> Metric:
+    label = f"p{q:.9g}" if column == LATENCY else f"{column.removesuffix('_ms').upper()} p{q:.9g}"
     return Metric(
-        key, label, "ms", "lower", Kind.PERCENTILE, interval, q, column=f"{of}_ms" if of else LATENCY
+        key or percentile_key(q, column), label, "ms", "lower", Kind.PERCENTILE, interval, q, column
     )
 
 
-# In the order of the summary. To add a metric: a line here, and its value in `values` or `Metrics.summary`.
+def _count(key: str, value: Callable[[Of], Any], better: str | None = None) -> Metric:
+    return Metric(key, key.replace("_", " "), better=better, kind=Kind.COUNT, value=value)
+
+
+def _became(status: Status, better: str) -> Metric:
+    return _count(status.name.lower(), lambda of: of.totals.statuses[..., status], better)
+
+
+def _mean(name: str, label: str, value: Callable[[Of], Any], interval: bool = False) -> Metric:
+    return Metric(f"mean_{name}_ms", f"mean {label}", "ms", "lower", interval=interval, value=value)
+
+
+def _part(place: int, name: str, of_tokens: bool = False) -> Metric:
+    field = "computing_s" if of_tokens else "parts_s"
+    return _mean(name, f"{name} time", lambda of: of.mean_ms(getattr(of.totals, field)[..., place]))
+
+
+def _left(trigger: Trigger, key: str) -> Metric:
+    def share(of: Of) -> Any:
+        return np.divide(of.totals.triggers[..., trigger], of.totals.batches)
+
+    return Metric(key, key.replace("_", " "), kind=Kind.SHARE, value=share)
+
+
+# In the order of the summary. To add a metric: a line here.
 _TABLE = (
-    Metric("requests", "requests", kind=Kind.COUNT),
-    Metric("served", "served", better="higher", kind=Kind.COUNT),
-    Metric("rejected", "rejected", better="lower", kind=Kind.COUNT),
-    Metric("timed_out", "timed out", better="lower", kind=Kind.COUNT),
-    Metric("delayed", "delayed", better="lower", kind=Kind.COUNT),
+    _count("requests", lambda of: of.totals.requests),
+    _became(Status.SERVED, "higher"),
+    _became(Status.REJECTED, "lower"),
+    _became(Status.TIMED_OUT, "lower"),
+    _count("delayed", lambda of: of.totals.delayed, "lower"),
     Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
     Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
     Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
     Metric("load", "load", kind=Kind.GIVEN),
     Metric("stable", "stable", better="higher", kind=Kind.FLAG),
     Metric("drifting", "drifting", kind=Kind.FLAG),
-    Metric("throughput_per_s", "throughput", "per s", "higher", interval=True),
-    Metric("utilisation", "utilisation", kind=Kind.SHARE, interval=True),
-    Metric("device_utilisation", "device utilisation", kind=Kind.SHARE, interval=True),
-    Metric("mean_latency_ms", "mean latency", "ms", "lower", interval=True),
-    _percentile(50, "p50_ms", interval=True),
-    _percentile(90, "p90_ms"),
-    _percentile(95, "p95_ms", interval=True),
-    _percentile(99, "p99_ms", interval=True),
+    Metric(
+        "throughput_per_s", "throughput", "per s", "higher", interval=True,
+        value=lambda of: of.per_s(of.totals.finished),
+    ),
+    Metric(
+        "utilisation", "utilisation", kind=Kind.SHARE, interval=True,
+        value=lambda of: of.per_s(of.totals.busy_s) / of.servers,
+    ),
+    Metric(
+        "device_utilisation", "device utilisation", kind=Kind.SHARE, interval=True,
+        value=lambda of: of.per_s(of.totals.busy_s - of.totals.off_device_s) / of.devices,
+    ),
+    _mean("latency", "latency", lambda of: of.mean_ms(of.totals.parts_s[..., 0]), interval=True),
+    _percentile(50, interval=True),
+    _percentile(90),
+    _percentile(95, interval=True),
+    _percentile(99, interval=True),
     Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
-    *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPONENTS),
-    Metric(f"mean_{DEVICE_WAIT}_ms", "mean wait for a device", "ms", "lower"),
-    Metric("batches", "batches", kind=Kind.COUNT),
-    Metric("mean_batch_size", "mean batch size", interval=True),
-    *(Metric(share, share.replace("_", " "), kind=Kind.SHARE) for share in SHARES.values()),
-)
+    *(_part(place, name) for place, name in enumerate(COMPONENTS, 1)),
+    _mean(DEVICE_WAIT, "wait for a device", lambda of: of.mean_ms(of.totals.device_wait_s)),
+    _count("batches", lambda of: of.totals.batches),
+    Metric(
+        "mean_batch_size", "mean batch size", interval=True,
+        value=lambda of: np.divide(of.totals.items, of.totals.batches),
+    ),
+    *(_left(trigger, key) for trigger, key in SHARES.items()),
+)  # fmt: skip
 METRICS = {metric.key: metric for metric in _TABLE}
-# Of token generation, in the order of its summary, which they end.
-TOKENS = {
-    each.key: each
-    for each in (
-        *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPUTING),
-        Metric("mean_ttft_ms", "mean TTFT", "ms", "lower", interval=True),
-        *(_percentile(q, f"ttft_p{q}_ms", interval=True) for q in (50, 95, 99)),
-        Metric("mean_tpot_ms", "mean TPOT", "ms", "lower", interval=True),
-        *(_percentile(q, f"tpot_p{q}_ms", interval=True) for q in (50, 95, 99)),
-        Metric("output_tokens_per_s", "output tokens", "per s", "higher", interval=True),
-        Metric("preempted_share", "preempted share", better="lower", kind=Kind.SHARE),
-    )
-}
+# For token generation: these end its summary, in this order.
+_TOKENS = (
+    *(_part(place, name, of_tokens=True) for place, name in enumerate(COMPUTING)),
+    _mean("ttft", "TTFT", lambda of: of.mean_ms(of.totals.ttft_s), interval=True),
+    *(_percentile(q, TTFT, interval=True) for q in (50, 95, 99)),
+    _mean("tpot", "TPOT", lambda of: of.mean_ms(of.totals.tpot_s, of.totals.longer), interval=True),
+    *(_percentile(q, TPOT, interval=True) for q in (50, 95, 99)),
+    Metric(
+        "output_tokens_per_s", "output tokens", "per s", "higher", interval=True,
+        value=lambda of: np.divide(of.totals.output_tokens, of.totals.window_s),
+    ),
+    Metric(
+        "preempted_share", "preempted share", better="lower", kind=Kind.SHARE,
+        value=lambda of: np.divide(of.totals.preempted, of.served),
+    ),
+)  # fmt: skip
+TOKENS = {metric.key: metric for metric in _TOKENS}
 SUMMARY = [key for key, metric in METRICS.items() if metric.kind is not Kind.OF_ALL]
 
 
@@ -135,8 +202,9 @@ def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
     percentile = _PERCENTILE.fullmatch(key)
     if percentile and (not percentile[1] or "mean_ttft_ms" in known):
         q = _check.real("a percentile", float(percentile[2]), at_most=100)
+        column = f"{percentile[1]}_ms" if percentile[1] else LATENCY
         key = f"{percentile[1] + '_' if percentile[1] else ''}p{percentile[2]}_ms"
-        return METRICS.get(key) or TOKENS.get(key) or _percentile(q, key)
+        return METRICS.get(key) or TOKENS.get(key) or _percentile(q, column, key=key)
     of_tokens = key in TOKENS or percentile
     if of_tokens or key in SHARES.values():
         rule = (
@@ -149,7 +217,7 @@ def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
 
 
 def heading(name: str) -> str:
-    """Return what stands at the head of a column or along an axis: the name with its unit.
+    """Return the heading of a column or an axis: the name with its unit.
 
     >>> heading("p99_ms"), heading("p99_all_ms"), heading("utilisation")
     ('p99 (ms)', 'p99 of all requests (ms)', 'utilisation')
@@ -179,38 +247,11 @@ def described(name: str) -> Metric:
 
 
 def values(totals: Totals, servers: int, devices: int) -> dict[str, Any]:
-    """Return the metrics that are sums or ratios of them: a number each, or an array by section."""
-    served, window_s = totals.statuses[..., Status.SERVED], totals.window_s
-    on_device_s = totals.busy_s - totals.off_device_s
+    """Return the metrics that are sums or ratios of sums: a number each, or an array by section."""
+    of = Of(totals, servers, devices)
+    table = (*_TABLE, *_TOKENS) if isinstance(totals, TokenTotals) else _TABLE
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN where there is nothing to average
-        means_ms = (totals.parts_s / served[..., None] * 1000).T
-        return {
-            "requests": totals.requests,
-            **{state.name.lower(): totals.statuses[..., state] for state in Status},
-            "delayed": totals.delayed,
-            "throughput_per_s": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.finished, window_s)),
-            "utilisation": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.busy_s, window_s) / servers),
-            "device_utilisation": np.where(
-                np.equal(window_s, 0), 0.0, np.divide(on_device_s, window_s) / devices
-            ),
-            **{f"mean_{part}_ms": ms for part, ms in zip(("latency", *COMPONENTS), means_ms, strict=True)},
-            f"mean_{DEVICE_WAIT}_ms": np.divide(totals.device_wait_s, served) * 1000,
-            "batches": totals.batches,
-            "mean_batch_size": np.divide(totals.items, totals.batches),
-            **{share: np.divide(totals.triggers[..., t], totals.batches) for t, share in SHARES.items()},
-            **(_of_tokens(totals, served) if isinstance(totals, TokenTotals) else {}),
-        }
-
-
-def _of_tokens(totals: TokenTotals, served: Any) -> dict[str, Any]:
-    parts_ms = (totals.computing_s / served[..., None] * 1000).T
-    return {
-        **{f"mean_{part}_ms": ms for part, ms in zip(COMPUTING, parts_ms, strict=True)},
-        "mean_ttft_ms": np.divide(totals.ttft_s, served) * 1000,
-        "mean_tpot_ms": np.divide(totals.tpot_s, totals.longer) * 1000,
-        "output_tokens_per_s": np.divide(totals.output_tokens, totals.window_s),
-        "preempted_share": np.divide(totals.preempted, served),
-    }
+        return {metric.key: metric.value(of) for metric in table if metric.value is not None}
 
 
 @dataclass(frozen=True, eq=False)

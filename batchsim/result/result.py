@@ -114,8 +114,8 @@ class TokenColumns:
 class Result(TokenColumns):
     """One run, or several replications: columns with a row a request in arrival order, and their metrics.
 
-    Times are in seconds (`arrival_s`), durations in milliseconds (`latency_ms`). A request that
-    was not served has NaN times and batch_index -1; `status` says why. The columns of several replications
+    Times are in seconds (`arrival_s`), durations in milliseconds (`latency_ms`). A request that was not
+    served has NaN times and batch_index -1; `status` is the reason. The columns of several replications
     follow each other, and the metrics are over all of them. With keep="summary" there are no columns.
 
     Raises ValueError without a run, or if the runs are of different scenarios or warm-ups.
@@ -157,7 +157,7 @@ class Result(TokenColumns):
         return self.runs[0]
 
     def with_warmup(self, warmup: float) -> "Result":
-        """Return the same runs with another warm-up; ValueError if that needs columns and there are none."""
+        """Return the same runs with another warm-up; ValueError if the runs have no columns."""
         if warmup == self.warmup:
             return self
         if not self.has_columns:
@@ -233,7 +233,7 @@ class Result(TokenColumns):
     def percentile(self, q: float, *, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
 
-        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if none are.
+        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN without any.
         Exact; with keep="summary", to 0.1 %. With tokens also of another `column`: "ttft_ms", "tpot_ms".
         """
         return self.metrics.percentile(q, unserved, _check.one_of("column", column, self.metrics.columns))
@@ -292,7 +292,7 @@ class Result(TokenColumns):
         return Periods.of(self.scenario.workload, requests, dropped_of(self.metrics, self.runs))
 
     def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
-        """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""
+        """Return the interval of each key, or a `NoInterval` with the reason, without a warning."""
         level = _check.real("level", level, above=0, below=1)
         metrics = {key: metric(key, self.metrics.keys) for key in keys}
         random = {each.key: each for each in metrics.values() if each.random}
@@ -344,7 +344,7 @@ class Result(TokenColumns):
         return timeseries.over_time(self.run, window_s)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all but a model's outputs to one file, from which `Result.load` makes an equal result."""
+        """Write all but a model's outputs to one file; `Result.load` reads it as an equal result."""
         from batchsim.result import storage
 
         about = {name: value for name, value in state_of(self).items() if name != "runs"}

@@ -45,8 +45,8 @@ class Run:
     """One simulation of a scenario: columns with a row a request, its metrics, and those of its sections.
 
     A run with keep="summary" has `sums`, the totals and the histogram of its latencies, in place of
-    `columns`. `warmup` is the fraction of the requests that metrics leave out; columns stay whole. `clock` is
-    "measured" if a model's own times stand for the service times, and "wall" if the whole run was real.
+    `columns`. `warmup` is the fraction of the requests that metrics leave out; columns stay whole. `clock`
+    is "measured" if a model's own times replace the service times, and "wall" if the whole run was real.
     """
 
     scenario: Scenario
@@ -83,9 +83,9 @@ class Run:
     def ready_s(self) -> np.ndarray:
         """When each batch begins to be computed: at its start, or once the scenario has compiled its shape.
 
-        The first batch of a shape compiles it, and those that start meanwhile wait for it. Measured times do
-        not say what compiled, nor does the log of a rule that fills batches up (`computed_as`): there the
-        sizes as taken are assumed.
+        The first batch of a shape compiles it, and those that start meanwhile wait for it. Measured times
+        do not show which batches compiled. The log of a rule that fills batches up (`computed_as`) has only
+        the sizes as taken, and these are assumed.
         """
         log, start_s = self.log, self.log.batch_start_s
         cold = self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
@@ -197,11 +197,8 @@ class Run:
 
     def sections_at(self, ends: np.ndarray | None) -> Sections:
         """Return sections that end at some fractions of the run's requests, or 64 stretches."""
-        servers, skip = self.scenario.servers, self.warmup_requests
-        delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
-        return Sections.of_log(
-            self.log, self.server_time, self.device_time, servers, skip, self.measured, delayed, ends
-        )
+        skip, columns = self.warmup_requests, self.measured
+        return Sections.of_log(self.log, self.scenario, self.device_time, skip, columns, ends)
 
     @property
     def ends(self) -> np.ndarray | None:

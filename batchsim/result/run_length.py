@@ -1,17 +1,17 @@
-"""How long a run must be before an interval of it can be right: what the scenario says before it runs.
+"""How long a run must be for its intervals to be right: the scenario determines this before it runs.
 
-A short run under a heavy load has seen one busy spell, or none, and its sections agree with each other
-because none of them saw the others' luck: nothing in the run tells that it is too short. But the scenario
-does. Under a heavy load the queue moves like a Brownian motion that drifts down to 0 (Whitt, Planning
-queueing simulations, 1989), from whose load and burstiness follows how many requests pass until it has
-forgotten where it was: its relaxation time, here counted in requests. The lengths that a metric needs are
-multiples of that. They were chosen so that 95 % intervals hold the truth in at least 90 % of the runs of
-the scenarios that `make coverage` tries (see VALIDATION.md).
+A short run under a heavy load has seen at most one busy spell. Its sections then agree with each other,
+because all missed the same rare events: the run's own numbers do not reveal that it is too short. But the
+scenario does. Under a heavy load the queue moves like a Brownian motion that drifts down to 0 (Whitt,
+Planning queueing simulations, 1989). The load and the burstiness determine how many requests pass until it
+has forgotten its state: its relaxation time, here counted in requests. A metric needs a multiple of it.
+The multiples below have no theory: they are fitted, so that 95 % intervals hold the truth in at least 90 % of
+the runs of the scenarios that `make coverage` tries (see VALIDATION.md).
 
-With many servers or seats the load does not tell how rare waits are; the run itself counts them
-(`intervals`).
+With many servers or seats, the load does not determine how rare waits are: `intervals` counts them in the
+run.
 
-A day is steady in no part of itself: its numbers stand for the day only if a run covers whole periods
+Traffic that follows a day is never steady: numbers are right for the day only if a run covers whole periods
 (`Periods`). A run that ends before midnight has too much of the night, or of the peak. The sections of a run
 over many periods are whole periods too, so that they differ by chance alone.
 """
@@ -40,12 +40,12 @@ WAITS = {"mean_latency_ms", "mean_queueing_ms", "mean_ttft_ms"}
 FLOW, BULK, MIDDLE, MEAN, PERCENTILE = 4, 20, 30, 80, 100
 BEYOND = 5  # relaxation times beyond a percentile: each is worth about one independent request there
 CENTRAL = 60  # the largest percentile that the bulk of the requests decides
-TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
+TAIL = 0.06  # of the requests: rarer ones come in clumps, about one in each relaxation time
 ARRIVALS = 200  # requests that the numbers of a flow need, times the dispersion of arrivals and services
 BATCHES = 120  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 # Continuous batching has lengths of its own.
-STEADY = 25  # relaxation times for a mean wait, whose jams are counted besides
+STEADY = 25  # relaxation times for a mean wait; its jams are counted as well
 MEDIAN = 40  # for a median
 RARE = 150  # for tails and other means
 TURNOVERS = 130  # relaxation times of the number that runs at once
@@ -62,15 +62,15 @@ FORGOTTEN = 5  # relaxation times after which a start from an empty queue is for
 
 @dataclass(frozen=True)
 class RunLength:
-    """The lengths that a scenario's runs need, in requests; 0 where nothing is known to be needed.
+    """The lengths that a scenario's runs need, in requests; 0 for no requirement.
 
-    `relaxation` is the relaxation time of the queue, inf if it grows without end. The others are lengths that
-    a run needs besides: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
+    `relaxation` is the relaxation time of the queue, inf if it grows without end. A run also needs these
+    lengths: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
     numbers of a flow; `noise` for the effect of rare long services on the mean and the tail of latencies.
     `clump` is the mean number of requests that are lost together, once the first one is. `jam_s` is how long
     the requests of one jam wait, all together (None: not known); a mean wait needs a run with enough jams.
-    Under `Continuous`, `turnover` is the relaxation time of how many run at once. `peak` is the relaxation
-    time at the peak of a day, whose luck makes the tail of all its latencies.
+    Under `Continuous`, `turnover` is the relaxation time of the number that runs at once. `peak` is the
+    relaxation time at the peak of a day, which makes most of the tail of its latencies.
     """
 
     relaxation: float
@@ -117,7 +117,7 @@ class RunLength:
         return self.noise if self._times(metric) == MEAN else self.flow
 
     def _of_tokens(self, metric: Metric, turnover: float) -> float:
-        """Return how many requests a metric of continuous batching needs, by what it depends on."""
+        """Return how many requests a metric of continuous batching needs: this depends on its kind."""
         key, q, passed = metric.key, metric.q, TURNOVERS * turnover
         if key in FLOWS:
             return max(self.flow, self.noise / 12) if key == "output_tokens_per_s" else self.flow
@@ -136,7 +136,7 @@ class RunLength:
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
         if column == TPOT and self.turnover is not None:
-            return math.inf  # its tail comes from short answers beside a long prompt, not in clumps
+            return math.inf  # its tail comes from short answers during a long prompt, not in clumps
         relaxation = max(self.relaxation, self.peak)
         return requests / relaxation if 0 < relaxation < math.inf else math.inf
 
@@ -152,9 +152,9 @@ class RunLength:
 
 
 def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
-    """Return the lengths that a scenario's runs need; a day's whole periods come besides.
+    """Return the lengths that a scenario's runs need. A day also requires whole periods.
 
-    `share` is the fraction of the requests in the priority levels that are asked about, the first ones. No
+    `share` is the fraction of the requests in the priority levels in question, which are the first ones. No
     other level delays these for longer than a batch. The lengths count their requests alone.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
@@ -167,7 +167,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
     continuous = isinstance(scenario.rule, Continuous)
     if scenario.tokens is not None:
-        # The noise of steps, of which a request takes many, averages out beside the lengths.
+        # A request takes many steps, so their noise averages out; the variance of lengths remains.
         squared_cv, surprise = saturation.variety(scenario.rule, scenario.tokens)
         largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
@@ -181,7 +181,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     of_batches = batch * squared_cv
     noises = NOISES * largest * min(load, 1.0) * surprise
     relaxation = _relaxation(scenario, load, dispersion + of_batches)
-    if continuous:  # nothing is forgotten before those that run are others
+    if continuous:  # the state persists until the running requests have been replaced
         relaxation = max(relaxation, saturation.running(scenario))
     bursts = share * workload.burst_requests
     if workload.burst_per_s is None:
@@ -294,7 +294,7 @@ class Periods:
 
     @classmethod
     def of(cls, workload: OpenLoop | ClosedLoop, requests: int, dropped: int = 0) -> "Periods | None":
-        """Return them; None of traffic that has no periods, or the same rate all day."""
+        """Return them; None for traffic without periods, or with the same rate all day."""
         return cls(workload.day, requests, dropped) if workload.day is not None and requests > 0 else None
 
     @property
@@ -326,7 +326,7 @@ class Periods:
     def warning(self, columns: bool) -> str:
         """Return what is wrong with the numbers of a run whose periods are not whole; else "".
 
-        `columns`: whether it keeps them, of which there may be too many to keep.
+        `columns`: whether the run keeps its columns. A longer run may have too many.
         """
         if self.whole:
             return ""
@@ -345,7 +345,7 @@ class Periods:
 
     @property
     def ends(self) -> np.ndarray | None:
-        """Where sections of whole periods end, as fractions of the requests; None of too few periods."""
+        """Where sections of whole periods end, as fractions of the requests; None for too few periods."""
         if self.few:
             return None
         sections = min(FINE, 1 << (self.whole.bit_length() - 1))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchsim.result.metrics import LATENCY, Metric, metric
+from batchsim.result.metrics import LATENCY, Metric, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
@@ -112,7 +112,7 @@ MEDIAN = 50
 class Fractions:
     """The fractions of a sample's requests that do not exceed its percentiles, and their standard errors.
 
-    `of_all`: of all requests, one that is not served being infinitely late; else of the served ones.
+    `of_all`: over all requests, where one that is not served is infinitely late; else over the served ones.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Fractions:
         most = float(sample.whole.totals.requests) if self.of_all else sample.whole.values_in(self.column)
         if min(fraction, 1 - fraction) < TAIL:
             most = min(most, sample.independent(self.column))
-        # Of all requests, fractions differ from q where the percentile is infinite.
+        # Over all requests, fractions differ from q where the percentile is infinite.
         share, half = (self._of[each].whole if self.of_all else each / 100 for each in (q, MEDIAN))
         independent = effective(share, error, most, level)
         if sample.replicated:
@@ -210,7 +210,7 @@ def between_percentiles(pair: Sequence[Fractions], q: float, level: float) -> In
 def percentile_of_all(
     sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
 ) -> Interval:
-    """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
+    """Return the interval of a percentile of all requests; one that is not served is infinitely late."""
     if reason := sample.partial or sample.drift or sample.too_short(percentile_metric(q, column)):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
@@ -222,8 +222,7 @@ def percentile_metric(q: float, column: str = LATENCY) -> Metric:
     >>> percentile_metric(99.95).key, percentile_metric(99, "ttft_ms").key
     ('p99.95_ms', 'ttft_p99_ms')
     """
-    of = "" if column == LATENCY else column.removesuffix("ms")
-    return metric(f"{of}p{q:.9g}")
+    return metric(percentile_key(q, column))
 
 
 def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LATENCY) -> Interval:
@@ -246,7 +245,7 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
 
 
 def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) -> Statistic:
-    # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
+    # Many latencies can be equal up to rounding, such as a full wait and a batch after it.
     limit_ms *= 1 + ROUNDING
     whole = sample.whole
     among = whole.all_in(column) if of_all else whole.values_in(column)

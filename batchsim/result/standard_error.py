@@ -15,7 +15,7 @@ Sections must be long enough to be nearly independent, and many enough for a spr
 - where even 64 short sections resemble their neighbours strongly, the memory of the run is as long as a
   good part of it, and there is no standard error: a false one is worse than none.
 
-Replications are sections too, independent by their making, and need none of these tests.
+Replications are sections too. They are independent by construction, so these tests are unnecessary.
 """
 
 import math
@@ -31,16 +31,16 @@ from batchsim.result.run_length import BEYOND, FEW, REQUESTS, Periods, RunLength
 from batchsim.result.sections import Sections
 from batchsim.scenario import Trace
 
-MANY = 16
+MANY = 16  # sections: Student's t of 15 degrees of freedom is 2.13, hardly wider than the normal's 1.96
 ENOUGH = 2.0  # times the length that a trace asks for: from there on its intervals are no wider
-ROUNDING = 1e-9
-TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
+ROUNDING = 1e-9  # relative: sums of a billion floats differ by less, real differences are larger
+TOO_ALIKE = 0.75  # the correlation of neighbours among the 64 at which even 8 sections are too short
 ONE_IN_FIVE = 0.8416  # standard normal deviations: a test at 20 %, as to take 8 in vain costs little
 MOST_ALIKE = 0.9  # of neighbours among the 16 or 8: with more, their error would be widened without end
 
 
 class Interval(NamedTuple):
-    """Two ends, which hold the true value with the confidence that was asked for."""
+    """Two ends. The true value lies between them with the requested confidence."""
 
     low: float
     high: float
@@ -71,10 +71,11 @@ class StandardError(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What is known of a result: the metrics of all of it, and of its sections.
+    """What intervals are made from: the metrics of a whole result, and of its sections.
 
-    `sections` are the replications if there are several; None for one run without columns. `drift` says why
-    no section of one run stands for the others, `partial` why a run stands for nothing but itself; else "".
+    `sections` are the replications if there are several; None for one run without columns. `drift` is the
+    reason why the sections of one run differ from each other, `partial` the reason why a run does not
+    represent its scenario; else "".
     `length` is how long the runs must be, None where that is not asked; `dropped` the requests that each
     leaves out.
     """
@@ -99,7 +100,7 @@ class Sample:
         whole, replications = self.whole, self.replications
         requests = int(whole.totals.requests) // replications
         sections = replications if self.replicated else FEW
-        least = max(REQUESTS, math.ceil(BEYOND / rarer - ROUNDING))  # of each section, where no more is known
+        least = max(REQUESTS, math.ceil(BEYOND / rarer - ROUNDING))  # requests of each section
         if self.length is not None:
             needed = self.length.needed(metric, replications, self.dropped)
             needed = max(needed, least * sections / replications)
@@ -118,7 +119,7 @@ class Sample:
         return ""
 
     def clump(self, metric: Metric) -> float:
-        """Return how many events of a metric occur together, on average; 0 where none is possible."""
+        """Return how many events of a metric occur together, on average; 0 for impossible events."""
         scenario = self.whole.scenario
         limits, refuses = scenario.limits, scenario.rule.longest_wait_s < math.inf
         possible = {
@@ -133,7 +134,8 @@ class Sample:
     def widening(self, metric: Metric) -> float:
         """Return by how much the error of a metric is to be widened: of a trace that is hardly long enough.
 
-        A trace itself tells how long it must be. One that happens to be quiet asks for less, and shows less.
+        The necessary length is estimated from the trace itself. A trace that happens to be quiet yields a
+        short length, and narrow intervals.
         """
         if self.length is None or not isinstance(self.whole.scenario.workload, Trace):
             return 1.0
@@ -151,7 +153,7 @@ class Sample:
 class Statistic:
     """Something to compute of each section of a sample (or of two, pair by pair), and its value of the whole.
 
-    It may be any function of sections, and so of whatever columns a run measures. Its error is multiplied by
+    It may be any function of sections, and so of any column that a run measures. Its error is multiplied by
     `widening`.
     """
 
@@ -163,7 +165,7 @@ class Statistic:
 def standard_errors(
     samples: Sequence[Sample], statistics: Sequence[Statistic]
 ) -> list[StandardError | NoInterval]:
-    """Return the standard error of each statistic, or why there is none."""
+    """Return the standard error of each statistic, or a `NoInterval` with the reason."""
     if not statistics:
         return []
     centres = np.array([[statistic.whole] for statistic in statistics])
@@ -217,11 +219,11 @@ def _widening(values: np.ndarray) -> np.ndarray:
 
 
 def dependent(values: np.ndarray, deviations: float) -> np.ndarray:
-    """Return whether neighbours are too alike to be independent, by von Neumann's ratio.
+    """Return whether neighbours resemble each other too much to be independent, by von Neumann's ratio.
 
     The ratio is the sum of the squared steps from one value to the next over that of the squared deviations
-    from the mean. For independent values it is 2 on average, with variance 4 (n - 2) / (n^2 - 1); for
-    neighbours that resemble each other it is less: `deviations` of the normal distribution say how much.
+    from the mean. For independent values it is 2 on average, with variance 4 (n - 2) / (n^2 - 1); it is
+    less for neighbours that resemble each other, by `deviations` of the normal distribution.
     """
     count = values.shape[-1]
     square = ((values - values.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)

@@ -13,7 +13,6 @@ import os
 import zipfile
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -26,124 +25,11 @@ from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
-from batchsim.result.metrics import COMPUTING
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import TokenRun
 from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
-
-_KINDS = {
-    "arrival_s": "f8", "batch_start_s": "f8", "batch_finish_s": "f8", "status": "u1", "batch_trigger": "u1",
-    "preempted_before_s": "f8", "preempted_after_s": "f8",
-}  # fmt: skip
-NOT_KEPT = ("outputs", "priority")  # tokens go without levels
-_KINDS |= dict.fromkeys(("start_s", "first_token_s", "finish_s"), "f8")
-TOKEN_LOGS = {
-    kind.__name__: {
-        f.name: _KINDS.get(f.name, "i8") for f in fields(kind) if f.name not in (*NOT_KEPT, *PREEMPTIONS)
-    }
-    for kind in (TokenLog, FoldedLog)
-}
-
-# Besides those of a `Totals`: what a summary's numbers must be, and their shape.
-TOKEN_TOTALS = {
-    "computing_s": ("f8", (len(COMPUTING),)), "ttft_s": ("f8", ()), "tpot_s": ("f8", ()),
-    "longer": ("i8", ()), "output_tokens": ("i8", ()), "preempted": ("i8", ()),
-}  # fmt: skip
-
-
-def wrong_in_token_sums(totals: TokenTotals, histograms: TokenHistograms) -> str | None:
-    """Return the first rule that the sums of a run break beyond those of any run, None for sound ones."""
-    numbers = [np.atleast_1d(getattr(totals, name)) for name in TOKEN_TOTALS]
-    counts = vars(histograms)
-    if not all(np.isfinite(each).all() and (each >= 0).all() for each in (*numbers, *counts.values())):
-        return "sums must be finite and at least 0, got another"
-    for name, wanted in {"ttft_ms": int(totals.statuses[Status.SERVED]), "tpot_ms": totals.longer}.items():
-        if int(counts[name].sum()) != wanted:
-            return f"counts of {name} must add up to {wanted:,}, got {counts[name].sum():,}"
-    return None
-
-
-def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
-    """Return the first rule that a log breaks, None for a sound one."""
-    requests, batches = log.arrival_s.size, log.batch_start_s.size
-    sizes = dict.fromkeys(TOKEN_LOGS[type(log).__name__], requests) | dict.fromkeys(STEPS, batches)
-    if isinstance(log, FoldedLog):
-        sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
-        sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
-    if log.preempted_request is not None:
-        sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
-    for name, wanted in sizes.items():
-        if (got := getattr(log, name).size) != wanted:
-            return f"{name} must have {wanted:,} rows, got {got:,}"
-    if not requests:
-        return "there must be a request, got none"
-    served = log.status == Status.SERVED
-    first, token, last = (each[served] for each in (log.batch_index, log.token_step, log.last_step))
-    lost = [each[~served] for each in (log.batch_index, log.token_step, log.last_step)]
-    at_least_1 = (log.prompt_tokens, log.output_tokens, log.batch_size, log.step_tokens)
-    counts = (log.preemptions, *(getattr(log, name) for name in STEPS if name.startswith("step_")))
-    steps = log.steps
-    trigger = log.batch_trigger
-    checks = {
-        "arrival_s must rise": _rises(log.arrival_s),
-        "batch_start_s must rise": _rises(log.batch_start_s),
-        "batch_finish_s must be after batch_start_s": (
-            np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
-        ),
-        "batch_server must be a server": ((log.batch_server >= 0) & (log.batch_server < servers)).all(),
-        "batch_trigger must be a Trigger": ((trigger < len(Trigger)) | (trigger == NO_TRIGGER)).all(),
-        "status must be a Status": (log.status < len(Status)).all(),
-        "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
-        "preempted times must be finite and at least 0": all(
-            (np.isfinite(each) & (each >= 0)).all()
-            for each in (log.preempted_before_s, log.preempted_after_s)
-        ),
-        "counts must be at least 0": all((each >= 0).all() for each in counts),
-        "steps of a request must be in order, -1 where status is not SERVED": (
-            (first >= 0).all() and (first <= token).all() and (token <= last).all() and (last < steps).all()
-            and all((each == -1).all() for each in lost)
-        ),
-    }  # fmt: skip
-    if isinstance(log, FoldedLog):
-        times_s = np.stack([log.start_s, log.first_token_s, log.finish_s])
-        checks |= {
-            "times of a request must be in order, NaN where status is not SERVED": (
-                np.isfinite(times_s[:, served]).all() and np.isnan(times_s[:, ~served]).all()
-                and (np.diff(times_s[:, served], axis=0) >= 0).all()
-            ),
-            "server must be a server, -1 where status is not SERVED": (
-                ((log.server[served] >= 0) & (log.server[served] < servers)).all()
-                and (log.server[~served] == -1).all()
-            ),
-            "steps and rows before a request must rise from 0 on": all(
-                (np.diff(each, prepend=0) >= 0).all() for each in (log.steps_before, log.rows_before)
-            ),
-            "most_at_once must be at least 0": log.most_running >= 0,
-        }  # fmt: skip
-    if log.preempted_request is not None:
-        request, back, resumed, regained = (getattr(log, name) for name in PREEMPTIONS)
-        checks["preempted_request must have each request as often as preemptions has it"] = np.array_equal(
-            np.sort(request), np.repeat(np.arange(requests), log.preemptions)
-        )
-        checks["steps of a preemption must be in order, -1 for none"] = (
-            ((back >= 0) & (back < steps) & (resumed < steps) & (regained < steps)).all()
-            and ((resumed == -1) | (resumed >= back)).all()
-            and ((regained == -1) | (regained >= resumed)).all()
-        )  # fmt: skip
-    for rule, holds in checks.items():
-        if not holds:
-            return f"{rule}, got another"
-    started_s = log.start_s[served] if isinstance(log, FoldedLog) else log.batch_start_s[first]
-    if not (log.arrival_s[served] <= started_s).all():
-        return "arrival_s must be before the start of the request's first step, got another"
-    return None
-
-
-def _rises(times_s: np.ndarray) -> bool:
-    return bool(np.isfinite(times_s).all() and (np.diff(times_s) >= 0).all())
-
 
 FORMAT = "batchsim result"
 VERSION = 4  # 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions
@@ -151,10 +37,10 @@ READABLE = (3, VERSION)
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write runs to `path` in one step, with what is known `about` all: an old file is not lost half-way.
+    """Write runs to `path` in one step, with facts `about` all of them: an old file is not lost half-way.
 
-    A model's outputs, which may be anything, are left out with a warning. What no file can hold, such as a
-    rule of one's own, is refused with TypeError.
+    A model's outputs may be anything: they are left out, with a warning. TypeError for values that no file
+    can hold, such as a user's own rule.
     """
     first, about = runs[0], {**about, "warmup": runs[0].warmup}
     for name, value in about.items():
@@ -166,9 +52,8 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
         arrays["times_s"] = np.array(scenario["workload"].pop("times_s"))
     for number, run in enumerate(runs):
         for table in (run.columns, *(run.sums or ())):
-            for name in (f.name for f in dataclasses.fields(table) if f.name != "outputs") if table else ():
-                column = getattr(table, name)
-                if column is not None and (name not in DEVICE_TOTALS or column or first.scenario.devices):
+            for name, column in vars(table).items() if table else ():
+                if column is not None and name != "outputs":
                     arrays[f"{number}/{type(table).__name__}/{name}"] = np.asarray(column)
     description = {
         "format": FORMAT, "version": VERSION, "batchsim": __version__, "scenario": scenario,
@@ -237,60 +122,57 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
 class _Kind(NamedTuple):
     """What an array must be: its dtype and shape (None: any length), and the most bytes that may be packed.
 
-    A few bytes of a zip may stand for gigabytes; an array that is not packed is no longer than its file.
+    A few bytes of a zip may expand to gigabytes; an array that is not packed is no longer than its file.
     """
 
-    dtype: str
+    dtype: Any
     shape: tuple[int | None, ...] = ()
     packed: int = 0
 
 
 ABOUT = _Kind("u1", (None,), packed=1 << 26)
 TIMES = _Kind("f8", (None,), packed=1 << 28)
-LOG = {
-    "arrival_s": "f8", "batch_index": "i8", "status": "u1", "batch_start_s": "f8", "batch_finish_s": "f8",
-    "batch_size": "i8", "batch_server": "i8", "batch_trigger": "u1",
-}  # fmt: skip
-PRIORITY = {"priority": "u1"}  # of a workload with priorities alone
-TOTALS = {
-    "requests": _Kind("i8"), "statuses": _Kind("i8", (len(Status),)), "parts_s": _Kind("f8", (4,)),
-    "finished": _Kind("i8"), "busy_s": _Kind("f8"), "window_s": _Kind("f8"), "batches": _Kind("i8"),
-    "items": _Kind("i8"), "triggers": _Kind("i8", (len(Trigger),)), "delayed": _Kind("i8"),
-}  # fmt: skip
-DEVICE_TOTALS = {"device_wait_s": _Kind("f8"), "off_device_s": _Kind("f8")}  # of a scenario with devices
+COUNTS = _Kind("i8", (BINS,), packed=1 << 26)
+# What a run consists of: the classes of its arrays.
+TABLES: tuple[tuple[Any, ...], ...] = (
+    (Totals, Histogram), (TokenTotals, TokenHistograms), (FoldedLog,), (TokenLog,), (Log,),
+)  # fmt: skip
+BYTES = ("status", "priority", "batch_trigger")  # columns of logs; those of seconds are floats, others whole
+
+
+def _kinds_of(table: Any) -> dict[str, _Kind]:
+    """Return what the arrays of a class must be, by its fields."""
+    if issubclass(table, Totals):
+        return {name: _Kind(*kind) for name, kind in table.kinds().items()}
+    names = [f.name for f in dataclasses.fields(table)]
+    if not issubclass(table, Log):
+        return dict.fromkeys(names, COUNTS)
+    dtypes = {name: "u1" if name in BYTES else "f8" if name.endswith("_s") else "i8" for name in names}
+    no_levels = {"priority"} if issubclass(table, TokenLog) else set()
+    return {
+        name: _Kind(dtypes[name], (None,), 1 << 20) for name in names if name not in no_levels | {"outputs"}
+    }
 
 
 def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
-    """Return what the arrays of so many runs must be, by name."""
+    """Return what the arrays of so many runs must be, by name; a field with a default may be missing."""
     kinds = {"times_s": TIMES} if "times_s" in names else {}
     for number in range(runs):
-        counts = _Kind("i8", (BINS,), packed=1 << 26)
-        if f"{number}/Totals/requests" in names:
-            there = TOTALS | {
-                name: k for name, k in DEVICE_TOTALS.items() if f"{number}/Totals/{name}" in names
-            }
-            kinds |= {f"{number}/Totals/{name}": kind for name, kind in there.items()}
-            kinds[f"{number}/Histogram/counts"] = counts
-        elif f"{number}/TokenTotals/requests" in names:
-            of_tokens = {name: _Kind(*kind) for name, kind in TOKEN_TOTALS.items()}
-            kinds |= {f"{number}/TokenTotals/{name}": kind for name, kind in (TOTALS | of_tokens).items()}
-            kinds |= {
-                f"{number}/TokenHistograms/{f.name}": counts for f in dataclasses.fields(TokenHistograms)
-            }
-        else:
-            table, columns = "Log", LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
-            for kind, own in TOKEN_LOGS.items():
-                if f"{number}/{kind}/arrival_s" in names:
-                    table, columns = kind, own
-                    if f"{number}/{kind}/{PREEMPTIONS[0]}" in names:  # not in files of version 3
-                        columns = own | dict.fromkeys(PREEMPTIONS, "i8")
-            for name, dtype in columns.items():
-                kinds[f"{number}/{table}/{name}"] = _Kind(dtype, (None,), 1 << 20)
+        first = f"{number}/{{}}/{{}}".format
+        tables = next(
+            (each for each in TABLES if first(each[0].__name__, next(iter(_kinds_of(each[0])))) in names),
+            (Log,),
+        )
+        for table in tables:
+            optional = {f.name for f in dataclasses.fields(table) if f.default is not dataclasses.MISSING}
+            for name, kind in _kinds_of(table).items():
+                if (place := first(table.__name__, name)) in names or name not in optional:
+                    kinds[place] = kind
     return kinds
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: _Kind) -> np.ndarray:
-    """Return a member's array; one that is not of its kind is refused before it is read."""
+    """Return a member's array. An array of another kind is refused before it is read."""
     what = f"its {info.filename}"
     with archive.open(info) as member:
         header = {1: npy.read_array_header_1_0, 2: npy.read_array_header_2_0}[npy.read_magic(member)[0]]
@@ -317,95 +199,162 @@ def _fits(length: int, wanted: int | None) -> bool:
 
 
 def _run(number: int, arrays: Mapping[str, Any], scenario: Scenario, warmup: float, clock: str) -> Run:
-    fields: dict[str, dict[str, Any]] = defaultdict(dict)
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
     for place, array in arrays.items():
         if place.startswith(f"{number}/"):
-            _, table, field = place.split("/")
+            _, table, name = place.split("/")
             # A number was saved as an array without dimensions, and is taken out of it again.
-            fields[table][field] = array if array.ndim else array.item()
-    wrong: str | None
-    run: Run
-    if ({*TOKEN_LOGS, "TokenTotals"} & fields.keys() != set()) != (scenario.tokens is not None):
-        wrong, run = "its columns must be of tokens where its scenario is", Run(scenario)
-    elif {*TOKEN_LOGS} & fields.keys():
-        kind = FoldedLog if "FoldedLog" in fields else TokenLog
-        tokens = kind(**fields[kind.__name__])
-        wrong = wrong_in_token_log(tokens, scenario.servers)
-        run = TokenRun(scenario, tokens, warmup=warmup)
-    elif "Log" in fields:
-        log = Log(**fields["Log"])
-        wrong = _wrong_in_log(log, scenario)
-        run = Run(scenario, log, warmup=warmup, clock=clock)
-    elif "TokenTotals" in fields:
-        of_tokens = TokenTotals(**fields["TokenTotals"]), TokenHistograms(**fields["TokenHistograms"])
-        wrong = _wrong_in_sums(of_tokens[0], Histogram(of_tokens[1].latency_ms), scenario)
-        wrong = wrong or wrong_in_token_sums(*of_tokens)
-        run = TokenRun(scenario, sums=of_tokens, warmup=warmup)
+            found[table][name] = array if array.ndim else array.item()
+    classes = {table.__name__: table for tables in TABLES for table in tables}
+    parts = [classes[name](**fields) for name, fields in found.items()]
+    of_tokens = isinstance(parts[0], (TokenTotals, TokenLog))
+    if of_tokens != (scenario.tokens is not None):
+        wrong: str | None = "its columns must be of tokens where its scenario is"
+    elif isinstance(parts[0], Log):
+        wrong = _wrong_in_log(parts[0], scenario)
     else:
-        sums = Totals(**fields["Totals"]), Histogram(**fields["Histogram"])
-        wrong = _wrong_in_sums(*sums, scenario)
-        if scenario.devices and not fields["Totals"].keys() >= DEVICE_TOTALS.keys():
-            wrong = "device_wait_s must be there with devices, got none: simulate it again"
-        run = Run(scenario, sums=sums, warmup=warmup)
+        wrong = _wrong_in_sums(parts[0], parts[1], scenario, found)
     if wrong:
         raise ValueError(f"in run {number}, {wrong}")
-    return run
+    kept: dict[str, Any] = {"columns": parts[0]} if isinstance(parts[0], Log) else {"sums": tuple(parts)}
+    if of_tokens:
+        return TokenRun(scenario, **kept, warmup=warmup)
+    return Run(scenario, **kept, warmup=warmup, clock=clock)
+
+
+def _first_broken(checks: Mapping[str, Any]) -> str | None:
+    """Return the first rule that does not hold."""
+    return next((f"{rule}, got another" for rule, holds in checks.items() if not holds), None)
 
 
 def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
+    """Return the first rule that a log breaks, None for a sound one."""
     requests, batches = log.arrival_s.size, log.batch_start_s.size
-    columns = {name: getattr(log, name) for name in LOG}
     if (log.priority is None) == bool(scenario.levels):
         return "priority must be there if the workload has priorities, and not else, got another"
-    if log.priority is not None:
-        columns["priority"] = log.priority
+    columns = {name: column for name in _kinds_of(type(log)) if (column := getattr(log, name)) is not None}
+    sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)
+    if isinstance(log, FoldedLog):
+        sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
+        sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
+    if isinstance(log, TokenLog):
+        sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
     for name, column in columns.items():
-        if column.size != (
-            wanted := batches if name.startswith("batch_") and name != "batch_index" else requests
-        ):
-            return f"{name} must have {wanted:,} rows, got {column.size:,}"
+        if column.size != sizes[name]:
+            return f"{name} must have {sizes[name]:,} rows, got {column.size:,}"
     if not requests:
         return "there must be a request, got none"
-    served = log.batch_index >= 0
-    of_batch = log.batch_index[served]
-    checks = {
+    trigger, server = log.batch_trigger, log.batch_server
+    none = isinstance(log, TokenLog) & (trigger == NO_TRIGGER)
+    wrong = _first_broken({
         "arrival_s must rise": _rises(log.arrival_s),
         "batch_start_s must rise": _rises(log.batch_start_s),
         "batch_finish_s must be after batch_start_s": (
             np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
         ),
-        "batch_server must be a server": (
-            (log.batch_server >= 0) & (log.batch_server < scenario.servers)
-        ).all(),
-        "batch_trigger must be a Trigger": (log.batch_trigger < len(Trigger)).all(),
+        "batch_server must be a server": ((server >= 0) & (server < scenario.servers)).all(),
+        "batch_trigger must be a Trigger": ((trigger < len(Trigger)) | none).all(),
         "priority must be a level of the workload": (
             log.priority is None or np.isin(log.priority, scenario.levels).all()
         ),
         "status must be a Status": (log.status < len(Status)).all(),
-        "batch_index must be a batch's, or -1 where status is not SERVED": (
-            (log.batch_index >= -1).all()
-            and (of_batch < batches).all()
-            and np.array_equal(served, log.status == Status.SERVED)
+    })  # fmt: skip
+    return wrong or (_wrong_in_steps(log, scenario) if isinstance(log, TokenLog) else _wrong_in_batches(log))
+
+
+def _wrong_in_batches(log: Log) -> str | None:
+    served, batches = log.batch_index >= 0, log.batch_start_s.size
+    of_batch = log.batch_index[served]
+    if not (
+        (log.batch_index >= -1).all() and (of_batch < batches).all()
+        and np.array_equal(served, log.status == Status.SERVED)
+    ):  # fmt: skip
+        return "batch_index must be a batch's, or -1 where status is not SERVED, got another"
+    counts = np.bincount(of_batch, minlength=batches)
+    return _first_broken({
+        "batch_size must be how many requests have that batch_index": np.array_equal(counts, log.batch_size),
+        "arrival_s must be before the start of the request's batch": (
+            (log.arrival_s[served] <= log.batch_start_s[of_batch]).all()
         ),
-    }
-    for rule, holds in checks.items():
-        if not holds:
-            return f"{rule}, got another"
-    if not np.array_equal(np.bincount(of_batch, minlength=batches), log.batch_size):
-        return "batch_size must be how many requests have that batch_index, got another"
-    if not (log.arrival_s[served] <= log.batch_start_s[of_batch]).all():
-        return "arrival_s must be before the start of the request's batch, got another"
-    return None
+    })  # fmt: skip
 
 
-def _wrong_in_sums(totals: Totals, histogram: Histogram, scenario: Scenario) -> str | None:
-    numbers = [np.atleast_1d(getattr(totals, name)) for name in (TOTALS | DEVICE_TOTALS)]
-    if not all(np.isfinite(each).all() and (each >= 0).all() for each in (*numbers, histogram.counts)):
+def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
+    served = log.status == Status.SERVED
+    columns = log.batch_index, log.token_step, log.last_step
+    first, token, last = (each[served] for each in columns)
+    at_least_1 = log.prompt_tokens, log.output_tokens, log.batch_size, log.step_tokens
+    counts = log.preemptions, *(getattr(log, name) for name in STEPS if name.startswith("step_"))
+    checks = {
+        "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
+        "preempted times must be finite and at least 0": all(
+            (np.isfinite(each) & (each >= 0)).all()
+            for each in (log.preempted_before_s, log.preempted_after_s)
+        ),
+        "counts must be at least 0": all((each >= 0).all() for each in counts),
+        "steps of a request must be in order, -1 where status is not SERVED": (
+            (first >= 0).all() and (first <= token).all() and (token <= last).all()
+            and (last < log.steps).all() and all((each[~served] == -1).all() for each in columns)
+        ),
+    }  # fmt: skip
+    if isinstance(log, FoldedLog):
+        times_s = np.stack([log.start_s, log.first_token_s, log.finish_s])
+        server = log.server[served]
+        checks |= {
+            "times of a request must be in order, NaN where status is not SERVED": (
+                np.isfinite(times_s[:, served]).all() and np.isnan(times_s[:, ~served]).all()
+                and (np.diff(times_s[:, served], axis=0) >= 0).all()
+            ),
+            "server must be a server, -1 where status is not SERVED": (
+                ((server >= 0) & (server < scenario.servers)).all() and (log.server[~served] == -1).all()
+            ),
+            "steps and rows before a request must rise from 0 on": all(
+                (np.diff(each, prepend=0) >= 0).all() for each in (log.steps_before, log.rows_before)
+            ),
+            "most_at_once must be at least 0": log.most_running >= 0,
+        }  # fmt: skip
+    if log.preempted_request is not None:
+        request, back, resumed, regained = (getattr(log, name) for name in PREEMPTIONS)
+        as_often = np.repeat(np.arange(log.arrival_s.size), log.preemptions)
+        checks |= {
+            "preempted_request must have each request as often as preemptions has it": (
+                np.array_equal(np.sort(request), as_often)
+            ),
+            "steps of a preemption must be in order, -1 for none": (
+                ((back >= 0) & (back < log.steps) & (resumed < log.steps) & (regained < log.steps)).all()
+                and ((resumed == -1) | (resumed >= back)).all()
+                and ((regained == -1) | (regained >= resumed)).all()
+            ),
+        }  # fmt: skip
+    if wrong := _first_broken(checks):
+        return wrong
+    started_s = log.start_s[served] if isinstance(log, FoldedLog) else log.batch_start_s[first]
+    rule = "arrival_s must be before the start of the request's first step"
+    return _first_broken({rule: (log.arrival_s[served] <= started_s).all()})
+
+
+def _rises(times_s: np.ndarray) -> bool:
+    return bool(np.isfinite(times_s).all() and (np.diff(times_s) >= 0).all())
+
+
+def _wrong_in_sums(
+    totals: Totals, histograms: Any, scenario: Scenario, found: Mapping[str, Mapping[str, Any]]
+) -> str | None:
+    """Return the first rule that the sums of a run break, None for sound ones."""
+    numbers = [np.asarray(each) for fields in found.values() for each in fields.values()]
+    if not all(np.isfinite(each).all() and (each >= 0).all() for each in numbers):
         return "sums must be finite and at least 0, got another"
     if totals.requests < 1 or int(totals.statuses.sum()) != totals.requests:
         return f"statuses must add up to the requests, got {totals.statuses} of {totals.requests}"
     if int(totals.triggers.sum()) != totals.batches and not isinstance(scenario.rule, Continuous):
         return f"triggers must add up to the batches, got {totals.triggers} of {totals.batches}"
-    if int(histogram.counts.sum()) != totals.statuses[Status.SERVED]:
-        return f"counts must add up to the served, got {histogram.counts.sum()}"
+    if scenario.devices and "device_wait_s" not in found[type(totals).__name__]:
+        return "device_wait_s must be there with devices, got none: simulate it again"
+    wanted = dict.fromkeys(vars(histograms), int(totals.statuses[Status.SERVED]))
+    if isinstance(totals, TokenTotals):
+        wanted["tpot_ms"] = totals.longer
+    for name, counts in vars(histograms).items():
+        if int(counts.sum()) != wanted[name]:
+            of = "" if name == "counts" else f" of {name}"
+            return f"counts{of} must add up to {wanted[name]:,}, got {counts.sum():,}"
     return None

@@ -15,10 +15,9 @@ from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.engines.totals import Histogram, TokenTotals
 from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
 from batchsim.result.run import Batches, Run
-from batchsim.result.sections import Sections, counts, cut, sums
+from batchsim.result.sections import Sections, begin_fold
 from batchsim.result.value_columns import Columns, OrderStatistics, limits_of, part_of_limits
 from batchsim.scenario import Continuous
-from batchsim.scenario.rules import Trigger
 
 if TYPE_CHECKING:
     import pandas
@@ -181,51 +180,26 @@ class TokenRun(Run):
 
     def sections_at(self, ends: np.ndarray | None) -> Sections:
         """Return sections of the run, as `Sections.of_log`."""
-        log, servers, skip, columns = self.log, self.scenario.servers, self.warmup_requests, self.measured
-        cuts = cut(skip, log.arrival_s.size, ends)
-        edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
-        if cuts[0] == 0:
-            edges_s[0] = 0.0
-        edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
-        edges_s = np.minimum(edges_s, edges_s[-1])
+        from batchsim.engines.compiled import fold  # Numba loads with it
+
+        log, continuous = self.log, isinstance(self.scenario.rule, Continuous)
+        total, cuts = begin_fold(
+            TokenTotals, log.arrival_s, log.last_s, self.scenario.servers, self.warmup_requests, ends
+        )
+        total.add_batches(fold.batches_of(log), log.batch_start_s.size, whole=not continuous)
         served = log.status == Status.SERVED
-        if isinstance(log, FoldedLog) and isinstance(self.scenario.rule, Continuous):
-            begun, items = log.steps_before[cuts], np.diff(log.rows_before[cuts])
-        else:
-            batches = batches_of(log)
-            begun = np.searchsorted(batches.start_s, edges_s)
-            begun[-1] = batches.start_s.size
-            items = sums(batches.batch_size, begun)
-        over = self.finish_s[served]
-        order = np.argsort(over, kind="stable")
-        finished = np.searchsorted(over[order], edges_s)
-        finished[-1] = over.size
-        triggers = np.zeros((cuts.size - 1, len(Trigger)), np.intp)
-        if not isinstance(self.scenario.rule, Continuous):
-            triggers = counts(batches.trigger, begun, len(Trigger))
-        time = self.server_time
-        parts_ms = [columns[LATENCY], *(getattr(self, f"{part}_ms") for part in COMPONENTS)]
-        totals = TokenTotals(
-            requests=np.diff(cuts), statuses=counts(log.status, cuts, len(Status)),
-            parts_s=np.column_stack([sums(np.nan_to_num(part) / 1000, cuts) for part in parts_ms]),
-            finished=np.diff(finished), busy_s=np.diff(np.interp(edges_s, time.times_s, time.busy_s)),
-            window_s=np.diff(edges_s), batches=np.diff(begun), items=items,
-            triggers=triggers, delayed=np.zeros(cuts.size - 1, np.intp),
-            device_wait_s=np.zeros(cuts.size - 1), off_device_s=np.zeros(cuts.size - 1),
-            computing_s=np.column_stack([
-                sums(np.nan_to_num(getattr(self, f"{part}_ms")) / 1000, cuts) for part in COMPUTING
-            ]),
-            ttft_s=sums(np.nan_to_num(columns[TTFT]) / 1000, cuts),
-            tpot_s=sums(np.nan_to_num(columns[TPOT]) / 1000, cuts),
-            longer=sums(~np.isnan(columns[TPOT]), cuts),
-            output_tokens=sums(log.output_tokens[served][order], finished),
-            preempted=sums(log.preemptions > 0, cuts),
+        over_s, answers = self.finish_s[served], log.output_tokens[served]
+        total.add_finished(over_s, np.ones_like(answers))
+        total.add_finished(over_s, answers, "output_tokens")
+        columns = (
+            log.arrival_s, self.start_s, self.first_token_s, self.finish_s, self.forming_ms / 1000,
+            log.preempted_before_s, log.preempted_after_s, log.output_tokens, log.status, log.preemptions,
         )  # fmt: skip
-
-        def within(limit_ms: float, column: str) -> np.ndarray:
-            return sums(columns[column] <= limit_ms, cuts)
-
-        return Sections(servers, servers, totals, within)
+        total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
+        if isinstance(log, FoldedLog) and continuous:  # its rows are not steps
+            steps, rows = np.diff(log.steps_before[cuts]), np.diff(log.rows_before[cuts])
+            total.totals.batches[:], total.totals.items[:] = steps, rows
+        return Sections.of_columns(self.scenario, total.totals, self.measured, cuts)
 
 
 def _not_kept(name: str) -> Any:

@@ -14,7 +14,7 @@ _NAME = re.compile("within" + "".join(rf"(?:_{name.removesuffix('_ms')}_([\d.e+-
 
 
 def joint(limits_ms: Mapping[str, float]) -> str:
-    """Return the name of the column that says of each request which part of its limits it takes.
+    """Return the name of the column with the part of its limits that each request takes.
 
     >>> joint({"ttft_ms": 500, "tpot_ms": 40.5})
     'within_ttft_500_tpot_40.5'
@@ -35,7 +35,7 @@ def limits_of(name: str) -> dict[str, float]:
 
 
 def in_words(name: str) -> str:
-    """Return a column's name as people say it.
+    """Return a column's name for people.
 
     >>> in_words("within_ttft_500_tpot_40.5")
     'share within TTFT 500 ms and TPOT 40.5 ms'
@@ -45,7 +45,7 @@ def in_words(name: str) -> str:
 
 
 def part_of_limits(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return the largest part that each request takes of a limit: up to 1 it keeps all of them.
+    """Return the largest part that each request takes of a limit: at most 1 if it keeps all of them.
 
     NaN of one column, as the TPOT of an answer of one token, leaves it to the others; of all, not served.
     """
@@ -57,7 +57,7 @@ def part_of_limits(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray:
 
 
 class Columns(dict[str, Any]):
-    """Columns by name; one that is not there is made when it is asked for."""
+    """Columns by name; a missing one is made on first use."""
 
     def __init__(self, known: Mapping[str, Any], make: Callable[[str], Any]) -> None:
         super().__init__(known)
@@ -130,7 +130,7 @@ class Ranked(Protocol):
 
 
 class AtRanks:
-    """The values of a column by rank, to be asked once: many times as fast as a sort, where it is short."""
+    """The values of a column by rank, for a single query: many times as fast as a sort of a short column."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._values = values
@@ -141,7 +141,7 @@ class AtRanks:
 
 
 def percentiles(column: Ranked, qs: np.ndarray, values: int, count: int) -> np.ndarray:
-    """Return percentiles of `count` requests, of which `values`, one or more, are in the column.
+    """Return percentiles of `count` requests; `values` of them, at least one, are in the column.
 
     The others, not served, are infinitely late.
     """

@@ -24,10 +24,10 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
     """Return how many leading requests to drop as warm-up, by the rule MSER-5.
 
     That start of the run, in blocks of 5 requests, without which the mean of the rest has the
-    least standard error (White, Cobb and Spratt 1997). Of one run under a heavy load it may take a
-    busy spell for the start-up, and then the mean of the rest is low; the mean course of many
-    replications has no such spells. NaN, not served, does not count. With a warning, none of a run too short
-    for the rule, and half of one for which the rule asks for more: no steady state was reached.
+    least standard error (White, Cobb and Spratt 1997). In one run under a heavy load it may mistake a busy
+    spell for the start-up, and then the mean of the rest is low. The mean course of many replications has
+    no such spells. NaN, not served, does not count. With a warning, 0 for a run too short
+    for the rule, and half of a run that reaches no steady state.
 
     >>> mser5(np.array([90.0] * 20 + [10.0, 11.0] * 100)).requests
     20
@@ -53,11 +53,11 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
 
 
 def drop_warmup(result: Result) -> tuple[Result, str]:
-    """Return a result without what MSER-5 drops of all its runs alike, and a warning or "".
+    """Return a result without the start that MSER-5 drops from each of its runs, and a warning or "".
 
-    It is found from the mean course of the replications. In one run the rule would choose the start that is
-    luckily without a busy spell; there it may drop no more than the queue needs to forget that it was
-    empty, and none of a run too short to be steady at its load. Of a day it drops whole periods.
+    The start is estimated from the mean course of the replications. In a single run the rule would choose a
+    start that happens to have no busy spell. So it may drop no more than the queue needs to forget that it
+    was empty, and nothing from a run too short to be steady at its load. For a day it drops whole periods.
     """
     scenario, columns_ms, most = result.scenario, [run.latency_ms for run in result.runs], math.inf
     requests, length = columns_ms[0].size, run_length(scenario)
@@ -68,7 +68,7 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
             return result.with_warmup(
                 0.0
             ), f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}"
-        # The first batches are alike, whatever the queue: as many of them are enough to tell.
+        # The first batches resemble each other whatever the queue: add some of them.
         most = math.ceil(length.warmup) + BLOCK * 2 * scenario.rule.largest_batch * scenario.servers
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
         course_ms = np.nansum(columns_ms, axis=0) / (~np.isnan(columns_ms)).sum(axis=0)

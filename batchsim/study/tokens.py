@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim.engines.draws import Streams, length_seeds
-from batchsim.engines.log import warmup_requests
+from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan
-from batchsim.result.metrics import LATENCY, TPOT, TTFT
-from batchsim.result.sections import FINE, sums
+from batchsim.engines.totals import TokenTotals
+from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
+from batchsim.result.sections import begin_fold, sums
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths, servable
@@ -95,27 +96,29 @@ class TokenTimes:
             return (times.finish_s - times.token_s) * 1000 / later
 
     @cached_property
-    def _cuts(self) -> np.ndarray:
-        return np.linspace(0, self.requests, FINE + 1).astype(int)
+    def totals(self) -> TokenTotals:
+        """The sums that follow from these times, as a result adds them up; the others are 0."""
+        from batchsim.engines.compiled.fold import Answers  # Numba loads on first use
+
+        times, served = self.times, self.is_served
+        status = np.where(served, Status.SERVED, Status.REJECTED).astype(np.uint8)
+        none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
+        came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
+        fold, cuts = begin_fold(TokenTotals, came_s, times.last_s, 1)
+        fold.add_answers(
+            Answers(came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none),
+            cuts,
+        )
+        fold.add_finished(finish_s[served], np.ones(self.served, int))
+        return fold.totals.merged(1).part(0)
 
     @cached_property
-    def window_s(self) -> float:
-        """The length of the run, added up section by section as in a result."""
-        edges_s = self.times.arrival_s[np.minimum(self._cuts, self.requests - 1)]
-        edges_s[0], edges_s[-1] = 0.0, self.times.last_s
-        return float(np.diff(np.minimum(edges_s, self.times.last_s)).sum())
+    def numbers(self) -> dict[str, Any]:
+        """The metrics of these sums."""
+        return values(self.totals, 1, 1)
 
     def per_s(self, count: int) -> float:
-        return count / self.window_s if self.window_s > 0 else 0.0
-
-    def mean_ms(self, column_ms: np.ndarray) -> float:
-        """Return the mean of the served requests' values, added up as in a result."""
-        count = np.count_nonzero(~np.isnan(column_ms))
-        parts_s = sums(np.nan_to_num(column_ms) / 1000, self._cuts)
-        # A result holds the latency with other columns, and adds such a table up row by row.
-        in_turn = column_ms is self.latency_ms
-        whole_s = float(np.cumsum(parts_s)[-1] if in_turn else parts_s.sum())
-        return whole_s / count * 1000 if count else math.nan
+        return count / self.totals.window_s if self.totals.window_s > 0 else 0.0
 
     def percentiles_ms(self, column_ms: np.ndarray, *qs: float, of_all: bool = False) -> np.ndarray:
         """Return percentiles of the requests that have a value; `of_all`: the others are infinitely late."""
@@ -134,9 +137,9 @@ def of_curve(plan: TokenPlan) -> dict[str, float]:
     found = {}
     for name, column_ms in (("ttft", times.ttft_ms), ("tpot", times.tpot_ms), ("", times.latency_ms)):
         prefix = f"{name}_" if name else ""
-        found[f"mean_{name or 'latency'}_ms"] = times.mean_ms(column_ms)
+        found[f"mean_{name or 'latency'}_ms"] = float(times.numbers[f"mean_{name or 'latency'}_ms"])
         found[f"{prefix}p50_ms"], found[f"{prefix}p99_ms"] = times.percentiles_ms(column_ms, 50, 99)
-    found["throughput_per_s"] = times.per_s(times.served)
+    found["throughput_per_s"] = float(times.numbers["throughput_per_s"])
     found["output_tokens_per_s"] = times.per_s(int(plan.outputs[times.is_served].sum()))
     return found
 
@@ -146,7 +149,7 @@ class CellRun:
 
     def __init__(self, times: TokenTimes, objectives: tuple[float, float] | None) -> None:
         ttft_p99_ms = float(times.percentiles_ms(times.ttft_ms, 99, of_all=True)[0])
-        self.mean_ms = times.mean_ms(times.latency_ms)
+        self.mean_ms = float(times.numbers["mean_latency_ms"])
         self.metrics, self._missed, self._ttft_ms = (ttft_p99_ms, math.nan, math.nan), None, times.ttft_ms
         if objectives is not None:
             ttft_ms, tpot_ms = objectives

@@ -13,6 +13,7 @@ from batchsim.scenario import Scenario
 
 ENDLESS = np.iinfo(np.int64).max
 NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
+LOG_SPACE = 1 << 12  # preemptions: more space costs less than another call of the loop
 NO_LOG = np.empty((len(PREEMPTIONS), 0), np.int64)
 
 
@@ -281,7 +282,7 @@ class TokenQueue(NamedTuple):
         """Return the same queue with space for `wanted` further preemptions in its log."""
         if used + wanted <= self.log.shape[1]:
             return self
-        log = np.empty((len(PREEMPTIONS), 2 * used + wanted), np.int64)
+        log = np.empty((len(PREEMPTIONS), max(2 * used, LOG_SPACE) + wanted), np.int64)
         log[:, :used] = self.log[:, :used]
         return self._replace(log=log)
 

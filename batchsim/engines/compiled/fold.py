@@ -1,209 +1,305 @@
-"""The loops that add up: a window's requests and batches, and a whole run's latency components."""
+"""From a log to totals: one loop over requests, one over batches, for a whole run or window after window.
+
+A run that keeps its columns folds them once, into the 64 sections that intervals are made from. A run with
+keep="summary" folds each window into one part, and forgets the window.
+
+A wait is forming while a server is idle, and queueing while all are busy. I(t) is how long at least one
+server had been idle by t: a request that arrives at a and starts at s was forming for I(s) - I(a). I(t)
+rises always, except in *spans* in which all servers are busy: rows [from, to, I(from), B(from)]. B(t) is
+how long all servers had been busy by t.
+"""
 
 import math
+from collections import namedtuple
+from dataclasses import fields
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from batchsim.engines.compiled.columns import NONE, Batches, Requests
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import begin_of, later, soonest
-from batchsim.engines.log import Status
-from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST
+from batchsim.engines.log import Log, Status
+from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals
+from batchsim.scenario import Scenario
 from batchsim.scenario.rules.rule import Trigger
-
-SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)
-# What `account` adds up, by place in its array of floats.
-SUMS = 9
-LATENCY, FORMING, QUEUEING, COMPUTING, DEVICE_WAIT, BUSY, OFF_DEVICE, LAST_FINISH, ALL_BUSY = range(SUMS)
-# ... and in its array of counts, the statuses and the triggers a place each.
-FINISHED, BATCHES, ITEMS, DELAYED, STATUSES = 0, 1, 2, 3, 4
-TRIGGERS = STATUSES + len(Status)
-COUNTS = TRIGGERS + len(Trigger)
-
-
-@compiled
-def _bin(seconds):
-    mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
-    place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
-    return min(max(place, 0), BINS - 1)
-
-
-@compiled
-def _span_at(time_s, spans, count):
-    """Return the last span that begins by a time, or the first."""
-    begin, end = 0, count
-    while begin + 1 < end:
-        middle = (begin + end) // 2
-        if spans[middle, 0] <= time_s:
-            begin = middle
-        else:
-            end = middle
-    return begin
-
-
-@inlined
-def on_device(now_s, done_s, costs, size, server):
-    """Return when a batch that takes from now_s to done_s got its device, and how long it waited for it.
-
-    As `kernels.finish_on_device` decides it, for batches in order of start.
-    """
-    asked_s = min(begin_of(now_s, costs, size), done_s)
-    if not costs.devices.free_s.size:
-        return asked_s, 0.0
-    device, asked_s = server % costs.devices.free_s.size, later(asked_s, costs.devices.host_s)
-    device_s = min(max(asked_s, costs.devices.free_s[device]), done_s)
-    costs.devices.free_s[device] = done_s
-    return device_s, max(device_s - asked_s, 0.0)
-
-
-@compiled
-def account(
-    requests,
-    order,
-    delay_s,
-    settled,
-    skip,
-    begin_s,
-    batches,
-    count,
-    costs,
-    until_s,
-    spans,
-    span_count,
-    sums,
-    counts,
-    histogram,
-):
-    """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
-
-    The first `settled` requests have come (those that still wait are passed over), the first `skip` of them
-    belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
-    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`:
-    the requests batch by batch, empty where that is their order anyway. `delay_s`: after how long a request
-    of each level is delayed; empty: never. `costs`: devices and cold start as they were before the window.
-    """
-    arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
-    request, span, place = 0, 0, 0
-    for batch in range(count):
-        now_s, done_s, size = batches.start_s[batch], batches.finish_s[batch], batches.size[batch]
-        device_s, wait_s = on_device(now_s, done_s, costs, size, batches.server[batch])
-        all_busy_s = sums[ALL_BUSY]  # every span that is known ended by now
-        taken = 0
-        while taken < size:
-            if order.size:
-                request = order[place]
-                place += 1
-                span = _span_at(arrival_s[request], spans, span_count)
-            if batch_index[request] == batch:
-                at_s = arrival_s[request]
-                taken += 1
-                if done_s >= begin_s:
-                    counts[FINISHED] += 1
-                if request >= skip:
-                    counts[STATUSES + SERVED] += 1
-                    if delay_s.size and now_s > later(at_s, delay_s[requests.level[request]]):
-                        counts[DELAYED] += 1
-                    while span + 1 < span_count and spans[span + 1, 0] <= at_s:
-                        span += 1
-                    before_s = 0.0
-                    if span < span_count and spans[span, 0] <= at_s:
-                        before_s = spans[span, 2] + min(at_s, spans[span, 1]) - spans[span, 0]
-                    elif span < span_count:
-                        before_s = spans[span, 2]
-                    queueing_s = min(max(all_busy_s - before_s, 0.0), now_s - at_s)
-                    sums[LATENCY] += done_s - at_s
-                    sums[QUEUEING] += queueing_s
-                    sums[FORMING] += now_s - at_s - queueing_s
-                    sums[COMPUTING] += done_s - now_s - wait_s
-                    sums[DEVICE_WAIT] += wait_s
-                    histogram[_bin(done_s - at_s)] += 1
-            request += 1
-        if now_s >= begin_s:
-            counts[BATCHES] += 1
-            counts[ITEMS] += size
-            counts[TRIGGERS + batches.trigger[batch]] += 1
-        sums[BUSY] += max(done_s - max(now_s, begin_s), 0.0)
-        sums[OFF_DEVICE] += max(device_s - max(now_s, begin_s), 0.0)
-        sums[LAST_FINISH] = max(sums[LAST_FINISH], done_s)
-        # Is every server computing now? Until the first of them is released, or on from before.
-        until_s[batches.server[batch]] = done_s
-        free_s = soonest(until_s)
-        if free_s > now_s:
-            if span_count and spans[span_count - 1, 1] == now_s:
-                spans[span_count - 1, 1] = free_s
-            else:
-                spans[span_count, 0], spans[span_count, 1], spans[span_count, 2] = now_s, free_s, all_busy_s
-                span_count += 1
-            sums[ALL_BUSY] = all_busy_s + (free_s - now_s)
-    for request in range(skip, settled):
-        if status[request] == REJECTED or status[request] == TIMED_OUT:
-            counts[STATUSES + status[request]] += 1
-    return span_count
-
-
-@compiled
-def sum_parts(
-    arrival_s, batch_index, start_s, finish_s, wait_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
-):
-    """Put into `sums[p]` the components of the latency of the requests from cuts[p] to cuts[p + 1].
-
-    `idle_s` is, at each of `times_s`, how long a server had been idle by then, and rises from there
-    with `slope`. `wait_s`: how long each batch waited for its device.
-    """
-    corner = 0
-    for part in range(cuts.size - 1):
-        latency_s = forming_s = queueing_s = computing_s = device_wait_s = 0.0
-        for request in range(cuts[part], cuts[part + 1]):
-            batch = batch_index[request]
-            if batch < 0:
-                continue
-            at_s, now_s, done_s = arrival_s[request], start_s[batch], finish_s[batch]
-            while corner + 1 < times_s.size and times_s[corner + 1] <= at_s:
-                corner += 1
-            idle_until_s = idle_s[corner] + (at_s - times_s[corner]) * slope[corner]
-            formed_s = min(max(idle_until_start_s[batch] - idle_until_s, 0.0), now_s - at_s)
-            latency_s += done_s - at_s
-            forming_s += formed_s
-            queueing_s += now_s - at_s - formed_s
-            computing_s += done_s - now_s - wait_s[batch]
-            device_wait_s += wait_s[batch]
-        sums[part, LATENCY], sums[part, FORMING] = latency_s, forming_s
-        sums[part, QUEUEING], sums[part, COMPUTING] = queueing_s, computing_s
-        sums[part, DEVICE_WAIT] = device_wait_s
-
-
-# The loop that adds up when all engines compute, and so how long requests queued.
-
 
 # mypy: disable-error-code="no-untyped-def"
 
+SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
+# The fields of totals, as the loops take them. A new field is here by itself.
+Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
+TokenSums = namedtuple("TokenSums", [f.name for f in fields(TokenTotals)])  # type: ignore[misc]
+
+
+class Answers(NamedTuple):
+    """Requests of token generation that are over, in order of arrival; NaN times where one was not served."""
+
+    arrival_s: Any
+    start_s: Any
+    token_s: Any  # when the first token is made
+    finish_s: Any
+    forming_s: Any
+    before_s: Any  # preempted before the first token, and after it
+    after_s: Any
+    output: Any  # tokens
+    status: Any
+    preemptions: Any
+
+
+@inlined
+def _add_request(sums, part, at_s, now_s, done_s, forming_s, device_wait_s):
+    """Add a served request. A new sum over the requests has its line here, for requests and for tokens."""
+    sums.statuses[part, SERVED] += 1
+    sums.parts_s[part, 0] += done_s - at_s
+    sums.parts_s[part, 1] += forming_s
+    sums.parts_s[part, 2] += now_s - at_s - forming_s
+    sums.parts_s[part, 3] += done_s - now_s - device_wait_s
+    sums.device_wait_s[part] += device_wait_s
+
+
+@inlined
+def _add_answer(sums, part, answers, request):
+    """Add a served request of token generation. A new sum about tokens has its line here."""
+    start_s, token_s, finish_s = answers.start_s[request], answers.token_s[request], answers.finish_s[request]
+    before_s, after_s = answers.before_s[request], answers.after_s[request]
+    sums.computing_s[part, 0] += token_s - start_s - before_s
+    sums.computing_s[part, 1] += finish_s - token_s - after_s
+    sums.computing_s[part, 2] += before_s + after_s
+    sums.ttft_s[part] += token_s - answers.arrival_s[request]
+    if answers.output[request] > 1:
+        sums.tpot_s[part] += (finish_s - token_s) / (answers.output[request] - 1)
+        sums.longer[part] += 1
+
+
+@inlined
+def _add_batch(sums, part, size, trigger):
+    """Add a batch that starts in the window. A new sum over the batches has its line here."""
+    sums.batches[part] += 1
+    sums.items[part] += size
+    if trigger < TRIGGERS:
+        sums.triggers[part, trigger] += 1
+
+
+@inlined
+def _count(histograms, which, seconds):
+    if histograms.size:
+        mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
+        place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
+        histograms[which, min(max(place, 0), BINS - 1)] += 1
+
 
 @compiled
-def queue_up(steps, count, started, first_step, arrival_s, until_s, spans, known, all_busy_s, queueing_s):
-    """Note how long each of the `started` requests queued; return how many spans there are.
+def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, busy_s):
+    """Write I(t) and B(t) at the start of each of `count` batches, and the spans; return how many these are.
 
-    `started` are those whose first step is one of the `count` steps, in this order. `spans` are the times at
-    which every engine computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming.
-    `all_busy_s`, shape (1,), is their sum.
+    `until_s` is when each server is, or was, free. There are `known` spans before these batches.
     """
-    place = 0
-    for row in range(count):
-        now_s = steps.start_s[row]
-        while place < started.size and first_step[started[place]] == steps.first + row:
-            request = started[place]
-            at_s, before_s = arrival_s[request], 0.0
-            place += 1
-            if known > 0:
-                span = _span_at(at_s, spans, known)
-                before_s = spans[span, 2]
-                if spans[span, 0] <= at_s:
-                    before_s += min(at_s, spans[span, 1]) - spans[span, 0]
-            # Every span that is known ended by now: an engine is free.
-            queueing_s[request] = min(max(all_busy_s[0] - before_s, 0.0), now_s - at_s)
-        until_s[steps.server[row]] = steps.finish_s[row]
-        free_s = soonest(until_s)
-        if free_s > now_s:
-            if known > 0 and spans[known - 1, 1] == now_s:
+    free_s, all_busy_s = soonest(until_s), busy_s[-1]
+    for batch in range(count):
+        now_s, place = start_s[batch], server[batch]
+        idle_s[batch] = spans[known - 1, 2] + max(now_s - spans[known - 1, 1], 0.0)
+        busy_s[batch] = all_busy_s
+        was_first = until_s[place] == free_s
+        until_s[place] = finish_s[batch]
+        if was_first:
+            free_s = soonest(until_s)
+        if free_s > now_s:  # all are busy
+            if spans[known - 1, 1] == now_s:
                 spans[known - 1, 1] = free_s
             else:
-                spans[known, 0], spans[known, 1], spans[known, 2] = now_s, free_s, all_busy_s[0]
+                spans[known, 0], spans[known, 1] = now_s, free_s
+                spans[known, 2], spans[known, 3] = idle_s[batch], all_busy_s
                 known += 1
-            all_busy_s[0] += free_s - now_s
+            all_busy_s += free_s - now_s
+    busy_s[-1] = all_busy_s
     return known
+
+
+@compiled
+def add_requests(requests, batches, device_wait_s, idle_s, spans, known, delay_s, cuts, sums, histograms):
+    """Add the requests from cuts[p] to cuts[p + 1] to part p; those that still wait are passed over.
+
+    `device_wait_s` is how long each batch waited for its device, empty: none did; `idle_s` I(t) at its start.
+    `delay_s`: after how long a request of each level is delayed; empty: never.
+    """
+    span = 0
+    for part in range(cuts.size - 1):
+        for request in range(cuts[part], cuts[part + 1]):
+            batch = requests.batch_index[request]
+            if batch < 0:
+                if requests.status[request] != SERVED:
+                    sums.statuses[part, requests.status[request]] += 1
+                continue
+            at_s, now_s, done_s = requests.arrival_s[request], batches.start_s[batch], batches.finish_s[batch]
+            while span + 1 < known and spans[span + 1, 0] <= at_s:
+                span += 1
+            waited_s = device_wait_s[batch] if device_wait_s.size else 0.0
+            formed_s = idle_s[batch] - (spans[span, 2] + max(at_s - spans[span, 1], 0.0))
+            forming_s = min(max(formed_s, 0.0), now_s - at_s)  # differences of sums are off by 1e-12 s
+            _add_request(sums, part, at_s, now_s, done_s, forming_s, waited_s)
+            if delay_s.size and now_s > later(at_s, delay_s[requests.level[request]]):
+                sums.delayed[part] += 1
+            _count(histograms, 0, done_s - at_s)
+
+
+@compiled
+def add_answers(answers, cuts, sums, histograms):
+    """Add the requests of token generation from cuts[p] to cuts[p + 1] to part p."""
+    for part in range(cuts.size - 1):
+        for request in range(cuts[part], cuts[part + 1]):
+            sums.preempted[part] += answers.preemptions[request] > 0
+            if answers.status[request] != SERVED:
+                sums.statuses[part, answers.status[request]] += 1
+                continue
+            at_s, now_s, done_s = (
+                answers.arrival_s[request],
+                answers.start_s[request],
+                answers.finish_s[request],
+            )
+            _add_request(sums, part, at_s, now_s, done_s, answers.forming_s[request], 0.0)
+            _add_answer(sums, part, answers, request)
+            _count(histograms, 0, done_s - at_s)
+            _count(histograms, 1, answers.token_s[request] - at_s)
+            if answers.output[request] > 1:
+                per_token_s = (done_s - answers.token_s[request]) / (answers.output[request] - 1)
+                _count(histograms, 2, per_token_s)
+
+
+@compiled
+def add_batches(batches, device_s, count, whole, edges_s, sums):
+    """Add batches that begin from edges_s[p] to edges_s[p + 1] to part p, and the busy time in it.
+
+    The last part has no end. `device_s` is when each batch has its device. `whole`: rows are steps, and
+    only a step with a trigger begins a batch; else every row does.
+    """
+    part, last = 0, edges_s.size - 2
+    for batch in range(count):
+        now_s, done_s = batches.start_s[batch], batches.finish_s[batch]
+        while part < last and edges_s[part + 1] <= now_s:
+            part += 1
+        if now_s >= edges_s[0] and (not whole or batches.trigger[batch] < TRIGGERS):
+            _add_batch(sums, part, batches.size[batch], batches.trigger[batch])
+        each, from_s = part, max(now_s, edges_s[0])
+        while from_s < done_s:
+            until_s = done_s if each == last else min(done_s, edges_s[each + 1])
+            sums.busy_s[each] += max(until_s - from_s, 0.0)
+            sums.off_device_s[each] += max(min(device_s[batch], until_s) - from_s, 0.0)
+            from_s, each = until_s, each + 1
+
+
+@compiled
+def on_devices(batches, count, costs, device_s, wait_s):
+    """Write when each batch got its device, and how long it waited for it.
+
+    As `threshold.finish_on_device` decides it. `costs`: devices and cold start as before the first batch.
+    """
+    free_s = costs.devices.free_s
+    for batch in range(count):
+        now_s, done_s = batches.start_s[batch], batches.finish_s[batch]
+        device_s[batch] = asked_s = min(begin_of(now_s, costs, batches.size[batch]), done_s)
+        wait_s[batch] = 0.0
+        if free_s.size:
+            device, asked_s = batches.server[batch] % free_s.size, later(asked_s, costs.devices.host_s)
+            device_s[batch] = min(max(asked_s, free_s[device]), done_s)
+            free_s[device] = done_s
+            wait_s[batch] = max(device_s[batch] - asked_s, 0.0)
+
+
+@compiled
+def add_finished(finish_s, counts, edges_s, into):
+    """Add counts to the part in which each finishes."""
+    part, last = 0, edges_s.size - 2
+    for row in range(finish_s.size):
+        if finish_s[row] >= edges_s[0]:
+            while part < last and edges_s[part + 1] <= finish_s[row]:
+                part += 1
+            while edges_s[part] > finish_s[row]:  # another server's batch finished before
+                part -= 1
+            into[part] += counts[row]
+
+
+class Fold:
+    """The totals of a run, chunk after chunk of its log."""
+
+    def __init__(self, kind: type[Totals], servers: int, edges_s: np.ndarray, histograms: int = 0) -> None:
+        """`edges_s` are the times at which parts begin, and the end of the last one, which is not read."""
+        self.edges_s, self.totals = edges_s, kind.zeros(edges_s.size - 1)
+        self.histograms = np.zeros((histograms, BINS if histograms else 0), np.int64)
+        self.last_s = 0.0  # the last finish
+        self._until_s, self._at_start_s = np.zeros(servers), np.zeros((2, 1))  # I(t) and B(t) of batches
+        self._spans, self._known = np.array([[-math.inf, 0.0, 0.0, 0.0]]), 1
+        columns = vars(self.totals).values()
+        self._sums = TokenSums(*columns) if kind is TokenTotals else Sums(*columns)
+
+    def add_batches(
+        self, batches: Batches, count: int, device_s: np.ndarray | None = None, whole: bool = False
+    ) -> np.ndarray:
+        """Add batches, in order of start; return I(t) and B(t) at their starts, until others are added."""
+        if self._at_start_s.shape[1] <= count:  # memory is used again: new pages take as long as the loops
+            self._at_start_s = np.pad(self._at_start_s[:, -1:], [(0, 0), (count, 0)])
+        if len(self._spans) < self._known + count:
+            self._spans = np.concatenate([self._spans[: self._known], np.empty((count, 4))])
+        self._known = note_spans(
+            *batches[:2], batches.server, count, self._until_s, self._spans, self._known, *self._at_start_s
+        )
+        device_s = batches.start_s if device_s is None else device_s
+        add_batches(batches, device_s, count, whole, self.edges_s, self._sums)
+        self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
+        return self._at_start_s
+
+    def add_requests(
+        self, requests: Requests, batches: Batches, idle_s: np.ndarray, cuts: np.ndarray,
+        device_wait_s: np.ndarray = NONE, delay_s: np.ndarray = NONE,
+    ) -> None:  # fmt: skip
+        """Add requests whose batches were added last: see the loop of that name."""
+        add_requests(
+            requests, batches, device_wait_s, idle_s, self._spans, self._known, delay_s, cuts, self._sums,
+            self.histograms,
+        )  # fmt: skip
+
+    def add_answers(self, answers: Answers, cuts: np.ndarray) -> None:
+        """Add requests of token generation: see the loop of that name."""
+        add_answers(answers, cuts, self._sums, self.histograms)
+
+    def add_finished(self, finish_s: np.ndarray, counts: np.ndarray, name: str = "finished") -> None:
+        """Add counts to a sum by the time at which each finishes."""
+        add_finished(finish_s, counts, self.edges_s, getattr(self.totals, name))
+
+    def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray, busy_s: np.ndarray) -> np.ndarray:
+        """Return for how long requests were forming, where B(t) at their start is `busy_s`."""
+        spans = self._spans[: self._known]
+        from_s, to_s, _, before_s = spans[np.searchsorted(spans[:, 0], arrival_s, side="right") - 1].T
+        queueing_s = busy_s - before_s - (np.minimum(arrival_s, to_s) - np.where(from_s < 0, 0.0, from_s))
+        return start_s - arrival_s - np.minimum(np.maximum(queueing_s, 0.0), start_s - arrival_s)
+
+    def whole(self, requests: int) -> Any:
+        """Return the totals of a run that is over, folded into one part: of so many requests."""
+        self.totals.requests[:], self.totals.window_s[:] = requests, max(self.last_s - self.edges_s[0], 0.0)
+        return self.totals.part(0)
+
+    def forget(self, oldest_s: float) -> None:
+        """Forget the spans that no request needs which arrived at that time or later."""
+        first = max(int(np.searchsorted(self._spans[: self._known, 1], oldest_s)) - 1, 0)
+        kept = self._spans[first : self._known].copy()
+        self._known = len(kept)
+        self._spans[: self._known] = kept
+
+
+def batches_of(log: Log) -> Batches:
+    """Return the batches of a log, or its steps, as the loops take them."""
+    columns = log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger
+    return Batches(*map(writable, columns))
+
+
+def writable(column: np.ndarray) -> np.ndarray:
+    """Return a column that may be written to: Numba compiles a loop once more for read-only ones."""
+    return np.require(column, requirements="W")
+
+
+def delays_s(scenario: Scenario) -> np.ndarray:
+    """Return after how long a request of each level is delayed, inf for never; empty if none ever is."""
+    limits = scenario.limits
+    if not any(limit.delays for limit in limits):
+        return NONE
+    return np.array([limit.timeout_s if limit.delays else math.inf for limit in limits])

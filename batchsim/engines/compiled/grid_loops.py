@@ -1,4 +1,4 @@
-"""The compiled engine's loops for many settings under one traffic, of which only a few numbers are kept.
+"""The compiled engine's loops for many settings under one traffic: each keeps only a few numbers.
 
 The batches are formed by the same loops as a single run's.
 """
@@ -16,12 +16,12 @@ from batchsim.scenario.rules.rule import Threshold
 
 
 BINS = 4096  # counters of 16 KiB: half the nearest cache
-# Latencies are ordered as the whole numbers that have the same bits, as none is negative.
+# Latencies are at least 0, so they have the order of the whole numbers with the same bits.
 NONE, LATE = (int(np.float64(value).view(np.int64)) for value in (math.nan, math.inf))
 
 
 class Numbers(NamedTuple):
-    """What is kept of each setting: rows, one a setting."""
+    """The numbers of each setting: a row a setting."""
 
     served: Any  # requests
     last_s: Any  # the last finish
@@ -31,7 +31,7 @@ class Numbers(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is asked of each setting."""
+    """Which numbers to compute."""
 
     per_cent: Any  # percentiles
     unserved: bool  # whether requests that are not served count as infinitely late
@@ -73,14 +73,14 @@ def select(keys, count, rank, kept, bins):
         if before + bins[here] > rank + 1:
             if shift == 0:
                 return lowest + here, lowest + here
-            # Both are within: keep those. None that is still to be read is written over.
+            # Both are within: keep those. Writing stays behind reading.
             among = 0
             for place in range(count):
                 key = source[place]
                 kept[among] = key
                 among += (key - lowest) >> shift == here
             source, count, rank = kept, among, rank - before
-        else:  # the last of its counter, and the first of the next one that is not empty
+        else:  # the last of its counter, and the first of the next counter with any
             below, above = lowest, highest
             for place in range(count):
                 key = source[place]
@@ -94,7 +94,7 @@ def select(keys, count, rank, kept, bins):
 
 @inlined
 def _note(count, requests, wanted, scratch, row, numbers):
-    """Write the keys on both sides of each percentile: NONE of nothing, LATE among the unserved."""
+    """Write the keys on both sides of each percentile: NONE without requests, LATE among the unserved."""
     counted = requests if wanted.unserved else count
     for place in range(wanted.per_cent.size):
         below = above = NONE
@@ -171,7 +171,7 @@ def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):
 def note_times(requests, steps, used, before, until_s, token_s, finish_s, last_s):
     """Note the times that a call of the loop has settled; return when the last step so far ends.
 
-    Of the steps, the first `used` rows are filled; those that were under way `before` end at `until_s`.
+    The first `used` rows of steps are filled. Steps that were under way `before` end at `until_s`.
     """
     for kind in range(2):
         ends = requests.token_step if kind == 0 else requests.last_step

@@ -46,7 +46,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, eq=False)
 class ManyMetrics:
-    """What is kept of each setting: arrays of shape (settings,), `percentiles_ms` (settings, q)."""
+    """The numbers of each setting: arrays of shape (settings,), `percentiles_ms` (settings, q)."""
 
     served: np.ndarray
     percentiles_ms: np.ndarray
@@ -135,7 +135,7 @@ def _means(numbers: Numbers, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarra
     last_s, served = numbers.last_s, numbers.served
     edges_s[:, 0], edges_s[:, -1] = 0.0, last_s
     window_s = np.diff(np.minimum(edges_s, last_s[:, None]), axis=1).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # NaN where no request was served
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN without a served request
         mean_ms = np.cumsum(numbers.sums_s, axis=1)[:, -1] / served * 1000
         return mean_ms, np.where(window_s == 0, 0.0, served / window_s)
 

@@ -90,22 +90,8 @@ def _idle(servers):
 
 
 @inlined
-def _start(
-    now_s,
-    size,
-    whole,
-    trigger,
-    server,
-    busy,
-    requests,
-    costs,
-    queue,
-    levels,
-    clients,
-    servers,
-    batches,
-    cursor,
-):
+def _start(now_s, size, whole, trigger, server, busy,
+           requests, costs, queue, levels, clients, servers, batches, cursor):  # fmt: skip
     """Let a server compute the `size` requests at the head of the queue in the time of a batch of `whole`."""
     batch = cursor[BATCH]
     done_s = finish_of(now_s, costs, whole, batch, server, busy)
@@ -145,54 +131,40 @@ def _dispatch(
     if cursor[HEAD] == cursor[TAIL]:
         return True
     idle, server = _idle(servers)
-    while cursor[HEAD] < cursor[TAIL]:
-        if idle == 0 and not while_busy:
+    while cursor[HEAD] < cursor[TAIL] and (idle > 0 or while_busy):
+        waiting = _waiting(requests, queue, levels, cursor, ended)
+        action, size, trigger = decide(now_s, waiting, idle, state, params)
+        starts, freezes = action == START and idle > 0, action == FREEZE and queue.frozen_size.size > 0
+        if not starts and not freezes and action != REFUSE:
             return True
-        action, size, trigger = decide(
-            now_s, _waiting(requests, queue, levels, cursor, ended), idle, state, params
-        )
-        if action == START:
-            if idle == 0:
-                return True
-            if cursor[FROZEN_HEAD] < cursor[FROZEN_TAIL]:  # the oldest frozen batch, as it is
-                size, trigger = (
-                    queue.frozen_size[cursor[FROZEN_HEAD]],
-                    queue.frozen_trigger[cursor[FROZEN_HEAD]],
-                )
-                cursor[FROZEN_HEAD] += 1
-            else:
-                if size < 1 or size > cursor[TAIL] - cursor[MID] or size >= costs.service_s.size:
-                    return False
-                if levels is not None:
-                    take(size, queue, cursor, levels)
-                else:
-                    bring(size, queue.requests, cursor[MID], state, params)
-                cursor[MID] += size
-            busy = servers.busy_until_s.size - idle + 1
-            _start(
-                now_s, size, computed_as(size, state, params), trigger, server, busy,
-                requests, costs, queue, levels, clients, servers, batches, cursor,
-            )  # fmt: skip
-            idle -= 1
-            while idle > 0 and servers.busy_until_s[server] < math.inf:  # find the next idle one
-                server += 1
-        elif action == REFUSE:
-            if size < 1 or size > cursor[TAIL] - cursor[MID]:
+        if starts and cursor[FROZEN_HEAD] < cursor[FROZEN_TAIL]:  # the oldest frozen batch, as it is
+            frozen = cursor[FROZEN_HEAD]
+            size, trigger = queue.frozen_size[frozen], queue.frozen_trigger[frozen]
+            cursor[FROZEN_HEAD] += 1
+        else:  # new requests, which move to the front of the waiting ones
+            if size < 1 or size > waiting.length or (action != REFUSE and size >= costs.service_s.size):
                 return False
             if levels is not None:
                 take(size, queue, cursor, levels)
-            for _ in range(size):
-                _let_go(now_s, REJECTED, requests, queue, levels, clients, cursor)
-        elif action == FREEZE and queue.frozen_size.size:
-            if size < 1 or size > cursor[TAIL] - cursor[MID] or size >= costs.service_s.size:
-                return False
-            if levels is not None:
-                take(size, queue, cursor, levels)
+            elif starts:
+                bring(size, queue.requests, cursor[MID], state, params)
+            if action == REFUSE:
+                for _ in range(size):
+                    _let_go(now_s, REJECTED, requests, queue, levels, clients, cursor)
+                continue
+            cursor[MID] += size
+        if freezes:
             queue.frozen_size[cursor[FROZEN_TAIL]], queue.frozen_trigger[cursor[FROZEN_TAIL]] = size, trigger
             cursor[FROZEN_TAIL] += 1
-            cursor[MID] += size
-        else:
-            return True
+            continue
+        busy = servers.busy_until_s.size - idle + 1
+        _start(
+            now_s, size, computed_as(size, state, params), trigger, server, busy,
+            requests, costs, queue, levels, clients, servers, batches, cursor,
+        )  # fmt: skip
+        idle -= 1
+        while idle > 0 and servers.busy_until_s[server] < math.inf:  # find the next idle one
+            server += 1
     return True
 
 
@@ -231,21 +203,8 @@ def _overdue(now_s, limits, requests, queue, levels, cursor):
     return now_s >= later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
 
 
-def _pass_instants(
-    horizon,
-    limits,
-    params,
-    state,
-    while_busy,
-    requests,
-    costs,
-    queue,
-    levels,
-    clients,
-    servers,
-    batches,
-    cursor,
-):
+def _pass_instants(horizon, limits, params, state, while_busy,
+                   requests, costs, queue, levels, clients, servers, batches, cursor):  # fmt: skip
     """Go from instant to instant until `horizon.stop` requests have come; return how it ended.
 
     `cursor` holds the cursors of `columns`. `state` is the rule's memory; with `while_busy`, the rule is

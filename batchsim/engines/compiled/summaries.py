@@ -12,16 +12,15 @@ from batchsim.engines.compiled import columns, fold, levels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
 from batchsim.engines.draws import Streams, check_durations
-from batchsim.engines.totals import BINS, Histogram, Totals
-from batchsim.scenario import Scenario
+from batchsim.engines.totals import Histogram, Totals
+from batchsim.scenario import ClosedLoop, Scenario
 
-NOBODY = np.empty(0, np.int64)
-LEAST = 1 << 12  # new requests in a window: those that wait are copied from each to the next
+LEAST = 1 << 12  # new requests in a window: the waiting ones are copied from each to the next
 
 
 @dataclass
 class _Window:
-    """What has become of some requests: those that were settled, and the batches that took them."""
+    """The outcome of some requests, and the batches that took them."""
 
     numbers: np.ndarray  # of the requests, in the whole run
     requests: Requests
@@ -73,9 +72,9 @@ def _instant_windows(
 ) -> Iterator[_Window]:
     """Run anything else from instant to instant.
 
-    A window begins with the requests that wait; behind them stand the next arrivals, as far as they are
-    known, or in a closed loop room for the next sends. Numbers of requests are those of the window, so
-    between two windows all that is kept moves to the front.
+    A window begins with the requests that wait. The next arrivals that are drawn follow, or in a closed
+    loop room for the next sends. Requests are numbered within the window, so the waiting ones move to the
+    front of the next.
     """
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
     drawn = _Draws(streams.priorities(), columns.NONE_OF_LEVELS)
@@ -106,7 +105,7 @@ def _instant_windows(
             stop = total + 1 if total < size - clients else size - clients
         else:
             passed += new_s.size
-            total = size + (passed < requests)  # more than is known
+            total = size + (passed < requests)  # more than are drawn
             stop = total + 1
         rows = Requests(
             arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),
@@ -145,6 +144,16 @@ def _instant_windows(
             level, late = level[kept], late[kept]
 
 
+def begin_s(streams: Streams, requests: int, skip: int, chunk: int) -> float:
+    """Return when request number `skip` of an open loop comes; 0 for the first."""
+    passed = 0
+    for arrival_s in streams.arrivals_s(requests, chunk) if skip else ():
+        if skip < passed + arrival_s.size:
+            return float(arrival_s[skip - passed])
+        passed += arrival_s.size
+    return 0.0
+
+
 def summarise(
     scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = 1 << 18,
     cancelled: threading.Event | None = None,
@@ -156,44 +165,26 @@ def summarise(
     check_durations(scenario)
     windows = _fast_windows if is_fast(scenario) else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
-    begin_s = 0.0
-    if skip:  # the summary begins when request number `skip` comes: find out when that is
+    if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
         for window in windows(scenario, skip + 1, streams, chunk, cancelled):
             place = int(np.searchsorted(window.numbers[: window.settled], skip))
             if place < window.settled:
-                begin_s = float(window.requests.arrival_s[place])
-    # What `account` adds up, window after window.
-    sums, counts = np.zeros(fold.SUMS), np.zeros(fold.COUNTS, np.int64)
-    delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
-    delay_s = np.array(delays) if scenario.by_level else NONE
-    seen = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
-    histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
+                from_s = float(window.requests.arrival_s[place])
+    else:
+        from_s = begin_s(streams, requests, skip, chunk)
+    delay_s = fold.delays_s(scenario)
+    costs = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
+    at_once = not costs.devices.free_s.size and not costs.cold.ready_s.size
+    total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
     for window in windows(scenario, requests, streams, chunk, cancelled):
-        known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
-        rows, numbers = window.requests, window.numbers[: window.settled]
-        order = NOBODY  # a batch takes its requests in order
-        if not scenario.in_order:
-            order = np.argsort(rows.batch_index, kind="stable")[np.count_nonzero(rows.batch_index < 0) :]
-        count = fold.account(
-            rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
-            window.batches, window.count, seen, until_s, spans, known, sums, counts, histogram,
-        )  # fmt: skip
-        check_time("finishes", max(sums[fold.LAST_FINISH], window.oldest_s), "take fewer requests")
-        # Forget the spans that ended before any request came that still waits; the last may go on.
-        first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
-        spans = spans[first:count].copy()
-    totals = Totals(
-        requests=requests - skip,
-        statuses=counts[fold.STATUSES : fold.TRIGGERS],
-        parts_s=sums[: fold.DEVICE_WAIT],
-        finished=int(counts[fold.FINISHED]),
-        busy_s=float(sums[fold.BUSY]),
-        window_s=float(max(sums[fold.LAST_FINISH] - begin_s, 0.0)),
-        batches=int(counts[fold.BATCHES]),
-        items=int(counts[fold.ITEMS]),
-        triggers=counts[fold.TRIGGERS :],
-        delayed=int(counts[fold.DELAYED]),
-        device_wait_s=float(sums[fold.DEVICE_WAIT]),
-        off_device_s=float(sums[fold.OFF_DEVICE]),
-    )
-    return totals, Histogram(histogram)
+        batches, count = window.batches, window.count
+        device_s, wait_s = (batches.start_s, NONE) if at_once else np.empty((2, count))
+        if not at_once:
+            fold.on_devices(batches, count, costs, device_s, wait_s)
+        cuts = np.array([np.searchsorted(window.numbers[: window.settled], skip), window.settled])
+        idle_s, _ = total.add_batches(batches, count, device_s)
+        total.add_requests(window.requests, batches, idle_s, cuts, wait_s, delay_s)
+        total.add_finished(batches.finish_s[:count], batches.size[:count])
+        check_time("finishes", max(total.last_s, window.oldest_s), "take fewer requests")
+        total.forget(window.oldest_s)
+    return total.whole(requests - skip), Histogram(total.histograms[0])

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,18 +15,18 @@ from batchsim.engines.compiled.columns import (
     SENT,
     STACK,
     TAIL,
+    Batches,
     Steps,
     TokenQueue,
     TokenRequests,
     TokenServers,
 )
 from batchsim.engines.compiled.instants import ENDED, MORE
+from batchsim.engines.compiled.summaries import begin_s
 from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.log import Status, check_cancelled
-from batchsim.engines.token_log import NO_TRIGGER
-from batchsim.engines.totals import BINS, TokenHistograms, TokenTotals, binned
+from batchsim.engines.totals import TokenHistograms, TokenTotals
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
-from batchsim.scenario.rules import Trigger
 from batchsim.scenario.rules.continuous import Chunks, check_lengths
 
 WINDOW = 1 << 15  # requests that a window takes up at a time
@@ -34,18 +34,18 @@ WINDOW = 1 << 15  # requests that a window takes up at a time
 
 @dataclass
 class _Known:
-    """What is noted of each request of a window beside the loop's columns; NaN until it is known."""
+    """More columns of the requests of a window; NaN until a step determines the value."""
 
     number: np.ndarray  # in the whole run
     start_s: np.ndarray
-    queueing_s: np.ndarray
+    forming_s: np.ndarray
     token_s: np.ndarray
     added: np.ndarray  # whether it is in the sums
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> "_Known":
-        start_s, queueing_s, token_s = (np.full(numbers.size, math.nan) for _ in range(3))
-        return cls(numbers, start_s, queueing_s, token_s, np.zeros(numbers.size, bool))
+        start_s, forming_s, token_s = (np.full(numbers.size, math.nan) for _ in range(3))
+        return cls(numbers, start_s, forming_s, token_s, np.zeros(numbers.size, bool))
 
     def with_more(self, kept: np.ndarray, more: "_Known") -> "_Known":
         pairs = zip(vars(self).values(), vars(more).values(), strict=True)
@@ -77,7 +77,7 @@ def _windows(
     """Run from call to call of the loop.
 
     A window begins with the requests that wait or run; behind them stand the next ones, as far as they are
-    drawn. Numbers of requests are those of the window: where it takes up more, all that is kept moves to its
+    drawn. Requests are numbered within the window: when it takes up more, the unfinished ones move to its
     front.
     """
     closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
@@ -116,7 +116,7 @@ def _settled(requests: TokenRequests) -> np.ndarray:
 
 
 def _unsettled(requests: TokenRequests, sent: int) -> np.ndarray:
-    """Return the rows of those that wait or run, and of those that have not come."""
+    """Return the rows of the requests that wait, run or have not arrived."""
     kept = ~_settled(requests)
     kept[sent:] = True
     return np.flatnonzero(kept)
@@ -141,74 +141,37 @@ def _moved(
     return moved
 
 
-class _Account:
-    """The sums so far, window after window; the first `skip` requests are the warm-up, until `begin_s`."""
-
-    def __init__(self, scenario: Scenario, skip: int, begin_s: float) -> None:
-        self.whole = not isinstance(scenario.rule, Continuous)
-        self.skip, self.begin_s, self.end_s = skip, begin_s, 0.0
-        self.until_s, self.spans, self.all_busy_s = np.zeros(scenario.servers), np.zeros((0, 3)), np.zeros(1)
-        self.totals: TokenTotals | None = None
-        self.histograms = TokenHistograms(*(np.zeros(BINS, np.int64) for _ in range(3)))
-
-    def add(self, window: _Window) -> None:
-        """Add what a call of the loop has settled."""
-        self._note_times(window)
-        rows, known, steps, sent = window.requests, window.known, window.steps, window.sent
-        over = np.flatnonzero((_settled(rows) & ~known.added)[:sent])
-        known.added[over] = True
-        mine = over[known.number[over] >= self.skip]
-        left = over[rows.last_step[over] >= 0]
-        left = left[window.ends_s(rows.last_step[left]) >= self.begin_s]
-        served = mine[rows.last_step[mine] >= 0]
-        arrival_s, start_s, token_s = rows.arrival_s[served], known.start_s[served], known.token_s[served]
-        finish_s, queueing_s = window.ends_s(rows.last_step[served]), known.queueing_s[served]
-        before_s, after_s = rows.preempted_before_first_s[served], rows.preempted_after_first_s[served]
-        later = rows.output[served] - 1
-        tpot_s = (finish_s - token_s)[later > 0] / later[later > 0]
-        parts_s = finish_s - arrival_s, start_s - arrival_s - queueing_s, queueing_s, finish_s - start_s
-        computing_s = token_s - start_s - before_s, finish_s - token_s - after_s, before_s + after_s
-        for counts, seconds in zip(
-            vars(self.histograms).values(), (parts_s[0], token_s - arrival_s, tpot_s), strict=True
-        ):
-            counts += np.bincount(binned(seconds), minlength=BINS)
-        started_s, ended_s = steps.start_s[: window.count], steps.finish_s[: window.count]
-        self.end_s = max(self.end_s, float(ended_s.max(initial=0.0)))
-        leaving = started_s >= self.begin_s
-        triggers = np.zeros(len(Trigger), np.intp)
-        if self.whole:
-            leaving &= steps.trigger[: window.count] != NO_TRIGGER
-            triggers = np.bincount(steps.trigger[: window.count][leaving], minlength=len(Trigger))
-        totals = TokenTotals(
-            requests=0, statuses=np.bincount(rows.status[mine], minlength=len(Status)),
-            parts_s=np.array([each.sum() for each in parts_s]), finished=left.size,
-            busy_s=float(np.maximum(ended_s - np.maximum(started_s, self.begin_s), 0.0).sum()),
-            window_s=0.0, batches=int(leaving.sum()), items=int(steps.rows[: window.count][leaving].sum()),
-            triggers=triggers, delayed=0, computing_s=np.array([each.sum() for each in computing_s]),
-            ttft_s=float((token_s - arrival_s).sum()), tpot_s=float(tpot_s.sum()), longer=tpot_s.size,
-            output_tokens=int(rows.output[left].sum()), preempted=int((rows.preemptions[mine] > 0).sum()),
-        )  # fmt: skip
-        self.totals = totals if self.totals is None else self.totals + totals
-
-    def _note_times(self, window: _Window) -> None:
-        """Note who was served for the first time, or has a first token, in the steps of a window."""
-        rows, known, steps, sent = window.requests, window.known, window.steps, window.sent
-        started = np.flatnonzero(rows.first_step[:sent] >= steps.first)
-        started = started[np.argsort(rows.first_step[started], kind="stable")]
-        known.start_s[started] = steps.start_s[rows.first_step[started] - steps.first]
-        token = np.flatnonzero((rows.token_step[:sent] >= 0) & np.isnan(known.token_s[:sent]))
-        known.token_s[token] = window.ends_s(rows.token_step[token])
-        spans = np.concatenate([self.spans, np.zeros((window.count, 3))])
-        count = fold.queue_up(
-            steps, window.count, started, rows.first_step, rows.arrival_s, self.until_s, spans,
-            len(self.spans), self.all_busy_s, known.queueing_s,
-        )  # fmt: skip
-        # Forget the spans that ended before any request came that still waits; the last may go on.
-        waits = ~_settled(rows)[:sent] & (rows.first_step[:sent] < 0)
-        latest_s = steps.start_s[window.count - 1] if window.count else 0.0
-        oldest_s = rows.arrival_s[:sent][waits].min(initial=latest_s)
-        first = min(int(np.searchsorted(spans[:count, 1], oldest_s)), max(count - 1, 0))
-        self.spans = spans[first:count].copy()
+def _add(total: fold.Fold, window: _Window, whole: bool, skip: int) -> None:
+    """Add what a call of the loop has settled; the first `skip` requests are the warm-up."""
+    rows, known, steps, sent = window.requests, window.known, window.steps, window.sent
+    batches = Batches(steps.start_s, steps.finish_s, steps.rows, steps.server, steps.trigger)
+    _, busy_s = total.add_batches(batches, window.count, whole=whole)
+    # Who was served for the first time, or has a first token, in these steps.
+    started = np.flatnonzero(rows.first_step[:sent] >= steps.first)
+    row = rows.first_step[started] - steps.first
+    known.start_s[started] = start_s = steps.start_s[row]
+    known.forming_s[started] = total.forming_s(rows.arrival_s[started], start_s, busy_s[row])
+    token = np.flatnonzero((rows.token_step[:sent] >= 0) & np.isnan(known.token_s[:sent]))
+    known.token_s[token] = window.ends_s(rows.token_step[token])
+    # Who is over.
+    settled = _settled(rows)
+    over = np.flatnonzero((settled & ~known.added)[:sent])
+    known.added[over] = True
+    served = over[rows.last_step[over] >= 0]
+    finish_s = np.full(rows.arrival_s.size, math.nan)
+    finish_s[served] = window.ends_s(rows.last_step[served])
+    total.add_finished(finish_s[served], np.ones_like(served))
+    total.add_finished(finish_s[served], rows.output[served], "output_tokens")
+    mine = over[known.number[over] >= skip]
+    columns = (
+        rows.arrival_s, known.start_s, known.token_s, finish_s, known.forming_s,
+        rows.preempted_before_first_s, rows.preempted_after_first_s, rows.output, rows.status,
+        rows.preemptions,
+    )  # fmt: skip
+    total.add_answers(fold.Answers(*(column[mine] for column in columns)), np.array([0, mine.size]))
+    waits = ~settled[:sent] & (rows.first_step[:sent] < 0)
+    latest_s = steps.start_s[window.count - 1] if window.count else 0.0
+    total.forget(rows.arrival_s[:sent][waits].min(initial=latest_s))
 
 
 def summarise(
@@ -228,16 +191,16 @@ def summarise(
 
     check_durations(scenario)
     check_lengths(scenario, lengths)
-    begin_s = 0.0
-    if skip:  # the summary begins when request number `skip` comes: find out when that is
+    if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
         for window in _windows(scenario, requests, streams, chunk, cancelled):
             if (came := window.known.number[: window.sent] == skip).any():
-                begin_s = float(window.requests.arrival_s[: window.sent][came][0])
+                from_s = float(window.requests.arrival_s[: window.sent][came][0])
                 break
-    account = _Account(scenario, skip, begin_s)
+    else:
+        from_s = begin_s(streams, requests, skip, chunk)
+    whole = not isinstance(scenario.rule, Continuous)
+    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), histograms=3)
     for window in _windows(scenario, requests, streams, chunk, cancelled):
-        account.add(window)
-        check_time("finishes", account.end_s, "take fewer requests")
-    assert account.totals is not None
-    window_s = max(account.end_s - begin_s, 0.0)
-    return replace(account.totals, requests=requests - skip, window_s=window_s), account.histograms
+        _add(total, window, whole, skip)
+        check_time("finishes", total.last_s, "take fewer requests")
+    return total.whole(requests - skip), TokenHistograms(*total.histograms)

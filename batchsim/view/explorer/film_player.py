@@ -19,10 +19,8 @@ from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer.player import SLOWNESS, Player
 from batchsim.view.explorer.widgets import Screen, line, plain
 from batchsim.view.film.film_view import Playable
-from batchsim.view.film.lanes import Lanes, comparison_of, stretch_of
-from batchsim.view.film.lanes_view import SideBySide
+from batchsim.view.film.lanes import KINDS, Lanes, comparison_of, stretch_of
 from batchsim.view.film.snapshot import REQUESTS, Film
-from batchsim.view.film.token_lanes import TokensSideBySide
 from batchsim.view.pictures.live import Animation
 
 LEAST_WIDTH_PX = 320
@@ -96,7 +94,7 @@ class LanesPlayer(FilmPlayer):
         super().__init__(comparison.groups[0].result)
 
     def __repr__(self) -> str:
-        noun = "server" if self.comparison.scenario.tokens is None else "rule"
+        noun = KINDS[self.comparison.scenario.kind].noun
         return f"Film of {counted(len(self.comparison.rules), noun)}, at {self.time_ms:.7g} ms"
 
     def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Lanes:
@@ -105,9 +103,7 @@ class LanesPlayer(FilmPlayer):
     def load(self, film: Film, stage: Playable) -> None:
         """Load a film, and show its end until it plays."""
         super().load(film, stage)
-        if (
-            self.comparison.scenario.tokens is not None
-        ):  # answers are long: play the whole stretch in a fixed time
+        if KINDS[self.comparison.scenario.kind].answers_last:  # play the whole stretch in a fixed time
             begin_s, until_s = self.stretch
             wanted = WHOLE_S / (until_s - begin_s)
             self.slowness.value = min(SLOWNESS, key=lambda times: abs(math.log(times / wanted)))
@@ -118,8 +114,8 @@ class LanesPlayer(FilmPlayer):
     @property
     def words(self) -> str:
         """The present moment in a sentence."""
-        film = self.picture.stage.film
-        return film.describe(self.time_s) if isinstance(film, SideBySide | TokensSideBySide) else ""
+        stage: Any = self.picture.stage
+        return str(stage.film.describe(self.time_s))
 
 
 def film(
@@ -150,12 +146,12 @@ def film(
         raise TypeError(f"film takes a Scenario, a Result or what compare_servers returns, got {what!r}")
     count = REQUESTS if requests is None else _check.whole("requests", requests)
     if isinstance(what, Result) and rules is None:
-        if what.scenario.tokens is None:
+        if KINDS[what.scenario.kind].is_staged:
             return FilmPlayer(what, count)
         rule = what.scenario.rule
         group = Group((rule.title,), rule, what)
         return LanesPlayer(ServerComparison(what.scenario, {rule.title: rule}, (group,)), requests)
-    if isinstance(what, Scenario) and what.tokens is None and rules is None:
+    if isinstance(what, Scenario) and KINDS[what.kind].is_staged and rules is None:
         return FilmPlayer(simulated(what, count, seed)[0], count)
     if isinstance(what, Result):
         raise ValueError("rules must come with a scenario, got a result, which has its own")

@@ -15,30 +15,26 @@ from batchsim.view.film.token_film import StepFilm, WholeFilm
 STAGE = 0.55  # the stage's share of the height
 
 
-class Timeline(Protocol):
-    """A window of a run, with a cursor."""
-
-    box: Box
-    title: Text
-    server: int
-
-    @property
-    def window_s(self) -> tuple[float, float]:
-        """When the window begins and ends."""
-
-    def turn_to(self, time_s: float) -> None:
-        """Show the window around a time, unless the present one contains it."""
-
-    def show_cursor(self, time_s: float) -> None:
-        """Mark a time."""
-
-
 class Windowed(Protocol):
     """A window of a run."""
 
     @property
     def window_s(self) -> tuple[float, float]:
         """When the window begins and ends."""
+
+
+class Timeline(Windowed, Protocol):
+    """A window of a run, with a cursor."""
+
+    box: Box
+    title: Text
+    server: int
+
+    def turn_to(self, time_s: float) -> None:
+        """Show the window around a time, unless the present one contains it."""
+
+    def show_cursor(self, time_s: float) -> None:
+        """Mark a time."""
 
 
 class Playable(Protocol):

@@ -8,17 +8,16 @@ import numpy as np
 from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
-from batchsim.servers.comparison import REQUESTS, ServerComparison, compare_servers
+from batchsim.servers.comparison import ServerComparison, compare_servers
 from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.picture import Picture
 from batchsim.view.canvas.theme import LIGHT, PAGE, THEMES, Theme, named
-from batchsim.view.film import token_lanes
 from batchsim.view.film.lanes_view import LanesView
 from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_lanes import TokenLanesView
 
-SHOWN = 60  # requests in a window, unless it is given
 WIDTH_PX = 960
+KINDS = {"requests": LanesView, "tokens": TokenLanesView}  # by the scenario's kind
 
 
 class Lanes(Picture):
@@ -29,7 +28,7 @@ class Lanes(Picture):
         theme: Theme = LIGHT,
     ) -> None:  # fmt: skip
         em = PAGE.em_px(width_px)
-        view = LanesView if comparison.scenario.tokens is None else TokenLanesView
+        view = KINDS[comparison.scenario.kind]
         height = view.height_em(comparison, stretch, theme, width_px / em)
         super().__init__(width_px, round(height * em), ratio, theme, em)
         self.comparison = comparison
@@ -50,12 +49,12 @@ def stretch_of(
     For token generation, it begins at 0 if a queue grows without bound, as rules then serve different
     requests later; and it ends at the last answer if all requests are shown.
     """
-    arrival_s, of_tokens = comparison.groups[0].result.arrival_s, comparison.scenario.tokens is not None
-    requests = requests or (token_lanes.SHOWN if of_tokens else SHOWN)
+    arrival_s, view = comparison.groups[0].result.arrival_s, KINDS[comparison.scenario.kind]
+    requests = requests or view.shown
     first = min(arrival_s.size // 2, max(arrival_s.size - requests, 0))
     grows = not all(group.stable for group in comparison.groups)
     begin, end = float(arrival_s[first]), max(_last_s(group.result) for group in comparison.groups)
-    if of_tokens:  # answers take seconds: round to tenths
+    if view.answers_last:  # answers take seconds: round to tenths
         begin = 0.0 if grows else math.floor(10 * begin) / 10
     if begin_s is not None:
         begin = float(_check.real("begin_s", begin_s, at_least=0))
@@ -63,7 +62,7 @@ def stretch_of(
             raise ValueError(f"begin_s must be before the last answer, at {end:.4g} s, got {begin:.6g}")
     if length_s is None:
         last = min(int(arrival_s.searchsorted(begin)) + requests, arrival_s.size - 1)
-        whole = of_tokens and arrival_s.size <= requests
+        whole = view.answers_last and arrival_s.size <= requests
         length_s = nice(max((end if whole else float(arrival_s[last])) - begin, 1e-3))
     length = float(_check.real("length_s", length_s, above=0))
     return PlayRange(begin, begin + length)
@@ -80,15 +79,11 @@ def comparison_of(
 ) -> ServerComparison:  # fmt: skip
     """Return a comparison for lanes: the given one, or that of a scenario under rules by name."""
     if isinstance(what, Scenario):
-        of_tokens = what.tokens is not None
-        if rules is None and not of_tokens:
-            raise ValueError("rules must be given with a scenario, as {name: rule}, got none")
-        rules = token_lanes.usual_rules(what) if rules is None else rules
+        view = KINDS[what.kind]
+        rules = view.usual_rules(what) if rules is None else rules
         if not rules:
             raise ValueError(f"rules must have at least one, got {rules!r}")
-        return compare_servers(
-            what, rules, requests=requests or (token_lanes.REQUESTS if of_tokens else REQUESTS), seed=seed
-        )
+        return compare_servers(what, rules, requests=requests or view.simulated, seed=seed)
     if rules is not None:
         raise ValueError("rules must come with a scenario, got a comparison, which has its own")
     return what

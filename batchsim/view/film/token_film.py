@@ -306,12 +306,6 @@ class WholeFilm(StepFilm):
         self._latest_s = np.maximum.accumulate(np.nan_to_num(self._queued_s, posinf=np.inf))
         self._finish_s = np.sort(result.finish_s[status == Status.SERVED])
 
-    @classmethod
-    @lru_cache(maxsize=2)
-    def of(cls, result: Result, server: int = 0) -> "WholeFilm":
-        """Return the film of a result and a server, prepared once."""
-        return cls(result, server)
-
     @cached_property
     def lines(self) -> tuple[CodeLine, ...]:
         return pseudocode(self.result.scenario)

@@ -12,7 +12,7 @@ from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.theme import PHASES
-from batchsim.view.film.token_lane import TELLING, styles
+from batchsim.view.film.token_lanes import TELLING, styles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, moment, taken
 from batchsim.view.pictures.steps import place_of

@@ -1,0 +1,108 @@
+"""CONTRIBUTING's recipe for a metric with a new sum, followed literally in a copy of the package."""
+
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import batchsim as bs
+
+ROOT = Path(bs.__file__).parent
+RECIPE = re.compile(r"\| a metric that needs a new sum \| (\w+) files: (.*) \|\n")
+NUMBERS = {"two": 2, "three": 3}
+SERVICE = "--max-wait-ms", 5, "--fixed-ms", 5, "--per-item-ms", 0.25
+# The lines that are added, and the line above each.
+LINES = {
+    "result/metrics.py": (
+        "    _percentile(99, interval=True),\n",
+        '    Metric(\n        "rms_latency_ms", "RMS latency", "ms", "lower", interval=True,\n'
+        "        value=lambda of: np.sqrt(np.divide(of.totals.squares, of.served)) * 1000,\n    ),\n",
+    ),
+    "engines/totals.py": ("    off_device_s: Seconds = 0.0", "    squares: Seconds = np.nan\n"),
+    "engines/compiled/fold.py": (
+        "    sums.device_wait_s[part] += device_wait_s\n",
+        "    sums.squares[part] += (done_s - at_s) ** 2\n",
+    ),
+}
+
+CHECK = """
+import math
+import sys
+
+import numpy as np
+
+import batchsim as bs
+
+KEY = "rms_latency_ms"
+scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
+lengths = bs.Tokens(20, bs.Geometric(5))
+tokens = bs.Scenario(bs.Poisson(10), bs.Continuous(8), bs.StepTime(5, 1, 0.1), tokens=lengths)
+for each in (scenario, tokens):
+    kept, summed = (bs.simulate(each, 900, keep=keep) for keep in ("all", "summary"))
+    truth_ms = math.sqrt(np.mean(kept.latency_ms**2))
+    for result in (kept, summed):
+        assert math.isclose(result.summary()[KEY], truth_ms, rel_tol=1e-9), result.summary()
+    summed.save("run.npz")
+    assert bs.Result.load("run.npz").summary()[KEY] == summed.summary()[KEY]
+    low, high = bs.simulate(each, 900, keep="summary", replications=9).interval(KEY)
+    assert 0 < low < high
+for earlier in sys.argv[1:]:
+    assert math.isnan(bs.Result.load(earlier).summary()[KEY])
+table = bs.sweep(scenario, {"max_wait_ms": [0, 5]}, requests=900, progress=False)
+assert {KEY, f"{KEY}_low", f"{KEY}_high"} <= {*table}, list(table)
+assert KEY in bs.compare(kept, kept).rows
+panel = bs.explore(requests=300)
+assert panel.result.summary()[KEY] > 0
+print("works")
+"""
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("metric")
+    package = folder / "batchsim"
+    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, (above, line) in LINES.items():
+        before, _, after = (package / name).read_text().partition(above)
+        rest, _, after = after.partition("\n") if not above.endswith("\n") else ("", "", after)
+        end = f"{rest}\n" if not above.endswith("\n") else ""
+        (package / name).write_text(before + above + end + line + after)
+    return package
+
+
+def run(package, *command):
+    """Run Python with the copy; without compiling, which the copy would do anew."""
+    there = {"PYTHONPATH": str(package.parent), "NUMBA_DISABLE_JIT": "1"}
+    return subprocess.run(
+        [sys.executable, *map(str, command)], cwd=package.parent, env=os.environ | there, text=True,
+        capture_output=True,
+    )  # fmt: skip
+
+
+def test_the_recipe_names_the_files_that_change(copied):
+    ((count, files),) = RECIPE.findall((ROOT.parent / "CONTRIBUTING.md").read_text())
+    changed = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if not filecmp.cmp(path, copied / path.relative_to(ROOT), shallow=False)
+    }
+    assert changed == {*LINES}
+    assert len(changed) == NUMBERS[count]
+    assert all(f"`{name}`" in files for name in changed)
+
+
+def test_the_metric_is_in_runs_sweeps_files_and_the_explorer(copied):
+    earlier = sorted((Path(__file__).parent / "data" / "results").glob("*.npz"))
+    assert earlier
+    done = run(copied, "-c", CHECK, *earlier)
+    assert done.stdout.endswith("works\n"), done.stdout + done.stderr
+
+
+def test_the_shell_prints_it(copied):
+    done = run(copied, "-m", "batchsim", "simulate", "--rate-per-s", 500, "--requests", 900, *SERVICE)
+    assert "RMS latency" in done.stdout, done.stdout + done.stderr
