@@ -144,14 +144,20 @@ def test_a_link_may_be_a_whole_address():
     )
 
 
-@pytest.mark.filterwarnings("ignore:requests must cover whole periods")  # 50 are a part of a day
 @settings(max_examples=70)
 @given((states | token_states).filter(makes_sense))
 def test_its_python_makes_the_same_scenario(state):
-    names = {}
-    code = state.python(requests=50).replace("print(result)", "")
+    code, names = state.python(requests=50).partition("result =")[0], {}
     exec(code, names)
     assert names["scenario"] == state.scenario()
+
+
+@pytest.mark.filterwarnings("ignore:requests must cover whole periods")  # 50 are a part of a day
+@settings(max_examples=30)
+@given(states.filter(makes_sense) | st.just(DEFAULTS["tokens"].replace(servers=2, reserve="life")))
+def test_its_python_runs_and_gives_the_same_result(state):
+    names = {}
+    exec(state.python(requests=50).replace("print(result)", ""), names)
     assert names["result"].percentile(99) == pytest.approx(
         bs.simulate(state.scenario(), 50, state.seed).percentile(99), nan_ok=True, rel=0
     )
