@@ -122,21 +122,17 @@ def test_an_objective_that_no_cell_meets_is_said_so(frame):
     assert "none has p99 of all requests (ms) ≤ 3" in named(chart)
 
 
-def test_of_a_throughput_more_is_better(frame):
-    chart, ax = drawn(frame, value="throughput_per_s", objective=1)
+@pytest.mark.parametrize(
+    ("value", "ascending", "condition"),
+    [("p99_ms", True, "p99 (ms) ≤ 20"), ("throughput_per_s", False, "throughput (per s) ≥ 20")],
+)
+def test_the_star_is_on_the_best_and_today_has_a_frame(frame, value, ascending, condition):
+    chart, ax = drawn(frame, value=value, objective=20, today=(32, 10))
     (star,) = lines(ax, "*")
-    best = frame[frame.stable].sort_values("throughput_per_s").iloc[-1]
+    best = frame[frame.stable].sort_values(value, ascending=ascending).iloc[0]
     column, row = int(star.get_xdata()[0]), int(star.get_ydata()[0])
     assert (SIZES[column], WAITS[row]) == (best.max_batch_size, best.max_wait_ms)
-    assert "bold, within the line: throughput (per s) ≥ 1" in named(chart)
-
-
-def test_the_star_is_on_the_lowest_latency_and_today_has_a_frame(frame):
-    _, ax = drawn(frame, today=(32, 10))
-    (star,) = lines(ax, "*")
-    best = frame[frame.stable].sort_values("p99_ms").iloc[0]
-    column, row = int(star.get_xdata()[0]), int(star.get_ydata()[0])
-    assert (SIZES[column], WAITS[row]) == (best.max_batch_size, best.max_wait_ms)
+    assert f"bold, within the line: {condition}" in named(chart)
     (today,) = [patch for patch in ax.patches if patch.get_edgecolor() == to_rgba(VERMILION)]
     assert today.get_xy() == (3, 1)
 
@@ -206,26 +202,23 @@ def dropping():
     return sweep(SCENARIO, {"queue_limit": [5, 100], "max_wait_ms": [0, 10]}, 20_000, progress=False)
 
 
-def test_a_cell_that_loses_more_than_the_p99_allows_has_no_number_and_is_never_within_or_best(dropping):
-    chart = heat_map(dropping, "queue_limit", "max_wait_ms", objective=20)
+@pytest.mark.parametrize(
+    ("value", "hatch", "words"),
+    [
+        (None, "...", "infinite: too many requests are lost"),
+        ("p95_ms", "\\\\\\", "some requests are lost: p95 (ms) of the others"),
+    ],
+)
+def test_a_cell_that_loses_requests_is_hatched_and_never_within_or_best(dropping, value, hatch, words):
+    chart = heat_map(dropping, "queue_limit", "max_wait_ms", value, objective=20)
     ax = chart.axes[0]
     assert dropping.p99_ms.idxmin() == 0  # of the served
     assert dropping.p99_ms.max() < 20
-    hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch() == "..."]
-    assert hatched == [(0, 0), (0, 1)]
-    assert "infinite: too many requests are lost" in named(chart)
-    assert {text.get_position()[0] for text in ax.texts if text.get_weight() == "bold"} == {1.5}
-    (star,) = lines(ax, "*")
-    assert star.get_xdata()[0] > 1
-
-
-def test_a_latency_of_the_served_alone_is_hatched_and_never_within_or_best(dropping):
-    chart = heat_map(dropping, "queue_limit", "max_wait_ms", "p95_ms", objective=20)
-    ax = chart.axes[0]
-    assert len(ax.texts) == 4
     hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch()]
     assert hatched == [(0, 0), (0, 1)]
-    assert "some requests are lost: p95 (ms) of the others" in named(chart)
+    assert {patch.get_hatch() for patch in kinds(ax, Rectangle)} - {None} == {hatch}
+    assert words in named(chart)
+    assert len(ax.texts) == (2 if value is None else 4)  # an infinite number is not written
     assert {text.get_position()[0] for text in ax.texts if text.get_weight() == "bold"} == {1.5}
     (star,) = lines(ax, "*")
     assert star.get_xdata()[0] > 1

@@ -1,6 +1,5 @@
 """The live picture of token generation: what it shows is the result's, and it fits into every page."""
 
-import dataclasses
 import math
 import re
 import warnings
@@ -14,7 +13,6 @@ from test_view_live import (
     LOOKS,
     assert_drawn_within_places,
     assert_texts_laid_out,
-    limits_of,
     over,
     pixels,
     places_of,
@@ -142,15 +140,6 @@ def test_the_picture_is_what_matplotlib_draws_on_its_own(cases, pictures):
     by_parts = pixels(picture)
     picture.agg.draw()
     np.testing.assert_array_equal(by_parts[..., :3], np.asarray(picture.agg.buffer_rgba())[..., :3])
-
-
-def test_a_small_view_says_that_a_click_enlarges_it(cases, pictures):
-    picture = pictures["latency"]
-    picture.show(cases["plain"])
-    for view in picture.views[1:]:
-        middle = view.box.left + view.box.width / 2, view.box.top + view.box.height / 2
-        spot = picture.at(middle[0] / picture.width_px, middle[1] / picture.height_px)
-        assert (spot.view, spot.text) == (view.KEY, f"Enlarge: {view.NAME}")
 
 
 @pytest.mark.parametrize(
@@ -505,16 +494,6 @@ def test_the_pointer_reads_values_off_every_large_view(cases, shown):
     seat = over(shown("short", SeatsView), 0.0001, 0.001, data)
     here = (now.seats.seat == 0) & (now.seats.begin_s <= now.begin_s)
     assert seat.text.startswith(f"Seat 1: request {now.seats.request[here][0]:,}, ")
-
-
-def test_axes_hold_while_a_setting_gets_better_and_shrink_when_they_are_released(cases, pictures):
-    picture = pictures["latency"]
-    picture.show(cases["plain"])
-    picture.show(dataclasses.replace(cases["whole"], surface=cases["plain"].surface))
-    picture.show(cases["plain"])
-    held = limits_of(picture)["breakdown"][0][3]
-    picture.release()
-    assert limits_of(picture)["breakdown"][0][3] < held
 
 
 # A still picture.

@@ -15,7 +15,7 @@ MOVES = ("half", "deadline")  # of the clock
 
 
 class Model:
-    """A network that multiplies by 10, remembers what it was called with, and may fail."""
+    """A network that multiplies by 10, records its calls, and may fail."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -46,7 +46,7 @@ class Script(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        """Return whether the steps ask for something that is not in an earlier script, and that exists."""
+        """Return whether the steps make sense, and test something that no shorter script does."""
         first, last, pairs = self.steps[0], self.steps[-1], zip(self.steps, self.steps[1:], strict=False)
         timed = 0 < self.max_wait_ms < math.inf
         return (
@@ -56,12 +56,6 @@ class Script(NamedTuple):
             and not any(one in MOVES and other in MOVES for one, other in pairs)
             and (timed or "deadline" not in self.steps)
         )
-
-    def item(self, index: int) -> Any:
-        return np.array([index + 1.0, -1.0]) if self.vectors else index + 1
-
-    def name(self, index: int) -> str:
-        return NAMES[0 if self.one_id else index]
 
 
 class Play:
@@ -78,7 +72,7 @@ class Play:
         return kind(model, self.script.max_batch_size, self.script.max_wait_ms, clock=lambda: self.now_s)
 
     def missed(self) -> str:
-        """Take the steps until one goes wrong; return what was done and what came, or ""."""
+        """Take the steps until one fails; return the steps and the problem, or ""."""
         made = attempt(self.built, self.answer, self.models[0])
         if made.error is not None:
             return self.tell(f"Making it {fault(made.error, self.answer)}")
@@ -94,7 +88,7 @@ class Play:
         return ""
 
     def deadline_s(self) -> float:
-        """Return when the oldest has waited, also by the plain sum, which need not be whole nanoseconds."""
+        """Return the oldest request's deadline, at least the plain sum, which may be a fraction later."""
         if not self.expected.queue:
             return 0.0
         plain_s: float = self.expected.queue[0]["timestamp"] + self.script.max_wait_ms / 1000
@@ -109,11 +103,12 @@ class Play:
         timed = any(step in MOVES for step in self.script.steps) or self.script.start_s > 0
         self.told.append(f"  at {self.now_s:g} s  {call}" if timed else f"  {call}")
 
-    # The steps. Each returns what is wrong, or "".
+    # The steps. Each returns the problem, or "".
 
     def add(self) -> str:
-        item, name = self.script.item(self.added), self.script.name(self.added)
+        name = NAMES[0 if self.script.one_id else self.added]
         self.added += 1
+        item: Any = np.array([float(self.added), -1.0]) if self.script.vectors else self.added
         self.say(f"add_request({plain(item)}, {name!r})")
         self.expected.add_request(item, name)
         made = attempt(self.own.add_request, item, name)
@@ -183,7 +178,7 @@ class Play:
         return "" if made.error is None else f"It {fault(made.error, self.answer)}"
 
     def queue(self) -> str:
-        """Return what is wrong with the learner's queue, or ""."""
+        """Return the problem with the learner's queue, or ""."""
         made, expected = attempt(getattr, self.own, "queue", None), plain(self.expected.queue)
         if problem := self.raised(made):
             return problem

@@ -12,7 +12,7 @@ from batchsim.scenario import Affine
 
 
 class Unit(NamedTuple):
-    """The range of a number, also as text, and the units that it is mistaken for.
+    """The range of a number, also as text, and the units that students confuse it with.
 
     `others` maps the ratio of another unit to the hint for the right number in that unit.
     """
@@ -62,7 +62,7 @@ NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magn
 
 
 def as_number(name: str, answer: Any, at_least: float | None = None) -> float:
-    """Return an answer as a number, or say in one line what it is instead, even if it is a whole table.
+    """Return an answer as a number. The error for anything else, even a table, is one line.
 
     >>> as_number("the answer", "500")
     Traceback (most recent call last):
@@ -85,7 +85,7 @@ def as_number(name: str, answer: Any, at_least: float | None = None) -> float:
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is right, and why, or a hint that is apt to it."""
+    """Whether an answer is right, with the reason, or a hint for this answer."""
 
     right: bool
     text: str
@@ -148,7 +148,7 @@ class Exercise:
 
 
 class Number(Exercise):
-    """A question about a number: the answer, which is computed and never written down, why, and hints.
+    """A question about a number, which `right` computes; `because` and the hints explain it.
 
     Within 1 %, or the tolerance of the exercise, a number is right, so that rounding does no harm. The hints
     that its unit suffices for, such as "that is in seconds", need not be written for each exercise.
@@ -165,7 +165,7 @@ class Number(Exercise):
 
     @property
     def few(self) -> int:
-        """Fewer than it takes to close in on a number, by halves: where there are few, one."""
+        """Fewer than bisection needs: two, or one if few numbers are possible."""
         return 2 if 0 < self.within <= NARROW else 1
 
     def judge(self, answer: Any) -> Verdict:
@@ -176,15 +176,15 @@ class Number(Exercise):
         return Verdict(False, self.slip(number, right) or mistake or self.hint(number, right))
 
     def slip(self, answer: float, right: float) -> str:
-        """Return what is wrong with an answer that its unit alone tells, "" if nothing is."""
+        """Return the mistake that the unit alone reveals, or ""."""
         unit = unit_of(self.unit)
         broken = not self.within and answer != math.floor(answer)
         if broken or (unit.impossible(answer) and not self.signed):
             return f"the answer must be {unit.must_be}, got {answer:g}."
-        return next((said for times, said in unit.others.items() if self.near(answer, times * right)), "")
+        return next((hint for times, hint in unit.others.items() if self.near(answer, times * right)), "")
 
     def near(self, answer: float, other: float) -> bool:
-        """Return whether an answer is a certain number, within the tolerance."""
+        """Return whether an answer equals a number, within the tolerance."""
         return abs(answer - other) <= self.within * abs(other)
 
     def right(self) -> float:

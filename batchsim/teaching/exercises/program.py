@@ -215,12 +215,12 @@ class Program(Exercise):
         count, begin_s, computed_s = 0, time.monotonic(), time.thread_time()
         talked = False
         for case in self.cases([name for name in named if name not in empty]):
-            said = StringIO()
-            with redirect_stdout(said):
+            printed = StringIO()
+            with redirect_stdout(printed):
                 missed = case.missed(answer)
             if missed:
-                return Verdict(False, missed + _shown(said))
-            talked = talked or bool(said.getvalue())
+                return Verdict(False, missed + _shown(printed))
+            talked = talked or bool(printed.getvalue())
             took_s = time.monotonic() - begin_s
             if took_s > ALL_CASES_S and time.thread_time() - computed_s < ASLEEP * took_s:
                 slow = f"right in {count} cases, but they took {took_s:.0f} s. Does your code sleep?"
@@ -249,8 +249,8 @@ class Function(Program):
         return {answer.__name__: answer}
 
 
-def _shown(said: StringIO) -> str:
-    lines = said.getvalue().splitlines()
+def _shown(printed: StringIO) -> str:
+    lines = printed.getvalue().splitlines()
     if not lines:
         return ""
     shown = [f"  {line}" for line in lines[:PRINTED_LINES]]

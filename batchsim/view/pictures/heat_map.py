@@ -129,6 +129,14 @@ def _highest(values: np.ndarray) -> float:
     return nice(float(np.nanmax(values, initial=0.0)))
 
 
+# By `Surface.metric`.
+MEASURES = {
+    "p99_ms": P99("p99", "p99_ms", "objective_ms"),
+    TTFT_P99: P99("p99 TTFT", TTFT_P99, "ttft_ms"),
+    GOODPUT: Goodput("Goodput", GOODPUT, "ttft_ms"),
+}
+
+
 class HeatMapView(View):
     """The p99 of all requests over two parameters of the rule, as colours.
 
@@ -141,12 +149,6 @@ class HeatMapView(View):
     ROOM, ROWS = LARGE._replace(left=4.2), 2
     NAME, SHORT = "p99 of every setting at this load", "p99 of every setting"
     BEST = "best 00.0 ms at 00, 00.0 ms"  # the widest text of the best setting in the legend
-
-    MEASURE = P99("p99", "p99_ms", "objective_ms")
-
-    def measure(self, surface: Any) -> P99:
-        """Return what the cells show."""
-        return self.MEASURE
 
     def label(self, surface: Any, name: str) -> str:
         """Return the name of an axis, without its unit."""
@@ -212,7 +214,7 @@ class HeatMapView(View):
 
     def update(self, data: ViewData) -> None:
         surface = data.surface
-        measure = self.measure(surface)
+        measure = MEASURES[surface.metric]
         if self.hold("measure", measure.words):
             title = f"{measure.words} of every setting"
             self.title.set_text(f"{title} at this load" if self.large else title)
@@ -268,7 +270,7 @@ class HeatMapView(View):
         if best is not None:
             at = ", ".join(self.setting(data.surface, best).values())
             style = self.star_style | {"markersize": 7 * self.line_px}
-            figure = self.measure(data.surface).figure(data.surface, best)
+            figure = MEASURES[data.surface.metric].figure(data.surface, best)
             entries.append(Entry(self.BEST, style, f"best {figure} at {at}"))
         return entries
 
@@ -288,13 +290,13 @@ class HeatMapView(View):
         setting = ", ".join(f"{name} {value}" for name, value in self.setting(surface, cell).items())
         if surface.refused[cell]:
             return Spot(self.KEY, f"{setting}: not possible", refused="This setting makes no sense here.")
-        said = "overloaded" if surface.overloaded[cell] else self.measure(surface).said(surface, cell)
+        said = "overloaded" if surface.overloaded[cell] else MEASURES[surface.metric].said(surface, cell)
         # The map's rule: the state's may be another, whose run was refused.
         change = {"rule": surface.rules[cell[0] * self.shape[1] + cell[1]]}
         return Spot(self.KEY, f"{setting}: {said}. Click to try this setting.", change)
 
     def describe(self, data: ViewData) -> list[str]:
-        surface, measure = data.surface, self.measure(data.surface)
+        surface, measure = data.surface, MEASURES[data.surface.metric]
         steady = ~(surface.overloaded | surface.refused)
         text = f"Of {int((~surface.refused).sum())} settings, each run with {surface.requests:,} requests,"
         best = surface.best()
@@ -359,20 +361,12 @@ def position(surface: Any, rule: Rule) -> tuple[float, float] | None:
     return places[0] + 0.5, places[1] + 0.5
 
 
-MEASURES = {
-    TTFT_P99: P99("p99 TTFT", TTFT_P99, "ttft_ms"), GOODPUT: Goodput("Goodput", GOODPUT, "ttft_ms")
-}  # fmt: skip
-
-
 class TokenHeatMapView(HeatMapView):
     """Over two knobs of `Continuous`: goodput, where both objectives are set, else the p99 of TTFT."""
 
     NAME, SHORT = "Goodput of every setting at this load", "Goodput of every setting"
     SMALL_ROOM = SMALL._replace(left=3.7)  # for budgets of five digits
     BEST = "best 00.0/s (00.0%) at 000, 00000"
-
-    def measure(self, surface: Any) -> P99:
-        return MEASURES[surface.metric]
 
     def label(self, surface: Any, name: str) -> str:
         if isinstance(surface.scenario.rule, Continuous):
