@@ -93,8 +93,8 @@ def features() -> Iterator[str]:
     for name, control in table(loaded, "CONTROLS").items():
         yield f"control {name}: {control.label}"
     for view in subclasses(named_class(loaded, "View")):
-        if "KEY" in vars(view):
-            yield f"view {view.KEY}: {getattr(view, 'NAME', '(a part)')}"
+        if getattr(view, "KEY", "") and getattr(view, "NAME", ""):
+            yield f"view {view.KEY}: {view.NAME}"
     for page in subclasses(named_class(loaded, "Page")):
         yield f"page {page.title}"
     for server in (*bs.servers.SERVERS, *bs.servers.TOKEN_SERVERS):

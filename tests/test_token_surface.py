@@ -40,6 +40,10 @@ CASES = {
 }
 
 
+def rule_at(found, cell):
+    return found.rules[cell[0] * len(found.x_values) + cell[1]]
+
+
 def assert_each_is_a_run(found):
     ran = 0
     for row, y in enumerate(found.y_values):
@@ -51,11 +55,11 @@ def assert_each_is_a_run(found):
                 draw_tokens(point, found.requests, found.seed)
             except ValueError:
                 assert found.refused[cell]
-                assert found.rule_at(cell) is None
+                assert rule_at(found, cell) is None
                 assert np.isnan(got).all()
                 continue
             assert not found.refused[cell]
-            assert found.rule_at(cell) == point.rule
+            assert rule_at(found, cell) == point.rule
             assert found.overloaded[cell] == (not point.stable)
             if not point.stable:
                 assert np.isnan(got).all()
@@ -167,10 +171,10 @@ def test_the_best_is_among_those_that_tie_with_the_best_value(objectives):
     assert found.ties().flat[top]
     assert not found.ties()[found.overloaded | found.refused].any()
     saturations = [
-        found.scenario.replace(rule=found.rule_at(tuple(cell))).saturation_per_s
+        found.scenario.replace(rule=rule_at(found, cell)).saturation_per_s
         for cell in np.argwhere(found.ties())
     ]
-    chosen = found.scenario.replace(rule=found.rule_at(best)).saturation_per_s
+    chosen = found.scenario.replace(rule=rule_at(found, best)).saturation_per_s
     assert float(f"{chosen:.4g}") == float(f"{max(saturations):.4g}")
 
 

@@ -121,7 +121,7 @@ def test_a_click_on_a_cell_sets_its_setting(cases, name):
                 assert spot.refused
                 continue
             rule = spot.change["rule"]
-            assert rule == found.rule_at((row, column))
+            assert rule == found.rules[row * len(found.x_values) + column]
             assert (getattr(rule, found.x), getattr(rule, found.y)) == (SEATS[column], found.y_values[row])
             assert f"max_num_seqs {SEATS[column]}, {found.y} {found.y_values[row]}" in spot.text
             assert ("overloaded" in spot.text) == bool(found.overloaded[row, column])

@@ -76,7 +76,7 @@ def saturated(
     """Run engines with a queue that never empties; None if they cannot serve enough of the requests.
 
     Lengths are evenly spaced quantiles in a fixed random order; listed lengths keep their own order. The
-    first requests begin in the middle of their outputs, like those that run at any later time. If all lengths
+    first requests begin in the middle of their outputs, as at any later time. If all lengths
     are the same, seats keep their phases for ever: then several runs, each a section, begin in random phases.
     `step` matters only to several engines; `roughly` runs an eighth of the requests.
     """

@@ -1,4 +1,4 @@
-"""Token generation: the plan of a run, its randomness drawn, and the log of what happened."""
+"""Token generation: the plan of a run, with its random numbers, and its log."""
 
 import functools
 import math

@@ -75,12 +75,12 @@ class Capacity:
     scenario: Scenario
     slo: SLO
     rate_per_s: float
-    low_per_s: float
-    high_per_s: float
-    lowest_per_s: float
-    limited_by: str
-    probes: tuple[Probe, ...]
-    requests_simulated: int
+    low_per_s: float = math.nan
+    high_per_s: float = math.nan
+    lowest_per_s: float = 0.0
+    limited_by: str = ""
+    probes: tuple[Probe, ...] = ()
+    requests_simulated: int = 0
     lowest_by: str = ""
 
     @property
@@ -224,7 +224,7 @@ class _Search:
             first -= 1
         outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
         rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
-        lowest, lowest_by = 0.0, ""
+        more: dict[str, Any] = {"lowest_per_s": 0.0}
         if first > 0:
             below = scanned[first - 1].rate_per_s
             lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
@@ -232,19 +232,15 @@ class _Search:
             worst = self.at(below).judgement.worst
             fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
             lowest_by = fewer if worst.key == "throughput_per_s" else "requests wait for company"
+            more = {"lowest_per_s": lowest, "lowest_by": lowest_by}
         saturated = self.at(missed).requests == 0
         limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(self.at(missed))
-        low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
-        return self.found(limited_by, rate, low, high, lowest, lowest_by)
+        more["low_per_s"] = self._clearly_met(rate, more["lowest_per_s"])
+        return self.found(limited_by, rate, high_per_s=self._clearly_missed(missed), **more)
 
-    def found(
-        self, limited_by: str, rate: float = 0.0, low: float = math.nan, high: float = math.nan,
-        lowest: float = 0.0, lowest_by: str = "",
-    ) -> Capacity:  # fmt: skip
-        return Capacity(
-            self.scenario, self.slo, rate, low, high, lowest, limited_by, tuple(self._in_order()),
-            self.simulated, lowest_by,
-        )  # fmt: skip
+    def found(self, limited_by: str, rate_per_s: float = 0.0, **more: Any) -> Capacity:
+        found = {"probes": tuple(self._in_order()), "requests_simulated": self.simulated, **more}
+        return Capacity(self.scenario, self.slo, rate_per_s, limited_by=limited_by, **found)
 
     def at(self, rate_per_s: float) -> Probe:
         """Return the probe at a rate: of a short run if that clearly fails, else of a full one."""

@@ -68,10 +68,6 @@ class Surface(Columns):
         """The values of `metric`."""
         return self.columns[self.metric]
 
-    def rule_at(self, cell: tuple[int, int]) -> Rule | None:
-        """Return the rule of a cell, (row, column); None if it is refused."""
-        return self.rules[cell[0] * len(self.x_values) + cell[1]]
-
     def best(self) -> tuple[int, int] | None:
         """Return (row, column) of the setting to take: of the `ties`, the first by `preference`."""
         return self._settled[1]

@@ -140,6 +140,6 @@ def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) ->
 
 
 def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.ndarray) -> Requests:
-    """Return requests; `think_s` is None in an open loop."""
+    """Return requests; an open loop has no `think_s`."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)

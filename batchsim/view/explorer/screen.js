@@ -1,17 +1,17 @@
-// The explorer's picture: PNG frames and patches in; clicks, keys, gestures and the room on the page out.
-// In this order: helpers, frames, the film, the room, the pointer, the keys, and `render`, which joins them.
+// The explorer's picture: PNG frames and patches come in; clicks, keys, gestures and the page's size go out.
+// In this order: helpers, frames, the film, the size, the pointer, the keys, and `render`, which joins them.
 
 const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold above the picture
-const MARGIN_PX = 12; // above and below the explorer, in what the window shows
+const MARGIN_PX = 12; // above and below the explorer in the window
 const LEAST_PX = 240, LEAST_HEIGHT_PX = 340;
-const SETTLED_MS = 120; // until a size that changes is reported
-const RELEASE_MS = 300; // after the pointer or the key is let go
-const TICK_MS = 1000 / 31, OUTSTANDING = 2; // of the film: between frames, and how many are on their way
+const SETTLED_MS = 120; // from the last change of size to its report
+const RELEASE_MS = 300; // after the release of the pointer or the key
+const TICK_MS = 1000 / 31, OUTSTANDING = 2; // of the film: the time between frames, and the most that are requested
 
 // Helpers.
 
-// The brightness of the page behind an element, 0 to 255: it says whether the page is dark, whatever the
-// front end calls its themes.
+// The brightness of the page behind an element, 0 to 255, which shows a dark page in every front end, as
+// theme names differ.
 function backgroundBrightness(el) {
   for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
     const parts = getComputedStyle(node).backgroundColor.match(/[\d.]+/g)?.map(Number);
@@ -26,7 +26,7 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Without permission for the clipboard: a selection can be copied all the same.
+    // Without permission for the clipboard, copying a selection still works.
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);
@@ -51,7 +51,7 @@ function make(parent, tag, className) {
   return element;
 }
 
-// Show a PNG in an <img> once it is decoded, so that nothing flickers; false if it is not to be shown by then.
+// Show a PNG in an <img> once it is decoded, to avoid flicker; false if it is no longer wanted by then.
 async function showPng(img, bytes, wanted) {
   const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
   const next = new Image();
@@ -71,7 +71,7 @@ async function showPng(img, bytes, wanted) {
   return true;
 }
 
-// Frames: the whole picture, and patches that lie over a part of it until the next whole one.
+// Frames: the whole picture, and patches that cover a part of it until the next whole one.
 
 function frames(model, img, patch) {
   let shown = -1, patches = 0, patched = 0;
@@ -79,11 +79,11 @@ function frames(model, img, patch) {
     async draw() {
       const number = model.get("number"), bytes = model.get("frame"), before = patches;
       if (!bytes?.byteLength) return;
-      img.dataset.arrived = number; // and once it is decoded, `frame`
+      img.dataset.arrived = number; // `frame` follows once it is decoded
       if (!(await showPng(img, bytes, () => number > shown))) return;
       shown = number;
       img.dataset.frame = number;
-      if (patches === before) patch.hidden = true; // else a patch came later
+      if (patches === before) patch.hidden = true; // unless a patch came later
     },
     async patch([left, top, width, height], bytes) {
       const number = ++patches, whole = shown;
@@ -97,7 +97,7 @@ function frames(model, img, patch) {
   };
 }
 
-// The film: the page asks for the next frame when it has shown the last, so that none are queued.
+// The film: the page requests the next frame when it has shown the last, so that frames do not queue.
 
 function film(model) {
   let playing = false, outstanding = 0, asked = 0, timer, waiting;
@@ -113,7 +113,7 @@ function film(model) {
     outstanding += 1;
     model.send({ tick: true });
     clearTimeout(waiting);
-    waiting = setTimeout(() => { outstanding = 0; ask(); }, 2000); // one was lost
+    waiting = setTimeout(() => { outstanding = 0; ask(); }, 2000); // a frame was lost
     ask();
   };
   return {
@@ -134,9 +134,9 @@ function film(model) {
   };
 }
 
-// The room: the picture is as wide as the page leaves, and as high as the window shows.
+// The size: the picture is as wide as the page allows, and as high as the window.
 
-// The outermost element that scrolls: those inside it grow with what they hold.
+// The outermost element that scrolls; the elements inside it grow with their contents.
 function scroller(el) {
   let found = null;
   for (let node = el.parentElement; node && node !== document.body; node = node.parentElement) {
@@ -148,11 +148,11 @@ function scroller(el) {
 function visibleHeight(panel) {
   const scrolls = scroller(panel);
   if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight);
-  const top = panel.getBoundingClientRect().top + scrollY; // a page of its own, below its margin
+  const top = panel.getBoundingClientRect().top + scrollY; // a separate page, below its margin
   return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
 }
 
-// Lay the explorer out, and return the size of its picture; null while it cannot be seen.
+// Lay the explorer out, and return the size of its picture; null while it is hidden.
 function layOut(panel, el) {
   const panelWidth = panel.getBoundingClientRect().width;
   if (panelWidth < 50) return null;
@@ -162,7 +162,7 @@ function layOut(panel, el) {
   const below = [...el.parentElement.children].reduce(
     (sum, child) => sum + (child === el || getComputedStyle(child).position === "absolute" ? 0 : child.offsetHeight), 0);
   let height = visibleHeight(panel) - below - MARGIN_PX;
-  if (narrow) { // beside the controls, as long as no page is open
+  if (narrow) { // next to the controls, while no page is open
     const controls = [...panel.querySelectorAll(".batchsim-knobs, .batchsim-tabs > .lm-TabBar")];
     height -= controls.reduce((sum, each) => sum + each.offsetHeight, 2 * MARGIN_PX);
     height = Math.min(Math.max(height, 400), 1.3 * width);
@@ -177,13 +177,13 @@ function bringIntoView(panel) {
   const box = panel.getBoundingClientRect();
   const top = scroller(panel)?.getBoundingClientRect().top ?? 0;
   if (box.height < 50 || box.top < top - 1 || box.top > innerHeight) return;
-  // Where it is higher than the window, as when the controls are above the picture, it stays where it is.
+  // An explorer higher than the window, as with the controls above the picture, does not move.
   if (box.height <= visibleHeight(panel)) panel.scrollIntoView({ block: "nearest" });
 }
 
 // The pointer and the keys.
 
-// What is under the pointer, as Python says it: one question at a time.
+// Python describes the place under the pointer: one question at a time.
 function tooltips(model, img, tip) {
   let at = null, asked = null;
   const ask = () => {
@@ -226,14 +226,14 @@ function arrowKeys(model, img) {
     if (!event.key.startsWith("Arrow")) return;
     model.send({ key: event.key.slice(5).toLowerCase() });
     event.preventDefault();
-    event.stopPropagation(); // or a notebook would move to another cell
+    event.stopPropagation(); // otherwise a notebook would move to another cell
   });
 }
 
 const MOVES = /^(Arrow|Page|Home|End|Enter| )/;
 
-// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters; and a slider's handle
-// gets the label beside it as its accessible name, which ipywidgets does not give it.
+// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters. A slider's handle gets
+// its label as accessible name, which ipywidgets omits.
 const NAMED = '[class*="batchsim-knob-"], .batchsim-player-time';
 function keepKeys({ target }) {
   target.dataset.lmSuppressShortcuts = "true";
@@ -241,9 +241,9 @@ function keepKeys({ target }) {
   if (label && target.classList.contains("noUi-handle")) target.setAttribute("aria-label", label.textContent.trim());
 }
 
-// A gesture: from the pointer or a key that goes down in the explorer until a moment after it is let go.
-// Python is told of a drag when it begins. Of a key it is told only once it is held down, since a message more
-// makes the picture come later; the first of its moves has been made by then.
+// A gesture: from a press of the pointer or a key in the explorer until a moment after its release. Python
+// receives a message when a drag begins, but for a key only once it is held down, as each message delays the
+// picture; the key has made its first move by then.
 function gestures(model, panel) {
   let pressed = false, told = false, pointing = false, timer;
   const press = (message) => {
@@ -263,13 +263,13 @@ function gestures(model, panel) {
   const key = (event) => {
     if (!MOVES.test(event.key)) return;
     if (event.repeat) press(told ? null : { hold: true });
-    else press(told ? { press: true } : null); // another gesture before the end of the last one
+    else press(told ? { press: true } : null); // a gesture that begins before the last one ended
   };
   const point = () => {
     pointing = true;
     press({ press: true });
   };
-  // What is pressed must not move from under the pointer: its click would be lost, and a slider would jump.
+  // A pressed element must not move away from the pointer: its click would be lost, and a slider would jump.
   const lift = () => {
     if (pointing) setTimeout(() => bringIntoView(panel)); // after the click
     pointing = false;
@@ -280,7 +280,7 @@ function gestures(model, panel) {
     if (!pointing) bringIntoView(panel);
   };
   const inside = { pointerdown: point, keydown: key, focusin: focus };
-  const away = (event) => { if (event.target === window) release(); }; // not where the focus only moves on
+  const away = (event) => { if (event.target === window) release(); }; // but not when the focus moves within the page
   const anywhere = { pointerup: lift, pointercancel: lift, keyup: release, blur: away };
   for (const [name, act] of Object.entries(inside)) panel.addEventListener(name, act, true);
   for (const [name, act] of Object.entries(anywhere)) window.addEventListener(name, act, true);
@@ -300,7 +300,7 @@ function render({ model, el }) {
   const tip = make(el, "div", "batchsim-tip");
   patch.alt = "";
   patch.hidden = tip.hidden = true;
-  tip.setAttribute("aria-hidden", "true"); // the picture's words say it all
+  tip.setAttribute("aria-hidden", "true"); // the picture's description includes it
   img.tabIndex = active ? 0 : -1;
   const screen = frames(model, img, patch), reel = film(model);
   const showTip = active ? tooltips(model, img, tip) : () => {};
@@ -309,7 +309,7 @@ function render({ model, el }) {
   let panel = null, measuring, seen = false, endGestures = () => {};
   const measure = () => {
     const box = panel ? layOut(panel, el) : { width_px: Math.round(el.getBoundingClientRect().width) };
-    if (!box || box.width_px < 50) return; // hidden, as on a tab that is closed
+    if (!box || box.width_px < 50) return; // hidden, as on a closed tab
     const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = backgroundBrightness(el) < 128;
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
     model.save_changes();
@@ -322,12 +322,12 @@ function render({ model, el }) {
   };
   const resizes = new ResizeObserver(() => {
     if (!panel) {
-      panel = el.closest(".batchsim-explorer"); // there is none before the element is in the page
+      panel = el.closest(".batchsim-explorer"); // null until the element is in the page
       if (panel && active) {
         endGestures = gestures(model, panel);
         for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
       }
-      el.closest(".batchsim-film")?.addEventListener("focusin", keepKeys); // a film of its own
+      el.closest(".batchsim-film")?.addEventListener("focusin", keepKeys); // a separate film
     }
     later();
   });
