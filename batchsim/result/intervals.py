@@ -147,7 +147,7 @@ def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
 
 
 def _queueing(samples: Sequence[Sample]) -> list[StandardError | NoInterval]:
-    """Return the error of each sample's mean queueing time, from which the skewness of its jams follows."""
+    """Return the error of each sample's mean queueing time: it determines the skewness of the jams."""
     each = METRICS["mean_queueing_ms"]
     return [standard_errors([sample], [_statistic(each, [sample])])[0] for sample in samples]
 

@@ -17,7 +17,7 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
     if not s["stable"] and s["load"] < 1:  # smaller batches could carry the rate, full ones cannot
         unstable += f" (full batches: {metrics.scenario.full_batches_per_s:.1f}/s)"
-    # Not all saturation rates are known to a percent, see `scenario/saturation.py`.
+    # Some saturation rates are estimates, see `scenario/saturation.py`.
     most = "about " * (not metrics.scenario.saturation_error < 0.01) + f"{s['saturation_per_s']:.1f}/s"
     percentiles = ", ".join(f"p{q} {s[f'p{q}_ms']:.2f}" for q in (50, 95, 99))
     shares = ", ".join(f"{key.removesuffix('_share')} {share:.0%}" for key, share in metrics.shares().items())

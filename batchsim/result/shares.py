@@ -112,7 +112,7 @@ MEDIAN = 50
 class Fractions:
     """The fractions of a sample's requests that do not exceed its percentiles, and their standard errors.
 
-    `of_all`: over all requests, where one that is not served is infinitely late; else over the served ones.
+    `of_all`: over all requests, the unserved infinitely late; else over the served ones.
     """
 
     def __init__(
@@ -179,10 +179,10 @@ class Fractions:
 def between_percentiles(pair: Sequence[Fractions], q: float, level: float) -> Interval:
     """Return the interval of how far a percentile of the second of two samples is above that of the first.
 
-    Both fractions below the percentiles err, together in so far as the traffic is the same. Of all pairs
-    of errors on the ellipse within which they lie with that confidence, the ends are the pairs at which the
-    two percentiles are farthest apart, either way. Were percentiles linear in the fraction, that would be the
-    difference plus and minus so many standard errors; but in a tail they are anything but linear.
+    Both fractions below the percentiles err, together in so far as the traffic is the same. An ellipse
+    holds the pair of errors with that confidence, and the ends are the pairs on it at which the
+    two percentiles are farthest apart, either way. For percentiles linear in the fraction, that is the
+    difference plus and minus a multiple of its standard error; in a tail they are far from linear.
     """
     from scipy.special import betaincinv, ndtr
 
@@ -210,7 +210,7 @@ def between_percentiles(pair: Sequence[Fractions], q: float, level: float) -> In
 def percentile_of_all(
     sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
 ) -> Interval:
-    """Return the interval of a percentile of all requests; one that is not served is infinitely late."""
+    """Return the interval of a percentile of all requests; unserved ones are infinitely late."""
     if reason := sample.partial or sample.drift or sample.too_short(percentile_metric(q, column)):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)

@@ -71,7 +71,7 @@ class StandardError(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What intervals are made from: the metrics of a whole result, and of its sections.
+    """The metrics of a whole result and of its sections: intervals are made from these.
 
     `sections` are the replications if there are several; None for one run without columns. `drift` is the
     reason why the sections of one run differ from each other, `partial` the reason why a run does not
