@@ -11,6 +11,7 @@ how long all servers had been busy by t.
 
 import math
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -21,7 +22,6 @@ from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import begin_of, later, soonest
 from batchsim.engines.log import Log, Status
 from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals
-from batchsim.scenario import Scenario
 from batchsim.scenario.rules.rule import Trigger
 
 # mypy: disable-error-code="no-untyped-def"
@@ -297,9 +297,8 @@ def writable(column: np.ndarray) -> np.ndarray:
     return np.require(column, requirements="W")
 
 
-def delays_s(scenario: Scenario) -> np.ndarray:
-    """Return after how long a request of each level is delayed, inf for never; empty if none ever is."""
-    limits = scenario.limits
+def delays_s(limits: Sequence[Any]) -> np.ndarray:
+    """Return after how long a request of each level is delayed, inf for never; empty if no level delays."""
     if not any(limit.delays for limit in limits):
         return NONE
     return np.array([limit.timeout_s if limit.delays else math.inf for limit in limits])

@@ -172,7 +172,7 @@ def summarise(
                 from_s = float(window.requests.arrival_s[place])
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    delay_s = fold.delays_s(scenario)
+    delay_s = fold.delays_s(scenario.limits)
     costs = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
     at_once = not costs.devices.free_s.size and not costs.cold.ready_s.size
     total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
