@@ -208,9 +208,10 @@ class LanesView(Tile):
         self.counts = Lettering(picture, em, self.theme.ink, zorder=6)
         # It begins at the arrivals, above the axes.
         high = 1 + 1.2 * em / self.plot.height
-        self.cursor = self.axes[0].axvline(0, 0, high, clip_on=False, color=self.theme.ink, linewidth=1.2)
-        self.cursor.set(visible=False, zorder=5)
-        self.set_moving(self.numbers, self.counts, self.cursor)
+        cursor = self.axes[0].axvline(0, 0, high, clip_on=False, color=self.theme.ink, linewidth=1.2)
+        cursor.set(visible=False, zorder=5)
+        self.cursors = [cursor]
+        self.set_moving(self.numbers, self.counts, cursor)
         most = sorted(lane.most_waiting(stretch) for lane in self.lanes)
         second = most[-2] if len(most) > 1 else most[-1]
         self.scale = max(min(most[-1], MOST_WAITING * max(second, 1)), self.least_scale)
@@ -356,8 +357,9 @@ class LanesView(Tile):
 
     def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
         """Draw the lanes until a moment."""
-        self.cursor.set_visible(True)
-        self.cursor.set_xdata([1000 * (time_s - self.stretch.begin_s)] * 2)
+        (cursor,) = self.cursors
+        cursor.set_visible(True)
+        cursor.set_xdata([1000 * (time_s - self.stretch.begin_s)] * 2)
         self.draw_until(time_s)
         return film.snapshot(time_s)
 
