@@ -34,7 +34,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 UNITS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout 120
-# Tests marked `alone` measure time: they run one after the other, on an otherwise idle machine.
+# Tests marked `alone` measure time or take long: they run one after the other, on an otherwise idle machine.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
 BROWSER_ALONE := $(BROWSER) -m alone

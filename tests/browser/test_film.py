@@ -60,7 +60,11 @@ def page(lab, opened):
         yield panel
 
 
-@pytest.fixture(scope="module", params=SOURCES)
+# One film in every run; `make test-all` has them all.
+EACH = [pytest.param(name, marks=() if name == "explorer" else pytest.mark.alone) for name in SOURCES]
+
+
+@pytest.fixture(scope="module", params=EACH)
 def panel(request, page):
     """The page with one film in it, and nothing else."""
     page.kernel.run("shown.children = ()")

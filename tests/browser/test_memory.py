@@ -1,5 +1,9 @@
 """A thousand moves leave nothing behind, neither in the kernel nor in the page."""
 
+import pytest
+
+pytestmark = pytest.mark.alone
+
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 MOVING = """
 import gc, itertools, psutil
