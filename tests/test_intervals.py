@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import batchsim as bs
 from batchsim.result.metrics import metric
 from batchsim.result.shares import effective, proportion
-from batchsim.result.standard_error import NoInterval, StandardError
+from batchsim.result.standard_error import NoInterval, StandardError, Statistic, standard_errors
 
 ONE = bs.Affine(1, 0)  # a millisecond a request
 
@@ -322,3 +323,33 @@ def test_many_rejections_are_known_as_well_as_any_mean():
     assert low < run.summary()["rejected"] < high
     # Arrivals and services vary by the root of their number each.
     assert low < share * 100_000 < high < low + 5 * math.sqrt(2 * 100_000)
+
+
+class Series:
+    """Sections that are a series of numbers."""
+
+    def __init__(self, values):
+        self.values, self.size = values, values.shape[-1]
+
+    def merged(self, count):
+        return Series(self.values.reshape(count, -1).mean(axis=1))
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.4, 0.7])
+def test_the_error_of_a_mean_grows_with_the_correlation_of_its_sections(correlation):
+    random, whole, variances, few = np.random.default_rng(0), [], [], 0
+    for _ in range(600):
+        steps, values = random.normal(size=128), np.zeros(128)
+        for place in range(1, 128):
+            values[place] = correlation * values[place - 1] + steps[place]
+        values = values[64:]  # without its beginning at 0
+        sample = SimpleNamespace(sections=Series(values), replicated=False)
+        statistic = Statistic(lambda sections: sections[0].values, values.mean())
+        (error,) = standard_errors([sample], [statistic])
+        if isinstance(error, StandardError):
+            variances.append(error.value**2)
+            whole.append(values.mean())
+            few += error.sections == 8
+    assert len(whole) > 400
+    assert 0.1 < few / len(whole) < 0.8  # eight sections where neighbours resemble each other
+    assert 0.85 < np.mean(variances) / np.var(whole) < 1.5
