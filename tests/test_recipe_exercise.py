@@ -3,16 +3,12 @@
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import nbformat
 import pytest
+from project_copies import CONTRIBUTING, NUMBERS, ROOT, copied
+from project_copies import python as python_in
 
-ROOT = Path(__file__).parent.parent
-NUMBERS = {"two": 2, "three": 3, "four": 4}
 LESSON = "why_batch"
 
 EXERCISE = '''
@@ -65,11 +61,7 @@ runpy.run_path("tests/student_copies.py", run_name="__main__")
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the files that the recipe concerns."""
-    for folder in ("batchsim", "notebooks", "tests/wrong_answers"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
-    shutil.copy(ROOT / "tests" / "student_copies.py", tmp_path / "tests")
-    return tmp_path
+    return copied(tmp_path, "batchsim", "notebooks", "tests/wrong_answers", "tests/student_copies.py")
 
 
 def follow(copy):
@@ -92,17 +84,14 @@ def follow(copy):
 
 def test_the_recipe_for_an_exercise_is_complete(copy):
     changed = follow(copy)
-    (recipe,) = re.findall(r"^\| an exercise \| (\w+) files", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    (recipe,) = re.findall(r"^\| an exercise \| (\w+) files", CONTRIBUTING, re.M)
     assert len(changed) == NUMBERS[recipe]
 
     path = os.pathsep.join(map(str, (copy, copy / "tests", ROOT / "tests")))  # the copy first
-    unset = {"PYTEST_VERSION", "PYTEST_CURRENT_TEST"}
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
-    environment |= {"PYTHONPATH": path, "BATCHSIM_PROGRESS": str(copy / "progress.json")}
+    environment = {"PYTHONPATH": path, "BATCHSIM_PROGRESS": str(copy / "progress.json")}
 
     def python(*arguments):
-        command = [sys.executable, *arguments]
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+        done = python_in(copy, *arguments, **environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

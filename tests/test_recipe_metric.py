@@ -1,20 +1,12 @@
 """CONTRIBUTING's recipe for a metric with a new sum, followed literally in a copy of the package."""
 
-import filecmp
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from project_copies import CONTRIBUTING, NUMBERS, changed, copied, python
 
-import batchsim as bs
-
-ROOT = Path(bs.__file__).parent
 RECIPE = re.compile(r"\| a metric that needs a new sum \| (\w+) files: (.*) \|\n")
-NUMBERS = {"two": 2, "three": 3}
 SERVICE = "--max-wait-ms", 5, "--fixed-ms", 5, "--per-item-ms", 0.25
 # The lines that are added, and the line above each.
 LINES = {
@@ -63,46 +55,37 @@ print("works")
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("metric")
+def copy(tmp_path_factory):
+    folder = copied(tmp_path_factory.mktemp("metric"), "batchsim")
     package = folder / "batchsim"
-    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
     for name, (above, line) in LINES.items():
         before, _, after = (package / name).read_text().partition(above)
         rest, _, after = after.partition("\n") if not above.endswith("\n") else ("", "", after)
         end = f"{rest}\n" if not above.endswith("\n") else ""
         (package / name).write_text(before + above + end + line + after)
-    return package
+    return folder
 
 
-def run(package, *command):
-    """Run Python with the copy; without compiling, which the copy would do anew."""
-    there = {"PYTHONPATH": str(package.parent), "NUMBA_DISABLE_JIT": "1"}
-    return subprocess.run(
-        [sys.executable, *map(str, command)], cwd=package.parent, env=os.environ | there, text=True,
-        capture_output=True,
-    )  # fmt: skip
+def run(folder, *command):
+    """Run Python in the copy, without compiling its loops."""
+    return python(folder, *command, NUMBA_DISABLE_JIT="1")
 
 
-def test_the_recipe_names_the_files_that_change(copied):
-    ((count, files),) = RECIPE.findall((ROOT.parent / "CONTRIBUTING.md").read_text())
-    changed = {
-        str(path.relative_to(ROOT))
-        for path in ROOT.rglob("*.py")
-        if not filecmp.cmp(path, copied / path.relative_to(ROOT), shallow=False)
-    }
-    assert changed == {*LINES}
-    assert len(changed) == NUMBERS[count]
-    assert all(f"`{name}`" in files for name in changed)
+def test_the_recipe_names_the_files_that_change(copy):
+    ((count, files),) = RECIPE.findall(CONTRIBUTING)
+    names = {name.removeprefix("batchsim/") for name in changed(copy)}
+    assert names == {*LINES}
+    assert len(names) == NUMBERS[count]
+    assert all(f"`{name}`" in files for name in names)
 
 
-def test_the_metric_is_in_runs_sweeps_files_and_the_explorer(copied):
+def test_the_metric_is_in_runs_sweeps_files_and_the_explorer(copy):
     earlier = sorted((Path(__file__).parent / "data" / "results").glob("*.npz"))
     assert earlier
-    done = run(copied, "-c", CHECK, *earlier)
+    done = run(copy, "-c", CHECK, *earlier)
     assert done.stdout.endswith("works\n"), done.stdout + done.stderr
 
 
-def test_the_shell_prints_it(copied):
-    done = run(copied, "-m", "batchsim", "simulate", "--rate-per-s", 500, "--requests", 900, *SERVICE)
+def test_the_shell_prints_it(copy):
+    done = run(copy, "-m", "batchsim", "simulate", "--rate-per-s", 500, "--requests", 900, *SERVICE)
     assert "RMS latency" in done.stdout, done.stdout + done.stderr

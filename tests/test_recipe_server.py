@@ -1,18 +1,11 @@
 """CONTRIBUTING's recipe for a server, followed literally in a copy of the package."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from project_copies import CONTRIBUTING, ROOT, changed, copied, python
 
 import batchsim
-
-PACKAGE = Path(batchsim.__file__).parent
-CONTRIBUTING = PACKAGE.parent / "CONTRIBUTING.md"
 
 # An invented server with its own names, a rounded wait, a limit, and a YAML file.
 ACME = """
@@ -111,37 +104,30 @@ def insert(file, before, line):
 @pytest.fixture(scope="module")
 def recipe():
     """The recipe's row without its tests: what to change."""
-    (row,) = re.findall(r"^\| a server \|(.*)\|$", CONTRIBUTING.read_text(encoding="utf-8"), re.MULTILINE)
+    (row,) = re.findall(r"^\| a server \|(.*)\|$", CONTRIBUTING, re.MULTILINE)
     return row.partition("Tests:")[0]
 
 
 def test_a_server_is_added_in_the_files_of_the_recipe(tmp_path, recipe):
-    shutil.copytree(PACKAGE, tmp_path / "batchsim")
-    folder = tmp_path / "batchsim" / "servers"
+    folder = copied(tmp_path, "batchsim") / "batchsim" / "servers"
     (folder / "acme.py").write_text(f'"""Acme."""\n{ACME}', encoding="utf-8")
     registry, package = folder / "registry.py", folder / "__init__.py"
     insert(registry, "from batchsim.servers.batched ", "from batchsim.servers.acme import SERVER as ACME\n")
     insert(registry, "TEXTBOOK, TRITON, ", "ACME, ")
     insert(package, "from batchsim.servers.batched ", "from batchsim.servers.acme import acme\n")
     insert(package, '"batched",', '"acme", ')
-    changed = {
-        path.relative_to(tmp_path).as_posix()
-        for path in (tmp_path / "batchsim").rglob("*.py")
-        if not (old := PACKAGE.parent / path.relative_to(tmp_path)).exists()
-        or old.read_bytes() != path.read_bytes()
-    }
-    assert len(changed) == 3
+    files = changed(tmp_path)
+    assert len(files) == 3
     assert "three files" in recipe
-    assert {f"batchsim/servers/{name}" for name in ("acme.py", "registry.py", "__init__.py")} == changed
+    assert {f"batchsim/servers/{name}" for name in ("acme.py", "registry.py", "__init__.py")} == files
     assert all(f"`{name}`" in recipe for name in ("servers/", "servers/registry.py", "servers/__init__.py"))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
-    )  # fmt: skip
+    done = python(tmp_path, "-W", "error", "-c", PROGRAM)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "servers").rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "batchsim" / "servers").rglob("*.py")), ids=lambda path: path.stem
+)
 def test_only_its_own_file_and_the_registry_name_a_server(path):
     names = {*batchsim.servers.SERVERS, *batchsim.servers.TOKEN_SERVERS}
     own = {path.stem, "vllm" if path.stem == "vllm_v0" else ""}

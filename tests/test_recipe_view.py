@@ -1,22 +1,13 @@
 """CONTRIBUTING's recipe for a view of the explorer, followed literally in a copy of the package."""
 
-import filecmp
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from project_copies import CONTRIBUTING, NUMBERS, changed, copied, python
 
-import batchsim
-
-ROOT = Path(batchsim.__file__).parent
 RECIPE = re.compile(
     r"\| a view of the explorer \| (\w+) files: its own in `(\S+)`; its name in `(\w+)` \(`(\S+)` there\)"
 )
-NUMBERS = {"two": 2}
 
 VIEW = '''
 """How the gaps between arrivals are distributed."""
@@ -79,9 +70,9 @@ assert panel.status.value == ""
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     """The package, with the recipe followed."""
-    folder = tmp_path_factory.mktemp("recipe") / "batchsim"
-    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (found,) = RECIPE.findall((ROOT.parent / "CONTRIBUTING.md").read_text())
+    project = copied(tmp_path_factory.mktemp("recipe"), "batchsim")
+    folder = project / "batchsim"
+    (found,) = RECIPE.findall(CONTRIBUTING)
     _, package, table, name = found
     (folder / package / "gaps.py").write_text(VIEW)
     file = folder / package / name
@@ -91,21 +82,14 @@ def copy(tmp_path_factory):
     anchor = "from batchsim.view.pictures.heat_map"
     imported = f"from batchsim.view.pictures.gaps import GapsView\n{anchor}"
     file.write_text(text.replace(anchor, imported, 1))
-    return folder, NUMBERS[found[0]]
+    return project, NUMBERS[found[0]]
 
 
 def test_a_view_is_as_many_files_as_contributing_says(copy):
-    folder, files = copy
-    changed = [path for path in folder.rglob("*.py") if not same(path, ROOT / path.relative_to(folder))]
-    assert len(changed) == files
-
-
-def same(path, other):
-    return other.exists() and filecmp.cmp(path, other, shallow=False)
+    project, files = copy
+    assert len(changed(project)) == files
 
 
 def test_a_view_that_is_named_is_plotted_live_and_in_the_explorers_list(copy):
-    place = str(copy[0].parent)
-    options = {"env": os.environ | {"PYTHONPATH": place}, "cwd": place, "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", CHECK], check=False, **options)
+    done = python(copy[0], "-c", CHECK)
     assert done.returncode == 0, done.stderr

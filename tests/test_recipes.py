@@ -1,15 +1,11 @@
 """CONTRIBUTING's recipes for a rule and a workload, followed literally in a copy of the package."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from project_copies import CONTRIBUTING, NUMBERS, copied, python
 
-ROOT = Path(__file__).parent.parent
 COPIED = ("batchsim", "docs/book", "tests/oracles", "tests/data")
 
 RULE = '''
@@ -188,15 +184,7 @@ print("all checked")
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("copy")
-    for name in COPIED:
-        here, there = ROOT / name, folder / name
-        there.parent.mkdir(parents=True, exist_ok=True)
-        if here.is_dir():
-            shutil.copytree(here, there, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(here, there)
-    return folder
+    return copied(tmp_path_factory.mktemp("copy"), *COPIED)
 
 
 def follow(steps, folder):
@@ -211,10 +199,8 @@ def follow(steps, folder):
 
 @pytest.mark.parametrize(("addition", "steps"), [("rule", RULE_STEPS), ("workload", WORKLOAD_STEPS)])
 def test_contributing_names_as_many_files_as_the_addition_takes(addition, steps):
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    (recipe,) = re.findall(rf"^\| a {addition} \| (.*) \|$", text, re.MULTILINE)
-    counts = {"three": 3, "four": 4, "five": 5, "six": 6}
-    assert counts[recipe.split()[0]] == len(steps)
+    (recipe,) = re.findall(rf"^\| a {addition} \| (.*) \|$", CONTRIBUTING, re.MULTILINE)
+    assert NUMBERS[recipe.split()[0]] == len(steps)
     for name in steps:
         assert Path(name).name in recipe or str(Path(name).parent).removeprefix("batchsim/") in recipe, name
 
@@ -222,9 +208,6 @@ def test_contributing_names_as_many_files_as_the_addition_takes(addition, steps)
 def test_a_rule_and_a_workload_that_follow_the_recipes_work_everywhere(copy):
     follow(RULE_STEPS, copy)
     follow(WORKLOAD_STEPS, copy)
-    environment = {**os.environ, "PYTHONPATH": str(copy), "NUMBA_CACHE_DIR": str(copy / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-c", CHECKS], cwd=copy, env=environment, capture_output=True, text=True, timeout=600
-    )
+    done = python(copy, "-c", CHECKS, NUMBA_CACHE_DIR=str(copy / "cache"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "all checked"
