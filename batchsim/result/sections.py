@@ -76,7 +76,8 @@ class Sections:
         places = engine.places_of(scenario, log.priority, log.arrival_s.size)
         arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
         rows = engine.of_requests(arrival_s, None, index, status, places)
-        idle_s, _ = total.add_batches(batches, count, fold.writable(device_time.begin_s))
+        total.add_batches(batches, count, fold.writable(device_time.begin_s))
+        idle_s, _ = total.note_spans(batches, count)
         total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, fold.delays_s(scenario.limits))
         total.add_finished(batches.finish_s, batches.size)
         if not device_time.known:

@@ -26,7 +26,7 @@ from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
 from batchsim.result.run import Run, clock_of
-from batchsim.result.token_run import TokenRun
+from batchsim.result.token_run import RUNS
 from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
@@ -207,8 +207,7 @@ def _run(number: int, arrays: Mapping[str, Any], scenario: Scenario, warmup: flo
             found[table][name] = array if array.ndim else array.item()
     classes = {table.__name__: table for tables in TABLES for table in tables}
     parts = [classes[name](**fields) for name, fields in found.items()]
-    of_tokens = isinstance(parts[0], (TokenTotals, TokenLog))
-    if of_tokens != (scenario.tokens is not None):
+    if isinstance(parts[0], (TokenTotals, TokenLog)) != (scenario.kind == "tokens"):
         wrong: str | None = "its columns must be of tokens where its scenario is"
     elif isinstance(parts[0], Log):
         wrong = _wrong_in_log(parts[0], scenario)
@@ -217,9 +216,7 @@ def _run(number: int, arrays: Mapping[str, Any], scenario: Scenario, warmup: flo
     if wrong:
         raise ValueError(f"in run {number}, {wrong}")
     kept: dict[str, Any] = {"columns": parts[0]} if isinstance(parts[0], Log) else {"sums": tuple(parts)}
-    if of_tokens:
-        return TokenRun(scenario, **kept, warmup=warmup)
-    return Run(scenario, **kept, warmup=warmup, clock=clock)
+    return RUNS[scenario.kind](scenario, **kept, warmup=warmup, clock=clock)
 
 
 def _first_broken(checks: Mapping[str, Any]) -> str | None:

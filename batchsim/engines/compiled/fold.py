@@ -30,6 +30,7 @@ SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
 # The fields of totals, as the loops take them. A new field is here by itself.
 Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
 TokenSums = namedtuple("TokenSums", [f.name for f in fields(TokenTotals)])  # type: ignore[misc]
+SUMS = {Totals: Sums, TokenTotals: TokenSums}
 
 
 class Answers(NamedTuple):
@@ -229,13 +230,18 @@ class Fold:
         self.last_s = 0.0  # the last finish
         self._until_s, self._at_start_s = np.zeros(servers), np.zeros((2, 1))  # I(t) and B(t) of batches
         self._spans, self._known = np.array([[-math.inf, 0.0, 0.0, 0.0]]), 1
-        columns = vars(self.totals).values()
-        self._sums = TokenSums(*columns) if kind is TokenTotals else Sums(*columns)
+        self._sums = SUMS[kind](*vars(self.totals).values())
 
     def add_batches(
         self, batches: Batches, count: int, device_s: np.ndarray | None = None, whole: bool = False
-    ) -> np.ndarray:
-        """Add batches, in order of start; return I(t) and B(t) at their starts, until others are added."""
+    ) -> None:
+        """Add batches, in order of start."""
+        device_s = batches.start_s if device_s is None else device_s
+        add_batches(batches, device_s, count, whole, self.edges_s, self._sums)
+        self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
+
+    def note_spans(self, batches: Batches, count: int) -> np.ndarray:
+        """Return I(t) and B(t) at the starts of batches, until others are noted; keep the spans."""
         if self._at_start_s.shape[1] <= count:  # memory is used again: new pages take as long as the loops
             self._at_start_s = np.pad(self._at_start_s[:, -1:], [(0, 0), (count, 0)])
         if len(self._spans) < self._known + count:
@@ -243,16 +249,13 @@ class Fold:
         self._known = note_spans(
             *batches[:2], batches.server, count, self._until_s, self._spans, self._known, *self._at_start_s
         )
-        device_s = batches.start_s if device_s is None else device_s
-        add_batches(batches, device_s, count, whole, self.edges_s, self._sums)
-        self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
         return self._at_start_s
 
     def add_requests(
         self, requests: Requests, batches: Batches, idle_s: np.ndarray, cuts: np.ndarray,
         device_wait_s: np.ndarray = NONE, delay_s: np.ndarray = NONE,
     ) -> None:  # fmt: skip
-        """Add requests whose batches were added last: see the loop of that name."""
+        """Add requests whose batches were noted last: see the loop of that name."""
         add_requests(
             requests, batches, device_wait_s, idle_s, self._spans, self._known, delay_s, cuts, self._sums,
             self.histograms,

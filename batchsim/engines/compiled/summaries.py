@@ -182,7 +182,8 @@ def summarise(
         if not at_once:
             fold.on_devices(batches, count, costs, device_s, wait_s)
         cuts = np.array([np.searchsorted(window.numbers[: window.settled], skip), window.settled])
-        idle_s, _ = total.add_batches(batches, count, device_s)
+        total.add_batches(batches, count, device_s)
+        idle_s, _ = total.note_spans(batches, count)
         total.add_requests(window.requests, batches, idle_s, cuts, wait_s, delay_s)
         total.add_finished(batches.finish_s[:count], batches.size[:count])
         check_time("finishes", max(total.last_s, window.oldest_s), "take fewer requests")

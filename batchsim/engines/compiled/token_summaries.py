@@ -145,7 +145,8 @@ def _add(total: fold.Fold, window: _Window, whole: bool, skip: int) -> None:
     """Add what a call of the loop has settled; the first `skip` requests are the warm-up."""
     rows, known, steps, sent = window.requests, window.known, window.steps, window.sent
     batches = Batches(steps.start_s, steps.finish_s, steps.rows, steps.server, steps.trigger)
-    _, busy_s = total.add_batches(batches, window.count, whole=whole)
+    total.add_batches(batches, window.count, whole=whole)
+    _, busy_s = total.note_spans(batches, window.count)
     # Who was served for the first time, or has a first token, in these steps.
     started = np.flatnonzero(rows.first_step[:sent] >= steps.first)
     row = rows.first_step[started] - steps.first
