@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.plans import TIMERS, WORKLOADS
+from oracles.plans import WORKLOADS
 
 import batchsim as bs
 from batchsim._clock import LATEST_S, TICK_S, later, not_before, on_grid
@@ -84,15 +84,6 @@ def test_requests_that_come_as_a_batch_starts_are_in_it():
     assert result.latency_ms[1:].mean() == pytest.approx(4.0, abs=1e-6)
     summary = bs.simulate(scenario, 30_001, keep="summary")
     assert summary.mean_latency_ms == pytest.approx(result.mean_latency_ms, rel=1e-12)
-
-
-# Deliberate ties, in all engines. `--examples=100` tries thousands.
-
-
-EVERY_RULE = (
-    bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes, bs.PreferredUntilLate, *TIMERS, bs.LearnedCork,
-    bs.LearnedSizes,
-)  # fmt: skip
 
 
 # The grid.

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from oracles.agreement import OF_REQUESTS
+from oracles.agreement import assert_requests_equal
 
 import batchsim as bs
 from batchsim.engines import folded_log
@@ -25,13 +25,6 @@ def little_memory(monkeypatch):
         monkeypatch.setattr(module, "PIECE", 64)
 
 
-def assert_same(short, whole):
-    for name in OF_REQUESTS:
-        np.testing.assert_array_equal(getattr(short, name), getattr(whole, name), name)
-    for name in ("forming_ms", "queueing_ms"):
-        np.testing.assert_allclose(getattr(short, name), getattr(whole, name), atol=1e-6, err_msg=name)
-
-
 def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_memory, monkeypatch):
     monkeypatch.setattr(SIMULATE, "DEFAULT_REQUESTS", 6000)
     with pytest.warns(UserWarning, match=r"result\.steps has no rows.*requests=\d+ keeps") as caught:
@@ -44,7 +37,7 @@ def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_mem
     with pytest.raises(ValueError, match="steps must be kept"):
         bs.plot(result)
     whole = bs.simulate(SCENARIO, 6000)
-    assert_same(result, whole)
+    assert_requests_equal(result, whole)
     assert result.summary() == pytest.approx(whole.summary(), rel=1e-9)
     assert result.interval("ttft_p50") == pytest.approx(whole.interval("ttft_p50"), rel=1e-9)
     assert (result.to_frame()["server"] == whole.to_frame()["server"]).all()
@@ -64,11 +57,11 @@ def test_replications_without_rows_of_steps_are_joined_saved_and_loaded(little_m
     whole = bs.simulate(SCENARIO, 300, replications=2)
     result = bs.simulate(SCENARIO, 300, replications=2, keep="requests")
     assert isinstance(result.log, FoldedLog)
-    assert_same(result, whole)
+    assert_requests_equal(result, whole)
     np.testing.assert_array_equal(result.log.last_step, whole.log.last_step)
     result.save(tmp_path / "run.npz")
     again = bs.Result.load(tmp_path / "run.npz")
-    assert_same(again, result)
+    assert_requests_equal(again, result)
     assert again.summary() == result.summary()
 
 

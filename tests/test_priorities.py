@@ -25,16 +25,6 @@ from batchsim.view.explorer.state import State
 
 TWO = {1: 0.2, 2: 0.8}
 SHARED = bs.Scenario(bs.Poisson(1900).with_priorities(TWO), bs.SizeOrWait(8, 5), bs.Affine(3, 0.1))
-# Of each way to ask the seam; the loop of each is compiled for this file.
-RULES = [
-    bs.SizeOrWait(4, 3.3), bs.SizeOrWait(8, 0), bs.AtLeast(2, 5), bs.PreferredUntilLate([2, 4], 8, 3.3),
-    bs.PreferredUntilLate([3, 8], 8, 0), bs.PullThenWait(4, 3.3), bs.FrozenBatches(4, 3.3, max_ongoing=7),
-    bs.FrozenBatches(8, 0), bs.SleepingPoll(4, 3.3), bs.CompetingWindows(4, 3.3),
-]  # fmt: skip
-KINDS = list(dict.fromkeys(type(rule) for rule in RULES))
-
-
-# Both engines and the oracle.
 
 
 def test_in_overload_the_engines_agree_on_long_queues_of_several_levels():

@@ -496,7 +496,7 @@ def test_a_send_with_a_timeout_of_zero_leaves_before_time_goes_on():
     ]
 
 
-# The same answers from an independent simulator.
+# Cold starts, in both engines.
 
 
 def test_the_first_batch_of_each_shape_compiles_whatever_its_server():

@@ -158,6 +158,14 @@ def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
     assert_steps_fold(plan, log, room, chunk, warmup)
 
 
+def assert_requests_equal(short, whole) -> None:
+    """A result without rows of steps has the columns of requests of one with them."""
+    for name in OF_REQUESTS:
+        np.testing.assert_array_equal(getattr(short, name), getattr(whole, name), name)
+    for name in ("forming_ms", "queueing_ms"):
+        np.testing.assert_allclose(getattr(short, name), getattr(whole, name), atol=1e-6, err_msg=name)
+
+
 def assert_steps_fold(plan, log, room, piece, warmup) -> None:
     """A run without rows of steps has the columns of requests and the totals of one with them."""
     with patch.object(folded_log, "PIECE", piece):
@@ -168,10 +176,7 @@ def assert_steps_fold(plan, log, room, piece, warmup) -> None:
     for short in (logs[0], folded(log)):
         result = Result((TokenRun(plan.scenario, short, warmup=warmup),), 0, "")
         assert (short.steps, short.most_running) == (log.steps, log.most_running)
-        for name in OF_REQUESTS:
-            np.testing.assert_array_equal(getattr(result, name), getattr(whole, name), name)
-        for name in ("forming_ms", "queueing_ms"):
-            np.testing.assert_allclose(getattr(result, name), getattr(whole, name), atol=1e-6, err_msg=name)
+        assert_requests_equal(result, whole)
         assert_totals_close(result.run.sections.totals, whole.run.sections.totals, rtol=1e-9)
 
 
