@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from batchsim import _check
-from batchsim._files import replacing
+from batchsim._files import RESULT_BYTES, opened, replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
@@ -70,7 +70,7 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
 
 def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]:
     """Return what `save` was given; a file that is anything else, or was edited, raises ValueError."""
-    with _check.path("path", path).open("rb") as file:
+    with opened(path, RESULT_BYTES) as file:
         try:
             return _read(file)
         except MemoryError:
