@@ -31,6 +31,7 @@ CORRIDOR = [
     ["view.film"],
     ["view.pictures"],
     ["view.explorer"],
+    ["web"],
     ["teaching"],
     ["__init__"],  # the public names
     ["app", "cli", "__main__"],

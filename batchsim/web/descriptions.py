@@ -3,9 +3,7 @@
 JavaScript copies none of these, so a label, a bound or a colour that changes here changes in the page.
 """
 
-import dataclasses
 import functools
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from batchsim.view.explorer.runs import COLUMNS, MAP_REQUESTS, WAITS, sizes
 from batchsim.view.pictures import breakdown, heat_map, latency
 from batchsim.view.pictures.load import LABELS
 from batchsim.view.pictures.views import VIEWS
+from batchsim.web.calls import call
 
 SHOWN = ("rate_per_s", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms", "servers", "objective_ms")
 DRAWN = ("latency", "map", "load", "breakdown")  # the views of the page; the film names itself
@@ -46,7 +45,7 @@ def descriptions() -> dict[str, Any]:
     """
     return {
         "version": __version__,
-        "rules": {rule.__name__: _rule(rule) for rule in RULES},
+        "rules": {rule.__name__: {"title": rule.title, "call": call(rule)} for rule in RULES},
         "controls": {name: _control(control) for name, control in CONTROLS.items() if name in SHOWN},
         "presets": presets(),
         "looks": theme.looks(),
@@ -71,13 +70,6 @@ def descriptions() -> dict[str, Any]:
         "played": played(),
         "terms": terms(),
     }  # fmt: skip
-
-
-def _rule(rule: Any) -> dict[str, Any]:
-    parameters = {name: dataclasses.asdict(it) for name, it in rule.parameters().items()}
-    for it in parameters.values():
-        it["usual"] = None if it["usual"] == math.inf else it["usual"]  # JSON has no infinity
-    return {"title": rule.title, "parameters": parameters}
 
 
 def _control(control: Control) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 """
 
 import base64
+import gzip
 import hashlib
 import html
 import io
@@ -18,11 +19,11 @@ from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
-from batchsim.web import wasm
 from batchsim.web.descriptions import PLAYED, SHOWN, descriptions
 
 JS = Path(__file__).parent / "js"
 PAGE = Path(__file__).parent / "batchsim.html"  # in the wheel
+BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
 LARGEST = 500_000  # bytes
 REQUESTS = 20_000
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";', re.MULTILINE)
@@ -169,8 +170,8 @@ def policy(page: str) -> str:
     )
 
 
-def page(module: bytes | None = None) -> str:
-    """Return the page; `module` has the compiled loops, which are built without it."""
+def page(module: bytes) -> str:
+    """Return the page; `module` has the compiled loops as WebAssembly."""
     described = {key: value for key, value in descriptions().items() if key != "terms"}
     played = described["played"]
     objective = SLO(p99_ms=descriptions()["controls"]["objective_ms"]["default"])
@@ -180,7 +181,7 @@ def page(module: bytes | None = None) -> str:
         "LEAST": str(played["least"]), "BEST": f"{played['mean_latency_ms']:.3g}",
         "CAPACITY": f"{float(f'{most.rate_per_s:.2g}'):,.0f}",
         "DESCRIBED": json.dumps(described, separators=(",", ":")).replace("<", "\\u003c"),
-        "MODULE": base64.b64encode(wasm.build() if module is None else module).decode(),
+        "MODULE": base64.b64encode(gzip.compress(module, mtime=0)).decode(),
         "CODE": bundle("essay").replace("</script", "<\\/script"),
     }  # fmt: skip
     text = filled((JS / "page.html").read_text(encoding="utf-8"))
@@ -191,7 +192,9 @@ def page(module: bytes | None = None) -> str:
 
 def main(path: str) -> None:
     """Build the page into a file, or raise ValueError if it is too large."""
-    text = page().encode()
+    from batchsim.web import wasm  # only builders need what it imports
+
+    text = page(wasm.built(BUILD).read_bytes()).encode()
     if len(text) > LARGEST:
         raise ValueError(f"the page must have at most {LARGEST:,} bytes, got {len(text):,}")
     Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -8,12 +8,14 @@ export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return "∞";
   if (value === 0) return "0";
   const power = Number(value.toExponential(digits - 1).split("e")[1]);
-  return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - power, 0) });
+  const [whole, part] = String(Number(value.toFixed(Math.max(digits - 1 - power, 0)))).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
 }
 
 /** A duration in the unit that suits it. */
 export function duration(ms, digits = 3) {
-  return ms >= 1000 && Number.isFinite(ms) ? `${number(ms / 1000, digits)} s` : `${number(ms, digits)} ms`;
+  if (!Number.isFinite(ms)) return number(ms);
+  return ms >= 1000 ? `${number(ms / 1000, digits)} s` : `${number(ms, digits)} ms`;
 }
 
 /** A share as a percentage, never rounded to 100 from below. */
@@ -160,7 +162,7 @@ export class Chart {
   text(words, x, y, { align = "left", colour = this.theme.ink, halo = false, bold = false } = {}) {
     const { ctx } = this;
     ctx.textAlign = align;
-    ctx.font = `${bold ? "600 " : ""}${EM}px system-ui, sans-serif`;
+    if (bold) ctx.font = `600 ${EM}px system-ui, sans-serif`;
     if (halo) {
       ctx.strokeStyle = this.theme.background;
       ctx.lineWidth = 4;
@@ -169,6 +171,7 @@ export class Chart {
     }
     ctx.fillStyle = colour;
     ctx.fillText(words, x, y);
+    if (bold) ctx.font = `${EM}px system-ui, sans-serif`;
   }
 
   /** Draw the objective, a line with a grip that a hand can take. */
@@ -287,9 +290,9 @@ function drawQueue(chart, data, before) {
 function drawLoad(chart, data, before) {
   const { theme, d, ctx } = chart;
   const [curve, old] = [data.curve, before?.curve];
-  const last = Math.max(curve.rates[curve.rates.length - 1], old ? old.rates[old.rates.length - 1] : 0);
+  const last = 1.2 * Math.max(curve.saturation_per_s, old?.saturation_per_s ?? 0);
   const right = chart.hold("x", nice(Math.max(1.03 * data.settings.rate_per_s, last), d.axis.steps));
-  const stable = (each, key) => [...each[key]].map((ms, i) => [each.rates[i], ms]).filter(([rate, ms]) => rate < each.saturation_per_s && ms > 0);
+  const stable = (each, key) => [...each[key]].map((ms, i) => [each.rates[i], ms]);
   const every = [...stable(curve, "p99_ms"), ...stable(curve, "p50_ms"), ...(old ? stable(old, "p99_ms") : [])].map((point) => point[1]);
   const round = (ms, up) => {
     const power = 10 ** Math.floor(Math.log10(ms));
@@ -423,18 +426,22 @@ function drawMap(chart, data, before) {
 
 /** Draw the edge between the settings within the objective and the others. */
 function border(chart, map, limit, wide, tall) {
-  const { box } = chart;
+  const { box, ctx } = chart;
   const columns = map.sizes.length;
-  const within = (row, column) => !map.overloaded[column] && map.p99_ms[row * columns + column] <= limit;
-  for (const [colour, width] of [["#FFFFFF", 4], ["#000000", 2]]) {
-    for (let row = 0; row < map.waits.length; row++) {
-      for (let column = 0; column < columns; column++) {
-        const [x, y] = [box.left + (column + 1) * wide, box.bottom - (row + 1) * tall];
-        const here = within(row, column);
-        if (column + 1 < columns && within(row, column + 1) !== here) chart.line([[x, y], [x, y + tall]], colour, width);
-        if (row + 1 < map.waits.length && within(row + 1, column) !== here) chart.line([[x - wide, y], [x, y]], colour, width);
+  const within = (cell) => !map.overloaded[cell % columns] && map.p99_ms[cell] <= limit;
+  ctx.beginPath();
+  for (let cell = 0; cell < map.p99_ms.length; cell++) {
+    const [x, y] = [box.left + ((cell % columns) + 1) * wide, box.bottom - (Math.floor(cell / columns) + 1) * tall];
+    const [right, above] = [(cell + 1) % columns, cell + columns < map.p99_ms.length];
+    for (const [edge, next, dx, dy] of [[right, cell + 1, 0, tall], [above, cell + columns, -wide, 0]]) {
+      if (edge && within(cell) !== within(next)) {
+        ctx.moveTo(x, y);
+        ctx.lineTo(x + dx, y + dy);
       }
     }
+  }
+  for (const [colour, width] of [["#FFFFFF", 4], ["#000000", 2]]) {
+    Object.assign(ctx, { strokeStyle: colour, lineWidth: width }).stroke();
   }
 }
 
@@ -495,7 +502,7 @@ export function grasp(chart, px, py, data, held) {
 export function inWords(view, data, d) {
   if (data.overloaded && view !== "map") return `${d.overloaded}.`;
   const ms = (value) => duration(value);
-  if (view === "latency") return `p50 ${ms(data.p50_ms)}, p95 ${ms(data.p95_ms)}, p99 ${ms(data.p99_ms)}; objective ${ms(data.settings.objective_ms)}.`;
+  if (view === "latency") return `p50 ${ms(data.p50_ms)}, p95 ${ms(data.p95_ms)}, p99 ${ms(data.p99_ms)}.`;
   if (view === "breakdown") return `Mean latency ${ms(data.mean_ms)}: ${d.components.map((each) => `${each.words} ${ms(data[`${each.name}_ms`])}`).join(", ")}.`;
   if (view === "load") return `p99 ${[0, 3, 6, 10].map((i) => `${ms(data.curve.p99_ms[i])} at ${number(data.curve.rates[i])} per s`).join(", ")}; ${d.map.words.overloaded} from ${number(data.curve.saturation_per_s)} per s.`;
   const cells = [...(data.map?.p99_ms ?? [])].filter((value, i) => !data.map.overloaded[i % data.map.sizes.length]);

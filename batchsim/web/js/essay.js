@@ -15,8 +15,8 @@ export async function start() {
   try {
     themes(page);
     const described = JSON.parse(document.getElementById("described").textContent);
-    const text = atob(document.getElementById("module").textContent.trim());
-    const bytes = Uint8Array.from(text, (letter) => letter.charCodeAt(0)).buffer;
+    const packed = Uint8Array.from(atob(document.getElementById("module").textContent), (letter) => letter.charCodeAt(0));
+    const bytes = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
     const engine = await Engine.load(bytes, described);
     const source = new Blob([document.getElementById("code").textContent], { type: "text/javascript" });
     const worker = new Worker(URL.createObjectURL(source));
@@ -68,17 +68,17 @@ function section(host, context) {
     }
   };
   const controls = host.dataset.controls?.split(" ");
-  const linked = "linked" in host.dataset;
   const values = given(host, "values");
-  const figure = new Figure(host, { ...context, views: host.dataset.views.split(" "), controls, values, ranges: given(host, "ranges"), onchange });
+  const figure = new Figure(host, { ...context, views: host.dataset.views.split(" "), controls, values, ranges: given(host, "ranges"), plays: "plays" in host.dataset, onchange });
   globalThis.batchsim.figures[host.id] = figure;
   for (const node of find("[data-knob]", whole)) scrub(node, figure);
   for (const button of find("button[data-set]", whole)) button.onclick = () => figure.move(given(button, "set"));
-  if (linked) link(figure, host);
+  if ("linked" in host.dataset) link(figure, host);
 }
 
 function written(name, value) {
-  return name === "load" || name.endsWith("_share") || name === "utilisation" ? percent(value) : number(value);
+  if (name === "load" || name.endsWith("_share")) return percent(value);
+  return name.endsWith("_ms") && value < 100 && value >= 0.01 ? value.toPrecision(3) : number(value);
 }
 
 /** Return whether the data meet each condition, such as "p99_ms<=25". */

@@ -45,16 +45,17 @@ export function saturation({ servers, max_batch_size: size, fixed_ms: fixed, per
 
 /** A figure of some views and controls; `onchange` gets its data in every frame. */
 export class Figure {
-  constructor(host, { engine, mapper, described, views = ORDER, controls, values = {}, ranges = {}, onchange = () => {} }) {
+  constructor(host, { engine, mapper, described, views = ORDER, controls, values = {}, ranges = {}, plays = false, onchange = () => {} }) {
     Object.assign(this, { host, engine, mapper, d: described, given: ranges, onchange, settled: true, followers: [] });
     this.controls = controls ?? Object.keys(described.controls);
     this.values = Object.fromEntries(Object.entries(described.controls).map(([name, it]) => [name, it.default]));
+    if (!this.controls.includes("objective_ms")) this.values.objective_ms = Infinity;
     Object.assign(this.values, values);
     this.views = ORDER.filter((view) => views.includes(view));
     this.requests = described.map.requests;
     this.build();
     new ResizeObserver(() => this.resize()).observe(host);
-    new IntersectionObserver(([seen]) => this.film && !seen.isIntersecting && this.film.pause()).observe(host);
+    if (this.film) this.playWhenSeen(plays);
     this.resize();
     this.compute();
     this.settle();
@@ -63,30 +64,27 @@ export class Figure {
   build() {
     this.numbers = element("dl", { className: "numbers" });
     this.words = element("p", { className: "words", attributes: { role: "status" } });
-    const picker = element("div", { className: "picker", attributes: { role: "group", "aria-label": "View" } });
+    const picker = element("select", { onchange: () => this.pick(picker.value) });
     const grid = element("div", { className: "views" });
+    this.host.classList.toggle("duo", this.views.length === 2 && this.views.includes("film"));
     const panel = element("div", { className: "controls" }, ...this.controls.map((name) => this.slider(name)));
     if (this.controls.includes("fixed_ms")) panel.append(this.presets());
     this.charts = [];
     for (const view of this.views) {
-      const name = this.d.views[view]?.name ?? "Queue and servers";
+      const name = view === "film" ? "Queue and servers" : this.d.views[view][view === "load" ? "short" : "name"];
       const box = element("div", { className: `view ${view}` }, element("h3", { textContent: name }));
       grid.append(box);
       if (view === "film") this.film = new Film(box.appendChild(element("div")), { looks: this.d.looks, fill: true });
       else this.charts.push(this.chart(view, box));
-      const pick = element("button", { type: "button", textContent: name, onclick: () => this.pick(view) });
-      picker.append(pick);
+      picker.append(element("option", { value: view, textContent: name }));
     }
-    this.host.replaceChildren(this.numbers, ...(this.views.length > 2 ? [picker] : []), grid, panel, this.words);
-    if (this.views.length > 2) this.pick("map");
+    this.host.replaceChildren(this.numbers, ...(this.views.length > 2 ? [element("label", { className: "picker" }, "View ", picker)] : []), grid, panel, this.words);
+    if (this.views.length > 2) this.pick((picker.value = "map"));
   }
 
   /** Show one view where there is room for one only. */
   pick(view) {
-    this.views.forEach((each, i) => {
-      this.host.querySelectorAll(".view")[i].classList.toggle("picked", each === view);
-      this.host.querySelectorAll(".picker button")[i].setAttribute("aria-pressed", each === view);
-    });
+    for (const each of this.views) this.host.querySelector(`.view.${each}`).classList.toggle("picked", each === view);
     this.resize();
   }
 
@@ -236,8 +234,7 @@ export class Figure {
     data.slowest_ms = latency_ms.reduce((most, ms) => Math.max(most, ms), 0);
     if (this.views.includes("breakdown")) data.groups = groupMeans(run, latency_ms, settings.servers, this.d.groups);
     if (this.views.includes("load")) {
-      const rates = this.d.load.loads.map((load) => load * full);
-      data.curve = { rates, saturation_per_s: full, ...this.engine.loads(settings, rates) };
+      data.curve = this.curve(settings, full);
     }
     data.map = this.data?.map;
     this.data = data;
@@ -247,6 +244,17 @@ export class Figure {
     this.onchange(data);
   }
 
+  /** Return the curve of p50 and p99 by the rate, which does not depend on the rate of the setting. */
+  curve(settings, saturation_per_s) {
+    const key = JSON.stringify({ ...settings, rate_per_s: 0, objective_ms: 0 });
+    if (key !== this.curveOf) {
+      const rates = this.d.load.loads.filter((load) => load < 1).map((load) => load * saturation_per_s);
+      this.kept = { rates, saturation_per_s, ...this.engine.loads({ ...settings, requests: this.requests }, rates) };
+      this.curveOf = key;
+    }
+    return this.kept;
+  }
+
   /** Load the first requests of the run into the film, which keeps its time. */
   play(run, settings) {
     if (!this.film) return;
@@ -254,6 +262,16 @@ export class Figure {
     const film = filmOf(run, settings);
     this.film.load(film, Math.min(time_s, film.until_s));
     if (this.film.playing) this.film.snap(Math.min(time_s, film.until_s));
+  }
+
+  /** A film pauses out of sight; one that `plays` begins to when it is seen, unless the reader prefers less motion. */
+  playWhenSeen(plays) {
+    let resumes = plays && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+    new IntersectionObserver(([{ isIntersecting: seen }]) => {
+      if (seen && resumes) this.film.play();
+      if (!seen) resumes = this.film.playing || (resumes && !this.touched);
+      if (!seen) this.film.pause();
+    }, { threshold: 0.3 }).observe(this.host);
   }
 
   ask(settings) {
@@ -305,14 +323,20 @@ export class Figure {
     const grows = (each, key) => (each.overloaded ? Infinity : each[key]);
     const rows = [
       ["p50", grows(data, "p50_ms"), before && grows(before, "p50_ms"), duration, ""],
-      ["p99", grows(data, "p99_ms"), before && grows(before, "p99_ms"), duration, grows(data, "p99_ms") <= limit ? `✓ within ${duration(limit)}` : `✗ above ${duration(limit)}`],
+      ["p99", grows(data, "p99_ms"), before && grows(before, "p99_ms"), duration, limit === Infinity ? "" : grows(data, "p99_ms") <= limit ? `✓ within ${duration(limit)}` : `✗ above ${duration(limit)}`],
       ["throughput", data.throughput_per_s, before?.throughput_per_s, (value) => `${number(value)}/s`, ""],
       ["load", data.load, before?.load, percent, data.overloaded ? this.d.map.words.overloaded : ""],
     ];
-    this.numbers.replaceChildren(...rows.map(([name, value, old, write, note]) => {
+    this.cells ??= rows.map(([name]) => {
+      const [value, note] = [element("dd"), element("dd", { className: "note" })];
+      this.numbers.append(element("div", {}, element("dt", { textContent: name }), value, note));
+      return [value, note];
+    });
+    rows.forEach(([, value, old, write, note], i) => {
       const was = old !== undefined && write(old) !== write(value) ? `before ${write(old)}` : "";
-      return element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: write(value) }), element("dd", { className: "note", textContent: note || was }));
-    }));
+      this.cells[i][0].textContent = write(value);
+      this.cells[i][1].textContent = note || was;
+    });
   }
 }
 
@@ -364,7 +388,7 @@ function idleTime({ start_s: start, finish_s: finish }, servers) {
 }
 
 /** Return the first requests of a run as a film. */
-export function filmOf(run, settings, shown = 400) {
+export function filmOf(run, settings, shown = 160) {
   const count = Math.min(shown, run.arrival_s.length);
   let batches = 0;
   while (batches < run.batches.start_s.length && run.batches.start_s[batches] <= run.arrival_s[count - 1]) batches++;

@@ -60,7 +60,8 @@ export function player(host, engine, described) {
       return element("tr", {}, element("th", { scope: "row", textContent: name }), element("td", {}, `${mean.toFixed(1)} ms`, bar), element("td", { textContent: `${p99.toFixed(1)} ms` }), element("td", { textContent: batches }));
     }));
     result.hidden = false;
-    said.textContent = rows.map(([name, mean, p99]) => `${name}: mean ${mean.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms.`).join(" ");
+    const [yourMean, , , bestMean] = rows.map((row) => row[1].toFixed(1));
+    said.textContent = `Your mean is ${yourMean} ms. The best possible policy takes ${bestMean} ms for the same requests.`;
     state = null;
     send.textContent = "Play again";
   };
@@ -113,7 +114,6 @@ export function sketch(host, engine, described, figure) {
       for (let i = at + step; step && i !== index; i += step) guess[i] = guess[at] + ((guess[index] - guess[at]) * (i - at)) / (index - at);
     }
     at = index;
-    reveal.disabled = guess.includes(null);
     draw();
   };
   const nearest = (px) => loads.reduce((best, load, i) => (Math.abs(100 * load - chart.atX(px)) < Math.abs(100 * loads[best] - chart.atX(px)) ? i : best), 0);
@@ -134,10 +134,9 @@ export function sketch(host, engine, described, figure) {
   reveal.onclick = () => {
     shown = !shown;
     reveal.textContent = shown ? "Draw again" : "Show the curve";
-    said.textContent = shown ? judged(loads, guess, truth) : "";
-    host.classList.toggle("shown", shown);
+    said.textContent = shown && !guess.includes(null) ? judged(loads, guess, truth) : "";
+    host.classList.add("shown");
     if (!shown) guess.fill(null);
-    reveal.disabled = !shown;
     draw();
   };
   document.addEventListener("restyle", draw);
