@@ -31,7 +31,6 @@ CORRIDOR = [
     ["view.film"],
     ["view.pictures"],
     ["view.explorer"],
-    ["web"],
     ["teaching"],
     ["web"],
     ["__init__"],  # the public names

@@ -1,4 +1,4 @@
-"""The commands of the course: `batchsim grade` for a class's progress files, `batchsim lab`, `batchsim page`."""
+"""The commands of the course: `batchsim grade` (a class's files), `batchsim lab`, `batchsim page`."""
 
 import glob
 import importlib.util
@@ -135,7 +135,7 @@ class Page(Command):
     show: bool = OUTPUT("Open it in the browser, not only print its path.", True, "--open/--no-open")
 
     def run(self) -> None:
-        from batchsim.web.page import PAGE
+        from batchsim.web import PAGE
 
         if not PAGE.exists():
             raise ValueError("the page must be built first: `make page` in a copy of the project")

@@ -19,10 +19,9 @@ from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
-from batchsim.web.descriptions import PLAYED, SHOWN, descriptions
+from batchsim.web.descriptions import PLAYED, descriptions
 
 JS = Path(__file__).parent / "js"
-PAGE = Path(__file__).parent / "batchsim.html"  # in the wheel
 BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
 LARGEST = 500_000  # bytes
 REQUESTS = 20_000
@@ -31,13 +30,13 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function|const) (\w+))", re
 
 
 def bundle(first: str, read: Any = lambda name: (JS / f"{name}.js").read_text(encoding="utf-8")) -> str:
-    """Return a module and those that it imports as one script, which ends with a call of its `start`.
+    r"""Return a module and those that it imports as one script, which ends with a call of its `start`.
 
     Each becomes a function that returns its exports: their names cannot collide, and a page that was opened
     from a disk could import nothing.
 
-    >>> sources = {"a": "export const one = 1;", "b": 'import { one } from "./a.js";\\nexport function start() {}'}
-    >>> print(bundle("b", sources.get))
+    >>> b = 'import { one } from "./a.js";\nexport function start() {}'
+    >>> print(bundle("b", {"a": "export const one = 1;", "b": b}.get))
     const modules = {};
     modules.a = (() => {
     const one = 1;
@@ -95,7 +94,9 @@ class Shown:
         plot(simulate(scenario(at), REQUESTS)).savefig(drawn, dpi=72)
         small = io.BytesIO()
         Image.open(drawn).convert("RGB").quantize(32).save(small, "PNG", optimize=True)
-        words = f"p50 {at['p50_ms']:.3g} ms, p99 {at['p99_ms']:.3g} ms, throughput {at['throughput_per_s']:.0f}/s"
+        words = (
+            f"p50 {at['p50_ms']:.3g} ms, p99 {at['p99_ms']:.3g} ms, throughput {at['throughput_per_s']:.0f}/s"
+        )
         data = base64.b64encode(small.getvalue()).decode()
         return f'<img class="still" alt="A run of this setting: {words}." src="data:image/png;base64,{data}">'
 
@@ -134,7 +135,8 @@ def filled(text: str) -> str:
     def term(match: re.Match[str]) -> str:
         name, _, words = match[1].partition("|")
         used.append(name)
-        return f'<button type="button" class="term" popovertarget="term-{name.replace(" ", "-")}">{words or name}</button>'
+        target = f"term-{name.replace(' ', '-')}"
+        return f'<button type="button" class="term" popovertarget="{target}">{words or name}</button>'
 
     text = re.sub(r"\[\[([^]]+)\]\]", term, text)
     meanings = descriptions()["terms"]
@@ -148,7 +150,9 @@ def filled(text: str) -> str:
 def style() -> str:
     """Return the style sheet, with the colours of both themes."""
     themes = descriptions()["looks"]
-    light, dark = ("".join(f"--{name}:{value};" for name, value in themes[each].items()) for each in ("light", "dark"))
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in themes[each].items()) for each in ("light", "dark")
+    )
     rules = (
         f":root{{color-scheme:light;{light}}}"
         f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}"
@@ -158,11 +162,13 @@ def style() -> str:
 
 
 def policy(page: str) -> str:
-    """Return the Content-Security-Policy: the scripts and styles of this file by their hashes, and no network."""
+    """Return the Content-Security-Policy: this file's scripts and styles, no network."""
 
     def hashes(tag: str) -> str:
         texts = re.findall(rf"<{tag}(?: type=\"module\")?(?: id=\"\w+\")?>(.*?)</{tag}>", page, re.DOTALL)
-        return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in texts)
+        return " ".join(
+            f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in texts
+        )
 
     return (
         f"default-src 'none'; script-src 'wasm-unsafe-eval' {hashes('script')}; style-src {hashes('style')}; "
@@ -179,7 +185,7 @@ def page(module: bytes) -> str:
     parts = {
         "VERSION": described["version"], "STYLE": style(),
         "LEAST": str(played["least"]), "BEST": f"{played['mean_latency_ms']:.3g}",
-        "CAPACITY": f"{float(f'{most.rate_per_s:.2g}'):,.0f}",
+        "CAPACITY": f"{float(f'{most.rate_per_s:.3g}'):,.0f}",
         "DESCRIBED": json.dumps(described, separators=(",", ":")).replace("<", "\\u003c"),
         "MODULE": base64.b64encode(gzip.compress(module, mtime=0)).decode(),
         "CODE": bundle("essay").replace("</script", "<\\/script"),

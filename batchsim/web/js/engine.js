@@ -346,18 +346,29 @@ function busySpans({ start_s, finish_s, server }, servers) {
   return [spans, atStart_s];
 }
 
-/** Return the means of a run: a wait is queueing while all servers compute, and forming while one is idle. */
-function meanParts({ arrival_s, start_s, finish_s, batch_index, batches }, servers) {
+/** Return for how many seconds each request waited while all servers computed; the rest of its wait is forming. */
+export function queueing({ arrival_s, start_s, batch_index, batches }, servers) {
   const [spans, atStart_s] = busySpans(batches, servers);
-  let [waited, queued, computed, served, place, last_s, busy_s] = [0, 0, 0, 0, 0, 0, 0];
-  for (let i = 0; i < arrival_s.length; i += 1) {
+  const queued_s = new Float64Array(arrival_s.length);
+  for (let i = 0, place = 0; i < arrival_s.length; i += 1) {
     if (batch_index[i] < 0) continue;
     while (place + 1 < spans.length && spans[place + 1].from_s <= arrival_s[i]) place += 1;
     const { from_s, to_s, before_s } = spans[place];
-    const wait_s = start_s[i] - arrival_s[i];
     const busyBefore_s = before_s + Math.min(arrival_s[i], to_s) - from_s;
-    queued += Math.min(Math.max(atStart_s[batch_index[i]] - busyBefore_s, 0), wait_s);
-    waited += wait_s;
+    queued_s[i] = Math.min(Math.max(atStart_s[batch_index[i]] - busyBefore_s, 0), start_s[i] - arrival_s[i]);
+  }
+  return queued_s;
+}
+
+/** Return the means of a run. */
+function meanParts(run, servers) {
+  const { arrival_s, start_s, finish_s, batch_index, batches } = run;
+  const queued_s = queueing(run, servers);
+  let [waited, queued, computed, served, last_s, busy_s] = [0, 0, 0, 0, 0, 0];
+  for (let i = 0; i < arrival_s.length; i += 1) {
+    if (batch_index[i] < 0) continue;
+    waited += start_s[i] - arrival_s[i];
+    queued += queued_s[i];
     computed += finish_s[i] - start_s[i];
     served += 1;
   }

@@ -1,6 +1,6 @@
 /** The figure: sliders, and the views of one run, all computed and drawn again in every frame of a drag. */
 import { Chart, duration, grasp, inWords, nice, number, percent } from "./charts.js";
-import { Film } from "./film.js";
+import { queueing } from "./engine.js";
 
 const ORDER = ["latency", "map", "load", "film", "breakdown"];
 const PLACES = 200; // of a slider
@@ -45,13 +45,13 @@ export function saturation({ servers, max_batch_size: size, fixed_ms: fixed, per
 
 /** A figure of some views and controls; `onchange` gets its data in every frame. */
 export class Figure {
-  constructor(host, { engine, mapper, described, views = ORDER, controls, values = {}, ranges = {}, plays = false, onchange = () => {} }) {
-    Object.assign(this, { host, engine, mapper, d: described, given: ranges, onchange, settled: true, followers: [] });
+  constructor(host, { engine, mapper, described, Film, views = ORDER, controls, values = {}, ranges = {}, plays = false, onchange = () => {} }) {
+    Object.assign(this, { host, engine, mapper, Film, d: described, given: ranges, onchange, settled: true, followers: [] });
     this.controls = controls ?? Object.keys(described.controls);
     this.values = Object.fromEntries(Object.entries(described.controls).map(([name, it]) => [name, it.default]));
     if (!this.controls.includes("objective_ms")) this.values.objective_ms = Infinity;
     Object.assign(this.values, values);
-    this.views = ORDER.filter((view) => views.includes(view));
+    this.views = ORDER.filter((view) => views.includes(view) && (view !== "film" || Film));
     this.requests = described.map.requests;
     this.build();
     new ResizeObserver(() => this.resize()).observe(host);
@@ -74,7 +74,7 @@ export class Figure {
       const name = view === "film" ? "Queue and servers" : this.d.views[view][view === "load" ? "short" : "name"];
       const box = element("div", { className: `view ${view}` }, element("h3", { textContent: name }));
       grid.append(box);
-      if (view === "film") this.film = new Film(box.appendChild(element("div")), { looks: this.d.looks, fill: true });
+      if (view === "film") this.film = new this.Film(box.appendChild(element("div")), { looks: this.d.looks, fill: true });
       else this.charts.push(this.chart(view, box));
       picker.append(element("option", { value: view, textContent: name }));
     }
@@ -343,48 +343,20 @@ export class Figure {
 /** Return the mean parts (forming, queueing, computing) of groups of equal size, of ever slower requests. */
 export function groupMeans(run, latency_ms, servers, count) {
   const requests = latency_ms.length;
-  const { idle, at } = idleTime(run.batches, servers);
+  const queued_s = queueing(run, servers);
   // Whole nanoseconds and the number of the request in one value: sorted so, it also orders the requests.
   const order = Float64Array.from(latency_ms, (ms, i) => Math.min(Math.round(ms * 1e6), 2 ** 37) * 32768 + i).sort();
-  const arrivedIdle = new Float64Array(requests);
-  for (let i = 0, k = 0; i < requests; i++) {
-    while (k + 1 < at.length && at[k + 1] <= run.arrival_s[i]) k++;
-    arrivedIdle[i] = idle[k][0] + idle[k][1] * (run.arrival_s[i] - at[k]);
-  }
-  const startedIdle = new Float64Array(requests);
-  for (let i = 0, k = 0; i < requests; i++) {
-    while (k + 1 < at.length && at[k + 1] <= run.start_s[i]) k++;
-    startedIdle[i] = idle[k][0] + idle[k][1] * (run.start_s[i] - at[k]);
-  }
   return Array.from({ length: count }, (_, group) => {
     const [begin, end] = [Math.floor((group * requests) / count), Math.floor(((group + 1) * requests) / count)];
     const parts = [0, 0, 0];
     for (let k = begin; k < end; k++) {
       const i = order[k] % 32768;
-      const forming = Math.max(startedIdle[i] - arrivedIdle[i], 0);
-      parts[0] += forming;
-      parts[1] += run.start_s[i] - run.arrival_s[i] - forming;
+      parts[0] += run.start_s[i] - run.arrival_s[i] - queued_s[i];
+      parts[1] += queued_s[i];
       parts[2] += run.finish_s[i] - run.start_s[i];
     }
     return parts.map((sum) => (1000 * sum) / (end - begin));
   });
-}
-
-/** Return the time with an idle server as a piecewise line: from each instant `at`, [seconds so far, slope]. */
-function idleTime({ start_s: start, finish_s: finish }, servers) {
-  const ends = Float64Array.from(finish).sort();
-  const [at, idle] = [[0], [[0, 1]]];
-  for (let i = 0, j = 0, busy = 0; j < ends.length; ) {
-    const starts = i < start.length && start[i] < ends[j];
-    const now = starts ? start[i++] : ends[j++];
-    busy += starts ? 1 : -1;
-    const [sum, slope] = idle[idle.length - 1];
-    const next = busy < servers ? 1 : 0;
-    if (next === slope) continue;
-    idle.push([sum + slope * (now - at[at.length - 1]), next]);
-    at.push(now);
-  }
-  return { idle, at };
 }
 
 /** Return the first requests of a run as a film. */
