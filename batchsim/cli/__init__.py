@@ -1,4 +1,4 @@
-"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab`.
+"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab | page`.
 
 Exit codes: 0: success; 1: an objective is not met, or lint has findings; 2: bad input, even in one file of
 several; 70: an unexpected error; 130: Ctrl-C; 141: the reader of the output is gone. An error is one line on
@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 import batchsim
 from batchsim._format import brief_text
-from batchsim.cli.course import Grade, Lab
+from batchsim.cli.course import Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
 from batchsim.cli.service_times import Measure, Published
@@ -29,7 +29,7 @@ from batchsim.cli.study import Capacity, Sweep, Tune
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
 LONGEST = 1_500  # characters of an error
 COMMANDS: tuple[type[Command], ...] = (
-    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab,
+    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, Page,
 )  # fmt: skip
 
 

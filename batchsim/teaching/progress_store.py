@@ -59,7 +59,7 @@ class Tried:
     last_at: str = ""
     solved_at: str = ""  # empty: not solved
     by_trying: bool = False  # right, but possibly guessed: it came after several wrong ones
-    rounds: int = 0  # how often the exercise was repeated with new numbers
+    rounds: int = 0  # how often the exercise was asked again with new numbers
     since: int = 0  # wrong answers since then
     wrong: list[Wrong] = field(default_factory=list)
 
