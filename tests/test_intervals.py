@@ -365,3 +365,10 @@ def test_the_interval_of_a_trace_that_is_hardly_long_enough_is_wider(requests, w
     as_known = replace(result, runs=tuple(replace(run, scenario=known) for run in result.runs))
     (low, high), (low_known, high_known) = (each.interval("mean_latency_ms") for each in (result, as_known))
     assert (high - low) / (high_known - low_known) == pytest.approx(widening, rel=0.1)
+
+
+def test_a_share_that_a_few_batches_made_may_be_zero():
+    rare = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(1, 0), bs.Affine(0.5, 0))
+    few, many = (bs.simulate(rare, requests) for requests in (1_000, 10_000))
+    assert few.interval("utilisation")[0] == 0 < few.utilisation
+    assert 0 < many.interval("utilisation")[0] < many.utilisation

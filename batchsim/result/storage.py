@@ -13,7 +13,7 @@ import os
 import zipfile
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, IO, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]
             raise ValueError(f"{os.fspath(path)} must be a saved result: {error}") from error
 
 
-def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
+def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):

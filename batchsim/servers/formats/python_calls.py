@@ -135,10 +135,11 @@ class Program:
         """
         if depth > DEEPEST:
             raise _NotLiteral
-        value, parts = None, 1
+        value: Any = None
+        parts = 1
         match node:
-            case ast.Constant(value=constant):
-                value = constant
+            case ast.Constant():
+                value = node.value
             case ast.Name(id=name) if name in self.constants:
                 value, parts = self.constants[name], self.parts[name]
             case ast.UnaryOp(op=ast.USub(), operand=operand):
