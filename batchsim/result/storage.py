@@ -13,7 +13,7 @@ import os
 import zipfile
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
