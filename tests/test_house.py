@@ -32,6 +32,7 @@ CORRIDOR = [
     ["view.pictures"],
     ["view.explorer"],
     ["teaching"],
+    ["web"],
     ["__init__"],  # the public names
     ["app", "cli", "__main__"],
 ]
@@ -40,7 +41,8 @@ STEP = {room: step for step, rooms in enumerate(CORRIDOR) for room in rooms}
 # The only files that import a library, as a function is called or for the type checker's sake included.
 ROOMS = {
     "simpy": ["engines/reference/*.py"],
-    "numba": ["engines/compiled/*.py"],
+    "numba": ["engines/compiled/*.py", "web/entries.py"],
+    "llvmlite": ["web/wasm.py"],
     "jax": ["device/*.py"],
     "ipywidgets": ["view/explorer/**/*.py", "teaching/**/*.py"],
     "anywidget": ["view/explorer/**/*.py", "teaching/**/*.py"],

@@ -1,0 +1,55 @@
+"""How JavaScript calls the rules' entry points: read from the rules' own descriptions."""
+
+import dataclasses
+import math
+from typing import Any
+
+from batchsim.scenario.rules import Rule
+
+
+def usual(rule: type[Rule], **changed: Any) -> Rule:
+    """Return a rule with its usual parameters."""
+    values = {name: usual_value(rule, name) for name in rule.parameters()}
+    return rule(**values | changed)
+
+
+def usual_value(rule: type[Rule], name: str) -> Any:
+    """Return the value of a parameter that a call leaves out."""
+    default = {field.name: field.default for field in dataclasses.fields(rule)}[name]  # type: ignore[arg-type]
+    return rule.parameters()[name].usual if default is dataclasses.MISSING else default
+
+
+def call(rule: type[Rule]) -> dict[str, Any]:
+    """Return how JavaScript calls a rule's entry, for JSON: None is infinity.
+
+    `arguments` are the parameters in the order of the entry; of a threshold rule, those that its threshold
+    has. `memory` is the size of the rule's memory: a constant, and a number for each request of a full batch.
+    """
+    one = usual(rule)
+    parameters = {
+        name: {"kind": it.kind, "least": it.at_least, "usual": plain(usual_value(rule, name))}
+        for name, it in rule.parameters().items()
+    }
+    small, large = (usual(rule, max_batch_size=size).state_size for size in (100, 101))
+    return {
+        "entry": "run_threshold" if one.threshold else f"run_{rule.__name__}",
+        "parameters": parameters,
+        "knobs": [*rule.map_knobs],
+        "arguments": threshold_of(rule) if one.threshold else [*parameters],
+        "memory": [small - 100 * (large - small), large - small],
+        "freezes": rule.freezes,
+        "while_busy": rule.freezes or rule.longest_wait_s is not Rule.longest_wait_s,  # it may refuse
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON."""
+    return None if value == math.inf else value
+
+
+def threshold_of(rule: type[Rule]) -> list[str | None]:
+    """Return the parameter that each field of a rule's threshold is; None for infinity."""
+    probe = usual(rule, **{name: place + 2 for place, name in enumerate(rule.parameters())})
+    names = dict(zip(probe.params, rule.parameters(), strict=True))
+    assert probe.threshold is not None
+    return [None if value == math.inf else names[value] for value in probe.threshold]
