@@ -42,11 +42,24 @@ def tried(name="01.1"):
 
 def test_hints_come_in_steps_and_an_answer_given_again_is_no_other_try(capsys):
     asked, steps = EXERCISES["01.1"], []
-    for answer in (500, 500, 6000, 500, 7):
-        steps.append(said(capsys, "01.1", answer)[1:])
+    for answer in (500, 500, 6000, 500, 7, 8, 9):
+        steps.append(said(capsys, "01.1", answer))
     parts, look = f"What you need: {asked.parts}.", f"Where to look: “{asked.look}”, in this lesson."
-    assert [lines[:2] for lines in steps] == [[], [], [parts], [parts], [parts, look]]
-    assert tried().tries == 3
+    assert [lines[1:2] for lines in steps[:5]] == [[], [], [parts], [parts], [look]]
+    assert tried().tries == 5
+    example = re.fullmatch(
+        r"An example with other numbers: How many .* in batches of (\d+)\? Answer: \1 requests .*",
+        steps[5][1],
+    )
+    assert int(example[1]) in asked.vary["size"]
+    assert example[1] not in said(capsys, "01.1", RIGHT)[-1], "it is not what is asked next"
+
+
+def test_no_line_after_the_third_try_was_there_before(capsys):
+    lines = [line for answer in (*WRONG, 10, 11) for line in said(capsys, "01.1", answer)]
+    later = [line for answer in (12, 13, 14) for line in said(capsys, "01.1", answer)]
+    assert later == [f"Not yet: the hint for 7 holds for {answer} too." for answer in (12, 13, 14)]
+    assert len({*lines[3:]}) == len(lines[3:])
 
 
 def test_no_step_gives_the_answer_away(capsys):
@@ -94,14 +107,16 @@ def test_a_right_answer_after_few_wrong_ones_solves_an_exercise(capsys):
 def test_a_right_answer_after_many_is_asked_again_with_other_numbers(capsys):
     for answer in WRONG[:3]:
         lines = said(capsys, "01.1", answer)
-    assert "a right answer is now followed by new numbers" in lines[-1]
+    assert "a right answer is asked once more with new numbers" in lines[-1]
     lines = said(capsys, "01.1", RIGHT)
     assert lines[0].startswith("Right: 12 requests")
     assert lines[2].startswith("How many requests per second")
     assert not tried().solved_at
+    assert "1 asked once more (4 tries)" in repr(progress())
     size = int(lines[2].split()[-1].rstrip("?"))
     assert lines[2] in said(capsys, "01.1", ...)[0]
-    assert said(capsys, "01.1", RIGHT)[1] == lines[2], "the first answer is no wrong one"
+    again = said(capsys, "01.1", RIGHT)
+    assert (again[0], again[2]) == (lines[0], lines[2]), "the first answer is no wrong one"
     assert said(capsys, "01.1", size / SERVICE(size))[0].startswith(f"Right: {size} requests")
     assert tried().solved_at
     assert tried().tries == 5
@@ -109,46 +124,24 @@ def test_a_right_answer_after_many_is_asked_again_with_other_numbers(capsys):
         assert said(capsys, "01.1", answer)[0].startswith("Right: "), "once solved, both are right"
 
 
-def test_closing_in_by_halves_finds_numbers_and_solves_nothing(capsys):
-    """As if each hint said higher or lower, which few do."""
+@pytest.mark.parametrize(("name", "guesses"), [("01.1", (500, 6000, 7)), ("01.2", range(1, 11))])
+def test_the_second_right_answer_counts_and_is_noted_if_it_may_be_a_guess(capsys, name, guesses):
     store.change(lambda record: setattr(record, "key", "of a test"))
-    rounds, found = -1, 0
-    for _ in range(40):
-        if rounds != (rounds := tried().rounds if store.load().exercises else 0):
-            low, high = 0.0, 10_000.0
-            found = rounds
-        answer = (low + high) / 2
-        check("01.1", answer)
-        if answer < _asked("01.1", "of a test", rounds).right():
-            low = answer
-        else:
-            high = answer
-    assert found >= 4
-    assert not tried().solved_at
-
-
-def test_counting_up_finds_whole_numbers_and_solves_nothing(capsys):
-    store.change(lambda record: setattr(record, "key", "of a test"))
-    for answer in range(1, 12):
-        lines = said(capsys, "01.2", answer)
-    assert lines[0].startswith("Right: ")
-    assert "requests arrive per second" in lines[2]
-    for rounds in range(1, len(EXERCISES["01.2"].vary["rate_per_s"]) + 1):
-        assert tried("01.2").rounds == rounds
-        assert not tried("01.2").solved_at
-        right = int(_asked("01.2", "of a test", rounds).right())
-        for answer in range(1, right + 1):
-            check("01.2", answer)
-    assert tried("01.2").by_trying, "no other numbers are left"
+    for answer in (*guesses, EXERCISES[name].right()):
+        said(capsys, name, answer)
+    right = _asked(name, "of a test", 1).right()
+    for times in (5, 6, 7):
+        said(capsys, name, times * right)
+    assert said(capsys, name, right)[0].startswith("Right: ")
+    assert tried(name).solved_at
+    assert tried(name).by_trying
+    assert tried(name).rounds == 1
 
 
 def test_students_are_asked_again_with_numbers_of_their_own():
-    for rounds in (1, 2):
-        sizes = {_asked("01.1", key, rounds).size for key in "abcdefgh"}
-        assert len(sizes) > 2
-        assert EXERCISES["01.1"].size not in sizes
-    for key in "abcdefgh":
-        assert _asked("01.1", key, 1).size != _asked("01.1", key, 2).size
+    sizes = {_asked("01.1", key, 1).size for key in "abcdefgh"}
+    assert len(sizes) > 2
+    assert EXERCISES["01.1"].size not in sizes
 
 
 def test_what_has_no_other_numbers_is_noted_as_found_by_trying(capsys, monkeypatch):

@@ -104,7 +104,7 @@ def test_the_recipe_for_an_exercise_is_complete(copy):
     assert re.search(r"How many ms does a batch of (10|30) take\?", told)
 
     # Progress, and the record that is handed in.
-    assert re.search(r"01-why-batch +- +0 of 4 +4 not solved yet", told)
+    assert re.search(r"01-why-batch +- +0 of 4 +4 asked once more", told)
     tried = json.loads((copy / "ann.json").read_text())["exercises"]["01.4"]
     assert tried["rounds"] == 1
     assert [wrong["answer"] for wrong in tried["wrong"]][:3] == ["7", "3", "40"]

@@ -1,6 +1,5 @@
 """Checking answers: hints in steps, and guessed answers do not count as known."""
 
-import math
 import numbers
 import random
 import re
@@ -21,13 +20,13 @@ def check(exercise: str, answer: Any) -> None:
 
     `exercise` is its number, such as "01.1". `...` means that the answer is still missing.
 
-    Hints come in steps. Every wrong answer gets a hint about its mistake. From the second one on, `check`
-    also lists the parts of the answer, and from the third on the section of the lesson that explains it.
-    Repeating an answer does not count as another try.
+    Every wrong answer gets a hint about its mistake. The second one also lists the parts of the answer, the
+    third names the section of the lesson that explains it, and the fourth shows an example with other
+    numbers. Repeating an answer does not count as another try.
 
-    Guessing does not win. A right number after more than two wrong ones (more than one, if few numbers are
-    possible) may come from narrowing the range. `check` then confirms it and asks the same question with
-    new numbers, which differ between students. With the right method, the new answer is quick to find.
+    A right number after more than two wrong ones (more than one, if few numbers are possible) may be a
+    guess. `check` then asks once more with new numbers, which differ between students. The second right
+    answer counts.
 
     >>> check("01.1", ...)
     Not answered yet: put your answer in place of the ...: a number (requests per second).
@@ -59,13 +58,14 @@ def check(exercise: str, answer: Any) -> None:
 
 def _asked(exercise: str, key: str, rounds: int) -> Exercise:
     """Return an exercise with its first numbers, or with the new numbers of this student."""
-    task = EXERCISES[exercise]
-    if not rounds:
-        return task
-    draw = random.Random(f"{key} {exercise}")
+    return _varied(EXERCISES[exercise], key, rounds - 1) if rounds else EXERCISES[exercise]
+
+
+def _varied(task: Exercise, key: str, turn: int) -> Exercise:
+    draw = random.Random(f"{key} {task.name}")
     orders = {name: draw.sample(values, len(values)) for name, values in task.vary.items()}
     # In turn, so that the same value never comes twice in a row.
-    return task.varied({name: order[(rounds - 1) % len(order)] for name, order in orders.items()})
+    return task.varied({name: order[turn % len(order)] for name, order in orders.items()})
 
 
 def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict]) -> list[str]:
@@ -78,6 +78,13 @@ def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict])
         lines.extend(_judged(asked, answer, verdicts, tried))
         if tried.rounds > rounds:
             lines.append(_asked(exercise, record.key, tried.rounds).again)
+        elif (
+            tried.tries == 4 and not verdicts[0].right and any(len(each) > 1 for each in asked.vary.values())
+        ):
+            other = _varied(EXERCISES[exercise], record.key, -1)  # not the numbers that may be asked next
+            lines.append(
+                f"An example with other numbers: {other.again} Answer: {other.judge(other.right()).text}"
+            )
         tried.last_at = now()
 
     progress_store.change(note)
@@ -93,45 +100,43 @@ def _judged(asked: Exercise, answer: Any, verdicts: list[Verdict], tried: Tried)
         tried.tries += 1
         return [f"Right: {text}", *_solved(asked, tried)]
     if before:
-        return ["Not yet: that was right for the earlier numbers. Now they are different:", asked.again]
+        return [f"Right: {before}", "Once more with new numbers, then it counts:", asked.again]
     wrong = Wrong(in_short(answer), textwrap.shorten(text, LONGEST_HINT, placeholder=" ..."), tried.rounds)
+    same = [each.answer for each in tried.wrong if (each.told, each.rounds) == (wrong.told, wrong.rounds)]
     if wrong not in tried.wrong:
         tried.wrong = [*tried.wrong, wrong][:KEPT]
         tried.tries += 1
         tried.since += 1
+    if tried.tries > 3 and same and wrong.answer not in same:
+        text = f"the hint for {same[0]} holds for {wrong.answer} too."
     return [f"Not yet: {text}", *_steps(asked, tried)]
 
 
 def _solved(asked: Exercise, tried: Tried) -> list[str]:
-    """Note that an answer is right, or ask again."""
-    if asked.few is None or tried.since <= asked.few:
-        tried.solved_at = now()
-        return []
-    others = f"It came after {_format.counted(tried.since, 'other answer')}"
-    if not _others(asked, tried):
-        tried.solved_at, tried.by_trying = now(), True
-        return [f"{others}, so it counts as found by trying."]
-    tried.rounds, tried.since = tried.rounds + 1, 0
-    return [f"{others}, so here is the same question with new numbers. If you know the method, it is quick."]
-
-
-def _others(asked: Exercise, tried: Tried) -> bool:
-    """Return whether some of the exercise's other numbers are left."""
-    return bool(asked.vary) and tried.rounds < math.lcm(*map(len, asked.vary.values()))
+    """Note that an answer is right, or ask once more."""
+    guessed = asked.few is not None and tried.since > asked.few
+    others = f"It came after {_format.counted(tried.since, 'other answer')}, so"
+    if guessed and asked.vary and not tried.rounds:
+        tried.rounds, tried.since = 1, 0
+        return [f"{others} here is the same question once more, with new numbers. Then it counts."]
+    tried.solved_at, tried.by_trying = now(), guessed
+    return [f"{others} it counts as found by trying."] if guessed else []
 
 
 def _steps(asked: Exercise, tried: Tried) -> list[str]:
-    """Return the lines after the hint: more with each wrong answer."""
+    """Return the lines after the hint: a new one with each of the first wrong answers."""
     steps = []
-    if tried.tries >= 2 and asked.parts:
+    if tried.tries == 2 and asked.parts:
         steps.append(f"What you need: {asked.parts}.")
-    if tried.tries >= 3 and asked.look:
+    if tried.tries == 3 and asked.look:
         steps.append(f"Where to look: “{asked.look}”, in this lesson.")
-    if asked.few is not None and tried.since > asked.few:
-        then = "followed by new numbers" if _others(asked, tried) else "counted as found by trying"
-        steps.append(
-            f"That is {tried.since} answers. Numbers can be guessed, so a right answer is now {then}."
+    if asked.few is not None and tried.since == asked.few + 1:
+        then = (
+            "counted as found by trying"
+            if tried.rounds or not asked.vary
+            else "asked once more with new numbers"
         )
+        steps.append(f"Numbers can be guessed, so after {tried.since} others a right answer is {then}.")
     return steps
 
 

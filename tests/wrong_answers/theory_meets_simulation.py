@@ -1,7 +1,7 @@
 WRONG = {
     "06.1": [
         (2 / 3, "How many requests per second is that?"),
-        (250, "there the mean latency is 3.00 ms. It should be twice 2.00 ms"),
+        (250, "there the mean latency is 3.00 ms, less than twice 2.00 ms"),
         (500, "there is no mean"),
     ],
     "06.2": [

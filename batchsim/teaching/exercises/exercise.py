@@ -102,9 +102,9 @@ class Exercise:
     A subclass with a name, such as `class SaturationRate(Number, name="01.1")`, is the lesson's exercise of
     that number.
 
-    Hints come in steps. `judge` explains the mistake in every wrong answer. From the second one on, the hint
-    also lists the `parts` of an answer, and from the third on where to `look`: a heading of the lesson.
-    Hints never give the answer away.
+    Hints come in steps. `judge` explains the mistake in every wrong answer. The second one also lists the
+    `parts` of an answer, the third says where to `look`: a heading of the lesson, and the fourth shows an
+    example with other numbers. Hints never give the answer away.
 
     Some answers can be guessed. After more than `few` wrong answers, a right one does not count yet: the
     exercise asks `again`, once, with new numbers. They are drawn for each student from `vary`, which maps
@@ -134,6 +134,10 @@ class Exercise:
     def is_open(self, answer: Any) -> bool:
         """Return whether an answer is still as the lesson left it."""
         return answer is ...
+
+    def right(self) -> float:
+        """Return the right answer, of an exercise that can be asked again with other numbers."""
+        raise NotImplementedError
 
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
@@ -186,9 +190,6 @@ class Number(Exercise):
     def near(self, answer: float, other: float) -> bool:
         """Return whether an answer equals a number, within the tolerance."""
         return abs(answer - other) <= self.within * abs(other)
-
-    def right(self) -> float:
-        raise NotImplementedError
 
     def because(self, right: float) -> str:
         raise NotImplementedError

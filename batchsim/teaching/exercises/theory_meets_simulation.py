@@ -44,7 +44,8 @@ class TwiceTheTime(Number, name="06.1"):
         if answer * SERVICE(1) >= 1:
             return "the server cannot keep up: the queue grows without end, and there is no mean."
         mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
-        return f"there the mean latency is {mean_ms:.2f} ms. It should be {self.in_words} {alone_ms:.2f} ms."
+        side = "less" if answer < right else "more"
+        return f"there the mean latency is {mean_ms:.2f} ms, {side} than {self.in_words} {alone_ms:.2f} ms."
 
     @property
     def in_words(self) -> str:
@@ -89,7 +90,8 @@ class EnoughRequests(Number, name="06.2"):
         if answer <= self.requests:
             return f"{self.requests:,} requests are too few: you need more."
         width = self.target * math.sqrt(right / answer)
-        return f"that would give about ± {width:.2%}. The target is ± {self.target:.1%}."
+        side = "wider than the target," if answer < right else "narrower than you need for"
+        return f"that would give about ± {width:.2%}, {side} ± {self.target:.1%}."
 
 
 class CostOfAWait(Number, name="06.3"):

@@ -85,7 +85,12 @@ class StricterPromise(Number, name="07.2"):
     def hint(self, answer: float, right: float) -> str:
         if answer >= self.saturation_per_s:
             return "the server cannot keep up: the queue grows without end."
-        return f"at that rate p99 is {self.p99_ms(answer):.1f} ms. The promise is {self.promised_ms} ms."
+        found = f"at that rate p99 is {self.p99_ms(answer):.1f} ms"
+        if answer < right:
+            return (
+                f"{found}, within {self.promised_ms} ms. The promise also holds at a higher rate: at which?"
+            )
+        return f"{found}, above {self.promised_ms} ms: the promise is broken."
 
 
 class EnoughServers(Number, name="07.3"):

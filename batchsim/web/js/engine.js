@@ -289,37 +289,59 @@ function counts(latency_s, edges_ms) {
   return found;
 }
 
-/** Return the means of a run: a wait is queueing while all servers compute, and forming while one is idle. */
-function meanParts({ arrival_s, batch_index, batches: { start_s, finish_s, server } }, servers) {
+/** Return the spans in which all servers compute, one a batch, maybe empty, and the sum of those before each. */
+function busySpans({ start_s, finish_s, server }, servers) {
   const until_s = new Float64Array(servers);
-  const spans = start_s.length;
-  const [from_s, to_s, before_s] = [0, 0, 0].map(() => new Float64Array(spans)); // in which all servers compute
-  let [all_s, busy_s, last_s] = [0, 0, 0];
-  for (let batch = 0; batch < spans; batch += 1) {
+  const [to_s, before_s] = [start_s.slice(), new Float64Array(start_s.length)];
+  let all_s = 0;
+  for (let batch = 0; batch < start_s.length; batch += 1) {
     until_s[server[batch]] = finish_s[batch];
-    let free_s = until_s[0];
-    for (let each = 1; each < servers; each += 1) free_s = Math.min(free_s, until_s[each]);
-    [from_s[batch], to_s[batch], before_s[batch]] = [start_s[batch], Math.max(free_s, start_s[batch]), all_s];
-    all_s += to_s[batch] - from_s[batch];
-    busy_s += finish_s[batch] - start_s[batch];
-    last_s = Math.max(last_s, finish_s[batch]);
+    for (let each = 1, free_s = until_s[0]; each <= servers; each += 1) {
+      if (each === servers) to_s[batch] = Math.max(free_s, start_s[batch]);
+      else free_s = Math.min(free_s, until_s[each]);
+    }
+    before_s[batch] = all_s;
+    all_s += to_s[batch] - start_s[batch];
   }
-  let [waited_s, queued_s, computed_s, served, span] = [0, 0, 0, 0, -1];
-  for (let i = 0; i < arrival_s.length; i += 1) {
+  return { to_s, before_s };
+}
+
+/** Return for how many seconds each request waited while all servers computed; the rest of its wait is forming. */
+export function queueing({ arrival_s, batch_index, batches }, servers) {
+  const from_s = batches.start_s;
+  const { to_s, before_s } = busySpans(batches, servers);
+  const queued_s = new Float64Array(arrival_s.length);
+  for (let i = 0, span = -1; i < arrival_s.length; i += 1) {
     const [batch, came_s] = [batch_index[i], arrival_s[i]];
     if (batch < 0) continue;
-    while (span + 1 < spans && from_s[span + 1] <= came_s) span += 1;
-    const wait_s = start_s[batch] - came_s;
-    const beforeIt_s = span < 0 ? 0 : before_s[span] + Math.min(came_s, to_s[span]) - from_s[span];
-    queued_s += Math.min(Math.max(before_s[batch] - beforeIt_s, 0), wait_s);
-    waited_s += wait_s;
+    while (span + 1 < from_s.length && from_s[span + 1] <= came_s) span += 1;
+    const busy_s = span < 0 ? 0 : before_s[span] + Math.min(came_s, to_s[span]) - from_s[span];
+    queued_s[i] = Math.min(Math.max(before_s[batch] - busy_s, 0), from_s[batch] - came_s);
+  }
+  return queued_s;
+}
+
+/** Return the means of a run. */
+function meanParts(run, servers) {
+  const { arrival_s, batch_index, batches: { start_s, finish_s } } = run;
+  const queued_s = queueing(run, servers);
+  let [waited_s, queueing_s, computed_s, served, busy_s, last_s] = [0, 0, 0, 0, 0, 0];
+  for (let i = 0; i < arrival_s.length; i += 1) {
+    const batch = batch_index[i];
+    if (batch < 0) continue;
+    waited_s += start_s[batch] - arrival_s[i];
+    queueing_s += queued_s[i];
     computed_s += finish_s[batch] - start_s[batch];
     served += 1;
   }
+  for (let batch = 0; batch < start_s.length; batch += 1) {
+    busy_s += finish_s[batch] - start_s[batch];
+    last_s = Math.max(last_s, finish_s[batch]);
+  }
   const mean_ms = (seconds) => (1000 * seconds) / served;
   return {
-    mean_ms: mean_ms(waited_s + computed_s), forming_ms: mean_ms(waited_s - queued_s), queueing_ms: mean_ms(queued_s),
+    mean_ms: mean_ms(waited_s + computed_s), forming_ms: mean_ms(waited_s - queueing_s), queueing_ms: mean_ms(queueing_s),
     computing_ms: mean_ms(computed_s), throughput_per_s: served / last_s, utilisation: busy_s / servers / last_s,
-    mean_batch_size: served / spans,
+    mean_batch_size: served / start_s.length,
   };
 }

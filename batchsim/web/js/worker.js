@@ -1,14 +1,11 @@
-/** The engine in a worker: it answers { id, method, values } with { id, found } or { id, error }; "load" comes first. */
-
+/** The worker's side: it computes the map, while the page draws. */
 import { Engine } from "./engine.js";
 
-let engine = null;
-
-self.onmessage = async ({ data: { id, method, values } }) => {
-  try {
-    if (method === "load") engine = await Engine.load(...values);
-    self.postMessage({ id, found: method === "load" ? null : engine[method](...values) });
-  } catch (error) {
-    self.postMessage({ id, error: error.message });
-  }
-};
+/** Serve maps to the page: first come the module's bytes and the descriptions, then one setting after another. */
+export function serve(scope) {
+  let engine;
+  scope.onmessage = async ({ data }) => {
+    if (data.bytes) engine = Engine.load(data.bytes, data.described);
+    else scope.postMessage((await engine).grid(data.settings, data.sizes, data.waits).slice());
+  };
+}
