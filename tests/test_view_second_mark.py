@@ -2,12 +2,12 @@
 
 import ast
 from itertools import combinations
-from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from tracked import notebooks
 
 import batchsim as bs
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, PHASES, THEMES
@@ -19,7 +19,7 @@ from batchsim.view.pictures.heat_map import BEYOND, MEASURES, HeatMapView
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.views import NAMES
 
-LESSONS = sorted((Path(__file__).parent.parent / "notebooks" / "solutions").glob("*.ipynb"))
+LESSONS = notebooks("notebooks/solutions/*.ipynb")
 STEP = bs.published("llama-3.1-8b/rtx-4090")
 LIGHTER = 9  # CIELAB's L*, from 0 to 100: a step that is seen side by side
 WIDER = 1.2  # times

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 import batchsim
+from batchsim._format import brief_text
 from batchsim.cli.course import Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
@@ -26,6 +27,7 @@ from batchsim.cli.study import Capacity, Sweep, Tune
 
 # As in sysexits.h; 128 + n stands for signal n.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
+LONGEST = 1_500  # characters of an error
 COMMANDS: tuple[type[Command], ...] = (
     Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, Page,
 )  # fmt: skip
@@ -79,12 +81,12 @@ def _errors(debug: Callable[[], bool] = bool) -> Iterator[None]:
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(f"Error: {' '.join(message.split())}", err=True)
+    typer.echo(f"Error: {brief_text(' '.join(message.split()), LONGEST)}", err=True)
     return typer.Exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
+    typer.echo(f"Warning: {brief_text(' '.join(str(message).split()), LONGEST)}", err=True)
 
 
 app = typer.Typer(
