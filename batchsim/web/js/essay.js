@@ -29,8 +29,7 @@ export async function start() {
     player(document.getElementById("player"), engine, described);
     sketch(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
-    page.classList.remove("live");
-    page.classList.add("stills");
+    page.className = "stills";
     console.warn(error);
   }
 }

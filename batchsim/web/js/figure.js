@@ -185,6 +185,7 @@ export class Figure {
   /** Change values, each to the nearest valid one, and draw in the next frame. */
   set(changes) {
     if (this.settled) this.before = this.data;
+    clearTimeout(this.timer);
     this.settled = false;
     this.touched = true;
     for (const [name, value] of Object.entries(changes)) this.values[name] = this.nearest(name, value);
