@@ -2,6 +2,7 @@
 import { number, percent } from "./charts.js";
 import { Engine } from "./engine.js";
 import { Figure, Mapper, element } from "./figure.js";
+import { Film } from "./film.js";
 import { player, sketch } from "./play.js";
 import { serve } from "./worker.js";
 
@@ -25,7 +26,7 @@ export async function start() {
     worker.postMessage({ bytes, described });
     globalThis.batchsim = { run: (settings) => engine.run(settings), figures: {} };
     page.classList.add("live");
-    for (const host of find(".figure[data-views]")) section(host, { engine, mapper, described });
+    for (const host of find(".figure[data-views]")) section(host, { engine, mapper, described, Film });
     player(document.getElementById("player"), engine, described);
     sketch(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
