@@ -4,8 +4,8 @@ import contextlib
 import re
 
 import pytest
-
 import web_module
+
 from batchsim.web import page as built
 
 WIDE, PHONE = {"width": 1280, "height": 1000}, {"width": 360, "height": 740}
@@ -16,7 +16,10 @@ const canvas = CanvasRenderingContext2D.prototype;
 globalThis.written = [];
 globalThis.patterns = 0;
 const { fillText, createPattern } = canvas;
-canvas.fillText = function (text, ...rest) { written.push(String(text)); return fillText.call(this, text, ...rest); };
+canvas.fillText = function (text, ...rest) {
+  written.push(String(text));
+  return fillText.call(this, text, ...rest);
+};
 canvas.createPattern = function (...all) { patterns++; return createPattern.apply(this, all); };
 """
 DRAG = """async ([figure, control]) => {
@@ -117,8 +120,9 @@ def test_it_opens_from_a_disk_without_a_network_and_draws(opened):
 def test_the_console_can_run_any_setting(opened):
     with opened() as page:
         run = """() => {
-          const { arrival_s, start_s, finish_s } = batchsim.run({ rate_per_s: 800, max_batch_size: 32, max_wait_ms: 10,
-            servers: 1, fixed_ms: 5, per_item_ms: 0.25, requests: 1000 });
+          const rule = { max_batch_size: 32, max_wait_ms: 10 }, service = { fixed_ms: 5, per_item_ms: 0.25 };
+          const run = batchsim.run({ rate_per_s: 800, ...rule, ...service, servers: 1, requests: 1000 });
+          const { arrival_s, start_s, finish_s } = run;
           return [arrival_s, start_s, finish_s].map((each) => [each.constructor.name, each.length]);
         }"""
         assert page.evaluate(run) == [["Float64Array", 1000]] * 3
@@ -255,11 +259,14 @@ def test_every_control_is_reached_and_moved_with_the_keyboard(opened):
     with opened(reduced_motion="reduce") as page:
         page.locator("#sketch button").click()
         page.locator("#sketch button").click()
-        reached, names = set(), "document.activeElement.closest('[id]')?.id"
+        reached = set()
+        focused = """() => {
+          const it = document.activeElement;
+          return [it.closest("[id]")?.id, it.name || it.dataset.knob || it.tagName];
+        }"""
         for _ in range(150):
             page.keyboard.press("Tab")
-            what = "document.activeElement.name || document.activeElement.dataset.knob || document.activeElement.tagName"
-            reached.add((page.evaluate(names), page.evaluate(what)))
+            reached.add(tuple(page.evaluate(focused)))
         sliders = page.evaluate(
             "Object.entries(batchsim.figures).flatMap(([id, it]) => it.controls.map((name) => [id, name]))"
         )
@@ -311,7 +318,8 @@ def test_a_phone_shows_everything_in_its_width_and_a_finger_moves_it(opened):
     with opened(viewport=PHONE, has_touch=True, is_mobile=True) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         small = """[...document.querySelectorAll("button:not(.term), select, input, summary")]
-          .filter((each) => each.offsetParent && each.getBoundingClientRect().height < 24).map((each) => each.outerHTML)"""
+          .filter((each) => each.offsetParent && each.getBoundingClientRect().height < 24)
+          .map((each) => each.outerHTML)"""
         assert page.evaluate(small) == []
         shown = page.locator("#choose .view:visible")
         assert shown.count() == 1
