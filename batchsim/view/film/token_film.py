@@ -1,5 +1,6 @@
 """Films of token generation: by seats, for lanes; by steps; and by whole batches."""
 
+import math
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -174,6 +175,11 @@ class StepFilm(Film):
         return f"At {time if isinstance(time, str) else f'{time * 1000:,.1f}'} ms{where}: "
 
     @property
+    def changes_s(self) -> np.ndarray:
+        """When the sentence of a moment changes, apart from the instants."""
+        return self._start_s
+
+    @property
     def queue(self) -> QueueLength:
         """The number of requests that wait at the beginning of each step."""
         return QueueLength(self._start_s, self.result.steps.waiting[self._numbers])
@@ -303,6 +309,11 @@ class WholeFilm(StepFilm):
         ends_s = (log.batch_finish_s[steps] for steps in (token, done, last))
         left_s = self._queued_s[np.isfinite(self._queued_s)]
         return np.unique(np.concatenate([self._arrival_s, left_s, *ends_s]))
+
+    @property
+    def changes_s(self) -> np.ndarray:
+        start_s = self.log.batch_start_s  # a batch leaves only at the very instant
+        return np.append(start_s[self._mine[self.shown]], np.nextafter(start_s[self._first], math.inf))
 
     @property
     def queue(self) -> QueueLength:

@@ -156,17 +156,20 @@ def step_window(
 
 
 def moments(film: StepFilm | WholeFilm, stretch: PlayRange) -> dict[str, Any]:
-    """Return the state at each instant: a sentence, the acting line (-1: none), and whether a batch leaves.
+    """Return the state at each instant and step: a sentence, the acting line (-1: none), and what it is.
 
-    A page replaces "{t}" by the time in ms, and "{since s}" by the time in ms since then.
+    `leaves`: a batch leaves; `event`: it is one of the film's instants. A page replaces "{t}" by the time in
+    ms, and "{since s}" by the time in ms since then.
     """
     instants = film.instants()
-    first, last = instants.searchsorted(stretch, side="right")
-    at_s = np.append(stretch.begin_s, instants[first:last])
+    at_s = np.concatenate([instants, film.changes_s])
+    at_s = at_s[(at_s > stretch.begin_s) & (at_s <= stretch.until_s)]
+    at_s = np.unique(np.append(at_s, stretch.begin_s))
     states = [film.snapshot(float(time_s)) for time_s in at_s]
     lines = [state.acting() for state in states]
     return {
-        "at_s": at_s, "words": [state.said(at_ms="{t}") for state in states],
+        "at_s": at_s, "event": np.isin(at_s, instants),
+        "words": [state.said(at_ms="{t}") for state in states],
         "line": np.array([-1 if line is None else line for line in lines]),
         "leaves": np.array(
             [isinstance(state, WholeMoment) and state.activity() is Activity.LEAVING for state in states]

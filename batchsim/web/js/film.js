@@ -8,7 +8,7 @@
 //     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake }
 // A lane of tokens: { kind: "tokens", title, notes?, servers, seats, arrival_s, queue: { at_s, waiting }, stays: { request,
 //     server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, again }, busy: { server, begin_s, end_s },
-//     moments?: { at_s, words, line, leaves } }
+//     moments?: { at_s, words, line, leaves, event } }
 // A time limit of null is infinite.
 
 const WAY = 0.15; // the share of its computing in which a batch moves to its server
@@ -52,11 +52,11 @@ function written(value, options) {
   return formats.get(key).format(value);
 }
 const whole = (value) => written(value, { maximumFractionDigits: 0 });
-const fixed = (value, digits) => written(value, { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const precise = (value, digits) => written(value, { maximumSignificantDigits: digits });
+const fixed = (value, digits) => written(Number(value.toFixed(digits)), { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const precise = (value, digits) => written(Number(value.toPrecision(digits)), { maximumSignificantDigits: digits });
 function rounded(value, digits = 3) { // to these digits, but all before the point
-  const power = value ? Number(value.toExponential(digits - 1).split("e")[1]) : 0;
-  return written(value, { maximumFractionDigits: clamp(digits - 1 - power, 0, 20) });
+  const text = value.toExponential(digits - 1), power = Number(text.split("e")[1]);
+  return written(power < digits ? Number(text) : value, { maximumFractionDigits: clamp(digits - 1 - power, 0, 20) });
 }
 const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
 const listed = (parts) => (parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : parts[0]);
@@ -241,7 +241,7 @@ export class Tokens {
   constructor(lane, film) {
     Object.assign(this, lane, { film, decimals: 1, code: [] });
     const { begin_s, first_token_s, last_token_s, end_s } = this.stays;
-    const moments = this.moments ? this.moments.at_s : unique(this.arrival_s, this.queue.at_s, begin_s, first_token_s, last_token_s, end_s);
+    const moments = this.moments ? this.moments.at_s.filter((_, at) => this.moments.event[at]) : unique(this.arrival_s, this.queue.at_s, begin_s, first_token_s, last_token_s, end_s);
     this.instants = Array.from(moments);
   }
 
