@@ -10,6 +10,7 @@
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
 # make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
 # make lessons   the students' copies of the lessons, from notebooks/solutions/
+# make page      one file that needs no installation and no network: dist/batchsim.html
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make bench     what is claimed about speed, as ratios
@@ -44,7 +45,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -163,6 +164,11 @@ book: $(VENV)/.installed-book
 	JAX_PLATFORMS=cpu $(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/book -d build/book/doctrees build/book/source build/book/html
 	$(BIN)/python docs/book/check.py build/book/html
 	@echo "Open build/book/html/index.html, or put that folder on any server."
+
+# A wheel that is built afterwards contains the page.
+page: $(VENV)/.installed-web
+	JAX_PLATFORMS=cpu $(BIN)/python -m batchsim.web.page batchsim/web/batchsim.html
+	@mkdir -p dist && cp batchsim/web/batchsim.html dist/
 
 slides: $(VENV)/.installed-book
 	$(BIN)/python docs/book/slides.py build/slides

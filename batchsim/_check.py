@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._format import brief
+
 # Beyond these, sums of floats lose their meaning, or arrays do not fit in memory: 1e12 ms are 30 years.
 SMALLEST, LARGEST = 1e-12, 1e12
 LARGEST_WHOLE = 2**62
+LONGEST_NAME = 100  # letters of a name that may be a misspelt one
 
 
 def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> int:
@@ -25,11 +28,11 @@ def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGES
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+        raise TypeError(f"{name} must be a whole number, got {brief(value)}") from None
     if number < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value!r}")
+        raise ValueError(f"{name} must be at least {at_least}, got {brief(value)}")
     if at_most is not None and number > at_most:
-        raise ValueError(f"{name} must be at most {at_most:,}, got {value!r}")
+        raise ValueError(f"{name} must be at most {at_most:,}, got {brief(value)}")
     return number
 
 
@@ -43,36 +46,36 @@ def real(
             raise TypeError
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
+        raise TypeError(f"{name} must be a number, got {brief(value)}") from None
     except OverflowError:
         raise ValueError(f"{name} must be finite, got a number too large for a float") from None
     if math.isnan(number):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {brief(value)}")
     if at_least is not None and number < at_least:
-        raise ValueError(f"{name} must be at least {at_least:g}, got {value!r}")
+        raise ValueError(f"{name} must be at least {at_least:g}, got {brief(value)}")
     if above is not None and number <= above:
-        raise ValueError(f"{name} must be greater than {above:g}, got {value!r}")
+        raise ValueError(f"{name} must be greater than {above:g}, got {brief(value)}")
     if below is not None and number >= below:
-        raise ValueError(f"{name} must be less than {below:g}, got {value!r}")
+        raise ValueError(f"{name} must be less than {below:g}, got {brief(value)}")
     if above == 0 and number < SMALLEST:
-        raise ValueError(f"{name} must be at least {SMALLEST:g}, got {value!r}")
+        raise ValueError(f"{name} must be at least {SMALLEST:g}, got {brief(value)}")
     if math.isinf(number):
         if finite or number < 0:
-            raise ValueError(f"{name} must be finite, got {value!r}")
+            raise ValueError(f"{name} must be finite, got {brief(value)}")
     elif number > at_most:
-        raise ValueError(f"{name} must be at most {at_most:g}, got {value!r}")
+        raise ValueError(f"{name} must be at most {at_most:g}, got {brief(value)}")
     return value if type(value) is int else number
 
 
 def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = True) -> tuple[int, ...]:
     """Return different whole numbers from 1 on as a tuple, in rising order if `rising`, or raise."""
     if not listed(values):
-        raise TypeError(f"{name} must be a list of sizes, got {values!r}")
+        raise TypeError(f"{name} must be a list of sizes, got {brief(values)}")
     checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
     if not checked:
         raise ValueError(f"{name} must not be empty, got []")
     if list(checked) != (sorted(set(checked)) if rising else list(dict.fromkeys(checked))):
-        raise ValueError(f"{name} must {'increase' if rising else 'differ'}, got {list(checked)}")
+        raise ValueError(f"{name} must {'increase' if rising else 'differ'}, got {brief(list(checked))}")
     return checked
 
 
@@ -86,7 +89,7 @@ def one_of(name: str, value: Any, known: Collection[str]) -> str:
     """Return `value` if it is one of the known words, or raise."""
     if not isinstance(value, str) or value not in known:  # arrays compare item by item
         hint = nearest(value, known, listed=True)
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {brief(value)}{hint}")
     return value
 
 
@@ -96,9 +99,9 @@ def path(name: str, value: Any) -> Path:
     Above all, it refuses whole numbers: `open` would use one as a descriptor, and close it.
     """
     if not isinstance(value, (str, PathLike)) or not isinstance(os.fspath(value), str):
-        raise TypeError(f"{name} must be a file's path, got {value!r}")
+        raise TypeError(f"{name} must be a file's path, got {brief(value)}")
     if not os.fspath(value):
-        raise ValueError(f"{name} must not be empty, got {value!r}")
+        raise ValueError(f"{name} must not be empty, got {brief(value)}")
     return Path(value)
 
 
@@ -115,7 +118,7 @@ def fix_real(instance: Any, name: str, **bounds: Any) -> None:
 def instance(name: str, value: Any, kind: Any, what: str) -> None:
     """Raise TypeError unless the value is `what`, such as "a Scenario"."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {what}, got {value!r}")
+        raise TypeError(f"{name} must be {what}, got {brief(value)}")
 
 
 def at_most(name: str, value: int, most: int, what: str) -> None:
@@ -141,6 +144,8 @@ def closest(name: Any, known: Iterable[str]) -> str:
     >>> closest("maxbatchsize", ["max_batch_size", "max_wait_ms"])
     'max_batch_size'
     """
+    if len(str(name)) > LONGEST_NAME:  # the comparison takes the square of its length
+        return ""
     return next(iter(difflib.get_close_matches(str(name), sorted(known), n=1)), "")
 
 

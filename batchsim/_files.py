@@ -1,20 +1,68 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and files that are read only if they are files."""
 
+import errno
+import io
 import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from batchsim import _check
+from batchsim._format import size
 
 IN_MEMORY = 2**26  # bytes buffered in memory; further ones go to disk
 LEFT_S = 3600.0  # no file takes that long to write: the process was killed
+# The largest files to read. A scenario may hold the times of a trace.
+CONFIG_BYTES, SCENARIO_BYTES, MEASUREMENT_BYTES = 2**20, 2**24, 2**24
+TABLE_BYTES, RESULT_BYTES = 2**30, 2**34
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], at_most: int, **text: Any) -> Iterator[IO[Any]]:
+    """Open a file of at most so many bytes to read, as bytes or with the options of a `TextIOWrapper`.
+
+    ValueError for a larger one, and for a pipe or a device: these may block or never end. A shell's standard
+    input is read into memory first.
+    """
+    path = _check.path("path", path)
+    # A pipe without a writer would block when opened. Windows has neither the flag nor such pipes.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if stat.S_ISREG(found.st_mode):
+            content: BinaryIO = os.fdopen(os.dup(handle), "rb")
+            length = found.st_size
+        elif _is_input(found):
+            content = io.BytesIO(sys.stdin.buffer.read(at_most + 1))
+            length = len(content.getbuffer())
+        else:
+            raise ValueError(f"{path} must be a regular file, got {_kind(found.st_mode)}")
+    finally:
+        os.close(handle)
+    with content:
+        if length > at_most:
+            raise ValueError(f"{path} must have at most {size(at_most)}, got {size(length)} or more")
+        yield io.TextIOWrapper(content, **text) if text else content
+
+
+def _is_input(found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(0), found)
+    except OSError:  # it is closed
+        return False
+
+
+def _kind(mode: int) -> str:
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device"
 
 
 @contextmanager

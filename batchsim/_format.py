@@ -1,6 +1,7 @@
 """Numbers, durations and lists as text for people."""
 
 import math
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,6 +82,50 @@ def counted(count: int, noun: str) -> str:
     ('1 server', '2,400 settings')
     """
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes.
+
+    >>> size(2**20), size(3_500_000), size(2**30)
+    ('1 MiB', '3.34 MiB', '1,024 MiB')
+    """
+    return f"{number(count / 2**20)} MiB"
+
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = BRIEF = 80  # characters of a value in a message
+_BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = _BRIEF.maxset = 20
+
+
+def brief(value: Any, at_most: int = BRIEF) -> str:
+    """Return a value for a message, in at most so many characters.
+
+    >>> brief([1, 2.5, "x"]), len(brief("a" * 1000)), brief(10**5000)
+    ("[1, 2.5, 'x']", 80, 'a number of 16,610 bits')
+    """
+    if type(value) is int and value.bit_length() > 1000:  # Python refuses to print still longer ones
+        return f"a number of {value.bit_length():,} bits"
+    return brief_text(_BRIEF.repr(value), at_most)
+
+
+def several(parts: Sequence[str], most: int = 5) -> str:
+    """Return the first parts of a list, and the number of the others.
+
+    >>> several(["a", "b"]), several([f"x{n}" for n in range(3000)], 2)
+    ('a, b', 'x0, x1 and 2,998 more')
+    """
+    more = f" and {len(parts) - most:,} more" if len(parts) > most else ""
+    return ", ".join(brief_text(part) for part in parts[:most]) + more
+
+
+def brief_text(text: str, at_most: int = BRIEF) -> str:
+    """Return the beginning of a text.
+
+    >>> brief_text("a long word", 7)
+    'a long…'
+    """
+    return text if len(text) <= at_most else f"{text[: at_most - 1]}…"
 
 
 def listed(parts: Sequence[str], last: str = "and") -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import typer.main
+from tracked import notebooks
 
 import batchsim as bs
 
@@ -104,7 +105,7 @@ def features() -> Iterator[str]:
     yield from (f"format {name}" for name in table(loaded, "FORMATS"))
     yield from (f"published {name}" for name in bs.published_names())
     yield from (f"exercise {number}" for number in bs.teaching.EXERCISES)
-    yield from (f"page of the course {path.name}" for path in (ROOT.parent / "notebooks").rglob("*.ipynb"))
+    yield from (f"page of the course {path.name}" for path in notebooks("notebooks/**/*.ipynb"))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from tracked import notebooks
 
 import batchsim as bs
 
@@ -99,7 +100,7 @@ def test_docstrings_are_plain_text_with_examples(part):
 
 
 def test_every_lesson_is_in_the_book(lessons):
-    solved = {path.stem for path in ROOT.glob("notebooks/solutions/*.ipynb")}
+    solved = {path.stem for path in notebooks("notebooks/solutions/*.ipynb")}
     assert set(lessons) == solved | {"00-explorer"}
 
 

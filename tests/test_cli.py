@@ -818,9 +818,9 @@ VALUES = ["-1", "0", "nan", "x", "1.5", "1=2", "nope.json"]
 
 @pytest.mark.parametrize("command", ["simulate", "tune", "capacity"])
 def test_an_error_names_options_and_nothing_of_python(command):
-    needed = {"tune": ["--p99-ms", "50", "--over", "per_item_ms=0,1"], "capacity": ["--p99-ms", "50"]}
+    needed = {"tune": ["--p99-ms", "50", "--over", "servers=1,2"], "capacity": ["--p99-ms", "50"]}
     for param in COMMANDS[command].params:
-        if param.opts[0][0] != "-" or param.is_flag or param.opts[0] in ("--set", "--over", "--per-item-ms"):
+        if param.opts[0][0] != "-" or param.is_flag or param.opts[0] in ("--set", "--over", "--servers"):
             continue
         for value in VALUES:
             asked = [command, "--rate-per-s", "300", "--fixed-ms", "5", "--requests", "200"]

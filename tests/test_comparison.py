@@ -123,3 +123,12 @@ def test_a_comparison_warns_of_what_has_no_interval_unless_it_is_silent():
     assert loud["p99"][:3] == silent["p99"][:3]
     assert np.isnan(silent["p99"][3:]).all()
     assert not np.isnan(silent["p50"][3:]).any()
+
+
+def test_the_difference_of_rare_counts_adds_the_doubts_of_both():
+    scenario = bs.Scenario(bs.Poisson(600), bs.SizeOrWait(8, 2), bs.Affine(5, 0.5), queue_limit=12)
+    run = bs.simulate(scenario, 20_000)
+    low, high = run.interval("rejected")
+    assert 0 < low < run.summary()["rejected"] < high
+    row = bs.compare(run, run, keys=["rejected"])["rejected"]
+    assert (row.low, row.high) == pytest.approx((low - high, high - low))

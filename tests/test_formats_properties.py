@@ -46,7 +46,7 @@ def test_each_letter_of_a_value_has_its_place():
     (prop,) = parse_properties("# x\n  key = a\\\n   b\\u0063d")
     assert (prop.key, prop.place) == ("key", (2, 3))
     assert prop.value == "abcd"
-    assert prop.places == [(2, 9), (3, 4), (3, 5), (3, 11), (3, 12)]
+    assert [prop.value_at(at) for at in range(5)] == [(2, 9), (3, 4), (3, 5), (3, 11), (3, 12)]
 
 
 def test_an_escape_that_is_none_is_refused_with_its_place():

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from tracked import notebooks
 
 import batchsim as bs
 from batchsim.result.metrics import COMPONENTS, COMPUTING
 
 ROOT = Path(__file__).parent.parent
 PATH = ROOT / "docs" / "glossary.md"
-NOTEBOOKS = [ROOT / "notebooks" / "00-explorer.ipynb", *sorted(ROOT.glob("notebooks/**/[0-9]*-*.ipynb"))]
+NOTEBOOKS = notebooks("notebooks/**/[0-9]*-*.ipynb")
 ENTRY = re.compile(r"^### (?P<word>.+)\n\n(?P<meaning>.+)\n\n(?P<where>.+)$", re.MULTILINE)
 ENTRIES = {entry["word"]: entry for entry in ENTRY.finditer(PATH.read_text())}
 

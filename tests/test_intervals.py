@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -353,3 +354,21 @@ def test_the_error_of_a_mean_grows_with_the_correlation_of_its_sections(correlat
     assert len(whole) > 400
     assert 0.1 < few / len(whole) < 0.8  # eight sections where neighbours resemble each other
     assert 0.85 < np.mean(variances) / np.var(whole) < 1.5
+
+
+@pytest.mark.parametrize(("requests", "widening"), [(5_000, 1.8), (6_000, 1.55), (20_000, 1.0)])
+def test_the_interval_of_a_trace_that_is_hardly_long_enough_is_wider(requests, widening):
+    """A quiet trace looks long enough too soon; up to twice the necessary length, the error is enlarged."""
+    trace = bs.Trace(np.cumsum(np.random.default_rng(1).exponential(1 / 800, requests)))
+    result = bs.simulate(md1(0.8).replace(workload=trace))
+    known = result.scenario.replace(workload=bs.Poisson(trace.offered_per_s))
+    as_known = replace(result, runs=tuple(replace(run, scenario=known) for run in result.runs))
+    (low, high), (low_known, high_known) = (each.interval("mean_latency_ms") for each in (result, as_known))
+    assert (high - low) / (high_known - low_known) == pytest.approx(widening, rel=0.1)
+
+
+def test_a_share_that_a_few_batches_made_may_be_zero():
+    rare = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(1, 0), bs.Affine(0.5, 0))
+    few, many = (bs.simulate(rare, requests) for requests in (1_000, 10_000))
+    assert few.interval("utilisation")[0] == 0 < few.utilisation
+    assert 0 < many.interval("utilisation")[0] < many.utilisation

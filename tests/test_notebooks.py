@@ -12,6 +12,7 @@ import nbformat
 import pytest
 from student_copies import NOT_CHECKED, PROGRESS, student_copy
 from tidy_notebooks import VIEW, tidy
+from tracked import notebooks
 
 from batchsim import teaching as lessons
 from batchsim.engines.compiled.jit import WHAT
@@ -19,8 +20,8 @@ from batchsim.engines.compiled.jit import WHAT
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 DOORS = [NOTEBOOKS / "00-explorer.ipynb", NOTEBOOKS / "app.ipynb"]  # they teach nothing
-COPIES = sorted(set(NOTEBOOKS.glob("*.ipynb")) - set(DOORS))  # of the lessons, for students
-LESSONS = sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
+COPIES = sorted(set(notebooks("notebooks/*.ipynb")) - set(DOORS))  # of the lessons, for students
+LESSONS = notebooks("notebooks/solutions/*.ipynb")
 EXECUTED = [*DOORS, *LESSONS]
 EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
 

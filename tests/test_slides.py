@@ -7,10 +7,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from tracked import notebooks
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "docs" / "book"
-LESSONS = sorted(ROOT.glob("notebooks/solutions/*.ipynb"))
+LESSONS = notebooks("notebooks/solutions/*.ipynb")
 
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tracked import notebooks
 
 import batchsim as bs
 
@@ -140,7 +141,7 @@ COMPUTED = {
 
 @cache
 def lessons():
-    return {path.name[:2]: path for path in ROOT.glob("notebooks/[0-9][0-9]-*.ipynb")}
+    return {path.name[:2]: path for path in notebooks("notebooks/[0-9][0-9]-*.ipynb")}
 
 
 def test_every_lesson_has_a_section_and_an_exam_question():

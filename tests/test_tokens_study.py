@@ -336,7 +336,7 @@ def test_the_goodput_is_a_capacity_and_a_setting_is_found_for_it():
 def test_an_attainment_that_says_nothing_is_refused(knobs, words):
     with pytest.raises(ValueError, match=words):
         SLO(**knobs)
-    with pytest.raises(ValueError, match="needs? a scenario with tokens"):
+    with pytest.raises(ValueError, match=r"needs? a scenario with tokens"):
         capacity(PLAIN, SLO(ttft_ms=200, attainment=0.9))
 
 

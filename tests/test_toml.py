@@ -163,7 +163,7 @@ def test_a_rule_of_ones_own_cannot_be_written():
     class SizeOrWait(bs.SizeOrWait):
         pass
 
-    with pytest.raises(TypeError, match=r"rule must be one of SizeOrWait, .* to be written, got .*locals"):
+    with pytest.raises(TypeError, match=r"rule must be one of SizeOrWait, .* to be written, got .*wait"):
         SCENARIO.replace(rule=SizeOrWait(8)).to_toml()
 
 

@@ -1,13 +1,19 @@
 """The page's engine, WebAssembly in Node: its runs are those of `simulate`, bit for bit."""
 
+import gzip
+import itertools
 import math
+import sys
+import timeit
 
 import numpy as np
 import pytest
 import web_module
+from scipy import stats
 
 import batchsim as bs
 from batchsim.scenario.rules import RULES
+from batchsim.web.calls import usual
 
 SETTINGS = 300
 
@@ -112,3 +118,191 @@ def test_a_histogram_counts_as_numpy_does(runs):
     for run, result, edges_ms in runs:
         counts, _ = np.histogram(result.latency_ms[~np.isnan(result.latency_ms)], edges_ms)
         assert counts.tolist() == run["summary"]["histogram"].tolist()
+
+
+# Many runs, of which percentiles remain.
+
+COSTS = {"fixed_ms": 2.0, "per_item_ms": 0.2}
+LOADS = {"stable": 0.7, "busy": 0.97, "unstable": 1.5}  # of what full batches of 32 carry
+GRIDS = [
+    ("SizeOrWait", {}, [1, 8, 32, 64], [0, 0.5, 10, math.inf]),
+    ("AtLeast", {}, [4, 8, 32], [1, 8, 9]),
+    ("PreferredSizes", {"preferred": [4, 8]}, [3, 6, 32], [0, 5]),
+    ("FrozenBatches", {}, [8, 32], [0, 5]),
+]
+
+
+def rate_per_s(load, servers=1):
+    return load * servers * 32 / bs.Affine(**COSTS)(32)
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_map_has_the_exact_p99_of_each_setting(in_node, load, servers):
+    settings = COSTS | {"servers": servers, "rate_per_s": rate_per_s(load, servers), "requests": 20_000}
+    calls = [
+        {"does": "grid", "settings": settings | {"rule": rule, **more}, "sizes": sizes, "waits": waits}
+        for rule, more, sizes, waits in GRIDS
+    ]
+    run, *maps = in_node({"does": "run", "settings": settings}, *calls)
+    for (rule, more, sizes, waits), found in zip(GRIDS, maps, strict=True):
+        kind = getattr(bs, rule)
+        base = usual(kind, **more)
+        for (wait, size), p99_ms in zip(itertools.product(waits, sizes), found, strict=True):
+            try:
+                scenario = bs.Scenario(
+                    bs.Trace(run["arrival_s"]), base.at(size, wait), bs.Affine(**COSTS), servers=servers
+                )
+            except ValueError:
+                assert math.isnan(p99_ms)
+            else:
+                assert p99_ms == bs.simulate(scenario, 20_000).percentile(99), scenario.rule
+
+
+def test_percentiles_by_load_are_exact_and_stretch_the_same_requests(in_node):
+    settings = COSTS | {"max_batch_size": 16, "max_wait_ms": 3, "requests": 9000, "seed": 4}
+    rates = [100.0, 3000.0, 9000.0]
+    told, *runs = in_node(
+        {"does": "loads", "settings": settings, "rates": rates},
+        *({"does": "run", "settings": settings | {"rate_per_s": rate}} for rate in rates),
+    )
+    for number, run in enumerate(runs):
+        scenario = bs.Scenario(bs.Trace(run["arrival_s"]), bs.SizeOrWait(16, 3), bs.Affine(**COSTS))
+        result = bs.simulate(scenario, 9000)
+        assert (told["p50_ms"][number], told["p99_ms"][number]) == (
+            result.percentile(50),
+            result.percentile(99),
+        )
+        assert np.allclose(run["arrival_s"] * rates[number], runs[0]["arrival_s"] * rates[0], atol=1e-5)
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one_and_a_seed_always_draws_the_same(in_node):
+    def arrivals(**settings):
+        more = COSTS | {"rate_per_s": 500.0} | settings
+        return {"does": "run", "settings": more}
+
+    long, short, other, again = in_node(
+        arrivals(requests=5000), arrivals(requests=300), arrivals(seed=1), arrivals(requests=5000)
+    )
+    assert np.array_equal(long["arrival_s"][:300], short["arrival_s"])
+    assert np.array_equal(long["arrival_s"], again["arrival_s"])
+    assert not np.array_equal(other["arrival_s"][:300], short["arrival_s"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"max_batch_size": 0}, "RangeError: max_batch_size must be at least 1, got 0"),
+        ({"max_batch_size": 2.5}, "RangeError: max_batch_size must be a whole number, got 2.5"),
+        ({"max_wait_ms": -1}, "RangeError: max_wait_ms must be at least 0, got -1"),
+        ({"servers": 0}, "RangeError: servers must be at least 1, got 0"),
+        ({"rate_per_s": 0}, "RangeError: rate_per_s must be at least 5e-324, got 0"),
+        ({"fixed_ms": 0, "per_item_ms": 0}, "RangeError: fixed_ms + per_item_ms must be greater than 0, "),
+        ({"rule": "PreferredSizes", "preferred": []}, "RangeError: preferred must not be empty"),
+        ({"rate_per_s": 1e-9}, "RangeError: arrivals must be before 4194304 s, got "),
+        ({"rule": "AtLeast", "min_batch_size": 40}, "RangeError: min_batch_size must be at most 32, "),
+        ({"rule": "Never"}, "RangeError: rule must be one of SizeOrWait, AtLeast, "),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_range_is_refused_in_a_sentence(in_node, changed, told):
+    (said,) = in_node({"does": "refused", "settings": COSTS | {"rate_per_s": 1000} | changed})
+    assert said.startswith(told)
+
+
+# The generator.
+
+
+def native_points(seed, count):
+    from batchsim.web import entries
+
+    points = np.empty(count)
+    entries.fill(seed, points)
+    return points
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**53 - 1])
+def test_the_page_draws_the_bits_that_native_code_draws(in_node, seed):
+    settings = COSTS | {"rate_per_s": 1.0, "seed": seed, "requests": 20_000}
+    (points,) = in_node({"does": "points", "settings": settings})
+    assert np.array_equal(points.view(np.int64), native_points(seed, 20_000).view(np.int64))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gaps_are_exponential_with_mean_1(seed):
+    gaps = np.diff(native_points(seed, 300_001))
+    error = 4 / math.sqrt(gaps.size)
+    assert gaps.mean() == pytest.approx(1, abs=error)
+    assert gaps.var() == pytest.approx(1, abs=error * math.sqrt(8))  # the variance of (gap - 1)^2
+    assert stats.kstest(gaps, "expon").pvalue > 1e-3
+    for lag in (1, 2, 3, 10, 64):
+        assert abs(np.corrcoef(gaps[lag:], gaps[:-lag])[0, 1]) < error, lag
+
+
+def test_gaps_of_different_seeds_do_not_correlate():
+    gaps = np.array([np.diff(native_points(seed, 100_001)) for seed in (0, 1, 2, 3, 2**32)])
+    correlations = np.corrcoef(gaps)[np.triu_indices(len(gaps), 1)]
+    assert np.abs(correlations).max() < 4.5 / math.sqrt(gaps.shape[1])
+
+
+def test_the_logarithm_is_as_exact_as_a_float_is():
+    from batchsim.web import entries
+
+    shares = np.concatenate(
+        [np.random.default_rng(0).random(20_000), [2.0**-53, 1 - 2.0**-53, math.sqrt(0.5)]]
+    )
+    found = np.array([entries.minus_log(share) for share in shares])
+    assert found == pytest.approx(-np.log(shares), rel=5e-16, abs=0)
+
+
+# How it is built, and how long it takes.
+
+
+def test_without_ziglang_the_build_names_the_extra(monkeypatch):
+    from batchsim.web import wasm
+
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.raises(ModuleNotFoundError, match=r"^building the page needs ziglang: .*batchsim\[web\]"):
+        wasm.build()
+
+
+def test_the_module_is_small_and_needs_nothing_from_outside():
+    content = web_module.module().read_bytes()
+    assert len(gzip.compress(content)) < 40_000  # of the page's 500 kB
+    assert b"\x02" not in section_numbers(content)  # section 2: imports
+
+
+def section_numbers(content):
+    """The numbers of a module's sections: a byte each, then the length in groups of seven bits."""
+    place, found = 8, bytearray()
+    while place < len(content):
+        found.append(content[place])
+        place, length, shift = place + 1, 0, 0
+        while True:
+            byte = content[place]
+            length |= (byte & 127) << shift
+            place, shift = place + 1, shift + 7
+            if byte < 128:
+                break
+        place += length
+    return bytes(found)
+
+
+@pytest.mark.alone
+def test_how_long_runs_take(in_node, capsys):
+    settings = COSTS | {"rate_per_s": 2000, "max_batch_size": 32, "max_wait_ms": 5}
+    long, page = settings | {"requests": 100_000}, settings | {"requests": 20_000}
+    sizes, waits = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64], [0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 35, 50]
+    jobs = {
+        "100,000 requests": ("run", [long]),
+        "144 settings x 20,000 requests": ("grid", [page, sizes, waits]),
+        "144 settings of another rule": ("grid", [page | {"rule": "PullThenWait"}, sizes, waits]),
+        "20 rates x 20,000 requests": ("loads", [page, [200.0 * k for k in range(1, 21)]]),
+    }  # fmt: skip
+    took_ms = in_node(*({"does": "timed", "method": m, "values": v, "turns": 40} for m, v in jobs.values()))
+    run, *_ = in_node({"does": "run", "settings": long})
+    scenario = bs.Scenario(bs.Trace(run["arrival_s"]), bs.SizeOrWait(32, 5), bs.Affine(**COSTS))
+    native_ms = 1000 * min(timeit.repeat(lambda: bs.simulate(scenario, 100_000).start_s, number=1, repeat=9))
+    with capsys.disabled():
+        print(f"\n100,000 requests, native: {native_ms:.2f} ms")
+        for what, ms in zip(jobs, took_ms, strict=True):
+            print(f"{what}, Node: {ms:.2f} ms")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from tracked import notebooks
 from wrong_answers import WRONG, given
 
 from batchsim.teaching import EXERCISES, SERVICE, check
@@ -21,7 +22,7 @@ SOLUTIONS = Path(__file__).parent.parent / "notebooks" / "solutions"
 def headings():
     """Return the headings of each lesson, by its number."""
     found = {}
-    for path in SOLUTIONS.glob("*.ipynb"):
+    for path in notebooks("notebooks/solutions/*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
         found[path.name[:2]] = re.findall(r"^#+ (.+)$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab`.
+"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab | page`.
 
 Exit codes: 0: success; 1: an objective is not met, or lint has findings; 2: bad input, even in one file of
 several; 70: an unexpected error; 130: Ctrl-C; 141: the reader of the output is gone. An error is one line on
@@ -19,7 +19,8 @@ from typer.core import TyperGroup
 
 import batchsim
 from batchsim import _check
-from batchsim.cli.course import Grade, Lab
+from batchsim._format import brief_text
+from batchsim.cli.course import Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
 from batchsim.cli.help import GroupedCommand
@@ -29,8 +30,9 @@ from batchsim.cli.study import Capacity, Sweep, Tune
 
 # As in sysexits.h; 128 + n stands for signal n.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
+LONGEST = 1_500  # characters of an error
 COMMANDS: tuple[type[Command], ...] = (
-    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab,
+    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, Page,
 )  # fmt: skip
 
 
@@ -93,12 +95,12 @@ def _in_words(error: Exception) -> str:
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(f"Error: {' '.join(message.split())}", err=True)
+    typer.echo(f"Error: {brief_text(' '.join(message.split()), LONGEST)}", err=True)
     return typer.Exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
+    typer.echo(f"Warning: {brief_text(' '.join(str(message).split()), LONGEST)}", err=True)
 
 
 app = typer.Typer(

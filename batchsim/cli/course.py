@@ -1,10 +1,11 @@
-"""The commands of the course: `batchsim grade` for a class's progress files, and `batchsim lab`."""
+"""The commands of the course: `batchsim grade` (a class's files), `batchsim lab`, `batchsim page`."""
 
 import glob
 import importlib.util
 import os
 import subprocess
 import sys
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,3 +126,19 @@ class Lab(Command):
                 raise typer.Exit(running.wait())
             except KeyboardInterrupt:
                 continue  # JupyterLab receives it too, and asks whether to stop
+
+
+@dataclass
+class Page(Command):
+    """Open the page that needs no notebook and no network, and print its path."""
+
+    show: bool = OUTPUT("Open it in the browser, not only print its path.", True, "--open/--no-open")
+
+    def run(self) -> None:
+        from batchsim.web import PAGE
+
+        if not PAGE.exists():
+            raise ValueError("the page must be built first: `make page` in a copy of the project")
+        typer.echo(PAGE)
+        if self.show:
+            webbrowser.open(PAGE.as_uri())

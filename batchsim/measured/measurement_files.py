@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batchsim import _check
+from batchsim._files import MEASUREMENT_BYTES, opened
+from batchsim._format import brief, several
 from batchsim.scenario.trace import UNITS, csv_rows, unit_in
 
 HEADER = {"format": "batchsim measurement", "version": 1}  # the beginning of the JSON
@@ -23,9 +25,10 @@ File = str | os.PathLike[str]
 
 def load(cls: type[M], path: File) -> M:
     """Return the measurement in a JSON file; any other file raises ValueError."""
-    file = _check.path("path", path)
+    path = _check.path("path", path)
     try:
-        return cls(**_read(cls, file.read_bytes()))
+        with opened(path, MEASUREMENT_BYTES) as file:
+            return cls(**_read(cls, file.read()))
     except (OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)} is not a saved measurement: {error}") from None
 
@@ -35,20 +38,22 @@ def _read(cls: type[Any], text: bytes) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it must be JSON, got {text[:40]!r} ({error})") from None
+        raise ValueError(f"it must be JSON, got {brief(text[:40])} ({error})") from None
     if not isinstance(content, dict):
         raise ValueError(f"it must be a JSON object, got {type(content).__name__}")
     for key, value in HEADER.items():
         got = content.pop(key, None)
         if got != value or type(got) is not type(value):  # True == 1, but it is no version
-            raise ValueError(f"{key} must be {value!r}, got {got!r}")
+            raise ValueError(f"{key} must be {brief(value)}, got {brief(got)}")
     keys = [field.name for field in fields(cls)]
     for key in content:
         if key not in keys:
-            raise ValueError(f"there is no key {key!r}" + _check.nearest(key, keys))
+            raise ValueError(f"there is no key {brief(key)}" + _check.nearest(key, keys))
     needed = [field.name for field in fields(cls) if field.default is MISSING]
     if missing := [key for key in needed if key not in content]:
-        raise ValueError(f"it must have the key {missing[0]!r}, got {', '.join(content) or 'no keys'}")
+        raise ValueError(
+            f"it must have the key {brief(missing[0])}, got {several([*content], 20) or 'no keys'}"
+        )
     return content
 
 
@@ -154,7 +159,7 @@ def _computed(path: File, batch_size: int, concurrency: int, copy: bool) -> list
         hint = ", as of perf_analyzer with --concurrency-range"
         raise _lacks(path, "a column 'Concurrency'" + hint, header)
     if missing := [name for name in parts if name not in plain]:
-        raise _lacks(path, f"a column {PARTS[1] if parts is PARTS_2019 else missing[0]!r}", header)
+        raise _lacks(path, f"a column {brief(PARTS[1] if parts is PARTS_2019 else missing[0])}", header)
     sizes, parts = _column_of_sizes(header), parts if copy or parts is PARTS_2019 else PARTS[1:2]
     found, others = [], []
     for line, row in rows:
@@ -208,7 +213,7 @@ def _column_of_times(path: File, header: list[str], column: str | None, unit: st
     """Return the column of times: the given one, or the only possible one."""
     if column is not None:
         if column not in header:
-            raise _lacks(path, f"a column {column!r}", header)
+            raise _lacks(path, f"a column {brief(column)}", header)
         return column
     known = [name for name in header if unit_in(name)]
     if len(known) > 1:
@@ -225,13 +230,13 @@ def _column_of_times(path: File, header: list[str], column: str | None, unit: st
 
 
 def _lacks(path: File, what: str, header: list[str]) -> ValueError:
-    return ValueError(f"{path} must have {what}, got the columns {', '.join(header)}")
+    return ValueError(f"{path} must have {what}, got the columns {several(header, 20)}")
 
 
 def _size(path: File, line: int, cell: str) -> int:
     number = _number(path, line, cell)
     if number != int(number):
-        raise ValueError(f"{path}, line {line}: a batch size must be a whole number, got {cell!r}")
+        raise ValueError(f"{path}, line {line}: a batch size must be a whole number, got {brief(cell)}")
     return int(number)
 
 
@@ -240,5 +245,5 @@ def _number(path: File, line: int, cell: str, or_zero: bool = False) -> float:
     try:
         value = float(cell)
     except ValueError:
-        raise ValueError(f"{place} must be a number, got {cell!r}") from None
+        raise ValueError(f"{place} must be a number, got {brief(cell)}") from None
     return float(_check.real(place, value, at_least=0) if or_zero else _check.real(place, value, above=0))

@@ -13,13 +13,13 @@ import os
 import zipfile
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
 from batchsim import _check
-from batchsim._files import replacing
+from batchsim._files import RESULT_BYTES, opened, replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
@@ -70,7 +70,7 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
 
 def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]:
     """Return what `save` was given; a file that is anything else, or was edited, raises ValueError."""
-    with _check.path("path", path).open("rb") as file:
+    with opened(path, RESULT_BYTES) as file:
         try:
             return _read(file)
         except MemoryError:
@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]
             raise ValueError(f"{os.fspath(path)} must be a saved result: {error}") from error
 
 
-def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
+def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):

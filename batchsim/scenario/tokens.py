@@ -17,6 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._files import TABLE_BYTES, opened
+from batchsim._format import brief
 
 LONGEST = 10_000_000  # tokens of a prompt or an output: sums of their squares still fit 64 bits
 POINTS = 4096  # of a distribution of lengths: its mean is then exact to about 0.1 %
@@ -219,13 +221,13 @@ class Tokens:
         Listed(2 of mean 60, again)
         """
         if not _check.listed(pairs):
-            raise TypeError(f"pairs must be a list of (prompt, output), got {pairs!r}")
+            raise TypeError(f"pairs must be a list of (prompt, output), got {brief(pairs)}")
         rows = list(pairs)
         if not rows:
             raise ValueError("pairs must not be empty, got []")
         for i, row in enumerate(rows):
             if not _check.listed(row) or len(row) != 2:
-                raise ValueError(f"pairs must be (prompt, output) each, got {row!r} at index {i}")
+                raise ValueError(f"pairs must be (prompt, output) each, got {brief(row)} at index {i}")
         prompts, outputs = zip(*rows, strict=True)
         return cls(Listed(_tokens("prompts", prompts), again), Listed(_tokens("outputs", outputs), again))
 
@@ -235,7 +237,7 @@ class Tokens:
         again: bool = False,
     ) -> Self:  # fmt: skip
         """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
-        with _check.path("path", path).open(newline="", encoding="utf-8-sig") as file:
+        with opened(path, TABLE_BYTES, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             for column in (prompt, output):
                 if column not in (reader.fieldnames or ()):
@@ -246,7 +248,7 @@ class Tokens:
                 try:
                     pairs.append((int(row[prompt]), int(row[output])))
                 except (TypeError, ValueError):
-                    wrong = f"{row[prompt]!r} and {row[output]!r} in line {reader.line_num}"
+                    wrong = f"{brief(row[prompt])} and {brief(row[output])} in line {reader.line_num}"
                     raise ValueError(f"lengths must be whole numbers, got {wrong}") from None
         return cls.sample(pairs, again)
 

@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import inspect
 import os
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from batchsim import _check
+from batchsim._files import SCENARIO_BYTES, opened
+from batchsim._format import brief, several
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
 from batchsim.scenario.service import Affine, Noise, Table
@@ -36,6 +39,8 @@ from batchsim.scenario.workload import WORKLOADS
 if TYPE_CHECKING:
     import tomlkit
 
+DEEPEST = 16  # parts of a key: a scenario has at most three
+_DEEP = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}")
 Maker = Callable[..., Any]  # its parameters are the keys of a TOML table, and the arguments in the shell
 
 
@@ -65,7 +70,7 @@ def kind_of(part: str, value: Any) -> str:
     name = type(value).__name__
     # By identity: a subclass of a registered class, even one of the same name, would be read as another.
     if type(value) not in KINDS[part].get(name, ()):
-        raise TypeError(f"{part} must be one of {', '.join(KINDS[part])} to be written, got {value!r}")
+        raise TypeError(f"{part} must be one of {', '.join(KINDS[part])} to be written, got {brief(value)}")
     return name
 
 
@@ -155,13 +160,17 @@ def read_toml(
         source, place, text, folder = "the text", "", path_or_text, Path()
     else:
         if not os.fspath(path_or_text):
-            raise ValueError(f"path_or_text must not be empty, got {path_or_text!r}")
+            raise ValueError(f"path_or_text must not be empty, got {brief(path_or_text)}")
         path = Path(path_or_text)
         source, place, folder = f"{path}", f"{path}, ", path.parent
         try:
-            text = path.read_bytes().decode("utf-8-sig")
+            with opened(path, SCENARIO_BYTES, encoding="utf-8-sig", newline="") as file:
+                text = file.read()
         except UnicodeDecodeError as error:
             raise ValueError(f"{source} must be a TOML text file, got {error}") from None
+    if deep := _DEEP.search(text):  # tomllib would take gigabytes
+        line = text.count("\n", 0, deep.start()) + 1
+        raise ValueError(f"{source} must be TOML: line {line}: a key must have at most {DEEPEST} parts")
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -199,7 +208,7 @@ def _value(place: str, key: str, value: Any, folder: Path) -> Any:
         return {_whole(inner, number): each for number, each in value.items()}
     if key == "path":
         if not isinstance(value, str) or not value:
-            raise ValueError(f"{place} path must be the name of a file, got {value!r}")
+            raise ValueError(f"{place} path must be the name of a file, got {brief(value)}")
         return folder / value
     return value
 
@@ -236,13 +245,15 @@ def _choose(
     for key in table:
         if key not in known:
             hint = _misplaced(key) or _check.nearest(key, known)
-            raise ValueError(f"{place}: {what} has no key {key!r}{hint}")
+            raise ValueError(f"{place}: {what} has no key {brief(key)}{hint}")
         if key not in keys and key not in also:
             other = next(each for each in table if each in keys)
-            raise ValueError(f"{place} must have {other!r} or {key!r}, got both")
+            raise ValueError(f"{place} must have {brief(other)} or {brief(key)}, got both")
     for key, required in keys.items():
         if required and key not in table:
-            raise ValueError(f"{place} must have {key!r} for {what}, got {', '.join(table) or 'no keys'}")
+            raise ValueError(
+                f"{place} must have {brief(key)} for {what}, got {several([*table], 20) or 'no keys'}"
+            )
     return maker
 
 
@@ -250,12 +261,12 @@ def _whole(place: str, key: str) -> int:
     with contextlib.suppress(ValueError):
         if str(int(key)) == key:  # "1" and "01" must not both be 1
             return int(key)
-    raise ValueError(f"{place} a key must be a whole number, got {key!r}" + _misplaced(key))
+    raise ValueError(f"{place} a key must be a whole number, got {brief(key)}" + _misplaced(key))
 
 
 def _table(place: str, table: Any) -> Any:
     if not isinstance(table, Mapping):
-        raise ValueError(f"{place} must be a table, got {table!r}")
+        raise ValueError(f"{place} must be a table, got {brief(table)}")
     return table
 
 

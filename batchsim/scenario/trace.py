@@ -20,7 +20,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim._format import number
+from batchsim._files import TABLE_BYTES, opened
+from batchsim._format import brief, number, several
 from batchsim.scenario.workload import OpenLoop
 
 # Stricter than pandas, which also accepts truncated timestamps: a bare date, a single digit.
@@ -38,6 +39,7 @@ LONG = {
 } | {"millis": "ms", "micros": "us", "nanos": "ns"}  # fmt: skip
 SHORT = {**{unit: unit for unit in UNITS}, "\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
 # Times since 1970, in seconds: the years 1973 to 2286, so that no two units overlap.
+LONGEST_LINE = 2**20  # of JSON lines
 EPOCH_S = 1e8, 1e10
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # in milliseconds by its documentation
@@ -65,13 +67,15 @@ def read_times_s(path: File, kind: Name, column: Name, speedup: float, unit: Nam
     if unit is not None:
         _check.one_of("unit", unit, UNITS)
     if column is not None and not isinstance(column, str):
-        raise TypeError(f"column must be a name, got {column!r}")
+        raise TypeError(f"column must be a name, got {brief(column)}")
     place = _check.path("path", path)
     kind = kind or ENDINGS.get(place.suffix.lower(), "csv")
     found = {"csv": _csv_column, "jsonl": _jsonl_column, "parquet": _parquet_column}[kind](path, column)
     if not _is_number(found.cells[0]):
         if unit is not None and TIMESTAMP.fullmatch(found.cells[0]):
-            raise ValueError(f"unit must be None for timestamps, got {unit!r} for {found.cells[0]!r}")
+            raise ValueError(
+                f"unit must be None for timestamps, got {brief(unit)} for {brief(found.cells[0])}"
+            )
         return _stamps_s(path, found), ""
     return _numbers_s(path, found, speedup, unit)
 
@@ -112,12 +116,12 @@ def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> t
     """Return the unit of a column's numbers, a note on its source, and a warning if it is uncertain."""
     named, size = column.unit or unit_in(column.name), _unit_since_1970(times)
     if named and size and named != size:
-        rule = f"{path}: the unit must be given, as unit={size!r} or unit={named!r}"
-        by = f"column {column.name!r} says {NAMES[named]}, its numbers {NAMES[size]} since 1970"
+        rule = f"{path}: the unit must be given, as unit={brief(size)} or unit={brief(named)}"
+        by = f"column {brief(column.name)} says {NAMES[named]}, its numbers {NAMES[size]} since 1970"
         raise ValueError(f"{rule}, got none, and the {by}")
     unit = named or size
     if unit is not None:
-        by, doubt = f"column {column.name!r}" if named else "since 1970", ""
+        by, doubt = f"column {brief(column.name)}" if named else "since 1970", ""
         if unit != "s" and speedup == UNITS[unit]:
             doubt = f"{path} is read as {NAMES[unit]} ({by}), and then replayed {speedup:g} times faster: "
             doubt += "speedup need not convert the unit"
@@ -125,7 +129,7 @@ def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> t
     if not times[-1] > times[0]:
         return "s", "", ""  # a single instant is the same in every unit
     rate = (times.size - 1) / float(times[-1] - times[0])
-    doubt = f"{path}: unknown unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
+    doubt = f"{path}: unknown unit of column {brief(column.name)}, so seconds are assumed: {number(rate)}"
     doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit='s' or unit='ms'"
     return "s", "read as s: assumed", doubt
 
@@ -155,7 +159,7 @@ def _unit_since_1970(times: np.ndarray) -> str | None:
 def csv_rows(path: File, if_parquet: str = "") -> Iterator[tuple[int, list[str]]]:
     """Yield the line and the cells of each row of a CSV file, its header first, or raise ValueError."""
     try:
-        with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
+        with opened(path, TABLE_BYTES, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = [name.strip() for name in next(reader, [])]
             if not header:
@@ -169,7 +173,9 @@ def csv_rows(path: File, if_parquet: str = "") -> Iterator[tuple[int, list[str]]
                     raise ValueError(f"{rule}, got {len(row)}")
                 yield reader.line_num, row
     except (UnicodeDecodeError, csv.Error) as error:
-        if if_parquet and _check.path("path", path).read_bytes()[:4] == b"PAR1":
+        with opened(path, TABLE_BYTES) as file:
+            parquet = file.read(4) == b"PAR1"
+        if if_parquet and parquet:
             raise ValueError(f"{path} must be CSV, got Parquet: {if_parquet}") from None
         raise ValueError(f"{path} must be a CSV text file, got {error}") from None
     if not rows:
@@ -182,7 +188,7 @@ def _csv_column(path: File, column: Name) -> Column:
     if header[0].startswith("{"):
         raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
     if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
-        raise ValueError(f"{path}, line 1: must name the columns, got {','.join(header)!r}")
+        raise ValueError(f"{path}, line 1: must name the columns, got {brief(','.join(header))}")
     index = _index(path, column, header)
     lines, cells = zip(*((line, row[index].strip()) for line, row in rows), strict=True)
     return Column(list(cells), list(lines), header[index])
@@ -193,8 +199,10 @@ def _jsonl_column(path: File, column: Name) -> Column:
     lines: list[int] = []
     keys: list[str] = []
     try:
-        with _check.path("path", path).open(encoding="utf-8-sig") as file:
-            for place, line in enumerate(file, 1):
+        with opened(path, TABLE_BYTES, encoding="utf-8-sig") as file:
+            for place, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
+                if len(line) == LONGEST_LINE:
+                    raise ValueError(f"{path}, line {place}: must have at most {LONGEST_LINE:,} letters")
                 if not line.strip():
                     continue
                 item = _object(path, place, line)
@@ -202,8 +210,8 @@ def _jsonl_column(path: File, column: Name) -> Column:
                     keys = list(item)
                     column = column if column or not keys else keys[0]
                 if column not in item:
-                    what = "a key" if column is None else f"the key {column!r}"
-                    got = ", ".join(item) or "none"
+                    what = "a key" if column is None else f"the key {brief(column)}"
+                    got = several([*item], 20) or "none"
                     raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
                 cell = item[column]
                 cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
@@ -223,7 +231,7 @@ def _object(path: File, place: int, line: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}, line {place}: must be a JSON object, got {error}") from None
     if not isinstance(item, dict):
-        raise ValueError(f"{path}, line {place}: must be a JSON object, got {line.strip()[:40]!r}")
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {brief(line.strip()[:40])}")
     return item
 
 
@@ -232,7 +240,7 @@ def _parquet_column(path: File, column: Name) -> Column:
     from pyarrow import parquet
 
     try:
-        with _check.path("path", path).open("rb") as file, parquet.ParquetFile(file) as content:
+        with opened(path, TABLE_BYTES) as file, parquet.ParquetFile(file) as content:
             names = content.schema_arrow.names
             index = _index(path, column, names)
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
@@ -250,10 +258,10 @@ def _index(path: File, column: Name, names: list[str]) -> int:
     if column is None and names:
         return 0
     if column not in names:
-        got = ", ".join(names) + _check.nearest(column, names, listed=True)
-        raise ValueError(f"{path} must have a column {column!r}, got the columns {got}")
+        got = several(names, 20) + _check.nearest(column, names, listed=True)
+        raise ValueError(f"{path} must have a column {brief(column)}, got the columns {got}")
     if names.count(column) > 1:
-        raise ValueError(f"{path} must have one column {column!r}, got {names.count(column)}")
+        raise ValueError(f"{path} must have one column {brief(column)}, got {names.count(column)}")
     return names.index(column)
 
 
@@ -262,13 +270,13 @@ def _index(path: File, column: Name, names: list[str]) -> int:
 
 def _refuse(path: File, column: Column, bad: np.ndarray, rule: str) -> None:
     for row in np.flatnonzero(bad):
-        got = f"got {column.cells[row]!r}"
+        got = f"got {brief(column.cells[row])}"
         raise ValueError(f"{path}, {column.place} {column.places[row]}: {rule}, {got}")
 
 
 def _refuse_unsorted(path: File, column: Column, times: np.ndarray) -> None:
     for row in np.flatnonzero(np.diff(times) < 0) + 1:
-        got = f"{column.cells[row]!r} after {column.cells[row - 1]!r}"
+        got = f"{brief(column.cells[row])} after {brief(column.cells[row - 1])}"
         raise ValueError(f"{path}, {column.place} {column.places[row]}: times must be sorted, got {got}")
 
 
@@ -290,7 +298,7 @@ def _check_zones(path: File, column: Column) -> None:
         row = zones.index(not zones[0])
         rule = "have a time zone" if zones[0] else "have no time zone"
         where = f"{path}, {column.place} {lines[row]}"
-        raise ValueError(f"{where}: must {rule}, as {column.place} {lines[0]}, got {cells[row]!r}")
+        raise ValueError(f"{where}: must {rule}, as {column.place} {lines[0]}, got {brief(cells[row])}")
 
 
 def _since_first(cells: list[str]) -> np.ndarray:
@@ -334,7 +342,7 @@ class Trace(OpenLoop):
                 raise TypeError
             times = np.array(given, dtype=float)
         except (TypeError, ValueError, OverflowError):
-            raise TypeError(f"times_s must be numbers of seconds, got {self.times_s!r}") from None
+            raise TypeError(f"times_s must be numbers of seconds, got {brief(self.times_s)}") from None
         if times.ndim != 1:
             raise ValueError(f"times_s must be one-dimensional, got shape {times.shape}")
         if times.size == 0:
@@ -446,7 +454,7 @@ class Trace(OpenLoop):
     def with_rate(self, rate_per_s: float) -> Self:
         _check.real("rate_per_s", rate_per_s, above=0)
         if not 0 < self.offered_per_s < math.inf:
-            raise ValueError(f"a Trace must span some time to be scaled to a rate, got {self!r}")
+            raise ValueError(f"a Trace must span some time to be scaled to a rate, got {brief(self)}")
         times_s = self.times_s * (self.offered_per_s / rate_per_s)
         return type(self)(times_s, priorities=self.priorities)
 

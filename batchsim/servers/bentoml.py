@@ -43,7 +43,7 @@ def _settle(document: Document) -> None:
         size = document.settings.get("max_batch_size")
         document.unused |= {} if size is None else {"max_batch_size": size}
         document.settings["max_batch_size"] = 1
-        document.notes.append("batchable is not True: each request is computed alone")
+        document.note("batchable is not True: each request is computed alone")
 
 
 FORM = PythonForm(

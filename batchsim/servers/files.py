@@ -1,6 +1,7 @@
 """Servers' files: a file as a ServerConfig, and a setting as the text of a file."""
 
 import ast
+import itertools
 import math
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchsim import _check, _format
+from batchsim._files import CONFIG_BYTES, opened
 from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
@@ -17,15 +19,18 @@ from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
 # Settings outside of a file, such as options of a command line: "# batchsim: capacity=512".
-BESIDES = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+BESIDES = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=(.*)", re.MULTILINE)
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
+MOST_WORDS = 30_000  # and signs, in a config
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def read(path: str | os.PathLike[str], server: str | None = None, which: str | None = None) -> ServerConfig:
     """Return the meaning of a server's file, as `parse` does; the file's name also identifies the server."""
     file = _check.path("path", path)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        with opened(file, CONFIG_BYTES, encoding="utf-8-sig") as content:
+            text = content.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: a config must be text in UTF-8, got {error.reason}") from None
     try:
@@ -51,6 +56,7 @@ def parse(text: str, server: str | None = None, which: str | None = None) -> Ser
 
 
 def _parse(text: str, server: str | None, which: str | None, file: Path | None) -> ServerConfig:
+    _check_extent(text)
     found, form = _recognised(text, server, file)
     document = Document(found)
     try:
@@ -58,15 +64,25 @@ def _parse(text: str, server: str | None, which: str | None, file: Path | None) 
     except RecursionError:
         raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
     for name, value in BESIDES.findall(text):
-        document.settings.setdefault(name, _literal(name, value))
+        document.settings.setdefault(name, _literal(name, value.strip(" \t")))
     return document.config()
+
+
+def _check_extent(text: str) -> None:
+    """Refuse a text that would take a reader more than a second: some of them take a microsecond a letter."""
+    if len(text) > CONFIG_BYTES:
+        raise ValueError(f"a config must have at most {CONFIG_BYTES:,} characters, got {len(text):,}")
+    if next(itertools.islice(_WORD.finditer(text), MOST_WORDS, None), None):
+        raise ValueError(f"a config must have at most {MOST_WORDS:,} words and signs, got more")
 
 
 def _literal(name: str, text: str) -> object:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise ValueError(f"batchsim: {name} must be a number or quoted text, got {text!r}") from None
+        raise ValueError(
+            f"batchsim: {name} must be a number or quoted text, got {_format.brief(text)}"
+        ) from None
 
 
 def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Server, Format]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchsim import _check
+from batchsim._format import brief, several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
 from batchsim.servers.formats.document import Document, Place, refused
 from batchsim.servers.formats.keyed_text import Places, parse_yaml, yaml_of
@@ -55,12 +56,13 @@ def _read(document: Document, text: str, which: str | None) -> None:
     found: dict[str, tuple[Any, Places]] = {}
     for content, places in parse_yaml(text):
         if isinstance(content, dict) and content.get("kind") == KIND:
-            name = (content.get("metadata") or {}).get("name", f"number {len(found) + 1}")
-            found[str(name)] = content, places
+            about = content.get("metadata")
+            name = about.get("name") if isinstance(about, dict) else None
+            found[str(name or f"number {len(found) + 1}")] = content, places
     if not found:
         raise ValueError(f"a KServe YAML must have a document of kind {KIND}, got none")
     if (which is None and len(found) > 1) or (which is not None and which not in found):
-        raise ValueError(f"which must name one of the services {', '.join(found)}, got {which!r}")
+        raise ValueError(f"which must name one of the services {several([*found])}, got {brief(which)}")
     content, places = next(iter(found.values())) if which is None else found[which]
     _read_keys(document, content, "", places)
     if tuple(BATCHER.split(".")) not in places:
@@ -103,7 +105,7 @@ SERVER = Server(
     formats=(
         Format(
             "a KServe InferenceService", "inference-service.yaml", (".yaml", ".yml"),
-            rf"^\s*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, _write,
+            rf"^[ \t]*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, _write,
         ),
     ),
 )  # fmt: skip

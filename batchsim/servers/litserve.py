@@ -46,7 +46,7 @@ def config(
 def _settle(document: Document) -> None:
     if document.settings.get("devices") == "auto":
         document.unused["devices"] = document.settings.pop("devices")
-        document.notes.append("devices='auto' means every device; batchsim simulates one")
+        document.note("devices='auto' means every device; batchsim simulates one")
 
 
 def _is_lit_api(call: Call) -> bool:

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import math
-import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,9 +15,7 @@ from batchsim.scenario.priorities import Shares
 from batchsim.scenario.rules import LearnedSizes
 from batchsim.scenario.tokens import Tokens
 
-LONGEST = 60  # characters of a printed value
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxother, _SHORT.maxstring = 3, LONGEST, LONGEST
+LONGEST, MOST_LINES = 60, 12  # characters of a printed value, and lines of a part
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +62,7 @@ class ServerConfig:
             "queue limit": describe_limit(self.queue_limit),
             "timeout": describe_timeout(self.timeout_ms, self.timeout_action),
             "padded to": [", ".join(map(str, self.pad_to))] if self.pad_to else [],
-            "unused": [f"{key}={_short(value)}" for key, value in self.unused.items()],
+            "unused": [f"{key}={_format.brief(value, LONGEST)}" for key, value in self.unused.items()],
             "unknown": [
                 key + (f" (did you mean {near!r}?)" if near else "") for key, near in self.unknown.items()
             ],
@@ -74,7 +71,9 @@ class ServerConfig:
         share = f" that share {_format.counted(self.devices, 'device')}" if self.devices else ""
         lines = [f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}{share}"]
         for name, part in parts.items():
-            lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(part)]
+            more = [f"... {len(part) - MOST_LINES:,} more"] if len(part) > MOST_LINES else []
+            texts = [*part[:MOST_LINES], *more]
+            lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(texts)]
         return "\n".join(lines)
 
     def scenario(
@@ -171,11 +170,6 @@ def _by_level(limit: Any, text: Callable[[Any, int | None], str]) -> list[str]:
     if isinstance(limit, Mapping):
         return [f"level {level}: {text(value, level)}" for level, value in limit.items()]
     return [] if limit is None else [text(limit, None)]
-
-
-def _short(value: Any) -> str:
-    text = _SHORT.repr(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
         given = getattr(message, name).value if isinstance(value, dict) else value
         document.put(name, given, places.get((name,)))
     if THREADS not in document.settings:
-        document.notes.append(f"{THREADS} is left out: the server starts one per core, batchsim one")
+        document.note(f"{THREADS} is left out: the server starts one per core, batchsim one")
 
 
 def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
@@ -102,7 +102,7 @@ SERVER = Server(
         Format(
             "TensorFlow Serving's batching parameters", "batching_parameters.txt", (".txt", ".pbtxt"),
             r"\b(batch_timeout_micros|num_batch_threads|max_enqueued_batches|allowed_batch_sizes"
-            r"|thread_pool_name|pad_variable_length_inputs)\b|^\s*max_batch_size\s*:?\s*[{<]",
+            r"|thread_pool_name|pad_variable_length_inputs)\b|^[ \t]*max_batch_size\s*:?\s*[{<]",
             _read, _write,
         ),
     ),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchsim import _check
+from batchsim._format import several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
 from batchsim.servers.formats.document import Document, Place, refused
 from batchsim.servers.formats.keyed_text import Property, parse_properties, parse_yaml, property_of, yaml_of
@@ -79,22 +80,22 @@ def _read(document: Document, text: str, which: str | None) -> None:
             _read_models(document, prop, which)
         else:
             value = _number(prop.value) if prop.key in document.server.settings else prop.value
-            document.put(prop.key, value, prop.places[0])
+            document.put(prop.key, value, prop.value_at(0))
 
 
 def _number(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value) else value
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", value) else value
 
 
 def _read_models(document: Document, prop: Property, which: str | None) -> None:
     try:
         models = json.loads(prop.value)
     except json.JSONDecodeError as error:
-        raise refused(f"models must be JSON: {error.msg}", prop.places[error.pos]) from None
+        raise refused(f"models must be JSON: {error.msg}", prop.value_at(error.pos)) from None
     named = {
-        (model, version): _table(settings, f"version {version} of {model}", prop.places[0])
-        for model, versions in _table(models, "models", prop.places[0]).items()
-        for version, settings in _table(versions, f"model {model}", prop.places[0]).items()
+        (model, version): _table(settings, f"version {version} of {model}", prop.value_at(0))
+        for model, versions in _table(models, "models", prop.value_at(0)).items()
+        for version, settings in _table(versions, f"model {model}", prop.value_at(0)).items()
     }
     if not named:
         return
@@ -106,7 +107,7 @@ def _read_models(document: Document, prop: Property, which: str | None) -> None:
     ]
     if len(fits) != 1:
         rule = "which must name one of the models" if which else "models must be one, or which must name it"
-        listed = ", ".join(f"{model}/{version}" for model, version in named)
+        listed = several([f"{model}/{version}" for model, version in named])
         raise refused(f"{rule}: {listed}" + (f"; got {which!r}" if which else ""), prop.place)
     ((model, version),) = fits
     if (model, version) != (MODEL, VERSION):
@@ -115,13 +116,13 @@ def _read_models(document: Document, prop: Property, which: str | None) -> None:
     start = prop.value.find(f'"{version}"', max(prop.value.find(f'"{model}"'), 0))
 
     def place_of(key: str) -> Place:
-        return prop.places[max(prop.value.find(f'"{key}"', start), 0)]
+        return prop.value_at(max(prop.value.find(f'"{key}"', start), 0))
 
     _put_model(document, named[model, version], place_of)
     for key in ZEROS:
         if document.settings.get(key) == 0:
             del document.settings[key]
-            document.notes.append(f"{key} of 0 in config.properties means TorchServe's default")
+            document.note(f"{key} of 0 in config.properties means TorchServe's default")
 
 
 def _table(value: Any, what: str, place: Place) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
         else:
             document.put_unknown(str(key), MODEL_KEYS | HANDLER_KEYS)
     if document.unknown:
-        document.notes.append("a handler may read keys that TorchServe itself does not have")
+        document.note("a handler may read keys that TorchServe itself does not have")
 
 
 def _write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
@@ -182,13 +183,13 @@ SERVER = Server(
     formats=(
         Format(
             "a TorchServe config.properties", "config.properties", (".properties",),
-            r"^\s*(models|inference_address|management_address|job_queue_size|model_store|load_models"
+            r"^[ \t]*(models|inference_address|management_address|job_queue_size|model_store|load_models"
             r"|default_workers_per_model|number_of_netty_threads)\s*[=:]",
             _read, _write,
         ),
         Format(
             "a TorchServe model-config.yaml", "model-config.yaml", (".yaml", ".yml"),
-            r"^\s*\b(batchSize|maxBatchDelay|minWorkers|maxWorkers|jobQueueSize|parallelType)\b\s*:",
+            r"^[ \t]*\b(batchSize|maxBatchDelay|minWorkers|maxWorkers|jobQueueSize|parallelType)\b\s*:",
             _read_yaml, _write_yaml,
         ),
     ),

@@ -201,7 +201,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
         # Without dynamic batching, Triton never combines requests.
         document.settings["max_batch_size"] = 1
         document.unused["max_batch_size"] = size
-        document.notes.append("without dynamic_batching, each request is computed alone")
+        document.note("without dynamic_batching, each request is computed alone")
     if document.settings.setdefault("max_batch_size", 0) == 0:
         raise refused(
             "for Triton to batch, max_batch_size must be at least 1, got "
@@ -227,13 +227,13 @@ def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) 
     if len(spread) > 1:
         document.put(GPUS, len(spread))
     if max(spread, default=0) > min(spread, default=0) + 1:
-        document.notes.append(f"instances are assumed to be spread evenly over {len(spread)} devices")
+        document.note(f"instances are assumed to be spread evenly over {len(spread)} devices")
     if len(groups) > 1 or GPUS in groups[0]:
         document.kept[GROUP] = groups
     if len(groups) > 1:
         kinds = {group.get("kind", "KIND_AUTO") for group in groups}
         if len(kinds) > 1:
-            document.notes.append(f"instances of {len(kinds)} kinds are assumed to be equally fast")
+            document.note(f"instances of {len(kinds)} kinds are assumed to be equally fast")
         return
     for name, value in groups[0].items():
         if name not in (COUNT, GPUS):
@@ -309,7 +309,7 @@ SERVER = Server(
             "a Triton config.pbtxt", "config.pbtxt", (".pbtxt",),
             r"\b(dynamic_batching|max_queue_delay_microseconds|preferred_batch_size|instance_group"
             r"|sequence_batching|ensemble_scheduling|default_queue_policy)\b"
-            r"|^\s*(max_batch_size|platform|backend)\s*:",
+            r"|^[ \t]*(max_batch_size|platform|backend)\s*:",
             _read, _write,
         ),
     ),

@@ -157,7 +157,7 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
         place = places.get((str(key),), (1, 1))
         flag, off = LINE.flag_of(f"--{key}")
         if value is False:  # vLLM skips such a key
-            document.notes.append(f"{key}: false has no effect in vLLM; write no-{key}: true")
+            document.note(f"{key}: false has no effect in vLLM; write no-{key}: true")
         elif value is not None:
             # vLLM parses each value as a word of its command line.
             value = not off if value is True else LINE.value(flag, value) if isinstance(value, str) else value

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, get_args, get_origin
 
 from batchsim import _check
-from batchsim._files import replacing
+from batchsim._files import opened, replacing
 from batchsim._version import __version__
 
 FORMAT, VERSION = "batchsim progress", 1
@@ -115,10 +115,8 @@ def checksum(content: Mapping[str, Any]) -> str:
 def read(path: str | os.PathLike[str]) -> Record:
     """Read a progress file. ValueError names what is wrong with it; OSError if it cannot be opened."""
     path = _check.path("a progress file", path)
-    with path.open("rb") as file:
-        text = file.read(LARGEST_FILE + 1)
-    if len(text) > LARGEST_FILE:
-        raise ValueError(f"{path} is not a progress file: it has more than {LARGEST_FILE:,} bytes")
+    with opened(path, LARGEST_FILE) as file:
+        text = file.read()
     try:
         return _parsed(path, text)
     except RecursionError:

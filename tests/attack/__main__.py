@@ -20,6 +20,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 from attack.batcher import attack_batcher
 from attack.cache import attack_cache
+from attack.configs import attack_argument, attack_bomb, attack_config
 from attack.files import attack_measurement, attack_result, attack_scenario, attack_trace
 from attack.links import attack_link
 from attack.shell import attack_shell
@@ -27,13 +28,16 @@ from attack.sweep import attack_sweep
 
 # What is attacked, and the share of the time.
 ATTACKS = {
-    "sweeps killed, their folders damaged": (attack_sweep, 0.30),
-    "compiled loops on disk, damaged": (attack_cache, 0.15),
+    "servers' files, edited": (attack_config, 0.08),
+    "servers' files that grow": (attack_bomb, 0.06),
+    "pipes, devices and huge files as arguments": (attack_argument, 0.04),
+    "sweeps killed, their folders damaged": (attack_sweep, 0.22),
+    "compiled loops on disk, damaged": (attack_cache, 0.10),
     "result files, damaged and edited": (attack_result, 0.12),
     "scenarios, edited": (attack_scenario, 0.12),
     "traces, damaged": (attack_trace, 0.03),
     "measurements, edited": (attack_measurement, 0.03),
-    "commands in the shell": (attack_shell, 0.15),
+    "commands in the shell": (attack_shell, 0.10),
     "links": (attack_link, 0.04),
     "batchers shared by threads": (attack_batcher, 0.06),
 }

@@ -5,12 +5,14 @@ import functools
 import json
 import re
 import shlex
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from batchsim._format import several
 from batchsim.servers.formats.document import Document, Place, Source, refused
 from batchsim.servers.server import Format
 
@@ -21,9 +23,10 @@ FLAGS = Path(__file__).with_name("flags.csv")
 
 _WORD = re.compile(
     r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
-    r"|(?P<word>(?:[^\s'\"\\;|&]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(?P<other>.)",
+    r"|(?P<word>(?:[^\s'\"\\;|&]++|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
     re.DOTALL,
 )
+_QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -36,6 +39,11 @@ def flags_of(server: str) -> dict[str, str]:
     """
     with FLAGS.open(newline="", encoding="utf-8") as file:
         return {row["flag"]: row["takes"] for row in csv.DictReader(file) if row["server"] == server}
+
+
+@functools.cache
+def _sorted_flags(server: str) -> list[str]:
+    return sorted(flags_of(server))
 
 
 @dataclass(frozen=True)
@@ -86,26 +94,26 @@ def _export(command: Command) -> list[Word] | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, Word | None]]:
+    line, begin = 1, 0  # of the text, and where that line begins
     for match in _WORD.finditer(text):
-        kind = match.lastgroup or ""
+        kind, place = match.lastgroup or "", (line, match.start() - begin + 1)
+        if newlines := match.group().count("\n"):
+            line, begin = line + newlines, match.start() + match.group().rindex("\n") + 1
         if kind == "other" and match.group().strip():  # an unclosed quote
-            raise ValueError(f"line {_place(text, match.start())[0]}: a quote must end, got {match.group()}")
+            raise ValueError(f"line {place[0]}: a quote must end, got {match.group()}")
         if kind == "word":
             raw = match.group()
             unquoted = re.sub(r"'[^']*'", "", raw)
-            try:
-                plain = "".join(shlex.split(raw))
-            except ValueError:
-                plain = raw
+            plain = _QUOTED.sub(_unquoted, raw)
             expanded = re.search(r"[$`]", unquoted.replace(r"\$", ""))  # by the shell, to an unknown value
-            yield kind, Word(Source(plain) if expanded else plain, _place(text, match.start()))
+            yield kind, Word(Source(plain) if expanded else plain, place)
         else:
             yield kind, None
 
 
-def _place(text: str, start: int) -> Place:
-    before = text.rfind("\n", 0, start)
-    return text.count("\n", 0, start) + 1, start - before
+def _unquoted(match: re.Match[str]) -> str:
+    escaped, single, double = match.groups()
+    return escaped or single or re.sub(r'\\(["\\])', r"\1", double or "")
 
 
 _SIZE = re.compile(r"(\d+)(\.\d+)?([a-zA-Z]+)")
@@ -176,7 +184,7 @@ class CommandLine:
                 if which in (str(each[0].words[0].place[0]), *(word.text for word in each[0].words))
             ]  # fmt: skip
         if len(found) != 1:
-            places = ", ".join(f"line {command.words[0].place[0]}" for command, _ in found) or "none"
+            places = several([f"line {command.words[0].place[0]}" for command, _ in found]) or "none"
             must = f"the text must have one command {self.start} (choose one with which=)"
             raise ValueError(f"{must}, got {places}")
         command, at = found[0]
@@ -229,7 +237,7 @@ class CommandLine:
                 name, given, text = self.glued, "=", word.text.removeprefix(self.glued)
             flag, switched = self.flag_of(name)
             if (long := self._long(flag, flags)) != flag:
-                document.notes.append(f"{flag} is short for {long}")
+                document.note(f"{flag} is short for {long}")
                 flag = long
             following = place
             while following < len(words) and not re.match("--|-[A-Za-z]", words[following].text):
@@ -281,7 +289,9 @@ class CommandLine:
         """Return the only flag with this prefix, as Python's argparse does; else the flag itself."""
         if not self.prefixes or flag in flags or "." in flag or not flag.startswith("--"):
             return flag
-        fits = [each for each in flags if each.startswith(flag)]
+        names = _sorted_flags(self.server)
+        first = bisect_left(names, flag)  # those that begin with it follow each other
+        fits = [each for each in names[first : first + 2] if each.startswith(flag)]
         return fits[0] if len(fits) == 1 else flag
 
     def put(self, document: Document, flag: str, value: Any, word: Word) -> None:
@@ -291,7 +301,7 @@ class CommandLine:
             return
         name = flag.lstrip("-").replace("-", "_")
         if name == "config":
-            document.notes.append(f"{value} is not read")
+            document.note(f"{value} is not read")
         if name == self.model:
             self._put_model(document, Word(str(value), word.place))
         elif isinstance(value, list) and name in document.server.settings:

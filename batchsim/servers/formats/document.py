@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsim import _check
+from batchsim import _check, _format
 from batchsim.servers.server import Server, ServerConfig
 
 Place = tuple[int, int]  # line and column, both counted from 1
+LONGEST = 400  # characters of a message
+NAMED = 10  # unknown keys, and notes; others are counted
 
 
 class Source(str):
@@ -21,6 +23,7 @@ class Source(str):
 
 def refused(message: str, place: Place | None) -> ValueError:
     """Return an error about a place in the text."""
+    message = _format.brief_text(message, LONGEST)
     return ValueError(f"line {place[0]}, column {place[1]}: {message}" if place else message)
 
 
@@ -41,6 +44,7 @@ class Document:
     notes: list[str] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
+    others: int = 0  # unknown keys that are not named
 
     def put(self, name: str, value: Any, place: Place | None = None, path: str = "") -> None:
         """Add a key that the server has: as a setting if the preset takes it, else as one without effect."""
@@ -55,8 +59,16 @@ class Document:
 
     def put_unknown(self, path: str, known: Iterable[str]) -> None:
         """Add a key that the server does not have, with the nearest that it has."""
-        name = path.rpartition(".")[2]
-        self.unknown[path] = _check.closest(name, known)
+        if len(self.unknown) < NAMED:
+            name = path.rpartition(".")[2]
+            self.unknown[_format.brief_text(path)] = _check.closest(name, known)
+        else:
+            self.others += 1
+
+    def note(self, text: str) -> None:
+        """Add a remark, unless there are many."""
+        if len(self.notes) < NAMED:
+            self.notes.append(_format.brief_text(text, LONGEST))
 
     def config(self) -> ServerConfig:
         """Return the meaning of the file, or raise ValueError with the place of a refused setting."""
@@ -66,10 +78,11 @@ class Document:
             words = re.findall(r"\w+", str(error))
             place = next((self.places[word] for word in words if word in self.places), None)
             raise refused(str(error), place) from None
+        more = [f"{_format.counted(self.others, 'other unknown key')}"] if self.others else []
         return dataclasses.replace(
             found,
             unused={**found.unused, **self.unused},
             unknown=self.unknown,
             kept=self.kept,
-            notes=(*found.notes, *self.notes),
+            notes=(*found.notes, *self.notes, *more),
         )

@@ -1,12 +1,17 @@
 """Keys and values with their places in the text: YAML, and Java's .properties."""
 
+import itertools
+import math
 import re
-from collections.abc import Mapping
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from batchsim.servers.formats.document import Place, refused
 
 Places = dict[tuple[str, ...], Place]
+MOST_PARTS, DEEPEST = 30_000, 50  # of a YAML document
 
 
 def parse_yaml(text: str) -> list[tuple[Any, Places]]:
@@ -17,13 +22,17 @@ def parse_yaml(text: str) -> list[tuple[Any, Places]]:
     import yaml
 
     try:
-        loader = yaml.SafeLoader(text)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)  # libyaml's is ten times as fast
         found = []
         while loader.check_node():
             node = loader.get_node()
+            _parts(node, {})
             places: Places = {}
             _mark(node, (), places, set())
-            found.append((loader.construct_document(node), places))
+            try:
+                found.append((loader.construct_document(node), places))
+            except (ValueError, OverflowError) as error:  # an endless number, or the 30th of February
+                raise ValueError(f"values must be those of YAML: {error!s:.60}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = None if mark is None else (mark.line + 1, mark.column + 1)
@@ -31,6 +40,27 @@ def parse_yaml(text: str) -> list[tuple[Any, Places]]:
     except yaml.YAMLError as error:
         raise ValueError(f"the text must be YAML, got {str(error).splitlines()[0]}") from None
     return found or [({}, {})]
+
+
+def _parts(node: Any, known: dict[int, int], depth: int = 0) -> int:
+    """Return the number of a node's parts with each alias written out: construction would copy some of them.
+
+    ValueError for too many or too deep parts, and for a node that contains itself.
+    """
+    if id(node) not in known:
+        known[id(node)] = MOST_PARTS  # as if infinite, in case it contains itself
+        inner: Iterable[Any] = ()
+        if depth > DEEPEST:
+            raise ValueError(f"the text must be YAML of at most {DEEPEST} levels, got more")
+        if node.id != "scalar":
+            inner = itertools.chain(*node.value) if node.id == "mapping" else node.value
+        known[id(node)] = 1 + sum(_parts(each, known, depth + 1) for each in inner)
+        if known[id(node)] > MOST_PARTS:
+            place = (node.start_mark.line + 1, node.start_mark.column + 1)
+            raise refused(
+                f"a value must have at most {MOST_PARTS:,} parts, those of aliases included, got more", place
+            )
+    return known[id(node)]
 
 
 def _mark(node: Any, path: tuple[str, ...], places: Places, seen: set[int]) -> None:
@@ -54,17 +84,18 @@ def yaml_of(content: Mapping[str, Any]) -> str:
 
 
 class Property(NamedTuple):
-    """A key and its value; `places` has one place per character of the value, and one for its end."""
+    """A key and its value, and where the key begins."""
 
     key: str
     value: str
     place: Place
-    places: list[Place]
+    value_at: Callable[[int], Place]  # the place of a character of the value, or of its end
 
 
-Letter = tuple[str, bool, Place]  # a character, whether a backslash escaped it, and its place
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PLAIN, _KEY = re.compile(r"[^\\]+"), re.compile(f"[^=:{_BLANK}]*")
+_SEPARATOR = re.compile(f"[{_BLANK}]*[=:]?[{_BLANK}]*")
 
 
 def parse_properties(text: str) -> list[Property]:
@@ -75,59 +106,65 @@ def parse_properties(text: str) -> list[Property]:
     >>> [(key, value) for key, value, *_ in parse_properties("# ports\na.b = 1\\\n   2\nc: d e")]
     [('a.b', '12'), ('c', 'd e')]
     """
-    found = []
-    for letters in _logical_lines(text):
-        end = next((i for i, (letter, escaped, _) in enumerate(letters) if _ends_key(letter, escaped)), None)
-        key, rest = letters[:end], letters[end:] if end is not None else []
-        start, separators = 0, 0
-        while start < len(rest) and _ends_key(*rest[start][:2]):
-            separators += rest[start][0] not in _BLANK
-            if separators > 1:
-                break
-            start += 1
-        value = rest[start:]
-        (line, column), places = letters[-1][2], [place for _, _, place in value]
-        found.append(Property(_text(key), _text(value), letters[0][2], [*places, (line, column + 1)]))
-    return found
+    return [line.property() for line in _logical_lines(text) if line.runs]
 
 
-def _ends_key(letter: str, escaped: bool) -> bool:
-    return not escaped and letter in "=:" + _BLANK
+@dataclass
+class _Line:
+    """A logical line: its text without escapes, and where each run of letters begins in it and in the file.
+
+    `masked` is the text with a backslash for each letter that was escaped: this never ends a key.
+    """
+
+    text: str = ""
+    masked: str = ""
+    runs: list[tuple[int, int, int]] = field(default_factory=list)  # index, line, column
+
+    def add(self, text: str, line: int, column: int, escaped: bool = False) -> None:
+        self.runs.append((len(self.text), line, column))
+        self.text += text
+        self.masked += "\\" if escaped else text
+
+    def property(self) -> Property:
+        end = _KEY.match(self.masked).end()  # type: ignore[union-attr]
+        start = _SEPARATOR.match(self.masked, end).end()  # type: ignore[union-attr]
+        return Property(self.text[:end], self.text[start:], self.place(0), lambda at: self.place(start + at))
+
+    def place(self, at: int) -> Place:
+        """Return the place in the file of a letter, or of the end."""
+        index, line, column = self.runs[bisect(self.runs, (at, math.inf, 0)) - 1]
+        return line, column + at - index
 
 
-def _text(letters: list[Letter]) -> str:
-    return "".join(letter for letter, _, _ in letters)
-
-
-def _logical_lines(text: str) -> list[list[Letter]]:
-    """Return the lines without comments, with continued lines joined and escapes decoded."""
-    found: list[list[Letter]] = []
-    continued = False
+def _logical_lines(text: str) -> Iterator[_Line]:
+    """Yield the lines without comments, with continued lines joined and escapes decoded."""
+    found: _Line | None = None
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         column = len(line) - len(line.lstrip(_BLANK))
-        if not continued:
-            if column == len(line) or line[column] in "#!":
-                continue
-            found.append([])
-        continued = False
+        if found is None and (column == len(line) or line[column] in "#!"):
+            continue
+        found, continued = found or _Line(), False
         while column < len(line):
-            letter, place = line[column], (number, column + 1)
-            column += 1
-            if letter != "\\":
-                found[-1].append((letter, False, place))
+            if plain := _PLAIN.match(line, column):
+                found.add(plain.group(), number, column + 1)
+                column = plain.end()
                 continue
-            if column == len(line):
-                continued = True
-                break
-            letter = line[column]
-            column += 1
+            letter, place = line[column + 1 : column + 2], (number, column + 1)
+            column += 2
             if letter == "u":
                 code = line[column : column + 4]
                 if not re.fullmatch("[0-9a-fA-F]{4}", code):
                     raise refused(f"\\u must be followed by four hexadecimal digits, got {code!r}", place)
                 letter, column = chr(int(code, 16)), column + 4
-            found[-1].append((_ESCAPES.get(letter, letter), True, place))
-    return [letters for letters in found if letters]
+            if letter:
+                found.add(_ESCAPES.get(letter, letter), *place, escaped=True)
+            else:
+                continued = True
+        if not continued:
+            yield found
+            found = None
+    if found is not None:
+        yield found
 
 
 def property_of(key: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from batchsim._format import brief, several
 from batchsim.servers.formats.document import Document, Place, Source, refused
 from batchsim.servers.server import Format
 
@@ -18,6 +19,7 @@ _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
 ANY = r"(\w+\.)*"  # the modules in front of a name
+MOST_PARTS, DEEPEST, LARGEST = 10_000, 50, 2**62  # of a value, of its nesting, and of a whole number
 DECORATED = "async def model(): ..."  # added after a decorator at the end of a text
 
 
@@ -78,11 +80,12 @@ class Program:
     def __init__(self, text: str) -> None:
         tree = _parsed(text)
         self.constants: dict[str, Any] = {}
+        self.parts: dict[str, int] = {}
         for statement in tree.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                     if statement.value is not None:
-                        self.constants[name] = self.value(statement.value)
+                        self.constants[name], self.parts[name] = self._value(statement.value)
         self.bases = {
             node.name: tuple(map(_dotted, node.bases))
             for node in ast.walk(tree)
@@ -117,34 +120,57 @@ class Program:
 
     def value(self, node: ast.expr) -> Any:
         """Return the value of an expression of literals and constants, else its `Source`."""
+        return self._value(node)[0]
+
+    def _value(self, node: ast.expr) -> tuple[Any, int]:
+        try:
+            return self._evaluated(node, 0)
+        except _NotLiteral:
+            return Source(ast.unparse(node)), 1
+
+    def _evaluated(self, node: ast.expr, depth: int) -> tuple[Any, int]:
+        """Return the value of an expression, and the number of its parts; `_NotLiteral` for any other.
+
+        A constant may be used many times, so a short text could make an endless list, or an endless number.
+        """
+        if depth > DEEPEST:
+            raise _NotLiteral
+        value: Any = None
+        parts = 1
         match node:
-            case ast.Constant(value=constant):
-                return constant
+            case ast.Constant():
+                value = node.value
             case ast.Name(id=name) if name in self.constants:
-                return self.constants[name]
-            case ast.UnaryOp(op=ast.USub(), operand=operand) if _is_number(number := self.value(operand)):
-                return -number
+                value, parts = self.constants[name], self.parts[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                value = -_number(self._evaluated(operand, depth + 1)[0])
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
-                pair = self.value(left), self.value(right)
-                if all(map(_is_number, pair)):
-                    try:
-                        return _SUMS[type(op)](*pair)
-                    except (ArithmeticError, ValueError):
-                        return Source(ast.unparse(node))
+                pair = (_number(self._evaluated(each, depth + 1)[0]) for each in (left, right))
+                try:
+                    value = _number(_SUMS[type(op)](*pair))
+                except (ArithmeticError, ValueError):
+                    raise _NotLiteral from None
             case ast.Attribute(attr="inf", value=ast.Name()):
-                return math.inf
+                value = math.inf
             case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf")]):
-                return math.inf
+                value = math.inf
             case ast.List(elts=items) | ast.Tuple(elts=items):
-                values = [self.value(item) for item in items]
-                if not any(isinstance(value, Source) for value in values):
-                    return values
+                value, parts = self._all(items, depth)
             case ast.Dict(keys=keys, values=items) if None not in keys:
-                names = [self.value(key) for key in keys if key is not None]
-                values = [self.value(item) for item in items]
-                if all(isinstance(name, (str, int, float)) for name in names):
-                    return dict(zip(names, values, strict=True))
-        return Source(ast.unparse(node))
+                names, before = self._all([key for key in keys if key is not None], depth)
+                values, parts = self._all(items, depth)
+                if not all(isinstance(name, (str, int, float)) for name in names):
+                    raise _NotLiteral
+                value, parts = dict(zip(names, values, strict=True)), before + parts
+            case _:
+                raise _NotLiteral
+        if (isinstance(value, Source) and depth) or parts > MOST_PARTS:
+            raise _NotLiteral
+        return value, parts
+
+    def _all(self, items: list[ast.expr], depth: int) -> tuple[list[Any], int]:
+        found = [self._evaluated(item, depth + 1) for item in items]
+        return [value for value, _ in found], 1 + sum(parts for _, parts in found)
 
     def put(self, document: Document, call: Call, callee: Callee) -> None:
         """Add a call's arguments to a document."""
@@ -153,7 +179,7 @@ class Program:
         given: list[tuple[str | None, ast.expr]] = []
         for number, argument in enumerate(call.node.args):
             if isinstance(argument, ast.Starred):
-                document.notes.append(f"{ast.unparse(argument)} of {call.callee} is not read")
+                document.note(f"{ast.unparse(argument)} of {call.callee} is not read")
                 break
             if number >= len(callee.params):
                 raise refused(f"{call.callee} takes {len(callee.params)} arguments, got more", call.place)
@@ -162,7 +188,7 @@ class Program:
         for name, argument in given:
             place = (argument.lineno, argument.col_offset + 1)
             if name is None:
-                document.notes.append(f"**{ast.unparse(argument)} of {call.callee} is not read")
+                document.note(f"**{ast.unparse(argument)} of {call.callee} is not read")
             elif name in callee.called:
                 document.unused[callee.called[name]] = self.value(argument)
             elif name in callee.params and not name.startswith("_"):
@@ -184,8 +210,16 @@ def _written(value: Any) -> str:
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+class _NotLiteral(Exception):
+    """An expression that is not evaluated."""
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise _NotLiteral
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise _NotLiteral
+    return value
 
 
 def _dotted(node: ast.expr) -> str:
@@ -220,7 +254,8 @@ def _parsed(text: str) -> ast.Module:
         place = (max((error.lineno or 1) - bool(head), 1), error.offset or 1)
         raise refused(f"the text must be Python: {error.msg}", place) from None
     except (ValueError, MemoryError) as error:
-        raise ValueError(f"the text must be Python, got {error}") from None
+        got = error if str(error) else "too many brackets or signs in a row"
+        raise ValueError(f"the text must be Python, got {got}") from None
     if head:
         tree = ast.Module(tree.body[0].body, [])  # type: ignore[attr-defined]
         ast.increment_lineno(tree, -1)
@@ -274,14 +309,14 @@ class PythonForm:
 
     def _one(self, calls: list[Call], which: str | None) -> Call:
         title = self.batching[0].title
-        listed = ", ".join(f"{call.label} (line {call.place[0]})" for call in calls)
+        listed = several([f"{call.label} (line {call.place[0]})" for call in calls])
         if not calls:
             raise ValueError(f"the text must have a call of {title}, got none")
         if which is not None:
             fits = [call for call in calls if which in (call.label, str(call.place[0]))]
             if len(fits) != 1:
                 rule = f"which must name one call of {title}, or its line"
-                raise ValueError(f"{rule}, of {listed}; got {which!r}")
+                raise ValueError(f"{rule}, of {listed}; got {brief(which)}")
             return fits[0]
         if len(calls) > 1:  # perhaps only one of several stages batches
             calls = [call for call in calls if {"max_batch_size", "batch_size"} & {*call.keywords}] or calls
@@ -294,7 +329,7 @@ class PythonForm:
         if self.by_class and call.within is not None:
             return next((each for each in found if each.node in call.within.decorator_list), None)
         if len(found) > 1 and not self.by_class:
-            lines = ", ".join(str(each.place[0]) for each in found)
+            lines = several([str(each.place[0]) for each in found])
             raise ValueError(f"{found[0].callee} must be called once, got it in lines {lines}")
         return found[0] if len(found) == 1 else None
 

@@ -80,7 +80,7 @@ class Explorer(widgets.Box):
         self.server.add_class("batchsim-server")
         foot = plain(widgets.Box, [self.large, self.words, self.server, self.status])
         foot.add_class("batchsim-foot")
-        right = plain(widgets.VBox, [self.screen, foot, self.readout])
+        right = plain(widgets.VBox, [self.screen, self.play.player, foot, self.readout])
         right.add_class("batchsim-right")
         super().__init__([column, right])
         self.add_class("batchsim")
@@ -204,6 +204,8 @@ class Explorer(widgets.Box):
             _set_class(self.pseudocode, "batchsim-acting", selected is self.play)
             for page in self.pages:
                 page.is_open = page is selected
+            self.play.follow(selected)
+            for page in self.pages:
                 if page.is_open:
                     page.update()
             self.note.value = self.state.kind.note(self.state)

@@ -1,0 +1,108 @@
+"""What the page reads from Python: rules, controls, presets, colours, bins, grid values and words.
+
+JavaScript copies none of these, so a label, a bound or a colour that changes here changes in the page.
+"""
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+from batchsim._version import __version__
+from batchsim.measured.fits import fit
+from batchsim.measured.published import published_names, published_source
+from batchsim.scenario import RULES, Affine
+from batchsim.scenario.rules.rule import Trigger
+from batchsim.study.surface import LOADS
+from batchsim.theory.optimum import optimum
+from batchsim.view.canvas import axes, cells
+from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, THEMES, in_words
+from batchsim.view.explorer.control import Control
+from batchsim.view.explorer.reasons import LATENCY
+from batchsim.view.explorer.requests import CONTROLS
+from batchsim.view.explorer.runs import COLUMNS, MAP_REQUESTS, WAITS, sizes
+from batchsim.view.pictures import breakdown, heat_map, latency
+from batchsim.view.pictures.load import LABELS
+from batchsim.view.pictures.views import VIEWS
+from batchsim.web.calls import call
+
+SHOWN = ("rate_per_s", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms", "servers", "objective_ms")
+DRAWN = ("latency", "map", "load", "breakdown")  # the views of the page; the film names itself
+LARGEST_MAPPED = 64  # the largest batch size of the map, as the explorer's
+CLOSE = 0.05  # the worst relative error of a published table's straight line
+GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
+# The scenario in which the reader is the batcher: the explorer's service time, at a third of its load.
+PLAYED = {"rate_per_s": 800.0, "max_batch_size": 32, "fixed_ms": 5.0, "per_item_ms": 0.25}
+
+
+@functools.cache
+def descriptions() -> dict[str, Any]:
+    """Return everything as plain numbers, texts, lists and dicts.
+
+    >>> described = descriptions()
+    >>> described["controls"]["max_wait_ms"]["label"], described["components"][0]["name"]
+    ('Max wait (ms)', 'forming')
+    """
+    return {
+        "version": __version__,
+        "rules": {rule.__name__: {"title": rule.title, "call": call(rule)} for rule in RULES},
+        "controls": {name: _control(control) for name, control in CONTROLS.items() if name in SHOWN},
+        "presets": presets(),
+        "looks": {name: vars(theme) for name, theme in THEMES.items()},
+        "least_px": LEAST_PX,
+        "components": [
+            {"name": name, "words": in_words(name), "about": LATENCY[name], **style._asdict()}
+            for name, style in COMPONENTS.items()
+            if name != "device_wait"  # the page's servers share no device
+        ],
+        "views": {view.KEY: {"name": view.NAME, "short": view.SHORT} for view in VIEWS["requests"]
+            if view.KEY in DRAWN},
+        "overloaded": latency.GrowingView.OVERLOADED,
+        "latency": {"bins": latency.BINS, "tail": latency.TAIL, "near": latency.NEAR,
+            "headroom": latency.HEADROOM, "percentiles": [*latency.PERCENTILES]},
+        "groups": breakdown.GROUPS,
+        "load": {"loads": LOADS, "label": LABELS["rate_per_s"]},
+        "map": {"sizes": sizes(LARGEST_MAPPED), "waits": WAITS, "columns": COLUMNS, "requests": MAP_REQUESTS,
+            "colours": "".join(bytes(colour[:3]).hex() for colour in cells.COLOURS), "factor": cells.FACTOR,
+            "words": {"overloaded": heat_map.OVERLOADED, "beyond": heat_map.BEYOND}},
+        "axis": {"steps": axes.STEPS, "coarse": axes.COARSE},
+        "triggers": {int(trigger): in_words(trigger.name.lower()) for trigger in Trigger},
+        "played": played(),
+        "terms": terms(),
+    }  # fmt: skip
+
+
+def _control(control: Control) -> dict[str, Any]:
+    slider = control.slider._asdict() if control.slider else None
+    about = {name: getattr(control, name) for name in ("label", "about", "kind", "default")}
+    return {**about, "slider": slider, "bounds": dict(control.bounds)}
+
+
+def presets() -> dict[str, dict[str, Any]]:
+    """Return the published service times that a straight line meets within 5 %, by name."""
+    found = {}
+    for name in published_names():
+        source = published_source(name)
+        points = dict(source.service.points_ms)  # type: ignore[union-attr]
+        line = fit(points) if len(points) > 2 else None
+        if line and isinstance(line.service, Affine) and abs(line.worst_error) <= CLOSE:
+            costs = {"fixed_ms": line.service.fixed_ms, "per_item_ms": line.service.per_item_ms}
+            about = {"worst_error": line.worst_error, "largest": max(points), "backend": source.backend}
+            rounded = {key: float(f"{ms:.4g}") for key, ms in costs.items()}
+            found[name] = {**rounded, **about, "source_url": source.source_url}
+    return found
+
+
+def played() -> dict[str, Any]:
+    """Return the scenario in which the reader is the batcher, and the best policy for it."""
+    service = Affine(PLAYED["fixed_ms"], PLAYED["per_item_ms"])
+    best = optimum(PLAYED["rate_per_s"], service, int(PLAYED["max_batch_size"]))
+    if best.control_limit is None:
+        raise ValueError(f"the best policy of the played scenario must have a control limit, got {best!r}")
+    return {**PLAYED, "least": best.control_limit, "mean_latency_ms": best.mean_latency_ms}
+
+
+def terms() -> dict[str, str]:
+    """Return the first paragraph of each entry of the glossary, as plain text."""
+    entries = re.findall(r"^### (.+)\n\n(.+)$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    return {term: re.sub(r"\[([^]]+)\]\([^)]*\)|[*`]", r"\1", text) for term, text in entries}

@@ -1,0 +1,11 @@
+/** The worker's side: it computes the map, while the page draws. */
+import { Engine } from "./engine.js";
+
+/** Serve maps to the page: first come the module's bytes and the descriptions, then one setting after another. */
+export function serve(scope) {
+  let engine;
+  scope.onmessage = async ({ data }) => {
+    if (data.bytes) engine = Engine.load(data.bytes, data.described);
+    else scope.postMessage((await engine).grid(data.settings, data.sizes, data.waits).slice());
+  };
+}

@@ -1,0 +1,201 @@
+"""The page that opens without an installation: its size, its policy, its descriptions, its claims."""
+
+import base64
+import functools
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import web_module
+from typer.testing import CliRunner
+
+import batchsim as bs
+from batchsim import web
+from batchsim.cli import app
+from batchsim.view.canvas.cells import colours
+from batchsim.view.explorer.requests import CONTROLS
+from batchsim.view.explorer.runs import sizes, waits
+from batchsim.web import page
+from batchsim.web.descriptions import SHOWN, descriptions
+
+AFFINE = bs.Affine(5, 0.25)  # of the essay
+VOID = {"area", "br", "col", "hr", "img", "input", "link", "meta"}
+
+
+class Read(HTMLParser):
+    """The elements of a page, each as its tag, its attributes and its text; and its visible words."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.words = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append([tag, dict(attributes), ""])
+        if tag not in VOID:
+            self.open.append(self.elements[-1])
+
+    def handle_endtag(self, tag):
+        while self.open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data):
+        if self.open:
+            self.open[-1][2] += data
+            if not {"script", "style", "title"} & {element[0] for element in self.open}:
+                self.words += data.split()
+
+    def of(self, tag):
+        return [element[1:] for element in self.elements if element[0] == tag]
+
+
+@functools.cache
+def text():
+    return page.page(web_module.module().read_bytes())
+
+
+@functools.cache
+def read():
+    return Read(text())
+
+
+def run(rate_per_s, size, wait_ms, servers=1, requests=100_000):
+    return bs.simulate(
+        bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(size, wait_ms), AFFINE, servers), requests
+    )
+
+
+def test_the_page_has_at_most_500_kB():
+    assert len(text().encode()) <= 500_000
+
+
+def test_the_policy_allows_no_network_and_only_the_scripts_and_styles_of_this_file():
+    (policy,) = (about["content"] for about, _ in read().of("meta") if "http-equiv" in about)
+    rules = dict(rule.split(maxsplit=1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert "connect-src" not in rules
+    assert "unsafe-inline" not in policy
+    assert "'unsafe-eval'" not in policy
+    for tag, rule in (("script", "script-src"), ("style", "style-src")):
+        inline = [content for about, content in read().of(tag) if about.get("type") in (None, "module")]
+        hashes = {
+            f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in inline
+        }
+        assert hashes
+        assert hashes == {each for each in rules[rule].split() if each.startswith("'sha256-")}
+
+
+def test_nothing_of_the_page_comes_from_elsewhere():
+    for tag, about, content in read().elements:
+        addresses = [
+            value for name, value in about.items() if name in ("src", "href", "srcset", "data", "action")
+        ]
+        assert tag == "a" or all(address.startswith("data:") for address in addresses)
+        if tag == "style" or (tag == "script" and about.get("type") in (None, "module")):
+            assert not re.search(
+                r"\bfetch\(|XMLHttpRequest|WebSocket|\bimport\(|url\(|@import|sendBeacon", content
+            )
+
+
+def test_the_page_has_the_descriptions_of_python():
+    (found,) = (
+        json.loads(content) for about, content in read().of("script") if about.get("id") == "described"
+    )
+    expected = {key: value for key, value in descriptions().items() if key != "terms"}
+    assert found == json.loads(json.dumps(expected))
+
+
+def test_controls_and_the_map_are_those_of_the_explorer():
+    described = descriptions()
+    assert list(described["controls"]) == [name for name in CONTROLS if name in SHOWN]
+    for name, control in described["controls"].items():
+        assert (control["label"], control["about"]) == (CONTROLS[name].label, CONTROLS[name].about)
+        assert control["bounds"] == CONTROLS[name].bounds
+    assert described["map"]["sizes"] == sizes(64)
+    assert [100 * part for part in described["map"]["waits"]] == pytest.approx(waits(100)[:-1])
+    assert len(described["map"]["sizes"]) * (len(described["map"]["waits"]) + 1) == 144
+
+
+def test_the_colours_of_the_map_are_those_of_the_explorer():
+    described = descriptions()["map"]
+    p99_ms = np.geomspace(5, 120, 50)
+    places = np.clip(np.log(p99_ms / 25 * described["factor"]) / np.log(described["factor"] ** 2), 0, 1) * 255
+    rgb = np.frombuffer(bytes.fromhex(described["colours"]), np.uint8).reshape(256, 3)
+    assert (rgb[places.round().astype(int)] == colours(p99_ms, 25.0)[:, :3]).all()
+
+
+def test_each_preset_is_a_line_near_the_published_times():
+    presets = descriptions()["presets"]
+    assert len(presets) > 40
+    for name, preset in presets.items():
+        for size, ms in bs.published(name).points_ms:
+            assert preset["fixed_ms"] + preset["per_item_ms"] * size == pytest.approx(ms, rel=0.052)
+
+
+def test_a_module_with_an_import_that_a_bundle_cannot_have_is_refused():
+    with pytest.raises(ValueError, match="plain imports"):
+        page.bundle("one", {"one": 'import two from "./two.js";'}.get)
+
+
+def test_the_command_prints_where_the_page_is_or_how_to_build_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(web, "PAGE", tmp_path / "batchsim.html")
+    missing = CliRunner().invoke(app, ["page", "--no-open"])
+    assert missing.exit_code == 2
+    assert "make page" in missing.stderr
+    assert len(missing.stderr.splitlines()) == 1
+    (tmp_path / "batchsim.html").write_text("")
+    found = CliRunner().invoke(app, ["page", "--no-open"])
+    assert (found.exit_code, found.stdout.strip()) == (0, str(tmp_path / "batchsim.html"))
+
+
+# What the essay says.
+
+
+def test_the_essay_has_at_most_1200_words():
+    essay = re.search(r"<body>.*?</main>", text(), re.DOTALL)[0]
+    assert 600 < len(Read(essay).words) <= 1200
+
+
+def test_its_times_and_rates_of_batches_are_right():
+    assert [1000 * AFFINE(size) for size in (1, 9, 8, 32)] == pytest.approx([5.25, 7.25, 7, 13])
+    rates = [size / AFFINE(size) for size in (9, 8, 32)]
+    assert [round(rate) for rate in rates] == [1241, 1143, 2462]
+    assert rates[1] < 1200 < rates[0]
+
+
+def test_its_answer_about_two_knobs_is_right():
+    shares = {
+        pair: run(400, *pair).summary()["full_share"] or 0
+        for pair in ((3, 5), (4, 10), (8, 20), (4, 5), (8, 10))
+    }
+    assert [share > 0.5 for share in shares.values()] == [True, True, True, False, False]
+
+
+def test_its_best_policy_gains_less_than_a_hair():
+    played = descriptions()["played"]
+    none = run(800, 32, 0).mean_latency_ms
+    assert played["mean_latency_ms"] == pytest.approx(none, rel=0.005)
+    best = bs.Scenario(bs.Poisson(800), bs.AtLeast(played["least"], 32), AFFINE)
+    assert bs.simulate(best, 100_000).mean_latency_ms == pytest.approx(played["mean_latency_ms"], rel=0.005)
+
+
+def test_its_wait_pays_with_four_servers_and_not_with_one():
+    def p99_ms(wait_ms, servers, rate_per_s):
+        return run(rate_per_s, 32, wait_ms, servers).percentile(99)
+
+    assert p99_ms(2, 4, 3900) < 11.5 < 13 < 14.5 < p99_ms(0, 4, 3900)
+    assert p99_ms(0, 1, 800) < p99_ms(2, 1, 800) * 1.01
+
+
+def test_its_capacity_keeps_the_promise():
+    (rate,) = re.findall(r"About ([\d,]+) per second", text())
+    assert run(float(rate.replace(",", "")), 32, 10).percentile(99) == pytest.approx(25, rel=0.03)
+
+
+def test_its_last_promise_can_be_kept():
+    assert max(run(1600, size, wait_ms).percentile(99) for size in (24, 32, 64) for wait_ms in (0, 8)) <= 20
+    assert run(1600, 16, 0).percentile(99) > 20
+    assert run(1600, 32, 10).percentile(99) > 20
