@@ -16,7 +16,7 @@ from batchsim.scenario.rules.rule import Trigger
 from batchsim.study.surface import LOADS
 from batchsim.theory.optimum import optimum
 from batchsim.view.canvas import axes, cells
-from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, THEMES, in_words
+from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, in_words, looks
 from batchsim.view.explorer.control import Control
 from batchsim.view.explorer.reasons import LATENCY
 from batchsim.view.explorer.requests import CONTROLS
@@ -48,7 +48,7 @@ def descriptions() -> dict[str, Any]:
         "rules": {rule.__name__: {"title": rule.title, "call": call(rule)} for rule in RULES},
         "controls": {name: _control(control) for name, control in CONTROLS.items() if name in SHOWN},
         "presets": presets(),
-        "looks": {name: vars(theme) for name, theme in THEMES.items()},
+        "looks": looks(),
         "least_px": LEAST_PX,
         "components": [
             {"name": name, "words": in_words(name), "about": LATENCY[name], **style._asdict()}
