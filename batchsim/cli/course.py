@@ -30,7 +30,7 @@ class Grade(JsonFlag):
     batchsim grade handed-in/*.json
     """
 
-    files: list[Path] | None = typer.Argument(None, help='Files of progress().export("ann.json").')
+    files: list[Path] | None = typer.Argument(None, help="The students' files, such as ann.json.")
     csv: bool = OUTPUT("Print the table as CSV instead.", False, "--csv")
     any_version: bool = RUN("Take files of other versions of batchsim too.", False, "--any-version")
 
@@ -97,7 +97,7 @@ class Lab(Command):
     """Open the course in JupyterLab."""
 
     port: int = RUN("Port to listen on, on this machine only.", 8888)
-    notebooks: Path | None = OUTPUT("Folder of notebooks (default: the course's).")
+    notebooks: Path | None = OUTPUT("Folder of notebooks (default: the course's).", metavar="FOLDER")
 
     def run(self) -> None:
         _check.whole("--port", self.port, at_most=65_535)
