@@ -164,16 +164,6 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
     )  # fmt: skip
 
 
-def spread(n, floats, ints, times):
-    """Write the start of each request, then the finish of each, from those of their batches."""
-    batch_index, starts_s, finishes_s = column(ints, 0, n), column(floats, n, n), column(floats, 2 * n, n)
-    start_s, finish_s = column(times, 0, n), column(times, n, n)
-    for request in range(n):
-        batch = batch_index[request]
-        start_s[request] = starts_s[batch] if batch >= 0 else math.nan
-        finish_s[request] = finishes_s[batch] if batch >= 0 else math.nan
-
-
 # Exact percentiles. Latencies, at least 0, have the order of the whole numbers with the same bits: the keys.
 # `ranks` is their number, then the ranks; `keys` has space for twice as many.
 
@@ -241,7 +231,6 @@ def entries() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     found: dict[str, Any] = {
         "draw": (draw, (types.int64, INT, FLOATS)),
         "stretch": (stretch, (REAL, INT, FLOATS, FLOATS)),
-        "spread": (spread, (INT, FLOATS, INTS, FLOATS)),
         "find_ranks": (find_ranks, (INT, *ranks)),
         "run_grid": (run_grid, (INT, INT, INT, INT, INT, FLOATS, FLOATS, *ranks)),
     }

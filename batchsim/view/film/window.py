@@ -16,6 +16,7 @@ from batchsim.view.film.token_film import QueueLength, StepFilm, TokenFilm, Whol
 from batchsim.view.film.words import describe
 
 Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it
+MOVED = 0.0675  # of its computing time: the batch with which a film begins has just left
 COMING = 24  # requests after the window that are seen approaching
 TYPES = {"f": np.float64, "i": np.int32, "u": np.uint8, "b": np.uint8}  # by NumPy's kind of number
 
@@ -62,13 +63,14 @@ def packed(value: Any) -> Any:
 
 
 def request_window(film: Film, around_s: tuple[float, float], requests: int = REQUESTS) -> Window:
-    """Return about so many requests of a run, from some before a period on; it starts as a batch leaves."""
+    """Return about so many requests of a run, from some before a period on; it starts as a batch moves."""
     stretch, batch = film.stretch(*around_s, requests), film.largest_leaving(*around_s)
+    moved_s = 0.0 if batch is None else MOVED * (batch.finish_s - batch.start_s)
     return Window(
         stretch, film.instants(), [request_lane(film, stretch)],
         lambda time_s, within_s: describe(film.snapshot(time_s), within_s),
         lambda time_s, within_s: acting(film.snapshot(time_s), within_s),
-        (around_s[0] if batch is None else batch.start_s, 0.0),
+        (around_s[0], 0.0) if batch is None else (batch.start_s + moved_s, 1.01 * moved_s),
     )  # fmt: skip
 
 

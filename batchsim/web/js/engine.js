@@ -58,21 +58,25 @@ export class Engine {
     this.module = module;
     this.descriptions = descriptions;
     this.drawn = { seed: null, count: 0, at: module.kept }; // requests at rate 1
+    this.traffic = null; // whose arrivals are at the first free address
+    this.scratch = module.kept; // the end of the arrivals
   }
 
   /** Return a run: arrays with a value a request, and `batches` with a value a batch. */
   run(settings) {
-    const { batches, ...columns } = this.formed(this.complete(settings), true);
-    const copied = (views) => Object.fromEntries(Object.entries(views).map(([name, view]) => [name, view.slice()]));
-    return { ...copied(columns), batches: copied(batches) };
+    const given = { ...this.complete(settings), arrival_s: settings.arrival_s?.slice() };
+    const { batch_index, batches } = this.formed(given);
+    for (const [name, column] of Object.entries(batches)) batches[name] = column.slice();
+    const run = { batch_index: batch_index.slice(), batches };
+    onceRead(run, "arrival_s", () => this.module.view(Float64Array, this.prepare(given).floats, given.requests).slice());
+    for (const name of ["start_s", "finish_s"]) onceRead(run, name, () => ofBatches(batches[name], run.batch_index));
+    return run;
   }
 
-  /** Return the metrics of a run over its served requests, and the number of latencies between each two edges. */
-  summary(run, settings, edges_ms = []) {
-    const latency_s = latencies(run);
-    const [p50_ms, p95_ms, p99_ms] = this.percentiles(latency_s, [50, 95, 99]);
-    const means = meanParts(run, settings.servers ?? USUAL.servers);
-    return { ...means, p50_ms, p95_ms, p99_ms, histogram: counts(latency_s, edges_ms) };
+  /** Return the metrics of a run over its served requests. */
+  summary(run, { servers = USUAL.servers }) {
+    const [p50_ms, p95_ms, p99_ms] = this.percentiles(latencies(run), [50, 95, 99]);
+    return { p50_ms, p95_ms, p99_ms, ...meanParts(run, servers) };
   }
 
   /** Return percentiles at some arrival rates, a value a rate; the same requests come at stretched gaps. */
@@ -103,42 +107,41 @@ export class Engine {
   rankedFast(all, perCent) {
     const { requests: n, servers } = all[0];
     const largest = Math.max(...all.map((given) => given.max_batch_size));
-    const at = this.prepare({ ...all[0], max_batch_size: largest });
-    const ranks = perCent.map((q) => (q / 100) * (n - 1));
-    const space = Math.min(n, Math.max(KEPT, 2 * (n - Math.floor(ranks[0]))));
+    const { floats, end } = this.prepare({ ...all[0], max_batch_size: largest });
+    const space = Math.min(n, Math.max(KEPT, 2 * (n - Math.floor((perCent[0] / 100) * (n - 1)))));
     const thresholds = all.flatMap((given) => given.call.arguments.map((name) => inSeconds(given, name)));
-    const blocks = [8 * thresholds.length, ...rankBlocks(space, ranks, all.length)];
-    const [rules, ...into] = this.module.blocks(at.end, blocks).slice(0, -1);
-    this.module.view(Float64Array, rules, thresholds.length).set(thresholds);
-    this.module.view(Float64Array, into[0], ranks.length + 1).set([ranks.length, ...ranks]);
-    this.module.call("run_grid", all.length, n, servers, largest, space, rules, at.floats, ...into);
-    return this.between(into.at(-1), all.flatMap(() => ranks));
+    const [at, next] = this.module.blocks(end, [8 * thresholds.length]);
+    this.module.view(Float64Array, at, thresholds.length).set(thresholds);
+    const values = [all.length, n, servers, largest, space, at, floats];
+    return this.atRanks(perCent, n, { begin: next, keys: space, rows: all.length }, "run_grid", values);
   }
 
   /** Return exact percentiles in ms of latencies in seconds. */
   percentiles(latency_s, perCent) {
     const count = latency_s.length;
     if (!count) return perCent.map(() => NaN);
-    const ranks = perCent.map((q) => (q / 100) * (count - 1));
-    const into = this.module.blocks(this.module.kept, rankBlocks(count, ranks, 1)).slice(0, -1);
-    this.module.view(Float64Array, into[1], count).set(latency_s);
-    this.module.view(Float64Array, into[0], ranks.length + 1).set([ranks.length, ...ranks]);
-    this.module.call("find_ranks", count, ...into);
-    return this.between(into.at(-1), ranks);
+    const begin = aligned(this.scratch);
+    return this.atRanks(perCent, count, { begin, keys: count, rows: 1, latency_s }, "find_ranks", [count]);
   }
 
-  /** The values between those at a rank and behind it, as `Result.percentile` computes them, to the last bit. */
-  between(at, ranks) {
-    const pairs = this.module.view(Float64Array, at, 2 * ranks.length);
-    return ranks.map((rank, place) => {
-      const [below_ms, above_ms] = [pairs[2 * place] * 1000, pairs[2 * place + 1] * 1000];
-      const [part, rise_ms] = [rank - Math.floor(rank), above_ms - below_ms];
+  /** Return percentiles from the values at a rank and behind it, as `Result.percentile` does, to the last bit. */
+  atRanks(perCent, count, { begin, keys, rows, latency_s = [] }, entry, values) {
+    const ranks = perCent.map((q) => (q / 100) * (count - 1));
+    const sizes = [8 * (ranks.length + 1), 16 * keys, COUNTERS, 16 * ranks.length * rows];
+    const [places, keysAt, counters, found] = this.module.blocks(begin, sizes);
+    this.module.view(Float64Array, places, ranks.length + 1).set([ranks.length, ...ranks]);
+    this.module.view(Float64Array, keysAt, latency_s.length).set(latency_s);
+    this.module.call(entry, ...values, places, keysAt, counters, found);
+    return Array.from({ length: ranks.length * rows }, (_, place) => {
+      const [below_ms, above_ms] = this.module.view(Float64Array, found + 16 * place, 2).map((seconds) => seconds * 1000);
+      const [rank, rise_ms] = [ranks[place % ranks.length], above_ms - below_ms];
+      const part = rank - Math.floor(rank);
       return part < 0.5 ? below_ms + rise_ms * part : above_ms - rise_ms * (1 - part);
     });
   }
 
-  /** Run the loop; return columns in the module's memory, with `spread` also each request's start and finish. */
-  formed(given, spread = false) {
+  /** Run the loop; return columns in the module's memory. */
+  formed(given) {
     const { call, requests: n, servers } = given;
     const { floats, ints, octets, wholes, end } = this.prepare(given);
     const values = this.argumentsOf(given, end);
@@ -147,16 +150,13 @@ export class Engine {
     const cursors = this.module.view(BigInt64Array, wholes, CURSORS);
     if (cursors[ENDING] !== ENDED) throw new Error(`${given.rule} returned a wrong size`);
     const count = Number(cursors[BATCHES]);
-    const [times] = this.module.blocks(end, [spread ? 16 * n : 0]);
-    if (spread) this.module.call("spread", n, floats, ints, times);
     const view = (Type, at, length) => this.module.view(Type, at, length);
     const batches = {
       start_s: view(Float64Array, floats + 8 * n, count), finish_s: view(Float64Array, floats + 16 * n, count),
       size: view(Int32Array, ints + 4 * n, count), server: view(Int32Array, ints + 8 * n, count),
       trigger: view(Uint8Array, octets, count),
     };
-    const [start_s, finish_s] = [times, times + 8 * n].map((at) => view(Float64Array, at, spread ? n : 0));
-    return { arrival_s: view(Float64Array, floats, n), start_s, finish_s, batch_index: view(Int32Array, ints, n), batches };
+    return { arrival_s: view(Float64Array, floats, n), batch_index: view(Int32Array, ints, n), batches };
   }
 
   /** Write what a run needs; return the addresses of its columns. */
@@ -166,10 +166,7 @@ export class Engine {
     const others = largest + 1 + given.memory + 2 * servers + 1;
     const sizes = [8 * (3 * n + others), 4 * (4 * n + frozen), 2 * n + frozen, 8 * (CURSORS + servers)];
     const [floats, ints, octets, wholes, end] = this.module.blocks(this.module.kept, sizes);
-    const arrival_s = this.module.view(Float64Array, floats, n);
-    if (given.arrival_s) arrival_s.set(given.arrival_s);
-    this.module.call("stretch", given.arrival_s ? 1 : given.rate_per_s, n, given.arrival_s ? floats : this.drawn.at, floats);
-    if (!(arrival_s[n - 1] < LATEST_S)) throw new RangeError(`arrivals must be before ${LATEST_S} s, got ${arrival_s[n - 1]}`);
+    this.stretch(given, floats);
     const service_s = this.module.view(Float64Array, floats + 24 * n, others).fill(0);
     for (let size = 1; size <= largest; size += 1) service_s[size] = (given.fixed_ms + given.per_item_ms * size) / 1000;
     service_s[0] = NaN;
@@ -185,6 +182,20 @@ export class Engine {
     [, module.kept] = module.blocks(drawn.at, [8 * requests]);
     module.call("draw", BigInt(seed), requests, drawn.at);
     Object.assign(drawn, { seed, count: requests });
+    this.traffic = null;
+  }
+
+  /** Write the arrivals, unless they are there already. */
+  stretch({ arrival_s, seed, rate_per_s, requests: n }, at) {
+    const traffic = arrival_s ? null : `${seed} ${rate_per_s} ${n}`;
+    if (traffic && traffic === this.traffic) return;
+    this.traffic = null;
+    const written_s = this.module.view(Float64Array, at, n);
+    if (arrival_s) written_s.set(arrival_s);
+    this.module.call("stretch", arrival_s ? 1 : rate_per_s, n, arrival_s ? at : this.drawn.at, at);
+    const last_s = written_s[n - 1];
+    if (!(last_s < LATEST_S)) throw new RangeError(`arrivals must be before ${LATEST_S} s, got ${last_s} s`);
+    Object.assign(this, { traffic, scratch: at + 8 * n });
   }
 
   /** The rule's parameters as its entry takes them; an array is seven arguments. */
@@ -250,13 +261,24 @@ function inSeconds(given, name) {
   return name.endsWith("_ms") ? given[name] / 1000 : given[name];
 }
 
-/** The bytes of the places, the keys, the counters and the values found. */
-function rankBlocks(keys, ranks, rows) {
-  return [8 * (ranks.length + 1), 16 * keys, COUNTERS, 16 * ranks.length * rows];
-}
-
 function aligned(bytes) {
   return Math.ceil(bytes / 16) * 16;
+}
+
+/** Give an object a value that is made when it is first read: new memory takes longer than a whole run. */
+function onceRead(object, name, make) {
+  const get = () => {
+    Object.defineProperty(object, name, { value: make(), enumerable: true });
+    return object[name];
+  };
+  Object.defineProperty(object, name, { get, enumerable: true, configurable: true });
+}
+
+/** Return each request's time from those of the batches; NaN for one that was not served. */
+function ofBatches(times_s, batchIndex) {
+  const found_s = new Float64Array(batchIndex.length);
+  for (let i = 0; i < found_s.length; i += 1) found_s[i] = batchIndex[i] < 0 ? NaN : times_s[batchIndex[i]];
+  return found_s;
 }
 
 /** Return the latencies of the served requests. */
@@ -269,24 +291,6 @@ function latencies({ arrival_s, batch_index, batches }) {
     count += 1;
   }
   return found_s.subarray(0, count);
-}
-
-/** Return how many latencies are between each two edges, the last one included, as NumPy counts them. */
-function counts(latency_s, edges_ms) {
-  const last = edges_ms.length - 1;
-  const found = new Int32Array(Math.max(last, 0));
-  for (const seconds of found.length ? latency_s : []) {
-    const ms = seconds * 1000;
-    if (ms < edges_ms[0] || ms > edges_ms[last]) continue;
-    let [low, high] = [0, last - 1];
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (edges_ms[middle] <= ms) low = middle;
-      else high = middle - 1;
-    }
-    found[low] += 1;
-  }
-  return found;
 }
 
 /** Return the spans in which all servers compute, one a batch, maybe empty, and the sum of those before each. */

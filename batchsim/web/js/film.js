@@ -650,7 +650,8 @@ function drawWaiting(pen, lane, top, bottom, scale, x, [from_s, to_s]) {
   const { times, waiting, idle } = lane.steps ?? { times: lane.queue.at_s, waiting: lane.queue.waiting };
   for (let at = Math.max(upTo(times, from_s) - 1, 0); at < times.length && times[at] < to_s; at += 1) {
     const name = idle ? (idle[at] ? "forming" : "queueing") : "waiting", high = (bottom - top) * Math.min(waiting[at] / scale, 1);
-    pen.rect(pen.fill(name), x(times[at]), bottom - high, x(times[at + 1] ?? to_s) - x(times[at]), high);
+    const left = Math.round(x(times[at])), right = Math.round(x(times[at + 1] ?? to_s)); // no gap between two
+    pen.rect(pen.fill(name), left, bottom - high, right - left, high);
   }
 }
 
@@ -727,6 +728,7 @@ export class Film {
     SLOWNESS.forEach((times) => make(this.speed, "option", { value: times, textContent: slower(times) }));
     this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 8em", minWidth: "6em" });
     this.place.setAttribute("aria-label", "Time");
+    this.clock = make(this.bar, "output", {}, { minWidth: "9em" });
     this.place.oninput = () => this.goTo(this.film.begin_s + (this.place.value / 1000) * (this.film.until_s - this.film.begin_s));
     this.said = options.words ?? make(host, "p", {}, { margin: "0", padding: "0 8px 4px", minHeight: "2.8em" });
     this.said.setAttribute("role", "status");
@@ -846,6 +848,7 @@ export class Film {
     const { canvas, options, lanes } = this, w = Math.floor(this.host.clientWidth), ratio = Math.min(devicePixelRatio || 1, 2);
     if (!this.film || w < 50) return;
     this.label();
+    this.clock.hidden = w < 560;
     const em = options.em ?? clamp(12 + (w - 800) / 400, 12, 14), own = this.bar.offsetHeight + (options.words ? 0 : this.said.offsetHeight);
     const natural = this.staged ? clamp(0.52 * w, 400, 620) * Math.max(em / 13, 1) : (HEAD_EM + FOOT_EM + 1.5 + sum(lanes.map(laneEm))) * em;
     const h = Math.round(options.fill ? Math.max(this.host.clientHeight - own, 160) : natural);
@@ -876,7 +879,8 @@ export class Film {
     const words = this.playing ? "" : this.words;
     if (this.said.textContent !== words) this.said.textContent = words;
     if (!this.playing) this.canvas.setAttribute("aria-label", words);
-    this.place.setAttribute("aria-valuetext", `${fixed(1000 * this.time_s, this.lanes[0].decimals)} ms`);
+    this.clock.textContent = `Time: ${fixed(1000 * this.time_s, this.lanes[0].decimals)} ms`;
+    this.place.setAttribute("aria-valuetext", this.clock.textContent);
     this.frames += 1;
     this.callbacks.forEach((callback) => callback(this));
     if (this.playing || moving) this.want();
