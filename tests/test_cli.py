@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pandas
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -505,7 +506,7 @@ def test_published_without_a_word_lists_all():
     lines = run("published").stdout
     assert all(f" {name} " in lines for name in bs.published_names())
     assert refused("published", "resnet5").startswith(
-        "no published name has 'resnet5'; did you mean 'resnet50'?"
+        "no published name has 'resnet5'; did you mean 'resnet50/a100-80gb/mixed-fp16' or 'resnet50/t4"
     )
 
 
@@ -551,18 +552,18 @@ POISSON = ["simulate", "--rate-per-s", "9"]
 BAD = [
     (["simulate"], "a workload must be given: by a TOML file, --rate-per-s"),
     (["simulate", "--rate-per-s", "9"], "a service must be given: by a TOML file, --fixed-ms"),
-    (["simulate", "no.toml"], "[Errno 2] No such file or directory: 'no.toml'"),
-    (["simulate", *BASE, "--rate-per-s", "-5"], "rate_per_s must be greater than 0, got -5"),
+    (["simulate", "no.toml"], "no.toml: no such file or directory"),
+    (["simulate", *BASE, "--rate-per-s", "-5"], "--rate-per-s must be greater than 0, got -5"),
     (["simulate", *BASE, "--rate-per-s", "x"], "Invalid value for '--rate-per-s': must be a number, got 'x'"),
-    (["simulate", *BASE, "--max-wait-ms", "nan"], "max_wait_ms must be a number, got nan"),
+    (["simulate", *BASE, "--max-wait-ms", "nan"], "--max-wait-ms must be a number, got nan"),
     (["simulate", *BASE, "--max-batch-size", "1.5"], "must be a whole number, got '1.5'"),
-    (["simulate", *BASE, "--requests", "0"], "requests must be at least 1, got 0"),
+    (["simulate", *BASE, "--requests", "0"], "--requests must be at least 1, got 0"),
     (["simulate", *BASE, "--warmup", "much"], "Invalid value for '--warmup': must be a number, got 'much'"),
     (["simulate", *BASE, "--engine", "compield"], "got 'compield'; did you mean 'compiled'?"),
     (["simulate", *POISSON[1:], "--service", "Poisson(3)"], "service must be a service of batchsim"),
     (["simulate", *BASE, "--servrs", "2"], "No such option: --servrs"),
     (["simulate", *BASE, "--table", "1=2"], "a service must be given once, got --table and --fixed-ms"),
-    (["simulate", *BASE, "--clients", "2"], "rate_per_s needs an open workload, got ClosedLoop"),
+    (["simulate", *BASE, "--clients", "2"], "--rate-per-s needs an open workload, got ClosedLoop"),
     (["simulate", *BASE, "--set", "max_wait=3"], "got 'max_wait'; did you mean 'max_wait_ms'?"),
     (["simulate", *BASE, "--set", "max_wait_ms=3"], "max_wait_ms must be given once, got it again by --set"),
     (["simulate", *BASE, "--set", "servers"], "--set must be knob=value, as workload.cv=2, got 'servers'"),
@@ -587,10 +588,10 @@ BAD = [
     (["sweep", *BASE, *OVER, "--value", "p98_ms"], "--value must be a column of numbers, got 'p98_ms'"),
     (["sweep", *BASE, *OVER, "--over", "servers=1", "--plot", "a.png"], "--plot must have one axis or two"),
     (["tune", *BASE, *OVER], "an objective must be given, as --p99-ms 50"),
-    (["tune", *BASE, "--p99-ms", "9"], "an axis must be given"),
-    (["tune", *BASE, *OVER, "--attainment", "0.9"], "an attainment needs within_ms"),
+    ([*POISSON, "--published", "resnet50"], "did you mean 'resnet50/a100-80gb/mixed-fp16' or"),
+    (["tune", *BASE, *OVER, "--attainment", "0.9"], "an attainment needs --within-ms"),
     (["tune", *BASE, *OVER, "--p99-ms", "9", "--prefer", "fast"], "got 'fast'; did you mean 'fastest'?"),
-    (["capacity", *BASE, "--p99-ms", "-3"], "p99_ms must be greater than 0, got -3"),
+    (["capacity", *BASE, "--p99-ms", "-3"], "--p99-ms must be greater than 0, got -3"),
     (["capacity", "--clients", "32", "--fixed-ms", "1", "--p99-ms", "9"], "capacity needs an open workload"),
     (["measure", "--model", "mpl"], "there is no model 'mpl'; did you mean 'mlp'?"),
     (["measure", "--batch-sizes", "1;2"], "must be a whole number, got '1;2'"),
@@ -610,13 +611,13 @@ TUNE = ["tune", *OVER]
     ("table", "arguments", "message"),
     [
         ("[simulate]\nrequests = -50\n", ["simulate"], "{}, [simulate] requests must be at least 1, got -50"),
-        ("[simulate]\nrequests = -50\n", ["simulate", "--requests", "-1"], "requests must be at least 1"),
+        ("[simulate]\nrequests = -50\n", ["simulate", "--requests", "-1"], "--requests must be at least 1"),
         ("[simulate]\nwarmup = 2\n", ["simulate", *SHORT], "{}, [simulate] warmup must be less than 1"),
         ("[simulate]\nseed = -2\n", ["simulate", *SHORT], "{}, [simulate] seed must be at least 0, got -2"),
         ("[simulate]\nseed = -2\n", ["capacity", "--p99-ms", "9"], "{}, [simulate] seed must be at least 0"),
         ("[slo]\np99_ms = -1\n", ["capacity", "--p95-ms", "9"], "{}, [slo] p99_ms must be greater than 0"),
-        ("[slo]\np99_ms = 50\n", ["capacity", "--p95-ms", "-9"], "p95_ms must be greater than 0, got -9"),
-        ("[slo]\np99_ms = -1\n", ["capacity", "--p99-ms", "-9"], "p99_ms must be greater than 0, got -9"),
+        ("[slo]\np99_ms = 50\n", ["capacity", "--p95-ms", "-9"], "--p95-ms must be greater than 0, got -9"),
+        ("[slo]\np99_ms = -1\n", ["capacity", "--p99-ms", "-9"], "--p99-ms must be greater than 0, got -9"),
         ("[over]\nservers = []\n", ["sweep", *OVER], "{}, [over] servers must have at least one value"),
         ("[over]\nservers = [1]\n", ["sweep", "--over", "srevers=1"], "a knob must be one of the"),
         ("[over]\nclients = [1]\n", ["sweep"], "{}, [over] clients needs a ClosedLoop, got Poisson"),
@@ -735,7 +736,7 @@ def test_it_runs_as_a_module_and_keeps_its_streams_apart(tmp_path):
     assert json.loads(done.stdout)["summary"]["served"] == 2000
     done = program("simulate", *BASE, "--requests", "-1", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: requests must be at least 1, got -1\n"
+    assert done.stderr == "Error: --requests must be at least 1, got -1\n"
 
 
 def test_help_loads_nothing_heavy():
@@ -759,6 +760,75 @@ def test_the_version_is_the_packages():
 )
 def test_every_command_has_a_help(command):
     assert "Usage:" in run(command, "--help").stdout
+
+
+COMMANDS = typer.main.get_command(app).commands
+SEARCHES = ("simulate", "sweep", "tune", "capacity", "lint")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns_and_cuts_no_name_of_an_option(monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    short, whole = (run(command, option).stdout for option in ("--help", "--help-all"))
+    for text in (short, whole):
+        assert [line for line in text.splitlines() if len(line) > 80] == []
+        assert not re.search("[…<>╭]", text)
+        for param in COMMANDS[command].params:
+            name = param.opts[0] if param.opts[0][0] == "-" else param.metavar
+            assert re.search(rf"{re.escape(name)}(?![\w-])", text)
+    if command in SEARCHES:
+        examples = re.findall(rf"^  batchsim {command} .*", short, re.M)
+        assert len(examples) == 3
+        assert short.index(examples[2]) < short.index("Arguments:\n")
+        assert len(short.splitlines()) <= 115
+
+
+@pytest.mark.parametrize("command", ["simulate", "tune", "capacity", "sweep"])
+def test_the_examples_of_a_help_run(file, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenario.toml").write_text(file.read_text())
+    (tmp_path / "arrivals.csv").write_text("time_s\n" + "".join(f"{n / 100}\n" for n in range(20)))
+    for line in re.findall(rf"^  batchsim ({command} .*)", run(command, "--help").stdout, re.M):
+        done = CliRunner().invoke(app, [*line.split(), *([] if "--trace" in line else ["--requests", "500"])])
+        assert done.exit_code in (0, 1), done.stderr
+
+
+def test_without_axes_tune_tries_those_of_the_rule(file):
+    axes = run_json("tune", file, "--p99-ms", "50", "--requests", "500")["candidates"]
+    assert {each["max_batch_size"] for each in axes} == {1, 2, 4, 8, 16, 32, 64}
+    assert {each["max_wait_ms"] for each in axes} == {0, 1, 2, 5, 10, 20}
+
+
+@pytest.mark.parametrize("word", ["resnet", "Resnet50v2", "gpunt", "bert-l"])
+def test_what_published_suggests_is_accepted_everywhere(word):
+    for arguments in (["published", word], ["simulate", "--rate-per-s", "1", "--published", word]):
+        for name in re.findall(r"'([^']*/[^']*)'", refused(*arguments)):
+            assert bs.published(name)
+            assert name in run("published", name).stdout
+
+
+def test_a_mistyped_path_names_the_file_that_is_there(file):
+    typed = str(file).replace(".toml", ".tml")
+    assert refused("simulate", typed) == f"{typed}: no such file or directory; did you mean {file.name!r}?"
+    assert refused("simulate", file.parent) == f"{file.parent}: is a directory"
+
+
+VALUES = ["-1", "0", "nan", "x", "1.5", "1=2", "nope.json"]
+
+
+@pytest.mark.parametrize("command", ["simulate", "tune", "capacity"])
+def test_an_error_names_options_and_nothing_of_python(command):
+    needed = {"tune": ["--p99-ms", "50", "--over", "servers=1,2"], "capacity": ["--p99-ms", "50"]}
+    for param in COMMANDS[command].params:
+        if param.opts[0][0] != "-" or param.is_flag or param.opts[0] in ("--set", "--over", "--servers"):
+            continue
+        for value in VALUES:
+            asked = [command, "--rate-per-s", "300", "--fixed-ms", "5", "--requests", "200"]
+            done = CliRunner().invoke(app, [*asked, *needed.get(command, ()), param.opts[0], value])
+            if done.exit_code == 2:
+                told = done.stderr.replace(value, "")
+                python = r"\b[a-z]+(_[a-z0-9]+)+\b|Errno|\w\(\)|\bbs\.|<class|----"
+                assert not re.search(python, re.split(r" must | needs? |, got", told)[0]), told
 
 
 @pytest.mark.usefixtures("compiled_before")
@@ -814,7 +884,7 @@ def test_debug_prints_where_an_error_comes_from(tmp_path, place):
     done = run(*arguments[:place], "--debug", *arguments[place:], code=2)
     assert done.stderr.startswith("Traceback")
     assert "read_toml" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("Error: [Errno 2]")
+    assert done.stderr.splitlines()[-1].endswith("no.toml: no such file or directory")
     assert "Traceback" not in run(*arguments, code=2).stderr
 
 

@@ -130,13 +130,13 @@ def test_sweep_capacity_and_tune_are_those_of_python():
         (["simulate", *BASE[:-2]], "--output-tokens must be given too"),
         (["simulate", *BASE, "--tokens", "Tokens(5, 5)"], "a length of tokens must be given once"),
         (["simulate", *BASE, "--per-item-ms", 1], "a service must be given once"),
-        (["simulate", *BASE, "--block-size", 0], "block_size must be at least 1, got 0"),
+        (["simulate", *BASE, "--block-size", 0], "--block-size must be at least 1, got 0"),
         (["simulate", *BASE, "--first", "prompt"], "first must be one of decode, prefill, got 'prompt'"),
         (["simulate", *BASE, "--output-tokens", 0], "output must be at least 1, got 0"),
-        (["simulate", "--rate-per-s", 9, "--fixed-ms", 5, "--kv-blocks", 9], "kv_blocks"),
+        (["simulate", "--rate-per-s", 9, "--fixed-ms", 5, "--kv-blocks", 9], "--kv-blocks has no effect"),
         (["simulate", *BASE, "--rule", "continuos"], "a value must be a number, quoted text, or a part"),
         (["capacity", "--rate-per-s", 9, "--fixed-ms", 5, "--ttft-p99-ms", 9],
-         "needs Scenario(..., tokens=...)"),
+         "--ttft-p99-ms needs a scenario with tokens"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_one_line(arguments, words):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.view.canvas.picture import Box
 from batchsim.view.pictures.live import LivePicture
 
 
@@ -201,18 +200,6 @@ def test_reset_lets_the_axes_shrink(panel):
     panel.controls["max_wait_ms"].value = 50
     panel.share.buttons["Reset"].click()
     assert limits(panel) == begin
-
-
-def test_a_part_of_the_picture_is_sent_alone(panel):
-    (answer,) = _patched(panel)
-    assert answer == {"patch": [0.1, 0.25, 0.5, 0.25]}
-
-
-def _patched(panel):
-    answers = []
-    panel.screen.send = lambda content, buffers=None: answers.append(content)
-    panel.screen.patch(panel.picture, Box(100, 160, 500, 160))
-    return answers
 
 
 def test_a_new_rule_has_a_map_too():

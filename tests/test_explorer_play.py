@@ -1,8 +1,9 @@
-"""The page of the film in the explorer: it plays the run that is shown, in the large view."""
+"""The page of the film in the explorer: it covers the large view with the run that is shown."""
 
 import pytest
 
 import batchsim as bs
+from batchsim.view.explorer.widgets import is_hidden
 
 
 @pytest.fixture
@@ -14,84 +15,116 @@ def panel():
 
 def test_opening_the_page_makes_the_film_large(panel):
     assert panel.session.style.large == "timeline"
-    assert panel.picture.stage is not None
-    assert panel.play.player.film.result is panel.result
+    assert panel.play.player.shown
+    panel.screen.enlarge("latency")
+    assert not panel.play.player.shown
+    assert not is_hidden(panel.play.back)
+    panel.play.back.click()
+    assert panel.play.player.shown
+    assert is_hidden(panel.play.back)
+
+
+def test_another_page_shows_the_view_below_the_film_and_a_folded_column_keeps_the_film(panel):
+    panel.tabs.selected_index = None
+    assert panel.play.player.shown
     panel.turn_to(panel.share)
-    panel.screen.enlarge("latency")
-    assert panel.picture.stage is None
-    panel.turn_to(panel.play)
-    assert panel.picture.stage is not None
-
-
-def test_another_view_stops_the_film_and_play_brings_it_back(panel):
-    player = panel.play.player
-    player.play.value = True
-    panel.screen.enlarge("latency")
-    assert not player.playing
-    player.play.value = True
+    assert not panel.play.player.shown
     assert panel.session.style.large == "timeline"
-    assert player.playing
+    panel.turn_to(panel.play)
+    assert panel.play.player.shown
 
 
-def test_the_player_steps_from_event_to_event_and_says_what_happens(panel):
+def test_the_film_lies_over_the_large_view(panel):
+    picture = panel.picture
+    left, top, width, height = panel.play.player.place
+    box = picture.views[0].box
+    assert (left * picture.width_px, width * picture.width_px) == pytest.approx((box.left, box.width))
+    assert (top * picture.height_px, height * picture.height_px) == pytest.approx((box.top, box.height))
+    panel.screen.dark = True
+    assert panel.play.player.theme == "dark"
+
+
+def test_another_view_stops_the_film(panel):
+    player, sent = panel.play.player, []
+    player.set_state({"playing": True})
+    player.send = lambda content, buffers=None: sent.append(content)
+    panel.screen.enlarge("latency")
+    assert sent == [{"play": False}]
+
+
+def test_the_player_steps_from_event_to_event_and_marks_the_acting_line(panel):
     player = panel.play.player
     player.time_ms = 1000 * panel.result.arrival_s[500]
-    instants = player.film.instants()
+    instants = player.window.instants
     for _ in range(4):
         before_s = player.time_s
-        player.next.click()
+        player.next()
         assert player.time_s == instants[instants > before_s][0]
         arrived = int((panel.result.arrival_s <= player.time_s).sum())
-        assert f"{arrived:,} arrived" in panel.play.words.value
+        assert f"{arrived:,} arrived" in player.words
         assert 'aria-current="step"' in panel.pseudocode.value
-    player.previous.click()
+    player.previous()
     assert player.time_s == before_s
 
 
-def test_the_line_that_acts_is_marked(panel):
-    player = panel.play.player
-    batch = player.film.largest_leaving(*player.stretch)
-    player.time_ms = 1000 * batch.start_s
+def test_the_line_that_sends_a_batch_is_marked_as_it_leaves(panel):
     marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
     assert "send" in marked
-    assert player.moment.last.number == batch.number
+    starts_s = panel.result.batches.start_s
+    now_s, within_s = panel.play.player.window.start_s
+    assert ((starts_s <= now_s) & (starts_s >= now_s - within_s)).sum() == 1
 
 
-def test_another_run_is_shown_anew_and_the_same_one_keeps_its_time(panel):
+def test_another_run_is_loaded_and_the_same_one_keeps_its_time(panel):
     player = panel.play.player
     player.time_ms = 1000 * player.stretch.until_s
+    window = player.window
     panel.screen.width_px, panel.screen.height_px = 900, 600
+    assert player.window is window
     assert player.time_s == player.stretch.until_s
-    assert panel.picture.stage.stage.film is player.film
     panel.controls["rate_per_s"].value = 100
-    assert player.film.result is panel.result
+    assert player.window is not window
     assert player.stretch.begin_s < player.time_s < player.stretch.until_s
-    assert player.untouched
+    arrived = int((panel.result.arrival_s <= player.time_s).sum())
+    assert f"{arrived:,} arrived" in player.words
 
 
 def test_while_it_plays_another_run_is_played_from_its_beginning(panel):
     player = panel.play.player
-    player.play.value = True
+    player.set_state({"playing": True})
     panel.controls["rate_per_s"].value = 100
     assert player.playing
     assert player.time_s == player.stretch.begin_s
-    assert player.film.result is panel.result
 
 
-def test_nothing_is_played_before_a_prediction_is_revealed(panel):
+def test_nothing_of_a_run_is_shown_before_a_prediction_is_revealed(panel):
     player = panel.play.player
+    window, code = player.window, panel.pseudocode.value
     panel.predict.predicting.value = True
     panel.controls["max_batch_size"].value = 4
-    before_s, code = player.time_s, panel.pseudocode.value
-    assert all(control.disabled for control in player.controls)
-    player.next.click()
-    player.play.value = True
-    assert (player.time_s, player.playing) == (before_s, False)
-    assert panel.play.words.value.count("Predict") == 1
-    assert "oldest 4" not in panel.pseudocode.value
+    assert not player.shown
+    assert player.window is window
+    assert panel.play.hint.value.count("Predict") == 1
     assert panel.pseudocode.value in ("", code)
     panel.predict.predicting.value = False
-    player.next.click()
-    assert "Predict" not in panel.play.words.value
+    assert player.shown
+    assert player.window is not window
+    assert "Predict" not in panel.play.hint.value
     assert "oldest 4" in panel.pseudocode.value
-    assert not any(control.disabled for control in player.controls)
+
+
+def test_a_server_without_a_step_has_no_film():
+    tokens = bs.Tokens(prompt=10, output=5)
+    scenario = bs.Scenario(bs.Constant(1), bs.Continuous(4), bs.StepTime(1, 0, 0), tokens=tokens, servers=2)
+    panel = bs.explore(scenario, requests=200, play=True)
+    assert panel.play.player.shown
+    panel.server.value = 1
+    assert panel.play.player.shown == (panel.data.moment(1) is not None)
+
+
+def test_the_film_stays_while_the_reader_turns_to_tokens_and_back(panel):
+    for mode, large in (("tokens", "seats"), ("requests", "timeline")):
+        panel.controls["mode"].value = mode
+        assert panel.session.style.large == panel.large.value == large
+        assert panel.play.player.shown
+        assert panel.play.player.words

@@ -1,34 +1,16 @@
-"""The player of films: its clock, its steps, and a film that stands alone."""
+"""A film in a cell: its time, its steps and its words in Python, and what a page receives."""
 
 import base64
-from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer import player as module
-from batchsim.view.explorer.player import ECHO_S, LEAP_S, SLOWNESS, comfortable
-from batchsim.view.film.motion import WAY
+from batchsim.view.explorer.player import Player
 from batchsim.view.film.snapshot import REQUESTS, Film
+from batchsim.view.film.words import describe
 
 PLAIN = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
-
-
-class Clock:
-    """The seconds of a clock that a test turns."""
-
-    def __init__(self):
-        self.now_s = 100.0
-
-    def perf_counter(self):
-        return self.now_s
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(module.time, "perf_counter", clock.perf_counter)
-    return clock
 
 
 @pytest.fixture
@@ -37,54 +19,51 @@ def player():
 
 
 def sent_by(player):
-    """Collect what the screen is sent from now on."""
+    """Collect what the page is sent from now on."""
     sent = []
-    player.screen.send = lambda content, buffers=None: sent.append((content, buffers))
+    player.send = lambda content, buffers=None: sent.append(content)
     return sent
 
 
-def tick(player):
-    player.screen._handle_custom_msg({"tick": True}, [])
+def column(found):
+    """Return an array that a page unpacks."""
+    return np.frombuffer(found["bytes"], found["dtype"])
 
 
-def test_a_film_shows_a_batch_that_just_leaves_and_says_so(player):
-    moment, film = player.moment, player.film
-    batch = moment.last
-    share = (player.time_s - batch.start_s) / (batch.finish_s - batch.start_s)
-    assert 0 < share < WAY
-    assert f"a batch of {batch.requests.size} leaves" in player.words
-    assert player.text.value.count(player.words) == 1
-    assert player.screen.frame.startswith(b"\x89PNG")
-    assert player.screen.alt == player.words
-    begin_s, end_s = player.picture.stage.timeline.window_s
-    assert begin_s <= player.time_s <= end_s
-    assert batch.number == film.largest_leaving(begin_s, end_s).number
+def test_a_film_begins_as_the_largest_batch_of_its_middle_leaves_and_says_so(player):
+    film = Film(bs.simulate(PLAIN, 100))
+    now = film.snapshot(player.time_s)
+    assert now.last.start_s < player.time_s < 0.9 * now.last.start_s + 0.1 * now.last.finish_s
+    assert f"a batch of {now.last.requests.size} leaves" in player.words
+    assert player.film["start"]["time_s"] == player.time_s
+    player.time_ms = 1000 * player.time_s
+    assert "leaves" not in player.words
 
 
 def test_it_works_without_a_page(player):
     player.time_ms = 12.5
     assert player.time_ms == 12.5
     assert player.words.startswith("At 12.5 ms:")
-    instants = player.film.instants()
+    instants = player.window.instants
     later = instants[instants > 0.0125].tolist()
     for time_s in later[:3]:
-        player.next.click()
+        player.next()
         assert player.time_s == time_s
-    player.previous.click()
+    player.previous()
     assert player.time_s == later[1]
-    assert f"{player.film.snapshot(later[1]).arrived} arrived" in player.words
-    assert player.place.value == pytest.approx(1000 * later[1])
-    assert f"{1000 * later[1]:,.2f} ms" in player.readout.value
+    film = Film(bs.simulate(PLAIN, 100))
+    assert player.words == describe(film.snapshot(later[1]))
+    assert player.line is not None
 
 
 def test_the_events_end_at_the_films_ends(player):
     begin_ms, until_ms = (1000 * time_s for time_s in player.stretch)
     player.time_ms = until_ms
-    player.next.click()
+    player.next()
     assert player.time_ms == until_ms
     assert "100 served" in player.words
     player.time_ms = begin_ms
-    player.previous.click()
+    player.previous()
     assert player.time_ms == begin_ms
 
 
@@ -92,10 +71,10 @@ def test_a_film_that_is_first_seen_at_its_end_goes_from_event_to_event_from_its_
     scenario = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.9, 0.14))
     film = bs.film(bs.compare_servers(scenario, requests=500))
     assert film.time_s == film.stretch.until_s
-    film.next.click()
+    film.next()
     assert film.time_s == film.stretch.begin_s
-    film.next.click()
-    instants = film.film.instants()
+    film.next()
+    instants = film.window.instants
     assert film.time_s == instants[instants > film.stretch.begin_s][0]
 
 
@@ -107,109 +86,65 @@ def test_a_time_outside_the_film_is_refused_and_nothing_moves(player):
     assert player.time_ms == before
 
 
-def test_the_slider_moves_the_film_and_its_echo_does_not(player, clock):
-    player.place.value = 20.0
-    assert player.time_ms == 20.0
-    player.time_ms = 31.23
-    player.place.value = 31.2  # what a page makes of it
-    assert player.time_ms == 31.23
-    clock.now_s += 2 * ECHO_S
-    player.place.value = 31.0
-    player.place.value = 31.2  # a hand
-    assert player.time_ms == 31.2
-
-
-def test_it_plays_by_the_clock_from_the_beginning_and_stops_at_the_end(player, clock):
+def test_a_page_is_told_where_to_go_and_when_to_play(player):
     sent = sent_by(player)
-    slower = player.slowness.value
-    player.play.value = True
-    assert player.time_s == player.stretch.begin_s
-    assert sent[-1][0] == {"film": True}
-    for _ in range(10):
-        clock.now_s += 0.04
-        tick(player)
-    assert player.time_s == pytest.approx(0.4 / slower)
-    assert player.time_s == player.moment.time_s
-    frames = [buffers[0] for content, buffers in sent if "patch" in content]
-    assert len(frames) == 11
-    assert all(one != other for one, other in pairwise(frames))
-    clock.now_s += 3600  # a page that was hidden goes on where it was
-    tick(player)
-    assert player.time_s == pytest.approx((0.4 + LEAP_S) / slower)
-    player.slowness.value = SLOWNESS[0]
-    clock.now_s += 0.1
-    tick(player)
-    assert not player.playing
-    assert player.time_s == player.stretch.until_s
-    assert sent[-2][0] == {"film": False}
-    assert "100 served" in player.text.value
-    count = len(sent)
-    tick(player)
-    assert len(sent) == count, "a page that asks after the end gets nothing"
-    player.play.value = True
-    assert player.time_s == player.stretch.begin_s
+    player.time_ms = 12.5
+    player.play()
+    player.next()
+    assert sent[:2] == [{"go": 0.0125}, {"play": True}]
+    assert sent[2:] == [{"play": False}, {"go": player.time_s}]
 
 
-def test_a_film_that_was_moved_is_played_from_there(player, clock):
-    player.time_ms = 40
-    player.play.value = True
-    assert player.time_ms == 40
-    clock.now_s += 0.1
-    tick(player)
-    assert player.time_ms == pytest.approx(40 + 100 / player.slowness.value)
-    player.next.click()
-    assert not player.playing
-    assert player.time_s in player.film.instants()
+def test_what_a_page_reports_is_the_films_time(player):
+    player.set_state({"moved_s": 0.02, "playing": True})
+    assert (player.time_ms, player.playing) == (20.0, True)
+    assert player.words.startswith("At 20 ms:")
 
 
-def test_what_is_read_changes_only_while_it_stands_still(player, clock):
-    player.play.value = True
-    clock.now_s += 0.1
-    tick(player)
-    assert player.text.value == ""
-    player.play.value = False
-    assert player.words in player.text.value
+def test_another_window_that_comes_while_a_film_plays_is_played_from_its_beginning(player):
+    other = bs.film(PLAIN.replace(rate_per_s=100), requests=50).window
+    player.set_state({"moved_s": 0.02, "playing": True})
+    player.load(other)
+    assert player.time_s == other.stretch.begin_s
+    player.set_state({"playing": False})
+    player.load(other)
+    assert player.time_s == other.start_s[0]
 
 
-def test_a_page_has_its_own_width_and_colours(player):
-    player.time_ms = 25
-    frame = player.screen.frame
-    player.screen.dark = True
-    player.screen.width_px = 640
-    assert player.picture.width_px == 640
-    assert player.picture.theme.background != "#FFFFFF"
-    assert player.screen.frame != frame
-    assert player.time_ms == 25
+def test_a_page_gets_arrays_and_no_frames(player):
+    (lane,) = player.film["lanes"]
+    assert column(lane["arrival_s"]).tolist() == bs.simulate(PLAIN, 100).arrival_s.tolist()
+    columns = [each for each in [*lane.values(), *lane["batches"].values()] if isinstance(each, dict)]
+    size = sum(len(each["bytes"]) for each in columns if "bytes" in each)
+    assert size < 10_000
+    assert "class Film" in Player._esm
+    assert Player._esm.count("export default") == 1
 
 
-def test_the_notebook_keeps_a_picture(player):
+def test_the_notebook_keeps_a_timeline_with_its_description(player):
     bundle, metadata = player._repr_mimebundle_()
-    assert metadata["image/png"]["alt"] == player.words != ""
+    assert metadata["image/png"]["alt"].startswith("The timeline shows")
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert len(bundle["image/png"]) < 200_000
     assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert "100 requests" in repr(player)
+    assert repr(player).startswith("Film of 100 requests, at ")
+
+
+def test_the_notebook_keeps_the_lanes_of_several_rules():
+    film = bs.film(PLAIN, rules={"small": bs.SizeOrWait(4, 2), "large": bs.SizeOrWait(16, 20)})
+    _, metadata = film._repr_mimebundle_()
+    assert metadata["image/png"]["alt"].startswith("The same ")
+    assert "small: p99" in metadata["image/png"]["alt"]
+    assert repr(film).startswith("Film of 2 servers, at ")
 
 
 def test_of_a_result_some_requests_from_its_middle_are_played():
     result = bs.simulate(PLAIN, 5000)
     player = bs.film(result)
     begin_s, until_s = player.stretch
-    assert REQUESTS <= player.film.coming(begin_s, until_s).size + 1 <= 1.2 * REQUESTS
+    coming = np.count_nonzero((result.arrival_s > begin_s) & (result.arrival_s <= until_s))
+    assert REQUESTS <= coming + 1 <= 1.2 * REQUESTS
     assert result.arrival_s[2000] < begin_s < until_s < result.arrival_s[3000]
-    assert player.film.result is result
-
-
-def test_the_slowness_suits_the_traffic_and_the_batches():
-    for rate_per_s in (1, 30, 1000, 1e5):
-        for fixed_ms in (0.05, 5, 500):
-            scenario = bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(8, 1), bs.Affine(fixed_ms, 0))
-            film = Film(bs.simulate(scenario, 200))
-            times = comfortable(film, film.stretch())
-            gap_s, batch_s = times / rate_per_s, times * fixed_ms / 1000
-            assert gap_s < 4, "nothing happens"
-            assert batch_s < 6
-            assert batch_s > 0.2 or gap_s > 1
 
 
 def test_a_film_refuses():
@@ -221,3 +156,5 @@ def test_a_film_refuses():
         bs.film(bs.simulate(PLAIN, 100, replications=2))
     with pytest.raises(ValueError, match="columns"):
         bs.film(bs.simulate(PLAIN, 1000, keep="summary"))
+    with pytest.raises(ValueError, match="rules must come with a scenario, got a result"):
+        bs.film(bs.simulate(PLAIN, 100), rules={"a": bs.SizeOrWait()})

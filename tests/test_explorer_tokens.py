@@ -12,6 +12,7 @@ from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.explorer.widgets import is_hidden
+from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.pictures.headline import token_figures_of
 from batchsim.view.pictures.views import NAMES
 
@@ -334,21 +335,24 @@ def test_it_plays_step_by_step_in_the_picture_of_the_seats(panel):
     player = panel.play.player
     assert panel.large.value == "seats"
     assert panel.status.value == ""
-    player.next.click()
-    first_ms, words = player.time_ms, text(panel.play.words)
+    player.next()
+    first_ms, words = player.time_ms, player.words
     assert re.search(r"a step of [\d,]+ tokens? for \d+ requests?; \d+ run, \d+ wait;", words)
     assert "blocks are taken" in words
     assert 'aria-current="step"' in panel.pseudocode.value
-    player.next.click()
+    player.next()
     assert player.time_ms > first_ms
     steps = panel.result.steps
     at = int(steps.start_s.searchsorted(player.time_ms / 1000 + 1e-9)) - 1
     assert f"a step of {steps.tokens[at]:,} token" in player.words
     player.time_ms = 1000 * player.stretch.until_s
-    player.previous.click()
+    player.previous()
+    window = player.window
     panel.controls["rate_per_s"].value = 3
     assert panel.status.value == ""
-    assert player.film.result is panel.result
+    assert player.window is not window
+    now = panel.data.moment()
+    assert player.stretch.begin_s == now.begin_s
 
 
 def test_answers_of_one_token_have_no_tpot_and_keep_its_objective():
@@ -392,11 +396,11 @@ def test_whole_batches_are_seen_played_and_compared_with_the_same_controls(panel
     assert 'aria-current="step"' in panel.pseudocode.value
     panel.turn_to(panel.play)
     player, result = panel.play.player, panel.result
-    lines, acted = [line.text for line in player.film.lines], set()
+    lines, acted = [line.text for line in pseudocode(result.scenario)], set()
     for _ in range(80):
-        player.next.click()
+        player.next()
         time_s = player.time_s
-        acts = lines[player.moment.acting()]
+        acts = lines[player.line]
         acted.add(acts)
         marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
         assert html.escape(acts) in marked
@@ -446,7 +450,9 @@ def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
     panel.server.value = 1
     assert ", server 2 of 2: " in panel.play.player.words
     assert "of server 2 of 2 in these steps" in panel.readout.value
-    assert panel.result.steps.server[panel.play.player.film.snapshot(30.0).step] == 1
+    (lane,) = panel.play.player.window.lanes
+    mine = panel.data.moment(1).seats
+    assert set(mine.request) <= set(lane["stays"]["request"])
     panel.large.value = "latency"
     assert any(view.title.get_text().endswith(", server 2") for view in panel.picture.views)
     panel.controls["servers"].value = 1

@@ -228,8 +228,8 @@ def test_names_are_matched_by_whole_words():
     [
         ("gpunet-175ms/v100-32gb/fp61", ValueError, f"no published table .*; did you mean '{GPUNET}'"),
         ("nnunet/t4", ValueError, "no published table 'nnunet/t4'; did you mean 'nnunet/"),
-        ("gpt", ValueError, r"no published table 'gpt'; published_names\(\) lists them"),
-        ("", ValueError, r"no published table ''; published_names\(\) lists them"),
+        ("gpt", ValueError, r"no published table 'gpt'; `batchsim published` lists them"),
+        ("", ValueError, r"no published table ''; `batchsim published` lists them"),
         (None, TypeError, "the name of a published table must be a string, got None"),
         (["nnunet/t4/fp16"], TypeError, r"must be a string, got \['nnunet/t4/fp16'\]"),
     ],

@@ -4,13 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.patches import PathPatch
 from PIL import Image
 
 import batchsim as bs
 from batchsim import servers
 from batchsim.servers.comparison import in_words, rule_of
-from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.theme import LEAST_PX
+from batchsim.view.canvas.theme import LEAST_PX, fill_style
+from batchsim.view.film.snapshot import Film
 
 V100 = bs.Affine(1.8874, 0.1438)
 CLOSED = bs.Scenario(bs.ClosedLoop(4), bs.SizeOrWait(), V100)
@@ -157,86 +159,78 @@ def test_the_axes_leave_the_names_just_their_room(compared):
         assert 4 < chart.bbox.width - rightmost < 30
 
 
-def lanes(compared, **options):
-    picture = bs.lanes(compared, **options)
-    picture.png()
-    return picture, picture.stage
+def areas(picture, name):
+    """Return the areas of a fill, shape (areas, 4): left, top, right, bottom."""
+    style = fill_style(picture.theme, name)
+    found = [
+        patch.get_path().vertices.reshape(-1, 5, 2)
+        for patch in picture.tile.fixed
+        if isinstance(patch, PathPatch)
+        and patch.get_facecolor() == to_rgba(style["facecolor"])
+        and (patch.get_hatch() or "") == style["hatch"]
+    ]
+    vertices = np.concatenate(found)
+    return np.concatenate([vertices[:, 0], vertices[:, 2]], axis=1)
 
 
 def test_a_lane_shows_the_batches_of_its_rule_and_how_many_wait(compared):
-    _, view = lanes(compared)
-    begin_s, until_s = view.stretch
-    for lane in view.lanes:
-        batches = lane.group.result.batches
-        seen = (batches.start_s <= until_s) & (batches.finish_s > begin_s)
-        assert len(lane.frames.get_path().vertices) == 5 * seen.sum()
-        steps = lane.film.within(view.stretch)
+    picture = bs.lanes(compared)
+    begin_s, until_s = picture.stretch
+    found = areas(picture, "computing")
+    seen = 1  # of the legend
+    for group, lane in zip(compared.groups, picture.lanes, strict=True):
+        batches, film = group.result.batches, Film.of(group.result)
+        seen += ((batches.start_s < until_s) & (batches.finish_s > begin_s)).sum()
+        times_s, waiting, fills = picture.kind.waiting(lane)
         for time_s in np.linspace(begin_s, until_s, 40, endpoint=False):
-            now = lane.film.snapshot(time_s)
-            at = np.searchsorted(steps.times_s, time_s, side="right") - 1
-            assert (steps.waiting[at], steps.idle[at]) == (now.waiting.size, now.forming)
+            now = film.snapshot(time_s)
+            at = np.searchsorted(times_s, time_s, side="right") - 1
+            assert (waiting[at], fills[at]) == (now.waiting.size, "forming" if now.forming else "queueing")
+    assert len(found) == seen
 
 
 @pytest.mark.parametrize("width_px", [400, 800, 1280])
 def test_no_word_of_the_lanes_is_cut_or_lies_on_another(compared, width_px):
-    picture, view = lanes(compared, width_px=width_px)
+    picture = bs.lanes(compared, width_px=width_px)
+    picture.png()
     renderer = picture.agg.get_renderer()
-    texts = [text for text in view.fixed if hasattr(text, "get_text")]
+    texts = [text for text in picture.tile.fixed if hasattr(text, "get_text") and text.get_text()]
     boxes = [text.get_window_extent(renderer) for text in texts]
     assert all(box.x1 <= picture.bbox.width and box.y0 >= 0 for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert all(text.get_fontsize() >= LEAST_PX for text in texts)
-    right = view.plot.left
     names = [box.x1 for box, text in zip(boxes, texts, strict=True) if text.get_text() in servers.SERVERS]
     assert names
-    assert max(names) < right
+    assert max(names) < picture.plot.left
 
 
 def test_the_lanes_of_a_stretch_have_its_length_and_its_arrivals():
     slow = bs.Scenario(bs.Poisson(80), bs.SizeOrWait(), bs.Affine(47, 3.6))
-    picture, view = lanes(
+    picture = bs.lanes(
         bs.compare_servers(slow, ["triton", "kserve"], max_wait_ms=50, requests=2000), begin_s=5, length_s=1
     )
-    assert view.stretch == (5, 6)
+    assert picture.stretch == (5, 6)
     assert any("The same 1 s of" in text.get_text() for text in picture.texts)
     assert picture.axes[0].get_xlim() == (0, 1000)
 
 
-def test_the_film_shows_what_has_happened_until_its_time(compared):
+def test_the_film_describes_each_rule_at_its_time(compared):
     film = bs.film(compared)
     begin_s, until_s = film.stretch
     assert film.time_s == until_s
     film.time_ms = 1000 * (begin_s + until_s) / 2
-    view = film.picture.stage
-    for lane in view.lanes:
-        now = lane.film.snapshot(film.time_s)
-        assert f"{', '.join(lane.group.names)}: {now.waiting.size:,} waiting" in film.words
-        reached = lane.parts["queueing"].get_path().vertices[:, 0].max()
-        assert reached <= view.x_px(np.array([film.time_s]))[0] + 1e-6
+    for group in compared.groups:
+        now = Film.of(group.result).snapshot(film.time_s)
+        assert f"{', '.join(group.names)}: {now.waiting.size:,} waiting" in film.words
     before = film.time_s
-    film.next.click()
-    assert film.time_s in film.film.instants()
+    film.next()
+    assert film.time_s in film.window.instants
     assert film.time_s > before
 
 
-def test_the_film_draws_the_same_at_a_time_whatever_was_seen_before(compared):
-    film = bs.film(compared)
-    stage, picture = film.picture.stage, film.picture
-    begin_s, until_s = film.stretch
-    film.time_ms = 1000 * (0.3 * begin_s + 0.7 * until_s)
-    film.time_ms = middle = 1000 * (begin_s + until_s) / 2
-    pixels = picture.pixels().copy()
-    fresh = bs.film(compared)
-    fresh.time_ms = middle
-    assert np.array_equal(pixels, fresh.picture.pixels())
-    assert isinstance(stage.box, Box)
-
-
 def test_several_servers_have_a_row_each_in_a_lane():
-    rules = {"two": bs.SizeOrWait(8, 2)}
-    picture = bs.lanes(SCENARIO.replace(servers=2), rules)
-    vertices = picture.stage.lanes[0].frames.get_path().vertices.reshape(-1, 5, 2)
-    assert np.unique(vertices[:, 0, 1]).size == 2
+    picture = bs.lanes(SCENARIO.replace(servers=2), {"two": bs.SizeOrWait(8, 2)})
+    assert np.unique(areas(picture, "computing")[1:, 1].round(6)).size == 2
 
 
 def test_the_lanes_are_written_as_files(compared, tmp_path):

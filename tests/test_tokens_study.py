@@ -74,7 +74,7 @@ def test_a_limit_that_is_none_is_refused(knobs, error, words):
     ],
 )
 def test_a_scenario_without_tokens_has_no_such_objective(use):
-    with pytest.raises(ValueError, match=r"tpot_p99_ms needs Scenario\(..., tokens=...\)"):
+    with pytest.raises(ValueError, match="tpot_p99_ms needs a scenario with tokens"):
         use(SLO(p99_ms=5, tpot_p99_ms=50))
 
 
@@ -336,7 +336,7 @@ def test_the_goodput_is_a_capacity_and_a_setting_is_found_for_it():
 def test_an_attainment_that_says_nothing_is_refused(knobs, words):
     with pytest.raises(ValueError, match=words):
         SLO(**knobs)
-    with pytest.raises(ValueError, match="needs Scenario"):
+    with pytest.raises(ValueError, match=r"needs? a scenario with tokens"):
         capacity(PLAIN, SLO(ttft_ms=200, attainment=0.9))
 
 

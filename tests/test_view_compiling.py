@@ -8,11 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.view.canvas.picture import Box, Picture
-from batchsim.view.canvas.theme import LIGHT
 from batchsim.view.explorer.kinds import CONTROLS
 from batchsim.view.film.snapshot import Film
-from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import describe
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
@@ -47,32 +44,11 @@ def test_a_warm_run_and_a_measured_one_know_of_no_compiling():
     assert (measured.ready_s == measured.batches.start_s).all()
 
 
-@pytest.mark.parametrize("servers", [1, 3])
-def test_the_film_says_compiling_and_fills_that_part_of_the_bar_with_a_hatch(servers):
-    film = Film(bs.simulate(COLD.replace(servers=servers), 200))
-    picture = Picture(1200, 400, 1.0, LIGHT, 13.5)
-    with picture.styled():
-        stage = Stage(picture, Box(0, 0, 1200, 400))
+def test_a_moment_says_compiling_until_the_shape_is_compiled():
+    film = Film(bs.simulate(COLD, 200))
     batch = film.batch(0)
-    stage.fit(film)
     for time_s, compiling in ((0.5 * (batch.start_s + batch.ready_s), True), (batch.ready_s + 0.001, False)):
-        now = stage.show(film, time_s)
-        texts = [label.text for it in (stage.captions.titles, stage.captions.texts) for label in it.labels]
-        (place, *_) = stage.places.servers
-        (left, right) = (
-            fill.get_path().vertices[:5, 0].max() - place.bar.left for fill in (stage.compiling, stage.bars)
-        )
-        share = (batch.ready_s - batch.start_s) / (batch.finish_s - batch.start_s)
-        assert stage.compiling.get_hatch()
-        assert stage.compiling.get_visible()
-        assert (left == right) == compiling
-        assert left <= share * place.bar.width + 1e-6
-        if servers == 1:
-            assert any("compiling" in text for text in texts) == compiling
-            assert ("compiling" in describe(now)) == compiling
-    warm = Film(bs.simulate(COLD.replace(service=bs.Affine(20, 1)), 50))
-    stage.show(warm, 0.05)
-    assert not stage.compiling.get_visible()
+        assert ("compiling" in describe(film.snapshot(time_s))) == compiling
 
 
 def test_the_timeline_begins_with_the_cold_start_and_has_a_word_and_a_hatch_for_it():

@@ -152,8 +152,7 @@ def places_of(tile, picture):
 
 def assert_texts_laid_out(picture, name):
     """No text is over another or too small."""
-    # On the stage requests pass each other, numbers and all; test_view_animation.py reads its captions.
-    for tile in set(picture.tiles) - {getattr(picture.stage, "stage", None)}:
+    for tile in picture.tiles:
         tile.refresh()  # all that drawing it does to texts
         for one, other in combinations(list(places_of(tile, picture)), 2):
             apart = one[3] <= other[1] or other[3] <= one[1] or one[4] <= other[2] or other[4] <= one[2]
@@ -232,8 +231,6 @@ def test_one_view_is_large_and_five_are_small(large):
     picture = LivePicture(570, 650, large=large)
     areas = {view.KEY: view.box.width * view.box.height for view in picture.views}
     assert sorted(areas) == sorted(NAMES["requests"])
-    if picture.stage is not None:
-        areas[large] = picture.stage.box.width * picture.stage.box.height
     small = [area for key, area in areas.items() if key != large]
     assert min(small) > 0.95 * max(small)
     assert areas[large] > 3.8 * max(small)

@@ -1,23 +1,20 @@
-"""In the film those that wait stand in the order in which they are taken, and nobody jumps to get there."""
+"""In the film those that wait stand in the order in which they are taken."""
 
 import math
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pytest
-import stages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import plans_with_ties, scenarios_at_random
-from stages import assert_nobody_jumps, places_of
 
 import batchsim as bs
 from batchsim.engines.reference import engine
 from batchsim.result import Result, Run
 from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.film.snapshot import Film
-from batchsim.view.film.words import FLAGGED, describe
+from batchsim.view.film.words import describe
 from batchsim.view.pictures.moments import window
 
 TWO = {1: 0.2, 2: 0.8}
@@ -42,15 +39,6 @@ KINDS = list(dict.fromkeys(type(rule) for rule in RULES))
 @cache
 def film_of(name):
     return Film(bs.simulate(SCENARIOS[name], 1500))
-
-
-def staged(theme="light"):
-    return stages.staged((1200, 400, 13.5), theme)
-
-
-def middle_of(film):
-    middle_s = film.instants()[film.instants().size // 2]
-    return film.stretch(middle_s, middle_s, 120)
 
 
 def assert_taken_in_turn(result):
@@ -84,7 +72,7 @@ def test_a_batch_is_what_stood_at_the_head_on_random_traffic(scenario, seed):
 def test_the_queue_stands_by_level_and_in_a_level_as_they_came():
     film = film_of("three levels, overloaded")
     seen = set()
-    for time_s in film.instants().tolist():
+    for time_s in film.instants.tolist():
         now = film.snapshot(time_s)
         levels = film.result.priority[now.queue].tolist()
         assert list(zip(levels, now.queue.tolist(), strict=True)) == sorted(
@@ -97,7 +85,7 @@ def test_the_queue_stands_by_level_and_in_a_level_as_they_came():
 
 def test_the_delayed_stand_at_the_end_of_their_level():
     film = film_of("delays without levels")
-    moments = [film.snapshot(time_s) for time_s in film.instants().tolist()]
+    moments = [film.snapshot(time_s) for time_s in film.instants.tolist()]
     late = [film.result.arrival_s[now.queue] + 0.006 <= now.time_s for now in moments]
     assert all((np.diff(each.astype(int)) >= 0).all() for each in late)
     assert sum(each.any() and not each.all() for each in late) > 20
@@ -110,64 +98,9 @@ def test_a_batch_that_was_dealt_is_what_stood_at_the_head(rule):
     assert_taken_in_turn(bs.simulate(scenario, 500))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_no_request_jumps(name):
-    """Whoever comes later and goes earlier pushes in, and whoever is delayed goes back, step by step."""
-    film = film_of(name)
-    _, stage = staged()
-    begin_s, until_s = middle_of(film)
-    assert assert_nobody_jumps(film, stage, begin_s, until_s) > 500
-    # Nor between two instants: where a way ends, nobody is moved.
-    step_s = stage.choreography.entry_s / 50
-    moments = [
-        places_of(stage.choreography.at(film.snapshot(begin_s + (until_s - begin_s) / 3 + step_s * n)))
-        for n in range(100)
-    ]
-    for before, after in pairwise(moments):
-        far = [np.hypot(*(before[it] - after[it])) for it in before.keys() & after.keys()]
-        assert max(far, default=0) < 60
-
-
-def flags_of(stage):
-    """How wide each flag is, in pixels."""
-    vertices = stage.flags.shapes.get_path().vertices
-    if not stage.flags.shapes.get_visible():
-        return []
-    return sorted(np.ptp(vertices.reshape(-1, 4, 2)[:, :, 0], axis=1).round(3).tolist())
-
-
-def test_each_level_has_a_flag_of_its_own_and_the_last_has_none():
-    film = film_of("three levels, overloaded")
-    picture, stage = staged()
-    stage.fit(film, middle_of(film))
-    time_s = middle_of(film).begin_s + 0.02
-    stage.show(film, time_s)
-    crowds = stage.choreography.at(film.snapshot(time_s))
-    seen = [crowds.coming, crowds.waiting, crowds.computing]
-    sides = np.concatenate([crowd.sides for crowd in seen])
-    levels = film.result.priority[np.concatenate([crowd.requests for crowd in seen])]
-    expected = np.concatenate([sides[levels == 1] / 2, sides[levels == 4] / 4])
-    assert flags_of(stage) == pytest.approx(sorted(expected.tolist()))
-    assert {1, 4, 9} <= set(levels.tolist())
-    picture.pixels()
-
-
-def test_without_levels_nothing_is_flagged():
-    plain = Film(bs.simulate(SHARED.replace(priorities=None), 300))
-    _, stage = staged()
-    for film in (plain, film_of("delays without levels")):
-        stage.show(film, film.instants()[100])
-        assert flags_of(stage) == []
-        assert "level" not in " ".join(label.text for label in stage.captions.titles.labels)
-
-
-def test_the_queue_of_each_level_is_counted_in_its_title_and_in_words():
+def test_the_queue_of_each_level_is_counted_in_words():
     film = film_of("two levels")
-    _, stage = staged()
-    now = next(now for t in film.instants().tolist() if min((now := film.snapshot(t)).levels.values()) >= 2)
-    stage.show(film, now.time_s)
-    titles = " ".join(label.text for label in stage.captions.titles.labels)
-    assert f"{now.levels[1]} of level 1 {FLAGGED}, {now.levels[2]} of level 2" in titles
+    now = next(now for t in film.instants.tolist() if min((now := film.snapshot(t)).levels.values()) >= 2)
     assert f"({now.levels[1]} of level 1 and {now.levels[2]} of level 2)" in describe(now)
 
 

@@ -448,19 +448,6 @@ def test_steps_and_seats_are_those_of_the_server_that_is_chosen(cases):
     assert found.seats.request.tolist() == every.request[mine].tolist()
 
 
-def test_the_seats_follow_a_cursor_through_the_run(cases, shown):
-    view, result = shown("short", SeatsView), cases["short"].result
-    later_s = float(result.finish_s.max()) * 0.9
-    begin_s, end_s = view.window_s
-    view.turn_to(0.5 * (begin_s + end_s))
-    assert view.window_s == (begin_s, end_s)
-    view.turn_to(later_s)
-    view.show_cursor(later_s)
-    assert view.window_s[0] <= later_s <= view.window_s[1]
-    for cursor in view.cursors:
-        assert cursor.get_xdata()[0] == pytest.approx(1000 * (later_s - view.window_s[0]))
-
-
 # Words, and the pointer.
 
 

@@ -11,16 +11,19 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import batchsim
+from batchsim import _check
 from batchsim._format import brief_text
 from batchsim.cli.course import Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
+from batchsim.cli.help import GroupedCommand
 from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
 from batchsim.cli.study import Capacity, Sweep, Tune
@@ -74,10 +77,21 @@ def _errors(debug: Callable[[], bool] = bool) -> Iterator[None]:
             if debug():
                 traceback.print_exc()
             if isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
-                raise _failed(str(error) or type(error).__name__, BAD_INPUT) from None
+                raise _failed(_in_words(error), BAD_INPUT) from None
             # Not 1, which means "not met".
             what = traceback.format_exception_only(error)[-1]
             raise _failed(f"{what} (unexpected: --debug shows where)", UNEXPECTED) from None
+
+
+def _in_words(error: Exception) -> str:
+    """Return the message of an error; of a file that is missing, with one of nearly the same name."""
+    if not isinstance(error, OSError) or not isinstance(error.filename, str | os.PathLike):
+        return str(error) or "too little memory"
+    path = Path(error.filename)
+    with contextlib.suppress(OSError):
+        near = _check.nearest(path.name, (each.name for each in path.parent.iterdir()), listed=True)
+        return f"{path}: {str(error.strerror).lower()}{near * isinstance(error, FileNotFoundError)}"
+    return f"{path}: {str(error.strerror).lower()}"
 
 
 def _failed(message: str, code: int) -> typer.Exit:
@@ -90,7 +104,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 app = typer.Typer(
-    cls=_OneLineErrors, add_completion=False, pretty_exceptions_enable=False,
+    cls=_OneLineErrors, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Request batching in model serving: simulate it, draw it, tune it.",
     epilog="Exit codes: 0 success, 1 objective not met or lint findings, 2 bad input, 70 unexpected, "
     "130 interrupted.",
@@ -113,4 +127,4 @@ def _top(
 
 
 for _command in COMMANDS:
-    app.command(_command.__name__.lower())(_command.as_function())
+    app.command(_command.__name__.lower(), cls=GroupedCommand)(_command.as_function())

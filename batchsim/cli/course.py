@@ -30,7 +30,7 @@ class Grade(JsonFlag):
     batchsim grade handed-in/*.json
     """
 
-    files: list[Path] | None = typer.Argument(None, help='Files of progress().export("ann.json").')
+    files: list[Path] | None = typer.Argument(None, help="The students' files, such as ann.json.")
     csv: bool = OUTPUT("Print the table as CSV instead.", False, "--csv")
     any_version: bool = RUN("Take files of other versions of batchsim too.", False, "--any-version")
 
@@ -97,7 +97,7 @@ class Lab(Command):
     """Open the course in JupyterLab."""
 
     port: int = RUN("Port to listen on, on this machine only.", 8888)
-    notebooks: Path | None = OUTPUT("Folder of notebooks (default: the course's).")
+    notebooks: Path | None = OUTPUT("Folder of notebooks (default: the course's).", metavar="FOLDER")
 
     def run(self) -> None:
         _check.whole("--port", self.port, at_most=65_535)
@@ -112,6 +112,8 @@ class Lab(Command):
         first = folder / "00-explorer.ipynb"
         start = f"/lab/tree/{folder.name}/{first.name}" if first.exists() else f"/lab/tree/{folder.name}"
         command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={self.port}"]
+        # The list of files begins with folders: students would see the solutions first.
+        command.append("--ContentsManager.hide_globs=['solutions']")
         command += ["--LanguageServerManager.autodetect=False", f"--LabApp.default_url={start}"]
         if hasattr(os, "getuid") and os.getuid() == 0:
             # JupyterLab refuses to run as root otherwise; here it listens on loopback only, with a token.

@@ -53,9 +53,11 @@ def _other_rules() -> Iterator[str]:
 class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     """Find settings of a server's configuration file that cost latency; exit code 1 if it finds one.
 
-    Each finding has a number that proves it, and the change to make, in the server's own terms.
+    batchsim lint config.pbtxt --rate-per-s 800 --measurement model.json
+    batchsim lint app.py --rate-per-s 800 --fixed-ms 5 --per-item-ms 0.25
+    batchsim lint config.properties --scenario scenario.toml
 
-    batchsim lint config.pbtxt --rate-per-s 800 --measurement x.json
+    Each finding has a number that proves it, and the change to make, in the server's own terms.
     """
 
     config: Path | None = typer.Argument(None, help="The server's file: config.pbtxt, app.py ...")

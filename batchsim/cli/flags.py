@@ -2,11 +2,12 @@
 
 import functools
 import inspect
+import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import typer
 from typer.models import ParameterInfo
@@ -16,6 +17,10 @@ from batchsim.cli import values
 from batchsim.scenario import Scenario
 
 DEBUG = "batchsim debug"  # the key in Typer's context: print the traceback of an error
+# The groups of the help, in order; it explains the rare ones only on request.
+COMMON = ("Arguments", "Objective", "Workload", "Rule", "Service time", "Model", "Run", "Output", "Options")
+RARE = ("Scenario", "Token generation", "Objective for tokens", "Continuous batching")
+METAVARS = {int: "N", Path: "FILE", str: "NAME", list[Path]: "FILE..."}
 UNITS = {"_per_s": "PER_S", "_ms": "MS", "_s": "S"}  # by the end of an option's name
 
 
@@ -49,9 +54,9 @@ class Command:
         options |= {f.name: f.default for f in fields(cls) if isinstance(f.default, ParameterInfo)}  # type: ignore[arg-type]
         for name, option in options.items():
             kind = getattr(hints[name], "__args__", (hints[name],))[0]  # of `float | None`
+            unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), None)
+            option.metavar = option.metavar or METAVARS.get(kind) or unit
             if kind in (int, float) and option.parser is None:
-                unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), None)
-                option.metavar = "N" if kind is int else option.metavar or unit
                 option.parser = _parser(values.whole if kind is int else values.number)
 
         def run(debug: bool, **given: Any) -> None:
@@ -59,7 +64,8 @@ class Command:
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter(name, keyword, default=options[name]) for name in options]
-        run.__doc__ = cls.__doc__
+        # Examples keep their lines.
+        run.__doc__ = inspect.cleandoc(cls.__doc__ or "").replace("\n\nbatchsim ", "\n\n\b\nbatchsim ")
         run.__annotations__ = {name: hints[name] for name in options}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
@@ -110,6 +116,7 @@ class Panel:
 
 
 RUN, OBJECTIVE, OUTPUT = Panel("Run"), Panel("Objective"), Panel("Output")
+TOKENS_OBJECTIVE = Panel("Objective for tokens")
 
 
 # The other tables of a scenario's file, which options override.
@@ -193,14 +200,14 @@ class SLOFlags(Command):
     within_ms: float | None = OBJECTIVE("Limit for --attainment (default: the percentile's).")
     max_loss: float | None = OBJECTIVE("Largest fraction of requests that may be lost.", metavar="FRACTION")
     min_throughput_per_s: float | None = OBJECTIVE("Lowest throughput, requests per second.")
-    ttft_p50_ms: float | None = OBJECTIVE("Limit on the median time to the first token.")
-    ttft_p95_ms: float | None = OBJECTIVE("Limit on its 95th percentile.")
-    ttft_p99_ms: float | None = OBJECTIVE("Limit on its 99th percentile.")
-    tpot_p50_ms: float | None = OBJECTIVE("Limit on the median time for each token after it.")
-    tpot_p95_ms: float | None = OBJECTIVE("Limit on its 95th percentile.")
-    tpot_p99_ms: float | None = OBJECTIVE("Limit on its 99th percentile.")
-    ttft_ms: float | None = OBJECTIVE("Limit on the time to the first token, for --attainment.")
-    tpot_ms: float | None = OBJECTIVE("Limit on the time for each token after it, likewise.")
+    ttft_p50_ms: float | None = TOKENS_OBJECTIVE("Limit on the median time to the first token.")
+    ttft_p95_ms: float | None = TOKENS_OBJECTIVE("Limit on its 95th percentile.")
+    ttft_p99_ms: float | None = TOKENS_OBJECTIVE("Limit on its 99th percentile.")
+    tpot_p50_ms: float | None = TOKENS_OBJECTIVE("Limit on the median time for each token after it.")
+    tpot_p95_ms: float | None = TOKENS_OBJECTIVE("Limit on its 95th percentile.")
+    tpot_p99_ms: float | None = TOKENS_OBJECTIVE("Limit on its 99th percentile.")
+    ttft_ms: float | None = TOKENS_OBJECTIVE("Limit on the time to the first token, for --attainment.")
+    tpot_ms: float | None = TOKENS_OBJECTIVE("Limit on the time for each token after it, likewise.")
 
     def slo(self, table: FileTable) -> Any:
         """Return the `SLO`, from options and the file's [slo]."""
@@ -216,6 +223,8 @@ class SLOFlags(Command):
 @dataclass
 class GridFlags(Command):
     """The axes of a grid of scenarios."""
+
+    usual: ClassVar[Mapping[str, Sequence[float]]] = {}  # the axes if none is given: those that the rule has
 
     over: list[str] | None = RUN(
         "An axis: max_batch_size=1,2,4, or max_wait_ms=0:20:5 (first:last:step), or "
@@ -237,6 +246,11 @@ class GridFlags(Command):
             for name, listed in table.content.items()
             if name not in options
         }
+        if not own | options:
+            largest, known = getattr(scenario.service, "largest_batch", math.inf), scenario.rule.parameters()
+            options = {name: listed for name, listed in self.usual.items() if name in known}
+            if "max_batch_size" in options:
+                options["max_batch_size"] = [size for size in options["max_batch_size"] if size <= largest]
         if not own | options:
             example = "--over max_batch_size=1,2,4 or by the file's [over]"
             raise ValueError(f"an axis must be given, as {example}, got none")

@@ -69,18 +69,18 @@ class ScenarioFlags(Command):
     per_item_ms: float | None = SERVICE("Time that each request adds to its batch (default: 0).")
     table: Any = SERVICE("Times by batch size: 1=2.08,8=3.29.", metavar="SIZE=MS,...", parser=values.table)
     published: Any = SERVICE(
-        "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
+        "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="NAME", parser=bs.published
     )
     measurement: Any = SERVICE(
-        "A file that `batchsim measure --save` wrote.", metavar="<path>",
+        "A file that `batchsim measure --save` wrote.", metavar="FILE",
         parser=lambda path: Measurement.load(path).service,
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
-    weights_ms: float | None = SERVICE("A step of tokens: least time of its products.")
-    per_token_ms: float | None = SERVICE("A step of tokens: its products' time for each token.")
-    per_read_ms: float | None = SERVICE("A step of tokens: time for each key that a decode reads.")
-    per_pair_ms: float | None = SERVICE("A step of tokens: time for each pair of a prompt's tokens.")
-    ragged: bool | None = SERVICE(
+    weights_ms: float | None = TOKENS("A step of tokens: least time of its products.")
+    per_token_ms: float | None = TOKENS("A step of tokens: its products' time for each token.")
+    per_read_ms: float | None = TOKENS("A step of tokens: time for each key that a decode reads.")
+    per_pair_ms: float | None = TOKENS("A step of tokens: time for each pair of a prompt's tokens.")
+    ragged: bool | None = TOKENS(
         "Whole batches compute a row until its own end, or padded to the longest.", None, "--ragged/--padded"
     )
     compile_ms: Any = SERVICE(

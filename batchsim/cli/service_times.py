@@ -7,10 +7,9 @@ from typing import Any
 
 import typer
 
-from batchsim import _check
 from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, JsonFlag, Panel
-from batchsim.measured.published import published_names, published_source
+from batchsim.measured.published import alike, published_names, published_source
 from batchsim.scenario.step_time import StepCost
 
 MODEL = Panel("Model")
@@ -63,15 +62,14 @@ class Measure(JsonFlag):
 class Published(JsonFlag):
     """List the service times that others measured and published, each with its source."""
 
-    match: str | None = typer.Argument(None, help="Words of the name, such as gpunet-175ms.")
+    match: str | None = typer.Argument(None, metavar="WORD", help="Words of the name, such as gpunet-175ms.")
 
     def run(self) -> None:
         tables: list[Any] = [published_source(name) for name in published_names(self.match)]
         steps: list[Any] = [published_source(name) for name in published_names(self.match, tokens=True)]
         if not tables and not steps:
             known = [*published_names(), *published_names(tokens=True)]
-            words = {word for name in known for word in name.split("/")}
-            hint = _check.nearest(self.match, words, listed=True) or "; without a word, all are listed"
+            hint = alike(self.match or "", known) or "; without a word, all are listed"
             raise ValueError(f"no published name has {self.match!r}{hint}")
         if self.json_:
             listed = [{**vars(table), "service": dict(table.service.points_ms)} for table in tables]

@@ -25,7 +25,9 @@ NOTES = ("requests", "throughput", "batches", "steps", "tokens", "DRIFTING")
 class Simulate(JsonFlag, RunFlags, ScenarioFlags):
     """Run one scenario, and print its metrics with 95 % intervals.
 
-    batchsim simulate --rate-per-s 800 --max-wait-ms 10 --fixed-ms 5 --per-item-ms 0.25
+    batchsim simulate --rate-per-s 800 --fixed-ms 5 --per-item-ms 0.25
+    batchsim simulate scenario.toml --max-wait-ms 20 --plot run.png
+    batchsim simulate --trace arrivals.csv --published resnet50/t4/mixed-fp16
     """
 
     save: Path | None = OUTPUT.file("Save the run for Result.load: a .npz file.", ".npz")

@@ -1,10 +1,11 @@
 """The commands that simulate many scenarios: `batchsim sweep`, `tune` and `capacity`."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -35,11 +36,13 @@ OF_TOKENS = ("mean_ttft_ms", "ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"
 class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     """Run a scenario at every point of a grid of knobs, and print a row for each.
 
-    batchsim sweep scenario.toml --over max_batch_size=1:32:x2 --over max_wait_ms=0:20:5 --plot map.png
+    batchsim sweep scenario.toml --over max_batch_size=1:32:x2
+    batchsim sweep scenario.toml --over rate_per_s=100:1600:x2 --csv
+    batchsim sweep scenario.toml --over servers=1,2 --over max_wait_ms=0:20:5
     """
 
     workers: int | None = RUN("Number of threads (default: one for each core).")
-    out: Path | None = OUTPUT("Folder for finished points: a later call resumes there.")
+    out: Path | None = OUTPUT("Folder for finished points: a later call resumes there.", metavar="FOLDER")
     csv: bool = OUTPUT("Print all columns as CSV instead.", False, "--csv")
     plot: Path | None = OUTPUT.picture("Draw a curve of one axis, or a heat map of two")
     value: str = OUTPUT(
@@ -107,8 +110,18 @@ ANSWER = ("met", "knobs", "frontier", "candidates", "requests_simulated")
 class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     """Find the setting that meets an objective, and explain why; exit code 1 if none does.
 
-    batchsim tune scenario.toml --p99-ms 50 --over max_batch_size=4:64:x2 --over max_wait_ms=0,2,5,10
+    batchsim tune scenario.toml --p99-ms 50
+    batchsim tune scenario.toml --p99-ms 50 --over max_batch_size=4:64:x2
+    batchsim tune --rate-per-s 99 --published resnet50/t4/mixed-fp16 --p99-ms 90
+
+    Without --over, it tries 42 settings of the max batch size and the max wait, or those of continuous
+    batching.
     """
+
+    usual: ClassVar[Mapping[str, Sequence[float]]] = {
+        "max_batch_size": (1, 2, 4, 8, 16, 32, 64), "max_wait_ms": (0, 1, 2, 5, 10, 20),
+        "max_num_seqs": (8, 16, 32, 64, 128, 256), "max_num_batched_tokens": (512, 1024, 2048, 4096, 8192),
+    }  # fmt: skip
 
     prefer: str = RUN("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
     save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
@@ -117,7 +130,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         "Print the setting as that server's own file, or write those of all servers to --out.",
         metavar="SERVER|all",
     )  # fmt: skip
-    out: Path | None = OUTPUT("The folder for --write: triton/config.pbtxt and so on.")
+    out: Path | None = OUTPUT("The folder for --write: triton/config.pbtxt and so on.", metavar="FOLDER")
 
     def run(self) -> None:
         from batchsim.study.tune import tune
@@ -191,9 +204,11 @@ NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limi
 class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
     """Find the highest rate within an objective; exit code 1 if even a low rate misses it.
 
-    The workload's own rate does not matter: the search rescales it.
-
     batchsim capacity scenario.toml --p99-ms 50
+    batchsim capacity scenario.toml --p99-ms 50 --servers 2 --plot growth.png
+    batchsim capacity --rate-per-s 99 --fixed-ms 5 --per-item-ms 0.25 --p99-ms 50
+
+    The workload's own rate does not matter: the search rescales it.
     """
 
     tolerance: float = RUN("Relative accuracy of the rate.", 0.01, metavar="FRACTION")

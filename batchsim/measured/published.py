@@ -28,6 +28,7 @@ The module also has published times of steps of token generation.
 import csv
 import functools
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from batchsim import _check
@@ -107,9 +108,22 @@ def published_source(name: str) -> "Published | PublishedSteps":
         why = "it timed the client, not the model: the server carries 1.7 to 3.6 times what it said"
         raise ValueError(f"the published table {name!r} was removed: {why}")
     if name not in tables:
-        hint = _check.nearest(name, tables, listed=True) or "; published_names() lists them"
+        hint = alike(name, tables) or "; `batchsim published` lists them"
         raise ValueError(f"there is no published table {name!r}{hint}")
     return tables[name]
+
+
+def alike(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x' or 'y'?" for whole names like this one, or "".
+
+    >>> alike("resnet", published_names())[:56]
+    "; did you mean 'resnet50/a100-80gb/mixed-fp16' or 'resne"
+    """
+    names = sorted(known)
+    first = _check.closest(name.lower().partition("/")[0], {each.partition("/")[0] for each in names})
+    whole = _check.closest(name, names)
+    found = [whole] if whole else [each for each in names if first and each.startswith(f"{first}/")]
+    return f"; did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
 
 
 def _words(text: str) -> str:

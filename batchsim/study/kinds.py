@@ -66,7 +66,7 @@ class Requests:
     def objectives(self, ttft_ms: float | None, tpot_ms: float | None) -> Objectives:
         """Return the checked objectives that goodput counts, or raise."""
         if ttft_ms is not None or tpot_ms is not None:
-            raise ValueError("objectives need Scenario(..., tokens=...), got a scenario without tokens")
+            raise ValueError("objectives need a scenario with tokens, got one without")
         return None
 
     def metric(self, objectives: Objectives) -> str:

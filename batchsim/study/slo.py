@@ -158,13 +158,13 @@ class SLO:
         given = self._given()
         if self.attainment is None:
             if alone := [name for name in ("within_ms", "ttft_ms", "tpot_ms") if name in given]:
-                raise ValueError(f"{alone[0]} needs an attainment, the fraction within it, got {self!r}")
+                raise ValueError(f"{alone[0]} needs an attainment, the fraction within it, got none")
             return
         if self.within_ms is not None or self._joint():
             return
         named = [name for name in PERCENTILES if name in given]
         if len(named) != 1:
-            raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
+            raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {len(named)}")
         already = PERCENTILES[named[0]] / 100
         if self.attainment < already:
             rule = f"an attainment of {named[0]} must be at least {already:g}, its percentile"
@@ -207,9 +207,7 @@ class SLO:
         """Raise ValueError if an objective is about tokens, and the scenario has no tokens."""
         for objective in self.objectives:
             if scenario.kind != "tokens" and objective.column != metrics.LATENCY:
-                raise ValueError(
-                    f"{objective.key} needs Scenario(..., tokens=...), got a scenario without tokens"
-                )
+                raise ValueError(f"{objective.key} needs a scenario with tokens, got one without")
 
     def __str__(self) -> str:
         return ", ".join(str(objective) for objective in self.objectives)

@@ -8,15 +8,13 @@ from batchsim.scenario.rules import Rule
 
 
 def usual(rule: type[Rule], **changed: Any) -> Rule:
-    """Return a rule with its usual parameters."""
-    values = {name: usual_value(rule, name) for name in rule.parameters()}
+    """Return a rule with its defaults, or what its controls show first."""
+    defaults = {field.name: field.default for field in dataclasses.fields(rule)}  # type: ignore[arg-type]
+    values = {
+        name: it.usual if defaults[name] is dataclasses.MISSING else defaults[name]
+        for name, it in rule.parameters().items()
+    }
     return rule(**values | changed)
-
-
-def usual_value(rule: type[Rule], name: str) -> Any:
-    """Return the value of a parameter that a call leaves out."""
-    default = {field.name: field.default for field in dataclasses.fields(rule)}[name]  # type: ignore[arg-type]
-    return rule.parameters()[name].usual if default is dataclasses.MISSING else default
 
 
 def call(rule: type[Rule]) -> dict[str, Any]:
@@ -27,7 +25,7 @@ def call(rule: type[Rule]) -> dict[str, Any]:
     """
     one = usual(rule)
     parameters = {
-        name: {"kind": it.kind, "least": it.at_least, "usual": plain(usual_value(rule, name))}
+        name: {"kind": it.kind, "least": it.at_least, "usual": plain(getattr(one, name))}
         for name, it in rule.parameters().items()
     }
     small, large = (usual(rule, max_batch_size=size).state_size for size in (100, 101))

@@ -8,8 +8,7 @@ rule's parameters, a named tuple, become as many arguments: the types of an entr
 
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import typeof, types
@@ -17,71 +16,45 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from batchsim import _clock
-from batchsim.engines.compiled import instants, threshold
-from batchsim.engines.compiled.columns import (
-    BATCH,
-    ENDLESS,
-    PLACES,
-    Batches,
-    Clients,
-    Cold,
-    Costs,
-    Devices,
-    Horizon,
-    Limits,
-    Queue,
-    Requests,
-    Servers,
-)
-from batchsim.engines.compiled.grid_loops import BINS, select
+from batchsim.engines.compiled import columns, grid_loops, instants, threshold
 from batchsim.engines.compiled.jit import inlined
-from batchsim.engines.compiled.threshold import next_batch
 from batchsim.scenario.rules import RULES, Threshold
 from batchsim.web.calls import usual
 
-FLOATS, WHOLES, INTS, BYTES = (
-    types.CPointer(kind) for kind in (types.float64, types.int64, types.int32, types.uint8)
-)
-INT = types.int32
+INT, REAL, YES = types.int32, types.float64, types.boolean
+FLOATS, WHOLES, INTS, OCTETS = map(types.CPointer, (REAL, types.int64, INT, types.uint8))
 
 
 def _column(typing, pointer, begin, count):
-    """Return the `count` values from place `begin` on; `numba.carray` would need reference counting."""
+    """Return `count` values, from place `begin` of an address on, as an array.
+
+    `numba.carray` needs reference counting, which the loops are compiled without.
+    """
     kind = types.Array(pointer.dtype, 1, "C")
 
     def make(context, builder, signature, arguments):
-        made, size = (
-            make_array(kind)(context, builder),
-            context.get_abi_sizeof(context.get_data_type(kind.dtype)),
-        )
-        place, length = (
-            context.cast(builder, value, of, types.intp)
-            for value, of in zip(arguments[1:], (begin, count), strict=True)
-        )
-        size = context.get_constant(types.intp, size)
-        populate_array(made, builder.gep(arguments[0], [place]), [length], [size], size, None)
-        return made._getvalue()
+        array, item = make_array(kind)(context, builder), context.get_data_type(kind.dtype)
+        place, length = map(context.cast, [builder] * 2, arguments[1:], (begin, count), [types.intp] * 2)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(item))
+        populate_array(array, builder.gep(arguments[0], [place]), [length], [size], size, None)
+        return array._getvalue()
 
     return kind(pointer, begin, count), make
 
 
-column: Any = intrinsic(_column)
-
-
-def same_address(kind):
-    """Return a function that reads an address as one of values of another kind, with the same bits."""
-
-    @intrinsic
-    def read_as(typing, pointer):
+def _same_address(kind):
+    def same(typing, pointer):
         def read(context, builder, signature, arguments):
             return builder.bitcast(arguments[0], context.get_value_type(kind))
 
         return kind(pointer), read
 
-    return read_as
+    return same
 
 
-as_floats, as_wholes = same_address(FLOATS), same_address(WHOLES)
+column: Any = intrinsic(_column)
+as_floats: Any = intrinsic(_same_address(FLOATS))
+as_wholes: Any = intrinsic(_same_address(WHOLES))
 
 # The luck of a run: the times of requests that come at rate 1, which another rate only stretches.
 
@@ -124,98 +97,85 @@ def fill(seed, points):
 
 
 def draw(seed, requests, points):
-    """Draw the points of a seed."""
+    """Draw requests at rate 1."""
     fill(seed, column(points, 0, requests))
 
 
 def stretch(rate_per_s, requests, points, floats):
     """Write the arrivals at a rate, on the clock's grid."""
-    from_, to = column(points, 0, requests), column(floats, 0, requests)
+    unit, arrival_s = column(points, 0, requests), column(floats, 0, requests)
     for request in range(requests):
-        to[request] = on_grid(from_[request] / rate_per_s)
+        arrival_s[request] = on_grid(unit[request] / rate_per_s)
 
 
-# The loops. `floats` holds arrivals, starts, finishes, service times (whose [0] is NaN), the rule's memory,
-# the servers' times; `ints` the batch of each request, sizes, servers, then the queue; `octets` the triggers;
-# `wholes` the cursors, the number of batches and how the loop ended, then the servers' sizes. All but the
-# arrivals and the service times are 0.
+# The loops. Their columns are in four pieces of memory. `floats`: arrivals, starts, finishes, service times
+# ([0] is NaN), the rule's memory, times of servers. `ints`: the batch of each request, sizes and servers of
+# batches, the queue, frozen sizes. `octets`: triggers, statuses, frozen triggers. `wholes`: cursors, how the
+# loop ended, sizes on servers. JavaScript writes arrivals, service times, and 0 where the rest is read first.
 
-form_batches = inlined(inspect.unwrap(threshold.form_batches))
-pass_instants = inlined(inspect.unwrap(instants.pass_instants))
-ENDING = PLACES  # the place of how the loop ended
+form_batches: Any = inlined(inspect.unwrap(threshold.form_batches))
+pass_instants: Any = inlined(inspect.unwrap(instants.pass_instants))
+ENDING = columns.PLACES
 
 
 @inlined
-def cut_costs(requests, largest, floats):
+def plain_costs(requests, largest, floats):
     """Return the service times, without noise, devices and compiling."""
-    none = column(floats, 0, 0)
-    cold = Cold(none, column(as_wholes(floats), 0, 0), none)
-    return Costs(column(floats, 3 * requests, largest + 1), none, none, Devices(none, 0.0, 1.0), cold)
+    none, no_shapes = column(floats, 0, 0), column(as_wholes(floats), 0, 0)
+    devices, cold = columns.Devices(none, 0.0, 1.0), columns.Cold(none, no_shapes, none)
+    return columns.Costs(column(floats, 3 * requests, largest + 1), none, none, devices, cold)
 
 
 @inlined
-def cut_batches(requests, floats, ints, octets):
-    """Return the columns of the batches."""
-    return Batches(
-        column(floats, requests, requests), column(floats, 2 * requests, requests),
-        column(ints, requests, requests), column(ints, 2 * requests, requests), column(octets, 0, requests),
-    )  # fmt: skip
+def batches_in(n, floats, ints, octets):
+    """Return the columns of up to n batches."""
+    start_s, finish_s, size = column(floats, n, n), column(floats, 2 * n, n), column(ints, n, n)
+    return columns.Batches(start_s, finish_s, size, column(ints, 2 * n, n), column(octets, 0, n))
 
 
-def run_threshold(
-    params, requests, servers, largest, memory, frozen, while_busy, floats, ints, octets, wholes
-):
-    """Run a threshold rule in the fast loop."""
-    costs, batches = cut_costs(requests, largest, floats), cut_batches(requests, floats, ints, octets)
-    free, state = column(floats, 3 * requests + largest + 1, servers), column(wholes, 0, PLACES + 1)
-    form_batches(
-        column(floats, 0, requests), False, params, costs, free, state, requests,
-        column(ints, 0, requests), batches,
-    )  # fmt: skip
-    state[BATCH], state[ENDING] = state[1], instants.ENDED
+def run_threshold(params, n, servers, largest, memory, frozen, while_busy, floats, ints, octets, wholes):
+    """Run a threshold rule with n requests in the fast loop."""
+    costs, batches = plain_costs(n, largest, floats), batches_in(n, floats, ints, octets)
+    free, state = column(floats, 3 * n + largest + 1, servers), column(wholes, 0, ENDING + 1)
+    arrival_s, batch_index = column(floats, 0, n), column(ints, 0, n)
+    form_batches(arrival_s, False, params, costs, free, state, n, batch_index, batches)
+    state[columns.BATCH], state[ENDING] = state[1], instants.ENDED
 
 
-def run_rule(params, requests, servers, largest, memory, frozen, while_busy, floats, ints, octets, wholes):
-    """Run any rule in the general loop."""
-    costs, batches = cut_costs(requests, largest, floats), cut_batches(requests, floats, ints, octets)
-    at, no_floats, no_ints, no_octets = (
-        3 * requests + largest + 1,
-        column(floats, 0, 0),
-        column(ints, 0, 0),
-        column(octets, 0, 0),
-    )
-    rows = Requests(
-        column(floats, 0, requests), no_floats, no_ints, column(ints, 0, requests),
-        column(octets, requests, requests), no_octets,
-    )  # fmt: skip
-    queue = Queue(
-        column(ints, 3 * requests, requests),
-        column(ints, 4 * requests, frozen),
-        column(octets, 2 * requests, frozen),
-    )
-    busy = Servers(
-        column(floats, at + memory, servers), column(floats, at + memory + servers, servers),
-        column(wholes, ENDING + 1, servers), column(floats, at + memory + 2 * servers, 1),
-    )  # fmt: skip
-    busy.busy_until_s[:], busy.clock_s[0] = math.inf, -math.inf
-    total = np.int64(requests)
-    horizon, limits = Horizon(total, total, total + 1, False), Limits(ENDLESS, math.inf, ENDLESS // 2)
-    cursor = column(wholes, 0, PLACES + 1)
+def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, ints, octets, wholes):
+    """Run any rule with n requests in the general loop."""
+    at, none, nobody = 3 * n + largest + 1, column(floats, 0, 0), column(ints, 0, 0)
+    status, batch_index = column(octets, n, n), column(ints, 0, n)
+    requests = columns.Requests(column(floats, 0, n), none, nobody, batch_index, status, status[:0])
+    queue = columns.Queue(column(ints, 3 * n, n), column(ints, 4 * n, frozen), column(octets, 2 * n, frozen))
+    clients, cursor = columns.Clients(none, nobody, nobody), column(wholes, 0, ENDING + 1)
+    state, times = column(floats, at, memory), at + memory
+    busy_until_s, since_s = column(floats, times, servers), column(floats, times + servers, servers)
+    size, clock_s = column(wholes, ENDING + 1, servers), column(floats, times + 2 * servers, 1)
+    busy_until_s[:], clock_s[0] = math.inf, -math.inf
+    busy = columns.Servers(busy_until_s, since_s, size, clock_s)
+    total, most = np.int64(n), columns.ENDLESS
+    horizon = columns.Horizon(total, total, total + 1, False)
+    limits = columns.Limits(most, math.inf, most)
+    costs, batches = plain_costs(n, largest, floats), batches_in(n, floats, ints, octets)
     cursor[ENDING] = pass_instants(
-        horizon, limits, params, column(floats, at, memory), while_busy, rows, costs, queue, None,
-        Clients(no_floats, no_ints, no_ints), busy, batches, cursor,
+        horizon, limits, params, state, while_busy,
+        requests, costs, queue, None, clients, busy, batches, cursor,
     )  # fmt: skip
 
 
 # Exact percentiles. Latencies, at least 0, have the order of the whole numbers with the same bits: the keys.
+# `ranks` is their number, then the ranks; `keys` has space for twice as many.
+
+next_batch, select = threshold.next_batch, grid_loops.select
 
 
 def find_ranks(count, ranks, keys, counters, ranked):
-    """Write the keys at each of some ranks and behind it; `keys` has space for twice as many."""
-    places = column(ranks, 1, column(ranks, 0, 1)[0])
-    pairs, bins = column(ranked, 0, 2 * places.size), column(counters, 0, BINS)
+    """Write the keys at each of some ranks and behind it."""
+    places, bins = column(ranks, 1, column(ranks, 0, 1)[0]), column(counters, 0, grid_loops.BINS)
+    pairs = column(ranked, 0, 2 * places.size)
     for each in range(places.size):
-        pair = select(column(keys, 0, count), count, places[each], column(keys, count, count), bins)
+        pair = select(column(keys, 0, count), count, int(places[each]), column(keys, count, count), bins)
         pairs[2 * each], pairs[2 * each + 1] = pair
 
 
@@ -232,67 +192,52 @@ def keep_largest(count, most, keys, kept, bins):
     keys[place:most] = least
 
 
-def run_grid(rows, requests, servers, largest, space, settings, floats, ranks, keys, counters, ranked):
+def run_grid(rows, n, servers, largest, space, thresholds, floats, ranks, keys, counters, ranked):
     """Run settings of a threshold rule; write the keys at some ranks, the lowest first, and behind each.
 
     Only latencies from the lowest rank on are kept, in `space` places: that of a batch's first request mostly
     shows that the batch has none of them.
     """
-    costs, arrival_s = cut_costs(requests, largest, floats), column(floats, 0, requests)
-    places, bins = column(ranks, 1, column(ranks, 0, 1)[0]), column(counters, 0, BINS)
-    most = requests - places[0]
-    found, found_s, kept = (
-        column(keys, 0, space),
-        column(as_floats(keys), 0, space),
-        column(keys, space, space),
-    )
-    free, pairs = (
-        column(floats, 3 * requests + largest + 1, servers),
-        column(ranked, 0, 2 * places.size * rows),
-    )
+    costs, arrival_s = plain_costs(n, largest, floats), column(floats, 0, n)
+    places, bins = column(ranks, 1, column(ranks, 0, 1)[0]), column(counters, 0, grid_loops.BINS)
+    found, kept = column(keys, 0, space), column(keys, space, space)
+    found_s, pairs = column(as_floats(keys), 0, space), column(ranked, 0, 2 * places.size * rows)
+    free = column(floats, 3 * n + largest + 1, servers)
+    most, at = n - int(places[0]), 0
     for row in range(rows):
-        one = column(settings, 3 * row, 3)
-        rule = Threshold(one[0], np.int64(one[1]), np.int64(one[2]))
+        one = column(thresholds, 3 * row, 3)
+        rule = Threshold(one[0], int(one[1]), int(one[2]))
         free[:] = 0.0
         head, batch, count, least_s = 0, 0, 0, -1.0
-        while head < requests:
+        while head < n:
             end, _, _, done_s = next_batch(arrival_s, head, rule, costs, free, batch)
             request = head
             while request < end and done_s - arrival_s[request] > least_s:
                 if count == space:
                     keep_largest(count, most, found, kept, bins)
                     count, least_s = most, found_s[most - 1]
-                    continue
-                found_s[count] = done_s - arrival_s[request]
-                count, request = count + 1, request + 1
+                else:
+                    found_s[count] = done_s - arrival_s[request]
+                    count, request = count + 1, request + 1
             head, batch = end, batch + 1
         for each in range(places.size):
-            pair = select(found, count, count - requests + places[each], kept, bins)
-            at = 2 * (row * places.size + each)
-            pairs[at], pairs[at + 1] = pair
+            pairs[at], pairs[at + 1] = select(found, count, count - n + int(places[each]), kept, bins)
+            at += 2
 
 
-class Entry(NamedTuple):
-    """A function to compile for arguments of these types."""
-
-    function: Callable[..., Any]
-    types: tuple[Any, ...]
-
-
-_RUN = (INT, INT, INT, INT, INT, types.boolean, FLOATS, INTS, BYTES, WHOLES)
-
-
-def entries() -> dict[str, Entry]:
-    """Return the entries by the names under which the module exports them."""
-    ranks = WHOLES, WHOLES, INTS, WHOLES
-    found = {
-        "draw": Entry(draw, (types.int64, INT, FLOATS)),
-        "stretch": Entry(stretch, (types.float64, INT, FLOATS, FLOATS)),
-        "find_ranks": Entry(find_ranks, (INT, *ranks)),
-        "run_grid": Entry(run_grid, (INT, INT, INT, INT, INT, FLOATS, FLOATS, *ranks)),
+def entries() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Return the entries by the names under which the module exports them, with their arguments' types."""
+    ranks = FLOATS, WHOLES, INTS, WHOLES
+    found: dict[str, Any] = {
+        "draw": (draw, (types.int64, INT, FLOATS)),
+        "stretch": (stretch, (REAL, INT, FLOATS, FLOATS)),
+        "find_ranks": (find_ranks, (INT, *ranks)),
+        "run_grid": (run_grid, (INT, INT, INT, INT, INT, FLOATS, FLOATS, *ranks)),
     }
     for rule in map(usual, RULES):
-        run, params = (run_rule, rule.params) if rule.threshold is None else (run_threshold, rule.threshold)
-        name = "run_threshold" if rule.threshold else f"run_{type(rule).__name__}"
-        found[name] = Entry(run, (typeof(params), *_RUN))
+        loop = (INT, INT, INT, INT, INT, YES, FLOATS, INTS, OCTETS, WHOLES)
+        if rule.threshold is None:
+            found[f"run_{type(rule).__name__}"] = run_rule, (typeof(rule.params), *loop)
+        else:
+            found["run_threshold"] = run_threshold, (typeof(rule.threshold), *loop)
     return found

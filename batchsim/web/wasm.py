@@ -1,6 +1,6 @@
 """The compiled loops as one WebAssembly module: Numba's LLVM text, compiled for wasm32 and linked.
 
-Run as a program, `python -m batchsim.web.wasm FILE` writes the module.
+As a program, `python -m batchsim.web.wasm FILE` writes the module.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -16,18 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from batchsim._files import replacing
-from batchsim.engines.compiled.jit import digest, sources
+from batchsim.engines.compiled.jit import compiled_uncached, digest, sources
 
 TARGET = "wasm32-unknown-unknown"
 FEATURES = "+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"  # in every browser since 2021
-STACK = 1 << 16  # bytes
-# Numba's own optimiser would prepare the text for this machine's processor.
+LINKER = ["ziglang", "wasm-ld", "--no-entry", "--strip-all", "-zstack-size=65536"]
+EXPORTS = ["--export-memory", "--export=__heap_base"]
+# Numba's own optimiser prepares the text for this machine's processor: the module becomes twice as large.
 PLAIN = {"NUMBA_OPT": "0", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 
 
 def built(folder: Path) -> Path:
-    """Return the module's file in a folder, built in about a minute unless it is there from the same code."""
-    own = Path(__file__).with_name("entries.py"), Path(__file__)
+    """Return the module's file in a folder, built in about a minute unless it is there from the same code.
+
+    ModuleNotFoundError without ziglang.
+    """
+    own = (Path(__file__).with_name("entries.py"), Path(__file__))
     tools = "-".join(importlib.metadata.version(name) for name in ("numba", "llvmlite"))
     file = folder / f"{digest([*sources(), *own])[:16]}-{tools}.wasm"
     if not file.exists():
@@ -38,46 +42,40 @@ def built(folder: Path) -> Path:
 
 
 def build() -> bytes:
-    """Return the module; raise ModuleNotFoundError without ziglang, which has the linker."""
+    """Return the module, or raise ModuleNotFoundError without ziglang, which links it."""
     if importlib.util.find_spec("ziglang") is None:
-        raise ModuleNotFoundError('the page needs ziglang to be built: pip install "batchsim[web]"')
+        raise ModuleNotFoundError('building the page needs ziglang: pip install "batchsim[web]"')
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "batchsim.wasm")
-        # In a process of its own, whose loops are not optimised yet.
+        # In a process of its own, which has no optimised loops yet.
         subprocess.run([sys.executable, "-m", __name__, str(file)], env=os.environ | PLAIN, check=True)
         return file.read_bytes()
 
 
-def llvm_text(name: str, entry: Any) -> tuple[str, str]:
-    """Return the LLVM text of an entry's module for wasm32, and the entry's symbol there."""
-    from batchsim.engines.compiled.jit import compiled_uncached
+def object_of(name: str, function: Any, types: Any, machine: Any) -> bytes:
+    """Return the compiled code of an entry, in which all but the entry is private."""
+    import llvmlite.binding as llvm
 
-    loop: Any = compiled_uncached(entry.function)
-    loop.compile(entry.types)
+    loop: Any = compiled_uncached(function)
+    loop.compile(types)
     (signature,) = loop.signatures
     symbol = loop.overloads[signature].fndesc.llvm_func_name
     text = re.sub("^target .*$", "", loop.inspect_llvm(signature), flags=re.MULTILINE)
     text = re.sub('"target-(cpu|features)"="[^"]*"', "", text)
-    return text.replace(" = common ", " = internal "), symbol  # LLVM has no common symbols in wasm
-
-
-def object_of(name: str, entry: Any, machine: Any) -> Any:
-    """Return an entry's module, optimised, in which all but the entry is private."""
-    import llvmlite.binding as llvm
-
-    text, symbol = llvm_text(name, entry)
+    text = text.replace(" = common ", " = internal ")  # LLVM has no common symbols for wasm
     module = llvm.parse_assembly(
         f'target triple = "{TARGET}"\ntarget datalayout = "{machine.target_data}"\n{text}'
     )
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration and each.name != symbol:
-            each.linkage = "internal"  # so that what the entry does not use goes, as what is for CPython
+            each.linkage = "internal"  # so the optimiser removes what only CPython would call
     module.get_function(symbol).name = name
     options = llvm.create_pipeline_tuning_options(3)
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return machine.emit_object(module)
+    code: bytes = machine.emit_object(module)
+    return code
 
 
 def main(path: str) -> None:
@@ -90,23 +88,11 @@ def main(path: str) -> None:
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
     with tempfile.TemporaryDirectory() as folder:
-        objects, exports = [], []
-        for name, entry in entries().items():
-            file = Path(folder, f"{name}.o")
-            file.write_bytes(object_of(name, entry, machine))
-            objects.append(str(file))
-            exports.append(f"--export={name}")
-        linker = [sys.executable, "-m", "ziglang", "wasm-ld"]
-        flags = [
-            "--no-entry",
-            "--strip-all",
-            "--gc-sections",
-            "--export-memory",
-            "--export=__heap_base",
-            "-z",
-            f"stack-size={STACK}",
-        ]
-        subprocess.run([*linker, *flags, *exports, "-o", path, *objects], check=True)
+        files = {name: Path(folder, f"{name}.o") for name in entries()}
+        for name, (function, types) in entries().items():
+            files[name].write_bytes(object_of(name, function, types, machine))
+        exports = [*EXPORTS, *(f"--export={name}" for name in files)]
+        subprocess.run([sys.executable, "-m", *LINKER, *exports, "-o", path, *files.values()], check=True)
 
 
 if __name__ == "__main__":

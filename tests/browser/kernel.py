@@ -29,6 +29,17 @@ class Kernel:
 
     def run(self, source: str, result: str = "None", timeout_s: float = 300) -> Any:
         """Run Python, then return the value of an expression, which JSON can say."""
+        return self._answer(self._ask(source, result), timeout_s, source or result)
+
+    def start(self, source: str) -> str:
+        """Begin to run Python without waiting for its end: see `wait`."""
+        return self._ask(source, "None")
+
+    def wait(self, started: str, timeout_s: float = 300) -> None:
+        """Wait for the end of what `start` began."""
+        self._answer(started, timeout_s, started)
+
+    def _ask(self, source: str, result: str) -> str:
         asked = {
             "code": source,
             "silent": False,
@@ -39,16 +50,19 @@ class Kernel:
         }
         sent = self.session.send(self.shell, "execute_request", asked)
         self.last = sent["header"]["msg_id"]
+        return self.last
+
+    def _answer(self, asked: str, timeout_s: float, what: str) -> Any:
         while self.shell.poll(timeout_s * 1000):
             _, parts = self.session.feed_identities(self.shell.recv_multipart())
             reply = self.session.deserialize(parts)
-            if reply["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
+            if reply["parent_header"].get("msg_id") == asked:
                 content = reply["content"]
                 assert content["status"] == "ok", "\n".join(content.get("traceback", []))
                 it = content["user_expressions"]["it"]
                 assert it["status"] == "ok", it
                 return json.loads(ast.literal_eval(it["data"]["text/plain"]))  # a repr of JSON
-        raise TimeoutError(f"no answer in {timeout_s} s to: {source or result}")
+        raise TimeoutError(f"no answer in {timeout_s} s to: {what}")
 
     def ask(self, expression: str) -> Any:
         return self.run("", expression)

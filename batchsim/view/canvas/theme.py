@@ -39,6 +39,29 @@ PHASES = {
 COMPILING = ComponentStyle("blue", "xxx", 5.0)  # the part of computing before a new shape is compiled
 
 
+class Fill(NamedTuple):
+    """An area: a colour of the theme ("" for none), a hatch in the colour `line`, and the width of a bar."""
+
+    colour: str
+    hatch: str
+    line: str = "background"
+    width: float = 5.0
+
+
+# The areas of films and lanes: the components, and what happens in the seats of token generation.
+FILLS = {
+    **{name: Fill(style.colour, style.hatch, width=style.width) for name, style in COMPONENTS.items()},
+    "compiling": Fill(COMPILING.colour, COMPILING.hatch),
+    "waiting": Fill(*PHASES["waiting"][:2]),
+    "prefill": Fill(PHASES["prefill"].colour, ""),
+    "again": Fill(PHASES["prefill"].colour, "xxxx"),
+    "decode": Fill(*PHASES["decode"][:2]),
+    "padded": Fill("background", "/////", "blue"),
+    "empty": Fill("", "..", "grey"),
+}
+TELLING = 0.7  # of a seat's height: prompts fill it, tokens do not
+
+
 def in_words(part: str) -> str:
     """Return the name of a part of a latency.
 
@@ -96,6 +119,20 @@ DARK = Theme(
     blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}
+
+
+def fill_style(theme: Theme, name: str) -> dict[str, Any]:
+    """Return an area's style as matplotlib's options."""
+    fill = FILLS[name]
+    colour = getattr(theme, fill.colour) if fill.colour else "none"
+    return {"facecolor": colour, "hatch": fill.hatch, "edgecolor": getattr(theme, fill.line), "linewidth": 0}
+
+
+def looks() -> dict[str, Any]:
+    """Return the colours of both themes and all areas, for drawings in a browser."""
+    return {name: vars(theme) for name, theme in THEMES.items()} | {
+        "fills": {name: fill._asdict() for name, fill in FILLS.items()}
+    }
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class MainPicture(Screen):
     """
 
     def __init__(self, session: Session) -> None:
-        super().__init__(clickable=True)
+        super().__init__()
         self.add_class("batchsim-main")
         self.session = session
         self.style = session.style

@@ -1,12 +1,11 @@
-// The explorer's picture: PNG frames and patches come in; clicks, keys, gestures and the page's size go out.
-// In this order: helpers, frames, the film, the size, the pointer, the keys, and `render`, which joins them.
+// The explorer's picture: PNG frames come in; clicks, keys, gestures and the page's size go out.
+// In this order: helpers, frames, the size, the pointer, the keys, and `render`, which joins them.
 
 const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold above the picture
 const MARGIN_PX = 12; // above and below the explorer in the window
 const LEAST_PX = 240, LEAST_HEIGHT_PX = 340;
 const SETTLED_MS = 120; // from the last change of size to its report
 const RELEASE_MS = 300; // after the release of the pointer or the key
-const TICK_MS = 1000 / 31, OUTSTANDING = 2; // of the film: the time between frames, and the most that are requested
 
 // Helpers.
 
@@ -71,66 +70,15 @@ async function showPng(img, bytes, wanted) {
   return true;
 }
 
-// Frames: the whole picture, and patches that cover a part of it until the next whole one.
-
-function frames(model, img, patch) {
-  let shown = -1, patches = 0, patched = 0;
-  return {
-    async draw() {
-      const number = model.get("number"), bytes = model.get("frame"), before = patches;
-      if (!bytes?.byteLength) return;
-      img.dataset.arrived = number; // `frame` follows once it is decoded
-      if (!(await showPng(img, bytes, () => number > shown))) return;
-      shown = number;
-      img.dataset.frame = number;
-      if (patches === before) patch.hidden = true; // unless a patch came later
-    },
-    async patch([left, top, width, height], bytes) {
-      const number = ++patches, whole = shown;
-      if (!(await showPng(patch, bytes, () => number > patched && whole === shown))) return;
-      patched = number;
-      const part = { left, top, width, height };
-      for (const [name, value] of Object.entries(part)) patch.style[name] = `${100 * value}%`;
-      patch.hidden = false;
-      patch.dataset.frame = number;
-    },
-  };
-}
-
-// The film: the page requests the next frame when it has shown the last, so that frames do not queue.
-
-function film(model) {
-  let playing = false, outstanding = 0, asked = 0, timer, waiting;
-  const ask = () => {
-    clearTimeout(timer);
-    if (!playing || outstanding >= OUTSTANDING) return;
-    const wait = asked + TICK_MS - performance.now();
-    if (wait > 1) {
-      timer = setTimeout(ask, wait);
-      return;
-    }
-    asked = performance.now();
-    outstanding += 1;
-    model.send({ tick: true });
-    clearTimeout(waiting);
-    waiting = setTimeout(() => { outstanding = 0; ask(); }, 2000); // a frame was lost
-    ask();
-  };
-  return {
-    play(on) {
-      [playing, outstanding] = [on, 0];
-      clearTimeout(waiting);
-      ask();
-    },
-    shown() {
-      outstanding = Math.max(outstanding - 1, 0);
-      if (playing) requestAnimationFrame(ask);
-    },
-    stop() {
-      playing = false;
-      clearTimeout(timer);
-      clearTimeout(waiting);
-    },
+function frames(model, img) {
+  let shown = -1;
+  return async () => {
+    const number = model.get("number"), bytes = model.get("frame");
+    if (!bytes?.byteLength) return;
+    img.dataset.arrived = number; // `frame` follows once it is decoded
+    if (!(await showPng(img, bytes, () => number > shown))) return;
+    shown = number;
+    img.dataset.frame = number;
   };
 }
 
@@ -234,7 +182,7 @@ const MOVES = /^(Arrow|Page|Home|End|Enter| )/;
 
 // A focused control keeps its keys, as notebooks have shortcuts on arrows and letters. A slider's handle gets
 // its label as accessible name, which ipywidgets omits.
-const NAMED = '[class*="batchsim-knob-"], .batchsim-player-time';
+const NAMED = '[class*="batchsim-knob-"]';
 function keepKeys({ target }) {
   target.dataset.lmSuppressShortcuts = "true";
   const label = target.closest(NAMED)?.querySelector(".batchsim-label");
@@ -292,28 +240,24 @@ function gestures(model, panel) {
 }
 
 function render({ model, el }) {
-  const active = model.get("clickable");
   el.classList.add("batchsim-screen-box");
   const img = make(el, "img", "batchsim-screen");
-  const patch = make(el, "img", "batchsim-patch");
   const cover = make(el, "div", "batchsim-cover");
   const tip = make(el, "div", "batchsim-tip");
-  patch.alt = "";
-  patch.hidden = tip.hidden = true;
+  tip.hidden = true;
   tip.setAttribute("aria-hidden", "true"); // the picture's description includes it
-  img.tabIndex = active ? 0 : -1;
-  const screen = frames(model, img, patch), reel = film(model);
-  const showTip = active ? tooltips(model, img, tip) : () => {};
-  if (active) arrowKeys(model, img);
+  img.tabIndex = 0;
+  const draw = frames(model, img), showTip = tooltips(model, img, tip);
+  arrowKeys(model, img);
 
   let panel = null, measuring, seen = false, endGestures = () => {};
   const measure = () => {
-    const box = panel ? layOut(panel, el) : { width_px: Math.round(el.getBoundingClientRect().width) };
-    if (!box || box.width_px < 50) return; // hidden, as on a closed tab
+    const box = panel && layOut(panel, el);
+    if (!box) return; // hidden, as on a closed tab
     const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = backgroundBrightness(el) < 128;
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
     model.save_changes();
-    if (panel && !seen) requestAnimationFrame(() => bringIntoView(panel));
+    if (!seen) requestAnimationFrame(() => bringIntoView(panel));
     seen = true;
   };
   const later = () => {
@@ -323,11 +267,10 @@ function render({ model, el }) {
   const resizes = new ResizeObserver(() => {
     if (!panel) {
       panel = el.closest(".batchsim-explorer"); // null until the element is in the page
-      if (panel && active) {
+      if (panel) {
         endGestures = gestures(model, panel);
         for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
       }
-      el.closest(".batchsim-film")?.addEventListener("focusin", keepKeys); // a separate film
     }
     later();
   });
@@ -336,15 +279,10 @@ function render({ model, el }) {
   const themeChanges = new MutationObserver(later);
   themeChanges.observe(document.body, { attributes: true });
 
-  const receive = async (content, buffers) => {
+  const receive = (content, buffers) => {
     if (content.copy !== undefined) copy(content.copy);
     if (content.download) download(content.download, content.type, buffers[0]);
     if (content.tip !== undefined) showTip(content.tip, content.act);
-    if (content.film !== undefined) reel.play(content.film);
-    if (content.patch) {
-      await screen.patch(content.patch, buffers[0]);
-      reel.shown();
-    }
   };
   const updateAlt = () => { img.alt = model.get("alt"); };
   const updateCover = () => {
@@ -352,21 +290,20 @@ function render({ model, el }) {
     el.classList.toggle("batchsim-covered", Boolean(model.get("cover")));
   };
   const events = {
-    "change:number": screen.draw, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
+    "change:number": draw, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
   };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
   updateAlt();
   updateCover();
-  screen.draw();
+  draw();
   return () => {
     resizes.disconnect();
     themeChanges.disconnect();
     window.removeEventListener("resize", later);
     clearTimeout(measuring);
     endGestures();
-    reel.stop();
     for (const [name, act] of Object.entries(events)) model.off(name, act);
-    for (const each of [img, patch]) if (each.src) URL.revokeObjectURL(each.src);
+    if (img.src) URL.revokeObjectURL(img.src);
   };
 }
 

@@ -1,4 +1,4 @@
-"""The page's widgets: plain ones that share their looks, and an image for pictures and films."""
+"""The page's widgets: plain ones that share their looks, and an image for pictures."""
 
 import html
 from collections.abc import Callable, Iterable
@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 import anywidget
 import ipywidgets as widgets
 import traitlets
-
-from batchsim.view.canvas.picture import Box, Picture
 
 HIDDEN = "batchsim-hidden"
 ECHO_S = 3  # a page echoes a value that was sent to it within this time
@@ -120,11 +118,10 @@ def line(text: str, role: str = "status") -> str:
 class Screen(anywidget.AnyWidget):
     """An image that is replaced without a flicker, with a text alternative.
 
-    `frame` is a PNG; `show` sends a new one, `patch` one that covers a part of it. `width_px`, `height_px`,
+    `frame` is a PNG; `show` sends a new one. `width_px`, `height_px`,
     `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
     background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
-    A `clickable` image, as in an explorer, fills the height of the window, and sends messages about clicks,
-    keys and gestures.
+    It fills the height of the window, and sends messages about clicks, keys and gestures.
     """
 
     # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
@@ -134,7 +131,6 @@ class Screen(anywidget.AnyWidget):
     number = traitlets.Int(0).tag(sync=True)
     alt = traitlets.Unicode().tag(sync=True)
     cover = traitlets.Unicode().tag(sync=True)
-    clickable = traitlets.Bool(False).tag(sync=True)
     width_px = traitlets.Int(0).tag(sync=True)
     height_px = traitlets.Int(0).tag(sync=True)
     alone = traitlets.Bool(False).tag(sync=True)
@@ -144,12 +140,6 @@ class Screen(anywidget.AnyWidget):
     def show(self, frame: bytes, alt: str) -> None:
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
-
-    def patch(self, picture: Picture, box: Box) -> None:
-        """Cover a part of the frame with that part of a picture, until the next frame."""
-        width, height = picture.width_px, picture.height_px
-        part = [box.left / width, box.top / height, box.width / width, box.height / height]
-        self.send({"patch": part}, buffers=[picture.png(box)])
 
     def download(self, name: str, media_type: str, content: bytes) -> None:
         """Let the reader's browser keep a file."""

@@ -1,14 +1,16 @@
 """The seats of a run of token generation: which request is in which seat, and when."""
 
 import heapq
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.token_log import PREEMPTIONS, TokenLog
+from batchsim.engines.token_log import STEPS as COLUMNS
 from batchsim.result import Result
-from batchsim.result.token_run import NO_TOKENS
+from batchsim.result.token_run import NO_TOKENS, TokenRun
 from batchsim.scenario import Continuous
 
 
@@ -119,6 +121,16 @@ def _stays(log: TokenLog) -> tuple[np.ndarray, ...]:
     return request[rows], first[rows], token[rows], until[rows], preempted[rows]
 
 
+def spells(begin_s: np.ndarray, end_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the begins and ends of uninterrupted steps, from the begin and end of each step of a server.
+
+    >>> spells(np.array([0.0, 1.0, 3.0]), np.array([1.0, 2.0, 4.0]))
+    (array([0., 3.]), array([2., 4.]))
+    """
+    pause = begin_s[1:] > end_s[:-1]
+    return begin_s[np.append(True, pause)[: begin_s.size]], end_s[np.append(pause, True)[: end_s.size]]
+
+
 def places(log: TokenLog) -> tuple[np.ndarray, np.ndarray]:
     """Return the steps server by server, and the place of each step among these."""
     order = np.argsort(log.batch_server, kind="stable")
@@ -150,3 +162,32 @@ def _lowest_free(server: np.ndarray, begin_s: np.ndarray, end_s: np.ndarray) -> 
         seat[row] = heapq.heappop(free[at])
         heapq.heappush(taken[at], (until_s, int(seat[row])))
     return seat
+
+
+def beginning(result: Result, steps: int, server: int) -> Result:
+    """Return the first steps of a run; requests that still run leave at its end.
+
+    Under whole batches only one server's are kept, because others may be in the middle of a batch.
+    """
+    log = result.log
+    assert isinstance(log, TokenLog)
+    requests = int(np.searchsorted(log.arrival_s, log.batch_finish_s[steps - 1], side="right"))
+    columns: dict[str, Any] = {
+        name: column[: steps if name in COLUMNS else requests]
+        for name, column in vars(log).items()
+        if isinstance(column, np.ndarray) and name not in PREEMPTIONS
+    }
+    servers, first = columns["batch_server"], columns["batch_index"]
+    served = (first >= 0) & (first < steps)
+    if not isinstance(result.scenario.rule, Continuous):
+        served &= servers[np.where(served, first, 0)] == server
+    token, until = columns["token_step"], columns["last_step"]
+    columns["batch_index"] = np.where(served, first, -1)
+    columns["token_step"] = np.where(served & (token < steps), token, -1)
+    columns["last_step"] = np.where(served & (until < steps), until, -1)
+    if log.preempted_step is not None:
+        before = int(np.searchsorted(log.preempted_step, steps))
+        for name in PREEMPTIONS:
+            numbers = getattr(log, name)[:before]
+            columns[name] = np.where(numbers < steps, numbers, -1) if name in PREEMPTIONS[2:] else numbers
+    return Result((TokenRun(result.scenario, replace(log, **columns)),), result.seed, result.engine)

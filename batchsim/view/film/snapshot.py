@@ -51,11 +51,6 @@ class ServiceOrder:
         found = np.bincount(self.place[requests], minlength=len(self.levels)).tolist()
         return dict(zip(self.levels, found, strict=True))
 
-    def flags(self, requests: np.ndarray) -> np.ndarray:
-        """Return the size of each request's flag: 1 in the first level, 0 in the last."""
-        last = len(self.levels) - 1
-        return 1 - self.place[requests] / last if last > 0 else np.zeros(len(requests))
-
 
 REQUESTS, EARLIER = 200, 60  # the requests that are played, and those of them before the window
 
@@ -173,13 +168,11 @@ class Film:
     >>> from batchsim import Affine, Scenario, SizeOrWait, Trace, simulate
     >>> scenario = Scenario(Trace([0.000, 0.004, 0.012]), SizeOrWait(2, 5), Affine(9, 1))
     >>> film = Film(simulate(scenario))
-    >>> film.instants().round(6).tolist()
+    >>> film.instants.round(6).tolist()
     [0.0, 0.004, 0.012, 0.015, 0.017, 0.027]
     >>> film.snapshot(0.013)
     Snapshot(time_s=0.013, waiting=[2], computing=[[0, 1]], arrived=3, served=0, lost=0, waiting for a server)
     """
-
-    shown = 0  # the server whose steps are shown, for films that show one of several
 
     def __init__(self, result: Result) -> None:
         if not isinstance(result, Result):
@@ -194,20 +187,17 @@ class Film:
         # When each request leaves the queue, and when the system. A rejected one leaves as it arrives, and so
         # does a failed one, whose other times are unknown.
         at_once = np.isin(status, [Status.REJECTED, Status.FAILED])
-        self._left_s = np.where(at_once, arrival_s, result.start_s)
+        self.left_s = np.where(at_once, arrival_s, result.start_s)
         timed_out = status == Status.TIMED_OUT
-        self._left_s[timed_out] = later(arrival_s[timed_out], result.timeout_s[timed_out])
-        self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
-        self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
+        self.left_s[timed_out] = later(arrival_s[timed_out], result.timeout_s[timed_out])
+        self.done_s = np.where(status == Status.SERVED, result.finish_s, self.left_s)
+        self._done_by_status = [np.sort(self.done_s[status == each]) for each in Status]
         self._ready_s, self._device_time = result.ready_s, result.run.device_time
-        self._sorted_left_s = np.sort(self._left_s)
-        self.order = ServiceOrder(result, self._left_s)
-        lost = np.flatnonzero(status != Status.SERVED)
-        self.loses = bool(lost.size)
-        self._lost = lost[np.argsort(self._done_s[lost], kind="stable")]
+        self.order = ServiceOrder(result, self.left_s)
+        self.loses = bool((status != Status.SERVED).any())
         # By time t, every request before the first whose running maximum of departures exceeds t has left the
         # queue: only the others need a look. The same holds for batches, which are in order of their starts.
-        self._latest_left_s = np.maximum.accumulate(self._left_s)
+        self._latest_left_s = np.maximum.accumulate(self.left_s)
         self._latest_finish_s = np.maximum.accumulate(self._batches.finish_s)
         # The served requests, batch by batch, the oldest of each batch first.
         self._requests = np.argsort(result.batch_index, kind="stable")[np.sum(result.batch_index < 0) :]
@@ -220,26 +210,9 @@ class Film:
         return cls(result)
 
     @cached_property
-    def batch_s(self) -> float:
-        """The mean time that a batch computes, in s."""
-        batches = self._batches
-        return float((batches.finish_s - batches.start_s).mean()) if len(batches) else 1.0
-
-    @property
-    def decimals(self) -> int:
-        """The decimals of a millisecond that show a hundredth of a batch's mean time."""
-        return min(max(math.ceil(-math.log10(self.batch_s * 1000)) + 2, 0), 9)
-
-    @cached_property
-    def _instants(self) -> np.ndarray:
-        return np.unique(np.concatenate([self._arrival_s, self._left_s, self._done_s]))
-
-    def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return the times of events, ascending, until the first `requests` (all) have left the system."""
-        if requests is None:
-            return self._instants
-        last_s = self._done_s[: _check.whole("requests", requests)].max()
-        return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
+    def instants(self) -> np.ndarray:
+        """The times of events, ascending."""
+        return np.unique(np.concatenate([self._arrival_s, self.left_s, self.done_s]))
 
     def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "PlayRange":
         """Return the part to play: about `requests` requests, from some before a window.
@@ -248,49 +221,13 @@ class Film:
         """
         arrival_s = self._arrival_s
         if arrival_s.size <= requests + EARLIER:
-            return PlayRange(0.0, float(self._instants[-1]))
+            return PlayRange(0.0, float(self.instants[-1]))
         first = max(int(arrival_s.searchsorted(begin_s)) - EARLIER, 0)
         last = max(first + requests, int(arrival_s.searchsorted(end_s, side="right")))
         over = last >= arrival_s.size
-        until_s = max(float(self._instants[-1] if over else arrival_s[last]), end_s * (not over))
+        until_s = max(float(self.instants[-1] if over else arrival_s[last]), end_s * (not over))
         # The beginning of a run shows an empty system.
         return PlayRange(float(arrival_s[first]) if first else 0.0, until_s)
-
-    def most_waiting(self, begin_s: float, until_s: float) -> int:
-        """Return the longest queue."""
-        first, last = self._instants.searchsorted([begin_s, until_s], side="right")
-        times_s = np.append(self._instants[first:last], begin_s)
-        arrived, left = (
-            each.searchsorted(times_s, side="right") for each in (self._arrival_s, self._sorted_left_s)
-        )
-        return int((arrived - left).max())
-
-    def largest_batch(self, begin_s: float, until_s: float) -> int:
-        """Return the size of the largest batch that is computed."""
-        batches = self._batches
-        within = (batches.start_s <= until_s) & (batches.finish_s > begin_s)
-        return int(batches.batch_size[within].max(initial=1))
-
-    def coming(self, begin_s: float, until_s: float) -> np.ndarray:
-        """Return the requests that arrive between two times."""
-        return np.arange(*self._arrival_s.searchsorted([begin_s, until_s], side="right"))
-
-    def lost(self, begin_s: float, until_s: float) -> np.ndarray:
-        """Return the requests that are rejected or time out between two times."""
-        first, last = self._done_s[self._lost].searchsorted([begin_s, until_s], side="right")
-        return self._lost[first:last]
-
-    def done_s(self, requests: np.ndarray) -> np.ndarray:
-        """Return when each of these requests leaves the system."""
-        return self._done_s[requests]
-
-    def finished(self, begin_s: float, until_s: float) -> list[Batch]:
-        """Return the batches that end between two times."""
-        finish_s = self._batches.finish_s
-        first = int(self._latest_finish_s.searchsorted(begin_s, side="right"))
-        last = int(self._batches.start_s.searchsorted(until_s, side="right"))
-        ended = (finish_s[first:last] > begin_s) & (finish_s[first:last] <= until_s)
-        return [self.batch(int(number)) for number in first + np.flatnonzero(ended)]
 
     def largest_leaving(self, begin_s: float, until_s: float) -> Batch | None:
         """Return the first of the largest batches that leave between two times; None without any."""
@@ -323,7 +260,7 @@ class Film:
             return int(times_s.searchsorted(time_s, side="right"))
 
         left, arrived = until(self._latest_left_s), until(self._arrival_s)
-        waiting = left + np.flatnonzero(self._left_s[left:arrived] > time_s)
+        waiting = left + np.flatnonzero(self.left_s[left:arrived] > time_s)
         finished, started = until(self._latest_finish_s), until(self._batches.start_s)
         computing: list[Batch | None] = [None] * self.servers
         for number in finished + np.flatnonzero(self._batches.finish_s[finished:started] > time_s):

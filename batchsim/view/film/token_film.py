@@ -1,19 +1,20 @@
 """Films of token generation: by seats, for lanes; by steps; and by whole batches."""
 
+import math
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from batchsim._clock import later
-from batchsim._format import counted, number
+from batchsim._format import counted, listed, number
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
 from batchsim.scenario import Continuous
 from batchsim.scenario.rules import Trigger
 from batchsim.view.film.pseudocode import CodeLine, acting_of, endings_of, pseudocode, step_lines
-from batchsim.view.film.seats import last_tokens, seats
+from batchsim.view.film.seats import last_tokens, seats, spells
 from batchsim.view.film.snapshot import Activity, Film
 
 
@@ -30,6 +31,12 @@ class TokenMoment(NamedTuple):
     @property
     def seated(self) -> int:
         return self.prefill + self.decode + self.padded
+
+    def said(self) -> str:
+        """Return the moment as a part of a sentence about several runs."""
+        names = {"computing prompts": self.prefill, "making tokens": self.decode, "done": self.padded}
+        doing = [f"{count:,} {name}" for name, count in names.items() if count]
+        return f"{self.waiting:,} waiting, {listed(doing) if doing else 'all seats empty'}"
 
 
 class QueueLength(NamedTuple):
@@ -71,43 +78,21 @@ class TokenFilm(Film):
         return cls(result)
 
     @cached_property
-    def batch_s(self) -> float:
-        """The mean time in a seat, in s, which the eye follows."""
-        return float((self.seats.end_s - self.seats.begin_s).mean()) if len(self.seats) else 1.0
-
-    @cached_property
     def busy(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """When each server computes: the begins and ends of its uninterrupted steps."""
-        steps, found = self.result.steps, []
-        for server in range(self.servers):
-            mine = steps.server == server
-            begin_s, end_s = steps.start_s[mine], steps.finish_s[mine]
-            pause = begin_s[1:] > end_s[:-1]
-            found.append(
-                (begin_s[np.append(True, pause)[: mine.sum()]], end_s[np.append(pause, True)[: mine.sum()]])
-            )
-        return found
-
-    @property
-    def decimals(self) -> int:
-        """The decimals of a millisecond to show."""
-        return 1
+        steps = self.result.steps
+        own = [steps.server == server for server in range(self.servers)]
+        return [spells(steps.start_s[which], steps.finish_s[which]) for which in own]
 
     @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
+        """The times of all events, ascending."""
         rows = self.seats
         return np.unique(
             np.concatenate([
                 self._arrival_s, self._late_s, rows.begin_s, rows.first_token_s, rows.last_token_s, rows.end_s
             ])
         )  # fmt: skip
-
-    def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return the times of all events, ascending."""
-        return self._instants
-
-    def largest_leaving(self, begin_s: float, until_s: float) -> None:
-        """Return None, as no batch moves on the screen."""
 
     def snapshot(self, time_s: float) -> TokenMoment:  # type: ignore[override]
         """Return the moment at a time."""
@@ -136,8 +121,8 @@ class StepMoment(NamedTuple):
         """Return the index of the line at which the choice of the step's rows ended."""
         return None if self.step < 0 else int(self.film.endings[self.step])
 
-    def said(self, within_s: float = 0.0) -> str:
-        """Return the moment in a sentence."""
+    def said(self, within_s: float = 0.0, at_ms: str = "") -> str:
+        """Return the moment in a sentence; `at_ms` takes the place of the time."""
         film, log = self.film, self.film.result.steps
         parts = ["no step, nobody is there"]
         if self.step >= 0:
@@ -151,7 +136,7 @@ class StepMoment(NamedTuple):
                 parts.append(f"{preempted:,} preempted")
             parts.append(film.lines[film.endings[at]].because)
         parts.append(f"{self.arrived:,} arrived, {self.served:,} served")
-        return f"{film.at(self.time_s)}{'; '.join(parts)}."
+        return f"{film.at(at_ms or self.time_s)}{'; '.join(parts)}."
 
 
 class StepFilm(Film):
@@ -181,10 +166,20 @@ class StepFilm(Film):
         """Return the film of a result and a server, prepared once."""
         return cls(result, server)
 
-    def at(self, time_s: float) -> str:
+    def at(self, time: float | str) -> str:
         """Return the beginning of a moment's sentence: the time, and which of several servers."""
         where = f", server {self.shown + 1:,} of {self.servers:,}" if self.servers > 1 else ""
-        return f"At {time_s * 1000:,.1f} ms{where}: "
+        return f"At {time if isinstance(time, str) else f'{time * 1000:,.1f}'} ms{where}: "
+
+    @property
+    def changes_s(self) -> np.ndarray:
+        """When the sentence of a moment changes, apart from the instants."""
+        return self._start_s
+
+    @property
+    def queue(self) -> QueueLength:
+        """The number of requests that wait at the beginning of each step."""
+        return QueueLength(self._start_s, self.result.steps.waiting[self._numbers])
 
     @cached_property
     def lines(self) -> tuple[CodeLine, ...]:
@@ -194,27 +189,10 @@ class StepFilm(Film):
     def endings(self) -> np.ndarray:
         return endings_of(self.result)
 
-    @property
-    def batch_s(self) -> float:
-        """The mean computing time of a request, in s, which the eye follows."""
-        mean_ms = float(self.result.summary()["mean_computing_ms"])
-        return mean_ms / 1000 if mean_ms > 0 else 1.0  # without served requests
-
-    @property
-    def decimals(self) -> int:
-        """The decimals of a millisecond to show."""
-        return 1
-
     @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
+        """The begins and ends of steps, ascending."""
         return np.unique(np.concatenate([self._start_s, self._end_s]))
-
-    def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return the begins and ends of steps, ascending."""
-        return self._instants
-
-    def largest_leaving(self, begin_s: float, until_s: float) -> None:
-        """Return None, as no batch moves on the screen."""
 
     def snapshot(self, time_s: float) -> StepMoment:  # type: ignore[override]
         """Return the moment at a time."""
@@ -259,19 +237,20 @@ class WholeMoment(NamedTuple):
         trigger = Trigger(self.film.log.batch_trigger[self.last]) if leaving else None
         return acting_of(self.film.lines, activity, trigger)
 
-    def said(self, within_s: float = 0.0) -> str:
-        """Return the moment in a sentence."""
+    def said(self, within_s: float = 0.0, at_ms: str = "") -> str:
+        """Return the moment in a sentence; `at_ms` takes the place of the time, and of what grows with it."""
         film, log, activity = self.film, self.film.log, self.activity(within_s)
         parts = [str(activity)]
         if activity is Activity.LEAVING:
             because = film.lines[self.acting(within_s)].because
             parts = [f"a batch of {int(log.batch_size[self.last]):,} leaves: {because}"]
         if self.waiting:
-            waited_ms = 1000 * (self.time_s - self.oldest_s)
-            parts.append(f"{self.waiting:,} waiting, the oldest for {number(waited_ms)} ms")
+            since = number(1000 * (self.time_s - self.oldest_s))
+            waited = f"{{since {self.oldest_s!r}}}" if at_ms else since
+            parts.append(f"{self.waiting:,} waiting, the oldest for {waited} ms")
         parts.append("the server is idle" if self.batch < 0 else f"the server computes {self._computing()}")
         parts.append(f"{self.arrived:,} arrived, {self.served:,} served")
-        return f"{film.at(self.time_s)}{'; '.join(parts)}."
+        return f"{film.at(at_ms or self.time_s)}{'; '.join(parts)}."
 
     def _computing(self) -> str:
         """Return the progress of the batch: its prompts, or the token and the number of complete answers."""
@@ -316,7 +295,7 @@ class WholeFilm(StepFilm):
         return [np.flatnonzero(self.log.batch_server == server) for server in range(self.servers)]
 
     @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
         """The times when requests arrive, give up or start, and prompts, answers and batches end."""
         log, served = self.log, np.flatnonzero(self.log.last_step >= 0)
         token, last = log.token_step[served], log.last_step[served]
@@ -324,6 +303,18 @@ class WholeFilm(StepFilm):
         ends_s = (log.batch_finish_s[steps] for steps in (token, done, last))
         left_s = self._queued_s[np.isfinite(self._queued_s)]
         return np.unique(np.concatenate([self._arrival_s, left_s, *ends_s]))
+
+    @property
+    def changes_s(self) -> np.ndarray:
+        start_s = self.log.batch_start_s  # a batch leaves only at the very instant
+        return np.append(start_s[self._mine[self.shown]], np.nextafter(start_s[self._first], math.inf))
+
+    @property
+    def queue(self) -> QueueLength:
+        """The number of requests that wait for any server, from each instant on."""
+        times_s, left_s = self.instants, np.sort(self._queued_s)
+        arrived, left = (each.searchsorted(times_s, side="right") for each in (self._arrival_s, left_s))
+        return QueueLength(times_s, arrived - left)
 
     def outputs_of(self, batch: int) -> np.ndarray:
         """Return the number of tokens that each request of a batch makes."""

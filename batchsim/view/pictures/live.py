@@ -1,16 +1,13 @@
-"""The explorer's picture of a run: four numbers, one large view, the others small; and a film of a run."""
+"""The explorer's picture of a run: four numbers, one large view, the others small; and a film's still."""
 
 from itertools import pairwise
 
 from batchsim import _check
 from batchsim.result import Result
 from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.theme import SIZES, THEMES, named
-from batchsim.view.film.film_view import FilmView, StepView
-from batchsim.view.film.snapshot import REQUESTS
+from batchsim.view.canvas.theme import PAGE, SIZES, THEMES, named
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import HIGH, Headline, levels
-from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.pictures.view import Spot
 from batchsim.view.pictures.views import NAMES, VIEWS, RunPicture
@@ -56,27 +53,16 @@ class LivePicture(RunPicture):
             small = [row[2] for row in cells[:-1]] + cells[-1]
             places = [(first, Box(0, top, xs[2], ys[-2] - top), True)]
             places += [(kind, box, False) for kind, box in zip(others, small, strict=False)]
-        film_box = None
-        if first is TimelineView:  # below the film
-            film_box, below = FilmView.split(places[0][1])
-            places[0] = (first, below, True)
         self.mode = mode
         self.add_views(places, self.size.line_px)
         for view in self.views:
             view.server = server
-        self.stage: FilmView | StepView | None = None
-        if film_box is not None:
-            self.stage = FilmView(self, film_box, self.view(TimelineView))
-        elif first is SeatsView:
-            self.stage = StepView(self.view(SeatsView))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]
         if (kind := data.result.scenario.kind) != self.mode:
             raise TypeError(f"a picture of {self.mode} must show a run of {self.mode}, got one of {kind}")
         super().show(data)
         self.headline.update(data)
-        if self.stage is not None:
-            self.stage.load(data.result)
 
     def describe(self, data: ViewData) -> str:
         sentence = f" The p99 by priority: {levels(data, 99)[0]}." if data.levels_ms else ""
@@ -92,29 +78,13 @@ class LivePicture(RunPicture):
         return None
 
 
-ASPECT, LOWEST_PX, HIGHEST_PX = 0.52, 400, 620  # height over width, and the limits of the height
+WIDTH_PX, HEIGHT_PX = 900, 260
 
 
-class Animation(RunPicture):
-    """The film of a run above its timeline; `play` prepares a result, `stage.show` draws a moment.
+class Moment(RunPicture):
+    """The timeline of a result, the still of its film."""
 
-    `theme` is "light" or "dark", `size` "page" or "projector"; the width determines the height. About
-    `requests` requests are played: those of a short run, or some from the middle of a longer one.
-    """
-
-    def __init__(
-        self, width_px: int = 900, ratio: float = 1.0, theme: str = "light", size: str = "page",
-        requests: int = REQUESTS,
-    ) -> None:  # fmt: skip
-        sizes = named("size", size, SIZES)
-        em_px = sizes.em_px(width_px)
-        height_px = round(min(max(ASPECT * width_px, LOWEST_PX), HIGHEST_PX) * max(em_px / 13, 1))
-        super().__init__(width_px, height_px, ratio, named("theme", theme, THEMES), em_px)
-        above, below = FilmView.split(Box(0, 0, width_px, height_px))
-        self.add_views([(TimelineView, below, True)], sizes.line_px)
-        self.stage = FilmView(self, above, self.view(TimelineView), requests)
-
-    def play(self, result: Result) -> None:
-        """Prepare for a run, and show a moment at which a batch travels to its server."""
+    def __init__(self, result: Result) -> None:
+        super().__init__(WIDTH_PX, HEIGHT_PX, 1.0, THEMES["light"], PAGE.em_px(WIDTH_PX))
+        self.add_views([(TimelineView, Box(0, 0, WIDTH_PX, HEIGHT_PX), True)], PAGE.line_px)
         self.show(ViewData(result))
-        self.stage.load(result)

@@ -1,17 +1,15 @@
 """The part of a run that a view shows in detail: consecutive batches or steps, and their requests."""
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from batchsim.engines.log import Status
-from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, TokenLog
-from batchsim.engines.token_log import STEPS as COLUMNS
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
-from batchsim.result.token_run import TokenRun
 from batchsim.scenario import Continuous
-from batchsim.view.film.seats import Seats, seats
+from batchsim.view.film.seats import Seats, beginning, seats, spells
 
 BATCHES, REQUESTS = 4, 12  # the fewest in a window
 LONG = 2.0  # windows: longer waits before a window are cut off
@@ -95,9 +93,7 @@ class Moment:
     @property
     def busy_s(self) -> tuple[np.ndarray, np.ndarray]:
         """The begins and the ends of busy periods, in seconds."""
-        begin_s, end_s = self.column("batch_start_s"), self.column("batch_finish_s")
-        pause = begin_s[1:] > end_s[:-1]
-        return begin_s[np.append(True, pause)], end_s[np.append(pause, True)]
+        return spells(self.column("batch_start_s"), self.column("batch_finish_s"))
 
     def column(self, name: str) -> np.ndarray:
         """Return a column of the log for the steps of this moment."""
@@ -156,35 +152,6 @@ def taken(
     edges_s = np.concatenate([[begin_s], np.clip(times_s, begin_s, end_s), [end_s]])
     some = np.diff(edges_s) > LEAST_S
     return np.append(edges_s[:-1][some], end_s), counts[some]
-
-
-def beginning(result: Result, steps: int, server: int) -> Result:
-    """Return the first steps of a run; requests that still run leave at its end.
-
-    Under whole batches only one server's are kept, because others may be in the middle of a batch.
-    """
-    log = result.log
-    assert isinstance(log, TokenLog)
-    requests = int(np.searchsorted(log.arrival_s, log.batch_finish_s[steps - 1], side="right"))
-    columns: dict[str, Any] = {
-        name: column[: steps if name in COLUMNS else requests]
-        for name, column in vars(log).items()
-        if isinstance(column, np.ndarray) and name not in PREEMPTIONS
-    }
-    servers, first = columns["batch_server"], columns["batch_index"]
-    served = (first >= 0) & (first < steps)
-    if not isinstance(result.scenario.rule, Continuous):
-        served &= servers[np.where(served, first, 0)] == server
-    token, until = columns["token_step"], columns["last_step"]
-    columns["batch_index"] = np.where(served, first, -1)
-    columns["token_step"] = np.where(served & (token < steps), token, -1)
-    columns["last_step"] = np.where(served & (until < steps), until, -1)
-    if log.preempted_step is not None:
-        before = int(np.searchsorted(log.preempted_step, steps))
-        for name in PREEMPTIONS:
-            numbers = getattr(log, name)[:before]
-            columns[name] = np.where(numbers < steps, numbers, -1) if name in PREEMPTIONS[2:] else numbers
-    return Result((TokenRun(result.scenario, replace(log, **columns)),), result.seed, result.engine)
 
 
 def composition(result: Result, steps: np.ndarray, found: Seats) -> tuple[np.ndarray, np.ndarray]:

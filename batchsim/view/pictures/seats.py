@@ -11,12 +11,11 @@ from batchsim._format import counted, duration, listed, number, percent
 from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.theme import PHASES
-from batchsim.view.film.token_lanes import TELLING, styles
+from batchsim.view.canvas.theme import PHASES, TELLING, fill_style
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.moments import Moment, moment, taken
+from batchsim.view.pictures.moments import Moment, taken
 from batchsim.view.pictures.steps import place_of
-from batchsim.view.pictures.view import Entry, FilmedView, Spot, Style, outline
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 FEW = 40  # up to this number, empty seats are shown, too
 LANE = 0.88  # height of a lane, as a part of the distance between two
@@ -28,7 +27,7 @@ NAMES = {
 }  # fmt: skip
 
 
-class SeatsView(FilmedView):
+class SeatsView(View):
     """Each seat's prompts and tokens; hatched while it is empty, or kept for the others of a batch.
 
     Above are the numbers of taken seats, now and in the setting before, or in A.
@@ -37,6 +36,8 @@ class SeatsView(FilmedView):
     KEY, NAME, SHORT = "seats", "The seats", "The seats"
     RANK = 3
     ROWS = 2
+    data: ViewData | None = None
+    part: Moment | None = None  # of the run, that is shown
 
     def add_artists(self) -> None:
         theme = self.theme
@@ -54,9 +55,7 @@ class SeatsView(FilmedView):
         self.taken.set(**outline(self.line_style("blue", "-", 1.4)))  # as in the steps
         numbers = "xy" if large else "x"
         ax = self.ax = self.add_plot(self.plot_box, "", "seat" * self.large, grid="", numbers=numbers)
-        self.styles: dict[str, Style] = {
-            name: style | {"linewidth": 0} for name, style in styles(theme).items() if name in NAMES
-        }
+        self.styles: dict[str, Style] = {name: fill_style(theme, name) for name in NAMES}
         order = dict.fromkeys(NAMES, 2) | {"empty": 1}
         self.paper = PathPatch(NOWHERE, zorder=1.5, linewidth=0, facecolor=theme.background)
         self.bars = {
@@ -68,21 +67,14 @@ class SeatsView(FilmedView):
         mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
         self.mark = mark | {"markeredgecolor": theme.ink, "markeredgewidth": 0.4 * self.line_px}
         self.preempted = ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
-        self.add_cursors(ax, self.strip)
         self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
         self.set_moving(self.paper, *self.bars.values(), self.preempted, self.numbers)
         self.set_moving(self.taken, self.other_taken)
 
-    def part_at(self, time_s: float | None = None) -> Moment | None:
-        assert self.data is not None
-        if time_s is None:
-            return self.data.moment(self.server)
-        return moment(self.data.result, time_s, self.server)
-
-    def show_part(self, part: Moment | None) -> None:
-        assert self.data is not None
-        self.part = now = part
-        self.name_server(self.data.result.scenario.servers)
+    def update(self, data: ViewData) -> None:
+        self.data = data
+        self.part = now = data.moment(self.server)
+        self.name_server(data.result.scenario.servers)
         for artist in (self.paper, *self.bars.values(), self.preempted, self.taken, self.other_taken):
             artist.set_visible(now is not None)
         if now is None:

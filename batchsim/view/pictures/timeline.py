@@ -13,17 +13,18 @@ from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.moments import Window, window
-from batchsim.view.pictures.view import Entry, FilmedView, Spot, Style, outline
+from batchsim.view.pictures.moments import Window
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
 
 
-class TimelineView(FilmedView):
+class TimelineView(View):
     """The requests of a few batches, each a row of the components of its latency."""
 
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
     RANK = 3
+    part: Window | None = None  # of the run, that is shown
 
     def add_artists(self) -> None:
         theme, thin = self.theme, 0.6 * self.line_px
@@ -58,16 +59,10 @@ class TimelineView(FilmedView):
             self.waits,
             *self.lost.values(),
         )
-        self.add_cursors(ax)
         self.height_px = ax.bbox.height / self.picture.ratio
 
-    def part_at(self, time_s: float | None = None) -> Window:
-        assert self.data is not None
-        return self.data.window if time_s is None else window(self.data.result, time_s)
-
-    def show_part(self, part: Window) -> None:
-        assert self.data is not None
-        self.part, stretch, data, result = part, part, self.data, self.data.result
+    def update(self, data: ViewData) -> None:
+        self.part, stretch, result = data.window, data.window, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
         stretches = result.stretches(requests)

@@ -278,46 +278,6 @@ class StackedView(View):
         return float(max(tops.max(), 0 if other is None else other[0].max()))
 
 
-class FilmedView(View):
-    """A view of a part of a run, below a film: a cursor marks the film's time, and the part follows it."""
-
-    data: ViewData | None = None
-    part: Any = None  # what is shown, with `begin_s` and `end_s`
-
-    def part_at(self, time_s: float | None = None) -> Any:
-        """Return the part of the run around a time, by default the one to begin with."""
-        raise NotImplementedError
-
-    def show_part(self, part: Any) -> None:
-        """Draw a part of the run."""
-        raise NotImplementedError
-
-    def add_cursors(self, *axes: Axes) -> None:
-        style = self.line_style("ink", "-", 0.9)
-        self.cursors = [ax.axvline(0, visible=False, zorder=5, **style) for ax in axes]
-        self.set_moving(*self.cursors)
-
-    def update(self, data: ViewData) -> None:
-        self.data = data
-        self.show_part(self.part_at())
-
-    @property
-    def window_s(self) -> tuple[float, float]:
-        """The begin and the end of the part, in seconds."""
-        return (0.0, 0.0) if self.part is None else (self.part.begin_s, self.part.end_s)
-
-    def turn_to(self, time_s: float) -> None:
-        """Show the part around a time, unless the present one contains it."""
-        begin_s, end_s = self.window_s
-        if self.data is not None and not begin_s <= time_s <= end_s:
-            self.show_part(self.part_at(time_s))
-
-    def show_cursor(self, time_s: float) -> None:
-        for cursor in self.cursors:
-            cursor.set_visible(True)
-            cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
-
-
 def outline(style: Style) -> Style:
     """Return the style of a line for the outline of bars."""
     return {"edgecolor": style["color"], **{key: style[key] for key in ("linestyle", "linewidth")}}

@@ -1,19 +1,18 @@
 /**
  * The compiled engine in a page, a worker or Node: WebAssembly made from the loops of batchsim/engines/compiled, so
- * its batches are those of `batchsim.simulate`, bit for bit.
+ * its batches are those of `batchsim.simulate`, bit for bit. batchsim/web/entries.py says what the entries take.
  */
 
 const RESULT = 16; // bytes: where an entry writes what it returns, which is nothing, and its exception
 const DONE = [0, -2]; // as Numba says that there was no exception
-const [BATCHES, ENDING, CURSORS, ENDED] = [4, 8, 9, 1]; // places in a loop's whole numbers, and how a run ends
+const [BATCHES, ENDING, CURSORS, ENDED] = [4, 8, 9, 1n]; // places in a loop's whole numbers, and how a run ends
 const COUNTERS = 4 * 4096; // bytes, for the selection of ranks
 const KEPT = 4096; // latencies that a run of a grid keeps, if the percentile needs no more
-const LATEST_S = 2 ** 22; // see batchsim/_clock.py
+const LATEST_S = 2 ** 22; // times must be before: see batchsim/_clock.py
 const USUAL = { rule: "SizeOrWait", servers: 1, requests: 20000, seed: 0 };
 
 /** The module that batchsim/web/wasm.py builds, and its memory. */
 class Module {
-  /** Return the module of these bytes, or of a compiled `WebAssembly.Module`. */
   static async load(source) {
     const compiled = source instanceof WebAssembly.Module ? source : await WebAssembly.compile(source);
     return new Module(compiled, await WebAssembly.instantiate(compiled, {}));
@@ -29,7 +28,7 @@ class Module {
   /** Call an entry; addresses are numbers, whole numbers of 64 bits are BigInts. */
   call(name, ...values) {
     const status = this.entries[name](this.base, this.base + RESULT / 2, ...values);
-    if (!DONE.includes(status)) throw new Error(`${name} failed: ${status}`);
+    if (!DONE.includes(status)) throw new Error(`${name} failed with ${status}`);
   }
 
   /** Return the addresses of blocks of so many bytes, from an address on, and of the end. */
@@ -42,7 +41,7 @@ class Module {
     return found;
   }
 
-  /** Return `count` values of a type of array at an address: valid until the next blocks. */
+  /** Return values at an address as an array: valid until the next blocks. */
   view(Type, at, count) {
     return new Type(this.entries.memory.buffer, at, count);
   }
@@ -58,170 +57,150 @@ export class Engine {
   constructor(module, descriptions) {
     this.module = module;
     this.descriptions = descriptions;
-    this.drawn = { seed: null, count: 0 }; // requests at rate 1, at the module's first free address
-    this.pointsAt = module.kept;
+    this.drawn = { seed: null, count: 0, at: module.kept }; // requests at rate 1
+    this.traffic = null; // whose arrivals are at the first free address
+    this.scratch = module.kept; // the end of the arrivals
   }
 
   /** Return a run: arrays with a value a request, and `batches` with a value a batch. */
   run(settings) {
-    const given = this.complete(settings);
-    const at = this.prepare(given);
-    const count = this.form(given, at);
-    const n = given.requests;
-    const copy = (Type, address, size) => this.module.view(Type, address, size).slice();
-    const batches = {
-      start_s: copy(Float64Array, at.floats + 8 * n, count),
-      finish_s: copy(Float64Array, at.floats + 16 * n, count),
-      size: copy(Int32Array, at.ints + 4 * n, count),
-      server: copy(Int32Array, at.ints + 8 * n, count),
-      trigger: copy(Uint8Array, at.octets, count),
-    };
-    const batch_index = copy(Int32Array, at.ints, n);
-    return {
-      arrival_s: copy(Float64Array, at.floats, n),
-      start_s: ofBatches(batches.start_s, batch_index),
-      finish_s: ofBatches(batches.finish_s, batch_index),
-      batch_index,
-      batches,
-    };
+    const given = { ...this.complete(settings), arrival_s: settings.arrival_s?.slice() };
+    const { batch_index, batches } = this.formed(given);
+    for (const [name, column] of Object.entries(batches)) batches[name] = column.slice();
+    const run = { batch_index: batch_index.slice(), batches };
+    onceRead(run, "arrival_s", () => this.module.view(Float64Array, this.prepare(given).floats, given.requests).slice());
+    for (const name of ["start_s", "finish_s"]) onceRead(run, name, () => ofBatches(batches[name], run.batch_index));
+    return run;
   }
 
-  /** Return the metrics of a run over its served requests, and the number of latencies between each two edges. */
-  summary(run, settings, edges_ms = []) {
-    const { servers } = this.complete(settings);
-    const latency_s = latencies(run.arrival_s, run.finish_s);
-    const [p50_ms, p95_ms, p99_ms] = this.percentiles(latency_s, [50, 95, 99]);
-    return { p50_ms, p95_ms, p99_ms, ...meanParts(run, servers), histogram: counts(latency_s, edges_ms) };
+  /** Return the metrics of a run over its served requests. */
+  summary(run, { servers = USUAL.servers }) {
+    const [p50_ms, p95_ms, p99_ms] = this.percentiles(latencies(run), [50, 95, 99]);
+    return { p50_ms, p95_ms, p99_ms, ...meanParts(run, servers) };
   }
 
-  /** Return percentiles at some arrival rates, a value a rate; the requests stay the same, only their gaps stretch. */
+  /** Return percentiles at some arrival rates, a value a rate; the same requests come at stretched gaps. */
   loads(settings, rates_per_s) {
-    const found = { p50_ms: new Float64Array(rates_per_s.length), p99_ms: new Float64Array(rates_per_s.length) };
-    rates_per_s.forEach((rate_per_s, place) => {
-      [found.p50_ms[place], found.p99_ms[place]] = this.ranked({ ...settings, rate_per_s }, [{}], [50, 99]);
-    });
-    return found;
+    const found = rates_per_s.map((rate_per_s) => this.ranked({ ...settings, rate_per_s }, [{}], [50, 99]));
+    const [p50_ms, p99_ms] = [0, 1].map((place) => Float64Array.from(found, (pair) => pair[place]));
+    return { p50_ms, p99_ms };
   }
 
   /** Return the 99th percentile of each setting: a row has a wait and all sizes; NaN where the rule allows none. */
   grid(settings, sizes, waits) {
-    const [x, y] = this.call(settings.rule ?? USUAL.rule).knobs;
+    const [x, y] = this.callOf(settings).knobs;
     return this.ranked(settings, waits.flatMap((wait) => sizes.map((size) => ({ [x]: size, [y]: wait }))), [99]);
   }
 
   /** Return percentiles, in rising order, of runs under the same traffic, each with other parameters of its rule. */
   ranked(settings, changes, perCent) {
     const all = changes.map((change) => this.complete({ ...settings, ...change }, true));
-    const found_ms = new Float64Array(all.length * perCent.length).fill(NaN);
-    const valid = [...all.keys()].filter((row) => !all[row].wrong);
-    if (!valid.length) return found_ms;
-    const fast = all[0].call.entry === "run_threshold";
-    const values_ms = fast ? this.rankedFast(valid.map((row) => all[row]), perCent)
-      : valid.flatMap((row) => this.rankedOne(all[row], perCent));
-    valid.forEach((row, place) => {
-      const begin = place * perCent.length;
-      found_ms.set(values_ms.slice(begin, begin + perCent.length), row * perCent.length);
-    });
-    return found_ms;
-  }
-
-  rankedOne(given, perCent) {
-    const at = this.prepare(given);
-    const count = this.form(given, at);
-    const finish_s = this.module.view(Float64Array, at.floats + 16 * given.requests, count);
-    const batch_index = this.module.view(Int32Array, at.ints, given.requests);
-    const arrival_s = this.module.view(Float64Array, at.floats, given.requests);
-    return this.percentiles(latencies(arrival_s, ofBatches(finish_s, batch_index)), perCent);
+    const valid = all.filter((given) => !given.wrong);
+    const fast = this.callOf(settings).entry === "run_threshold" && valid.length;
+    const values_ms = fast ? this.rankedFast(valid, perCent)
+      : valid.flatMap((given) => this.percentiles(latencies(this.formed(given)), perCent));
+    const rest = values_ms.values();
+    return Float64Array.from(all.flatMap(({ wrong }) => perCent.map(() => (wrong ? NaN : rest.next().value))));
   }
 
   /** The runs of a threshold rule in one call, which keeps only the latencies from the lowest rank on. */
   rankedFast(all, perCent) {
-    const n = all[0].requests;
+    const { requests: n, servers } = all[0];
     const largest = Math.max(...all.map((given) => given.max_batch_size));
-    const at = this.prepare({ ...all[0], max_batch_size: largest });
-    const ranks = perCent.map((q) => (q / 100) * (n - 1));
-    const space = Math.min(n, Math.max(KEPT, 2 * (n - Math.floor(ranks[0]))));
+    const { floats, end } = this.prepare({ ...all[0], max_batch_size: largest });
+    const space = Math.min(n, Math.max(KEPT, 2 * (n - Math.floor((perCent[0] / 100) * (n - 1)))));
     const thresholds = all.flatMap((given) => given.call.arguments.map((name) => inSeconds(given, name)));
-    const blocks = this.module.blocks(at.end, [8 * thresholds.length, ...rankBlocks(space, ranks, all.length)]);
-    const [settings, places, keys, counters, ranked] = blocks;
-    this.module.view(Float64Array, settings, thresholds.length).set(thresholds);
-    this.writePlaces(places, ranks);
-    this.module.call(
-      "run_grid", all.length, n, all[0].servers, largest, space, settings, at.floats, places, keys, counters, ranked,
-    );
-    return this.between(ranked, all.flatMap(() => ranks));
+    const [at, next] = this.module.blocks(end, [8 * thresholds.length]);
+    this.module.view(Float64Array, at, thresholds.length).set(thresholds);
+    const values = [all.length, n, servers, largest, space, at, floats];
+    return this.atRanks(perCent, n, { begin: next, keys: space, rows: all.length }, "run_grid", values);
   }
 
   /** Return exact percentiles in ms of latencies in seconds. */
   percentiles(latency_s, perCent) {
     const count = latency_s.length;
     if (!count) return perCent.map(() => NaN);
+    const begin = aligned(this.scratch);
+    return this.atRanks(perCent, count, { begin, keys: count, rows: 1, latency_s }, "find_ranks", [count]);
+  }
+
+  /** Return percentiles from the values at a rank and behind it, as `Result.percentile` does, to the last bit. */
+  atRanks(perCent, count, { begin, keys, rows, latency_s = [] }, entry, values) {
     const ranks = perCent.map((q) => (q / 100) * (count - 1));
-    const [places, keys, counters, ranked] = this.module.blocks(this.module.kept, rankBlocks(count, ranks, 1));
-    this.module.view(Float64Array, keys, count).set(latency_s);
-    this.writePlaces(places, ranks);
-    this.module.call("find_ranks", count, places, keys, counters, ranked);
-    return this.between(ranked, ranks);
-  }
-
-  writePlaces(at, ranks) {
-    const values = [ranks.length, ...ranks.map(Math.floor)];
-    this.module.view(BigInt64Array, at, values.length).set(values.map(BigInt));
-  }
-
-  /** The values between those at a rank and behind it, as `Result.percentile` computes them, to the last bit. */
-  between(at, ranks) {
-    const pairs = this.module.view(Float64Array, at, 2 * ranks.length);
-    return ranks.map((rank, place) => {
-      const [below_ms, above_ms] = [pairs[2 * place] * 1000, pairs[2 * place + 1] * 1000];
-      const [part, rise_ms] = [rank - Math.floor(rank), above_ms - below_ms];
+    const sizes = [8 * (ranks.length + 1), 16 * keys, COUNTERS, 16 * ranks.length * rows];
+    const [places, keysAt, counters, found] = this.module.blocks(begin, sizes);
+    this.module.view(Float64Array, places, ranks.length + 1).set([ranks.length, ...ranks]);
+    this.module.view(Float64Array, keysAt, latency_s.length).set(latency_s);
+    this.module.call(entry, ...values, places, keysAt, counters, found);
+    return Array.from({ length: ranks.length * rows }, (_, place) => {
+      const [below_ms, above_ms] = this.module.view(Float64Array, found + 16 * place, 2).map((seconds) => seconds * 1000);
+      const [rank, rise_ms] = [ranks[place % ranks.length], above_ms - below_ms];
+      const part = rank - Math.floor(rank);
       return part < 0.5 ? below_ms + rise_ms * part : above_ms - rise_ms * (1 - part);
     });
   }
 
-  /** Write what a run needs; return the addresses of its columns: see batchsim/web/entries.py. */
+  /** Run the loop; return columns in the module's memory. */
+  formed(given) {
+    const { call, requests: n, servers } = given;
+    const { floats, ints, octets, wholes, end } = this.prepare(given);
+    const values = this.argumentsOf(given, end);
+    const counted = [n, servers, given.max_batch_size, given.memory, given.frozen, call.while_busy];
+    this.module.call(call.entry, ...values, ...counted, floats, ints, octets, wholes);
+    const cursors = this.module.view(BigInt64Array, wholes, CURSORS);
+    if (cursors[ENDING] !== ENDED) throw new Error(`${given.rule} returned a wrong size`);
+    const count = Number(cursors[BATCHES]);
+    const view = (Type, at, length) => this.module.view(Type, at, length);
+    const batches = {
+      start_s: view(Float64Array, floats + 8 * n, count), finish_s: view(Float64Array, floats + 16 * n, count),
+      size: view(Int32Array, ints + 4 * n, count), server: view(Int32Array, ints + 8 * n, count),
+      trigger: view(Uint8Array, octets, count),
+    };
+    return { arrival_s: view(Float64Array, floats, n), batch_index: view(Int32Array, ints, n), batches };
+  }
+
+  /** Write what a run needs; return the addresses of its columns. */
   prepare(given) {
-    const { requests: n, servers, max_batch_size: largest } = given;
+    const { requests: n, servers, max_batch_size: largest, frozen } = given;
     this.draw(given);
-    const floats = [n, n, n, largest + 1, given.memory, 2 * servers + 1].reduce((sum, size) => sum + size);
-    const sizes = [8 * floats, 4 * (4 * n + given.frozen), 2 * n + given.frozen, 8 * (CURSORS + servers)];
-    const [first, ints, octets, wholes, end] = this.module.blocks(this.module.kept, sizes);
-    if (given.arrival_s) this.module.view(Float64Array, first, n).set(given.arrival_s.map(onGrid));
-    else this.module.call("stretch", given.rate_per_s, n, this.pointsAt, first);
-    const service_s = this.module.view(Float64Array, first + 24 * n, floats - 3 * n).fill(0);
+    const others = largest + 1 + given.memory + 2 * servers + 1;
+    const sizes = [8 * (3 * n + others), 4 * (4 * n + frozen), 2 * n + frozen, 8 * (CURSORS + servers)];
+    const [floats, ints, octets, wholes, end] = this.module.blocks(this.module.kept, sizes);
+    this.stretch(given, floats);
+    const service_s = this.module.view(Float64Array, floats + 24 * n, others).fill(0);
     for (let size = 1; size <= largest; size += 1) service_s[size] = (given.fixed_ms + given.per_item_ms * size) / 1000;
     service_s[0] = NaN;
     this.module.view(Uint8Array, octets + n, n).fill(0);
     this.module.view(BigInt64Array, wholes, CURSORS + servers).fill(0n);
-    const last_s = this.module.view(Float64Array, first, n)[n - 1];
-    if (!(last_s < LATEST_S)) throw new RangeError(`arrivals must be before ${LATEST_S} s, got ${last_s} s`);
-    return { floats: first, ints, octets, wholes, end };
+    return { floats, ints, octets, wholes, end };
   }
 
   /** Draw the requests at rate 1, unless they are there already: a longer draw begins with a shorter one. */
   draw({ arrival_s, seed, requests }) {
-    if (arrival_s || (this.drawn.seed === seed && this.drawn.count >= requests)) return;
-    const [, end] = this.module.blocks(this.pointsAt, [8 * requests]);
-    this.module.call("draw", BigInt(seed), requests, this.pointsAt);
-    this.module.kept = end;
-    this.drawn = { seed, count: requests };
+    const { drawn, module } = this;
+    if (arrival_s || (drawn.seed === seed && drawn.count >= requests)) return;
+    [, module.kept] = module.blocks(drawn.at, [8 * requests]);
+    module.call("draw", BigInt(seed), requests, drawn.at);
+    Object.assign(drawn, { seed, count: requests });
+    this.traffic = null;
   }
 
-  /** Run the loop; return the number of batches. */
-  form(given, at) {
-    const { call, requests, servers } = given;
-    const values = this.argumentsOf(given, at.end);
-    this.module.call(
-      call.entry, ...values, requests, servers, given.max_batch_size, given.memory, given.frozen, call.while_busy,
-      at.floats, at.ints, at.octets, at.wholes,
-    );
-    const cursors = this.module.view(BigInt64Array, at.wholes, CURSORS);
-    if (cursors[ENDING] !== BigInt(ENDED)) throw new Error(`${given.rule} returned a wrong size`);
-    return Number(cursors[BATCHES]);
+  /** Write the arrivals, unless they are there already. */
+  stretch({ arrival_s, seed, rate_per_s, requests: n }, at) {
+    const traffic = arrival_s ? null : `${seed} ${rate_per_s} ${n}`;
+    if (traffic && traffic === this.traffic) return;
+    this.traffic = null;
+    const written_s = this.module.view(Float64Array, at, n);
+    if (arrival_s) written_s.set(arrival_s);
+    this.module.call("stretch", arrival_s ? 1 : rate_per_s, n, arrival_s ? at : this.drawn.at, at);
+    const last_s = written_s[n - 1];
+    if (!(last_s < LATEST_S)) throw new RangeError(`arrivals must be before ${LATEST_S} s, got ${last_s} s`);
+    Object.assign(this, { traffic, scratch: at + 8 * n });
   }
 
-  /** The rule's parameters as an entry takes them; an array is seven arguments. */
-  argumentsOf(given, end) {
+  /** The rule's parameters as its entry takes them; an array is seven arguments. */
+  argumentsOf(given, begin) {
+    let end = begin;
     return given.call.arguments.flatMap((name) => {
       const kind = given.call.parameters[name]?.kind;
       if (kind === "whole") return [BigInt(given[name])];
@@ -234,42 +213,44 @@ export class Engine {
     });
   }
 
-  call(rule) {
-    const found = this.descriptions.rules[rule]?.call;
-    if (!found) throw new RangeError(`rule must be one of ${Object.keys(this.descriptions.rules).join(", ")}, got ${rule}`);
-    return found;
+  callOf({ rule = USUAL.rule }) {
+    const { rules } = this.descriptions;
+    if (!rules[rule]) throw new RangeError(`rule must be one of ${Object.keys(rules).join(", ")}, got ${rule}`);
+    return rules[rule].call;
   }
 
-  /** Return all settings, or raise a RangeError; a `tolerant` call notes what is wrong instead. */
+  /** Return all settings, or raise a RangeError; a tolerant call drops sizes too large, and notes what is `wrong`. */
   complete(settings, tolerant = false) {
-    const call = this.call(settings.rule ?? USUAL.rule);
+    const call = this.callOf(settings);
     const usual = Object.entries(call.parameters).map(([name, described]) => [name, described.usual ?? Infinity]);
     const given = { ...USUAL, ...Object.fromEntries(usual), ...this.descriptions.usual, ...settings, call };
     if (given.arrival_s) given.requests = given.arrival_s.length;
+    for (const [name, { kind }] of tolerant ? Object.entries(call.parameters) : []) {
+      if (kind === "sizes") given[name] = given[name].filter((size) => size <= given.max_batch_size);
+    }
     given.wrong = mistake(given);
     if (given.wrong && !tolerant) throw new RangeError(given.wrong);
     const [fixed, each] = call.memory;
-    given.memory = fixed + each * given.max_batch_size;
-    given.frozen = call.freezes ? given.requests : 0;
-    return given;
+    return { ...given, memory: fixed + each * given.max_batch_size, frozen: call.freezes ? given.requests : 0 };
   }
 }
 
 /** Return what is wrong with settings, as a sentence; undefined if nothing is. */
 function mistake(given) {
   const checks = [
-    ["servers", given.servers, 1, true], ["requests", given.requests, 1, true], ["seed", given.seed, 0, true],
-    ["fixed_ms", given.fixed_ms, 0], ["per_item_ms", given.per_item_ms, 0],
-    ["rate_per_s", given.arrival_s ? 1 : given.rate_per_s, Number.MIN_VALUE],
+    ["servers", 1, true], ["requests", 1, true], ["seed", 0, true], ["fixed_ms", 0], ["per_item_ms", 0],
+    ...(given.arrival_s ? [] : [["rate_per_s", Number.MIN_VALUE]]),
+    ...Object.entries(given.call.parameters).map(([name, { kind, least }]) => [name, least, kind !== "real", true]),
   ];
-  for (const [name, { kind, least }] of Object.entries(given.call.parameters)) {
-    for (const value of [given[name]].flat()) checks.push([name, value, least, kind !== "real"]);
-  }
-  for (const [name, value, least, whole] of checks) {
-    if (whole && !Number.isInteger(value)) return `${name} must be a whole number, got ${value}`;
-    if (!(value >= least)) return `${name} must be at least ${least}, got ${value}`;
-    const size = given.call.parameters[name];
-    if (size && whole && value > given.max_batch_size) return `${name} must be at most max_batch_size, got ${value}`;
+  for (const [name, least, whole, ofRule] of checks) {
+    const values = [given[name]].flat();
+    if (!values.length) return `${name} must not be empty`;
+    for (const value of values) {
+      if (whole && !Number.isInteger(value)) return `${name} must be a whole number, got ${value}`;
+      if (!(value >= least)) return `${name} must be at least ${least}, got ${value}`;
+      const most = whole && ofRule ? given.max_batch_size : Infinity;
+      if (value > most) return `${name} must be at most ${most}, max_batch_size, got ${value}`;
+    }
   }
   return given.fixed_ms + given.per_item_ms > 0 ? undefined : "fixed_ms + per_item_ms must be greater than 0, got 0";
 }
@@ -280,109 +261,91 @@ function inSeconds(given, name) {
   return name.endsWith("_ms") ? given[name] / 1000 : given[name];
 }
 
-/** The times, whole nanoseconds, as batchsim/_clock.py rounds them. */
-function onGrid(time_s) {
-  return (time_s * 1e9 + 2 ** 52 - 2 ** 52) / 1e9;
-}
-
-/** The bytes of the places, the keys, the counters and the values found. */
-function rankBlocks(keys, ranks, rows) {
-  return [8 * (ranks.length + 1), 16 * keys, COUNTERS, 16 * ranks.length * rows];
-}
-
 function aligned(bytes) {
   return Math.ceil(bytes / 16) * 16;
+}
+
+/** Give an object a value that is made when it is first read: new memory takes longer than a whole run. */
+function onceRead(object, name, make) {
+  const get = () => {
+    Object.defineProperty(object, name, { value: make(), enumerable: true });
+    return object[name];
+  };
+  Object.defineProperty(object, name, { get, enumerable: true, configurable: true });
 }
 
 /** Return each request's time from those of the batches; NaN for one that was not served. */
 function ofBatches(times_s, batchIndex) {
   const found_s = new Float64Array(batchIndex.length);
-  for (let i = 0; i < batchIndex.length; i += 1) found_s[i] = batchIndex[i] < 0 ? NaN : times_s[batchIndex[i]];
+  for (let i = 0; i < found_s.length; i += 1) found_s[i] = batchIndex[i] < 0 ? NaN : times_s[batchIndex[i]];
   return found_s;
 }
 
 /** Return the latencies of the served requests. */
-function latencies(arrival_s, finish_s) {
+function latencies({ arrival_s, batch_index, batches }) {
   const found_s = new Float64Array(arrival_s.length);
   let count = 0;
   for (let i = 0; i < arrival_s.length; i += 1) {
-    found_s[count] = finish_s[i] - arrival_s[i];
-    count += found_s[count] >= 0 ? 1 : 0;
+    if (batch_index[i] < 0) continue;
+    found_s[count] = batches.finish_s[batch_index[i]] - arrival_s[i];
+    count += 1;
   }
   return found_s.subarray(0, count);
 }
 
-/** Return how many latencies are between each two edges, the last one included, as NumPy counts them. */
-function counts(latency_s, edges_ms) {
-  const found = new Int32Array(Math.max(edges_ms.length - 1, 0));
-  const last = found.length;
-  for (const seconds of last ? latency_s : []) {
-    const ms = seconds * 1000;
-    let [low, high] = [0, last];
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (edges_ms[middle] <= ms) low = middle;
-      else high = middle - 1;
-    }
-    if (ms >= edges_ms[0] && ms <= edges_ms[last]) found[Math.min(low, last - 1)] += 1;
-  }
-  return found;
-}
-
-/** Return when all servers compute, each span with the sum of those before; and that sum at each batch's start. */
+/** Return the spans in which all servers compute, one a batch, maybe empty, and the sum of those before each. */
 function busySpans({ start_s, finish_s, server }, servers) {
   const until_s = new Float64Array(servers);
-  const spans = [{ from_s: -1, to_s: -1, before_s: 0 }];
-  const atStart_s = new Float64Array(start_s.length);
+  const [to_s, before_s] = [start_s.slice(), new Float64Array(start_s.length)];
   let all_s = 0;
   for (let batch = 0; batch < start_s.length; batch += 1) {
-    atStart_s[batch] = all_s;
     until_s[server[batch]] = finish_s[batch];
-    const free_s = Math.min(...until_s);
-    if (free_s <= start_s[batch]) continue;
-    spans.push({ from_s: start_s[batch], to_s: free_s, before_s: all_s });
-    all_s += free_s - start_s[batch];
+    for (let each = 1, free_s = until_s[0]; each <= servers; each += 1) {
+      if (each === servers) to_s[batch] = Math.max(free_s, start_s[batch]);
+      else free_s = Math.min(free_s, until_s[each]);
+    }
+    before_s[batch] = all_s;
+    all_s += to_s[batch] - start_s[batch];
   }
-  return [spans, atStart_s];
+  return { to_s, before_s };
 }
 
 /** Return for how many seconds each request waited while all servers computed; the rest of its wait is forming. */
-export function queueing({ arrival_s, start_s, batch_index, batches }, servers) {
-  const [spans, atStart_s] = busySpans(batches, servers);
+export function queueing({ arrival_s, batch_index, batches }, servers) {
+  const from_s = batches.start_s;
+  const { to_s, before_s } = busySpans(batches, servers);
   const queued_s = new Float64Array(arrival_s.length);
-  for (let i = 0, place = 0; i < arrival_s.length; i += 1) {
-    if (batch_index[i] < 0) continue;
-    while (place + 1 < spans.length && spans[place + 1].from_s <= arrival_s[i]) place += 1;
-    const { from_s, to_s, before_s } = spans[place];
-    const busyBefore_s = before_s + Math.min(arrival_s[i], to_s) - from_s;
-    queued_s[i] = Math.min(Math.max(atStart_s[batch_index[i]] - busyBefore_s, 0), start_s[i] - arrival_s[i]);
+  for (let i = 0, span = -1; i < arrival_s.length; i += 1) {
+    const [batch, came_s] = [batch_index[i], arrival_s[i]];
+    if (batch < 0) continue;
+    while (span + 1 < from_s.length && from_s[span + 1] <= came_s) span += 1;
+    const busy_s = span < 0 ? 0 : before_s[span] + Math.min(came_s, to_s[span]) - from_s[span];
+    queued_s[i] = Math.min(Math.max(before_s[batch] - busy_s, 0), from_s[batch] - came_s);
   }
   return queued_s;
 }
 
 /** Return the means of a run. */
 function meanParts(run, servers) {
-  const { arrival_s, start_s, finish_s, batch_index, batches } = run;
+  const { arrival_s, batch_index, batches: { start_s, finish_s } } = run;
   const queued_s = queueing(run, servers);
-  let [waited, queued, computed, served, last_s, busy_s] = [0, 0, 0, 0, 0, 0];
+  let [waited_s, queueing_s, computed_s, served, busy_s, last_s] = [0, 0, 0, 0, 0, 0];
   for (let i = 0; i < arrival_s.length; i += 1) {
-    if (batch_index[i] < 0) continue;
-    waited += start_s[i] - arrival_s[i];
-    queued += queued_s[i];
-    computed += finish_s[i] - start_s[i];
+    const batch = batch_index[i];
+    if (batch < 0) continue;
+    waited_s += start_s[batch] - arrival_s[i];
+    queueing_s += queued_s[i];
+    computed_s += finish_s[batch] - start_s[batch];
     served += 1;
   }
-  for (let batch = 0; batch < batches.start_s.length; batch += 1) {
-    last_s = Math.max(last_s, batches.finish_s[batch]);
-    busy_s += batches.finish_s[batch] - batches.start_s[batch];
+  for (let batch = 0; batch < start_s.length; batch += 1) {
+    busy_s += finish_s[batch] - start_s[batch];
+    last_s = Math.max(last_s, finish_s[batch]);
   }
+  const mean_ms = (seconds) => (1000 * seconds) / served;
   return {
-    mean_ms: (1000 * (waited + computed)) / served,
-    forming_ms: (1000 * (waited - queued)) / served,
-    queueing_ms: (1000 * queued) / served,
-    computing_ms: (1000 * computed) / served,
-    throughput_per_s: served / last_s,
-    utilisation: busy_s / servers / last_s,
-    mean_batch_size: served / batches.start_s.length,
+    mean_ms: mean_ms(waited_s + computed_s), forming_ms: mean_ms(waited_s - queueing_s), queueing_ms: mean_ms(queueing_s),
+    computing_ms: mean_ms(computed_s), throughput_per_s: served / last_s, utilisation: busy_s / servers / last_s,
+    mean_batch_size: served / start_s.length,
   };
 }

@@ -2,9 +2,11 @@
 import { number, percent } from "./charts.js";
 import { Engine } from "./engine.js";
 import { Figure, Mapper, element } from "./figure.js";
+import { Film } from "./film.js";
 import { player, sketch } from "./play.js";
 import { serve } from "./worker.js";
 
+const DRAGGED_PX = 300; // from the low end of a number's range to the high one
 const find = (selector, root = document) => [...root.querySelectorAll(selector)];
 const given = (node, name) => JSON.parse(node.dataset[name] ?? "{}");
 
@@ -24,12 +26,11 @@ export async function start() {
     worker.postMessage({ bytes, described });
     globalThis.batchsim = { run: (settings) => engine.run(settings), figures: {} };
     page.classList.add("live");
-    for (const host of find(".figure[data-views]")) section(host, { engine, mapper, described });
+    for (const host of find(".figure[data-views]")) section(host, { engine, mapper, described, Film });
     player(document.getElementById("player"), engine, described);
     sketch(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
-    page.classList.remove("live");
-    page.classList.add("stills");
+    page.className = "stills";
     console.warn(error);
   }
 }
@@ -54,11 +55,15 @@ function section(host, context) {
   const whole = host.closest("section");
   const live = find("[data-live]", whole);
   const goal = whole.querySelector("[data-goal]");
+  const known = new Map(); // of a setting that is compared, by the node: it rarely changes
+  const other = (node, settings) => {
+    const key = JSON.stringify(settings);
+    if (known.get(node)?.key !== key) known.set(node, { key, ...engine.summary(engine.run(settings), settings) });
+    return known.get(node);
+  };
   const onchange = (data) => {
     for (const node of live) {
-      const other = given(node, "with");
-      const settings = { ...data.settings, ...other };
-      const found = node.dataset.with ? engine.summary(engine.run({ ...settings, requests: 20000 }), settings) : data;
+      const found = node.dataset.with ? other(node, { ...data.settings, ...given(node, "with") }) : data;
       node.textContent = written(node.dataset.live, found[node.dataset.live] ?? data.settings[node.dataset.live]);
     }
     if (goal && !goal.classList.contains("solved") && meets(goal.dataset.goal, { ...data.settings, ...data })) {
@@ -95,54 +100,52 @@ function scrub(node, figure) {
   const { label, kind } = figure.d.controls[name];
   const [low, high] = figure.range(name);
   const step = kind === "whole" ? 1 / (high - low) : 1 / 100;
-  for (const [key, value] of Object.entries({ role: "slider", tabindex: 0, "aria-label": label, "aria-valuemin": low, "aria-valuemax": high })) {
-    node.setAttribute(key, value);
-  }
-  const show = () => {
-    node.textContent = number(figure.values[name]);
-    node.setAttribute("aria-valuenow", figure.values[name]);
-  };
-  const by = (places) => figure.move({ [name]: figure.at(name, Math.min(Math.max(figure.place(name) + places, 0), 1)) });
+  const attributes = { role: "slider", tabindex: 0, "aria-label": label, "aria-valuemin": low, "aria-valuemax": high };
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  const to = (place) => figure.set({ [name]: figure.at(name, Math.min(Math.max(place, 0), 1)) });
   const keys = { ArrowRight: step, ArrowUp: step, ArrowLeft: -step, ArrowDown: -step, PageUp: 10 * step, PageDown: -10 * step, Home: -1, End: 1 };
   node.onkeydown = (event) => {
     if (!(event.key in keys)) return;
     event.preventDefault();
-    by(keys[event.key]);
+    to(figure.place(name) + keys[event.key]);
+    figure.rest();
   };
   let from = null;
   node.onpointerdown = (event) => {
     node.setPointerCapture(event.pointerId);
     from = { x: event.clientX, place: figure.place(name) };
   };
-  node.onpointermove = (event) => {
-    if (from) figure.set({ [name]: figure.at(name, Math.min(Math.max(from.place + (event.clientX - from.x) / 300, 0), 1)) });
-  };
+  node.onpointermove = (event) => from && to(from.place + (event.clientX - from.x) / DRAGGED_PX);
   node.onpointerup = node.onpointercancel = () => {
     from = null;
     figure.rest();
   };
-  figure.followers.push(show);
-  show();
+  figure.followers.push(() => {
+    node.textContent = number(figure.values[name]);
+    node.setAttribute("aria-valuenow", Math.min(figure.values[name], high));
+  });
 }
 
 /** Keep the figure's setting in the address; take it from there, each value as the nearest valid one. */
 function link(figure, host) {
+  const note = element("p", { className: "note-of-link", attributes: { role: "status" } });
   const read = () => {
     const wanted = new URLSearchParams(location.hash.slice(1));
-    const changes = {};
-    const notes = [];
-    for (const [name, text] of wanted) {
-      if (!(name in figure.d.controls)) continue;
-      const value = text === "inf" ? Infinity : text.trim() === "" ? NaN : Number(text);
-      changes[name] = figure.nearest(name, value);
-      if (changes[name] !== value) notes.push(`${figure.d.controls[name].label}: ${text || "nothing"} became ${number(changes[name])}`);
-    }
-    if (!Object.keys(changes).length) return;
-    host.querySelector(".note-of-link")?.remove();
-    if (notes.length) host.prepend(element("p", { className: "note-of-link", textContent: `The link was out of range. ${notes.join("; ")}.`, attributes: { role: "status" } }));
-    figure.move(changes);
+    const named = ["fixed_ms", "per_item_ms", ...figure.controls].filter((name) => wanted.has(name)); // ranges follow from these two
+    const wrong = named.map((name) => {
+      const text = wanted.get(name).trim();
+      const value = text === "inf" ? Infinity : text === "" ? NaN : Number(text);
+      figure.set({ [name]: value });
+      const taken = figure.values[name];
+      return taken === value ? "" : `${figure.d.controls[name].label} ${text || "empty"} became ${number(taken)}`;
+    });
+    const notes = [...new Set(wrong.filter(Boolean))];
+    note.textContent = notes.length ? `The link has values out of range: ${notes.join("; ")}.` : "";
+    if (!named.length) return;
+    figure.rest();
     host.scrollIntoView();
   };
+  host.prepend(note);
   figure.onsettle = () => {
     const parts = figure.controls.map((name) => `${name}=${figure.values[name] === Infinity ? "inf" : figure.values[name]}`);
     if (figure.touched) history.replaceState(null, "", `#${parts.join("&")}`);

@@ -5,8 +5,9 @@ import { queueing } from "./engine.js";
 const ORDER = ["latency", "map", "load", "film", "breakdown"];
 const PLACES = 200; // of a slider
 const REST_MS = 300; // after the last move, the state counts as the one before the next
+const FILMED = 160; // requests
 
-/** Make an element with properties and children. */
+/** Make an element with properties, attributes and children. */
 export function element(tag, { attributes = {}, ...properties } = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -17,24 +18,22 @@ export function element(tag, { attributes = {}, ...properties } = {}, ...childre
 /** The worker that computes maps; of the questions that come meanwhile it answers only the newest. */
 export class Mapper {
   constructor(worker) {
-    this.worker = worker;
-    this.asked = this.next = null;
+    Object.assign(this, { worker, answered: null, next: null });
     worker.onmessage = ({ data }) => {
-      const answered = this.asked;
-      this.asked = null;
-      if (this.next) this.ask(...this.next);
-      answered[1](data);
+      const { answered, next } = this;
+      this.answered = this.next = null;
+      if (next) this.ask(...next);
+      answered(data);
     };
   }
 
-  ask(settings, done) {
-    if (this.asked) {
-      this.next = [settings, done];
+  ask(question, answered) {
+    if (this.answered) {
+      this.next = [question, answered];
       return;
     }
-    this.asked = [settings, done];
-    this.next = null;
-    this.worker.postMessage(settings);
+    this.answered = answered;
+    this.worker.postMessage(question);
   }
 }
 
@@ -43,49 +42,50 @@ export function saturation({ servers, max_batch_size: size, fixed_ms: fixed, per
   return (1000 * servers * size) / (fixed + item * size);
 }
 
-/** A figure of some views and controls; `onchange` gets its data in every frame. */
+/** A figure of some views and controls; `onchange` gets its data in every frame, `plays` starts its film. */
 export class Figure {
-  constructor(host, { engine, mapper, described, Film, views = ORDER, controls, values = {}, ranges = {}, plays = false, onchange = () => {} }) {
-    Object.assign(this, { host, engine, mapper, Film, d: described, given: ranges, onchange, settled: true, followers: [] });
+  constructor(host, { engine, mapper, described, Film, views = ORDER, controls, values, ranges = {}, plays = false, onchange = () => {} }) {
+    Object.assign(this, { host, engine, mapper, d: described, given: ranges, onchange, settled: true, followers: [], charts: [], sliders: {} });
     this.controls = controls ?? Object.keys(described.controls);
     this.values = Object.fromEntries(Object.entries(described.controls).map(([name, it]) => [name, it.default]));
     if (!this.controls.includes("objective_ms")) this.values.objective_ms = Infinity;
     Object.assign(this.values, values);
     this.views = ORDER.filter((view) => views.includes(view) && (view !== "film" || Film));
     this.requests = described.map.requests;
-    this.build();
-    new ResizeObserver(() => this.resize()).observe(host);
-    if (this.film) this.playWhenSeen(plays);
-    this.resize();
+    this.build(Film);
     this.compute();
     this.settle();
+    new ResizeObserver(() => this.draw()).observe(host);
+    if (this.film) this.playWhenSeen(plays);
   }
 
-  build() {
-    this.numbers = element("dl", { className: "numbers" });
-    this.words = element("p", { className: "words", attributes: { role: "status" } });
-    const picker = element("select", { onchange: () => this.pick(picker.value) });
+  build(Film) {
     const grid = element("div", { className: "views" });
-    this.host.classList.toggle("duo", this.views.length === 2 && this.views.includes("film"));
-    const panel = element("div", { className: "controls" }, ...this.controls.map((name) => this.slider(name)));
-    if (this.controls.includes("fixed_ms")) panel.append(this.presets());
-    this.charts = [];
     for (const view of this.views) {
       const name = view === "film" ? "Queue and servers" : this.d.views[view][view === "load" ? "short" : "name"];
-      const box = element("div", { className: `view ${view}` }, element("h3", { textContent: name }));
-      grid.append(box);
-      if (view === "film") this.film = new this.Film(box.appendChild(element("div")), { looks: this.d.looks, fill: true });
+      const box = grid.appendChild(element("div", { className: `view ${view}` }, element("h3", { textContent: name })));
+      if (view === "film") this.film = new Film(box.appendChild(element("div")), { looks: this.d.looks, fill: true });
       else this.charts.push(this.chart(view, box));
-      picker.append(element("option", { value: view, textContent: name }));
     }
-    this.host.replaceChildren(this.numbers, ...(this.views.length > 2 ? [element("label", { className: "picker" }, "View ", picker)] : []), grid, panel, this.words);
-    if (this.views.length > 2) this.pick((picker.value = "map"));
+    this.numbers = element("dl", { className: "numbers" });
+    this.words = element("p", { className: "words", attributes: { role: "status" } });
+    const panel = element("div", { className: "controls" }, ...this.controls.map((name) => this.slider(name)));
+    if (this.controls.includes("fixed_ms")) panel.append(this.presets());
+    this.host.classList.toggle("duo", this.views.length === 2 && this.views.includes("film"));
+    this.host.replaceChildren(this.numbers, ...(this.views.length > 2 ? [this.picker(grid)] : []), grid, panel, this.words);
   }
 
-  /** Show one view where there is room for one only. */
-  pick(view) {
-    for (const each of this.views) this.host.querySelector(`.view.${each}`).classList.toggle("picked", each === view);
-    this.resize();
+  /** A list that picks the one view to show where there is no room for more. */
+  picker(grid) {
+    const options = this.views.map((view, i) => element("option", { value: view, textContent: grid.children[i].firstChild.textContent }));
+    const list = element("select", {}, ...options);
+    list.onchange = () => {
+      this.views.forEach((view, i) => grid.children[i].classList.toggle("picked", view === list.value));
+      if (this.data) this.draw();
+    };
+    list.value = "map";
+    list.onchange();
+    return element("label", { className: "picker" }, "View ", list);
   }
 
   chart(view, box) {
@@ -107,15 +107,14 @@ export class Figure {
       if (held) this.rest();
       held = null;
     };
+    // A finger that has taken hold moves the picture's part, not the page.
     canvas.addEventListener("touchstart", (event) => held && event.preventDefault(), { passive: false });
     return chart;
   }
 
-  // Sliders: a value, its place from 0 to 1, and its range, as in the explorer.
-
+  /** Return the range of a slider: a given one, or the explorer's, which follows from the service time. */
   range(name) {
-    const { fixed_ms: fixed, per_item_ms: item } = this.values;
-    const cost = (size) => fixed + item * size;
+    const cost = (size) => this.values.fixed_ms + this.values.per_item_ms * size;
     const largest = this.d.map.sizes[this.d.map.sizes.length - 1];
     const tenth = (value) => 10 ** (Math.round(Math.log10(value) * 10) / 10);
     const ranges = {
@@ -128,10 +127,11 @@ export class Figure {
     return this.given[name] ?? ranges[name] ?? [low, high];
   }
 
-  /** Return the place of a value on its slider, from 0 to 1. */
-  place(name, value = this.values[name]) {
+  /** Return the place of a control's value on its slider, from 0 to 1. */
+  place(name) {
     const [low, high] = this.range(name);
-    const share = this.d.controls[name].slider.scale === "log" ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+    const [value, isLog] = [this.values[name], this.d.controls[name].slider.scale === "log"];
+    const share = isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
     return Math.min(Math.max(share, 0), 1);
   }
 
@@ -160,37 +160,36 @@ export class Figure {
     const shown = element("output");
     input.oninput = () => this.set({ [name]: this.at(name, input.value / steps) });
     input.onchange = () => this.rest();
-    this.sliders ??= {};
     this.sliders[name] = { input, shown, steps };
     return element("label", {}, element("span", { textContent: label }), shown, input);
   }
 
+  /** The list of published service times. */
   presets() {
     const source = element("a", { target: "_blank", rel: "noopener", textContent: "Source", hidden: true });
-    const names = Object.keys(this.d.presets);
-    const options = ["", ...names].map((name) => element("option", { value: name, textContent: name || "Affine: fixed cost + cost per item" }));
-    const chosen = element("select", {}, ...options);
-    chosen.onchange = () => {
-      const preset = this.d.presets[chosen.value];
+    const names = ["", ...Object.keys(this.d.presets)];
+    const list = element("select", {}, ...names.map((name) => element("option", { value: name, textContent: name || "Fixed cost + cost per item" })));
+    list.onchange = () => {
+      const preset = this.d.presets[list.value];
       source.hidden = !preset;
       if (!preset) return;
-      source.href = preset.source_url;
-      source.title = `${preset.backend}, batches of up to ${preset.largest}; a straight line within ${percent(Math.abs(preset.worst_error))}`;
-      const { fixed_ms, per_item_ms } = preset;
-      this.set({ fixed_ms, per_item_ms });
+      const { fixed_ms, per_item_ms, backend, largest, source_url } = preset;
+      Object.assign(source, { href: source_url, title: `${backend}; a straight line through its batches of up to ${largest}` });
+      this.move({ fixed_ms, per_item_ms });
       const full = saturation(this.values);
-      if (this.values.rate_per_s > full || this.values.rate_per_s < full / 4) this.set({ rate_per_s: Number((0.4 * full).toPrecision(2)) });
-      this.rest();
+      if (this.values.rate_per_s > full || this.values.rate_per_s < full / 4) this.move({ rate_per_s: Number((0.4 * full).toPrecision(2)) });
     };
-    return element("label", { className: "presets" }, element("span", { textContent: "Service time" }), source, chosen);
+    return element("label", { className: "presets" }, element("span", { textContent: "Service time" }), source, list);
   }
 
   /** Change values, each to the nearest valid one, and draw in the next frame. */
   set(changes) {
     if (this.settled) this.before = this.data;
+    clearTimeout(this.timer);
     this.settled = false;
     this.touched = true;
     for (const [name, value] of Object.entries(changes)) this.values[name] = this.nearest(name, value);
+    if (this.values.fixed_ms + this.values.per_item_ms === 0) this.values.per_item_ms = 0.01; // a batch takes some time
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       this.compute();
@@ -213,10 +212,10 @@ export class Figure {
     if (this.frame) return this.rest();
     this.settled = true;
     this.draw();
-    const { values, data } = this;
-    const setting = this.controls.map((name) => `${this.d.controls[name].label} ${number(values[name])}`).join(", ");
-    this.words.textContent = `${setting}: ${this.charts.map((chart) => inWords(chart.view, data, this.d)).join(" ")}`;
-    for (const chart of this.charts) chart.canvas.setAttribute("aria-label", inWords(chart.view, data, this.d));
+    const setting = this.controls.map((name) => `${this.d.controls[name].label} ${number(this.values[name])}`).join(", ");
+    const said = this.charts.map((chart) => inWords(chart.view, this.data, this.d));
+    this.charts.forEach((chart, i) => chart.canvas.setAttribute("aria-label", said[i]));
+    this.words.textContent = `${setting}: ${said.join(" ")}`;
     this.onsettle?.();
   }
 
@@ -224,22 +223,18 @@ export class Figure {
   compute() {
     const settings = { ...this.values };
     const run = this.engine.run({ ...settings, requests: this.requests });
-    const latency_ms = new Float64Array(this.requests);
-    for (let i = 0; i < this.requests; i++) latency_ms[i] = 1000 * (run.finish_s[i] - run.arrival_s[i]);
-    const full = saturation(settings);
-    const data = { settings, run, latency_ms, ...this.engine.summary(run, settings), saturation_per_s: full };
-    data.load = settings.rate_per_s / full;
-    data.overloaded = data.load >= 1;
-    data.full_share = run.batches.trigger.reduce((sum, trigger) => sum + (this.d.triggers[trigger] === "full"), 0) / run.batches.trigger.length;
+    const latency_ms = run.finish_s.map((finish, i) => 1000 * (finish - run.arrival_s[i]));
+    const saturation_per_s = saturation(settings);
+    const load = settings.rate_per_s / saturation_per_s;
+    const data = { settings, run, latency_ms, ...this.engine.summary(run, settings), saturation_per_s, load, overloaded: load >= 1, map: this.data?.map };
+    const full = run.batches.trigger.filter((trigger) => this.d.triggers[trigger] === "full");
+    data.full_share = full.length / run.batches.trigger.length;
     data.slowest_ms = latency_ms.reduce((most, ms) => Math.max(most, ms), 0);
     if (this.views.includes("breakdown")) data.groups = groupMeans(run, latency_ms, settings.servers, this.d.groups);
-    if (this.views.includes("load")) {
-      data.curve = this.curve(settings, full);
-    }
-    data.map = this.data?.map;
+    if (this.views.includes("load")) data.curve = this.curve(settings, saturation_per_s);
     this.data = data;
     if (this.views.includes("map")) this.ask(settings);
-    this.play(run, settings);
+    if (this.film) this.showFilm(data);
     this.draw();
     this.onchange(data);
   }
@@ -255,33 +250,14 @@ export class Figure {
     return this.kept;
   }
 
-  /** Load the first requests of the run into the film, which keeps its time. */
-  play(run, settings) {
-    if (!this.film) return;
-    const { time_s } = this.film;
-    const film = filmOf(run, settings);
-    this.film.load(film, Math.min(time_s, film.until_s));
-    if (this.film.playing) this.film.snap(Math.min(time_s, film.until_s));
-  }
-
-  /** A film pauses out of sight; one that `plays` begins to when it is seen, unless the reader prefers less motion. */
-  playWhenSeen(plays) {
-    let resumes = plays && !matchMedia("(prefers-reduced-motion: reduce)").matches;
-    new IntersectionObserver(([{ isIntersecting: seen }]) => {
-      if (seen && resumes) this.film.play();
-      if (!seen) resumes = this.film.playing || (resumes && !this.touched);
-      if (!seen) this.film.pause();
-    }, { threshold: 0.3 }).observe(this.host);
-  }
-
+  /** Ask the worker for the map, unless it shows this traffic already. */
   ask(settings) {
     const { rate_per_s, servers, fixed_ms, per_item_ms } = settings;
-    const key = JSON.stringify([rate_per_s, servers, fixed_ms, per_item_ms]);
-    if (key === this.mapped) return;
-    this.mapped = key;
-    const [, longest] = this.range("max_wait_ms");
-    const waits = [...this.d.map.waits.map((part) => Number((part * longest).toPrecision(6))), Infinity];
-    const { sizes } = this.d.map;
+    const key = [rate_per_s, servers, fixed_ms, per_item_ms].join();
+    if (key === this.mapOf) return;
+    this.mapOf = key;
+    const { sizes, waits: parts } = this.d.map;
+    const waits = [...parts.map((part) => Number((part * this.range("max_wait_ms")[1]).toPrecision(6))), Infinity];
     const overloaded = sizes.map((size) => rate_per_s >= saturation({ ...settings, max_batch_size: size }));
     this.mapper.ask({ settings: { ...settings, requests: this.requests }, sizes, waits }, (p99_ms) => {
       this.data.map = { sizes, waits, p99_ms, overloaded };
@@ -290,12 +266,28 @@ export class Figure {
     });
   }
 
-  resize() {
-    for (const chart of this.charts) {
-      const { clientWidth, clientHeight } = chart.canvas;
-      Object.assign(chart, { width: clientWidth, height: clientHeight });
-    }
-    if (this.data) this.draw();
+  /** Load the first requests into the film, which keeps its time; a film out of sight can wait. */
+  showFilm({ run, settings }) {
+    this.isFilmOld = this.isFilmSeen === false;
+    if (this.isFilmOld) return;
+    const film = filmOf(run, settings);
+    const time_s = Math.min(this.film.time_s, film.until_s);
+    this.film.load(film, time_s);
+    if (this.film.playing) this.film.snap(time_s);
+  }
+
+  /** A film pauses out of sight; one that `plays` starts when it is seen, unless the reader prefers less motion. */
+  playWhenSeen(plays) {
+    let plans = plays && !matchMedia("(prefers-reduced-motion: reduce)").matches; // to play when it is seen
+    const watch = (changes) => {
+      const seen = changes[changes.length - 1].isIntersecting;
+      if (this.isFilmSeen && !seen) plans = this.film.playing;
+      this.isFilmSeen = seen;
+      if (!seen) this.film.pause();
+      else if (this.isFilmOld) this.showFilm(this.data);
+      if (seen && plans) this.film.play();
+    };
+    new IntersectionObserver(watch, { threshold: 0.2 }).observe(this.film.host);
   }
 
   draw() {
@@ -306,9 +298,9 @@ export class Figure {
       chart.theme = { ...theme, now: theme.green, before: theme.grey, objective: theme.vermilion };
       chart.draw(this.data, this.before, !this.settled);
     }
-    for (const [name, { input, shown, steps }] of Object.entries(this.sliders)) {
-      const text = number(this.values[name]);
-      input.value = Math.round(this.place(name) * steps);
+    for (const [control, { input, shown, steps }] of Object.entries(this.sliders)) {
+      const text = number(this.values[control]);
+      input.value = Math.round(this.place(control) * steps);
       input.setAttribute("aria-valuetext", text);
       shown.textContent = text;
     }
@@ -316,38 +308,37 @@ export class Figure {
     this.show();
   }
 
-  /** Write the four numbers of the explorer, each with its change since the last move. */
+  /** Write the four numbers of the explorer, each with the one before the last move. */
   show() {
-    const { data, before } = this;
-    const limit = data.settings.objective_ms;
-    const grows = (each, key) => (each.overloaded ? Infinity : each[key]);
+    const limit = this.data.settings.objective_ms;
+    const steady = (key) => (each) => (each.overloaded ? Infinity : each[key]);
+    const kept = steady("p99_ms")(this.data) <= limit ? `✓ within ${duration(limit)}` : `✗ above ${duration(limit)}`;
     const rows = [
-      ["p50", grows(data, "p50_ms"), before && grows(before, "p50_ms"), duration, ""],
-      ["p99", grows(data, "p99_ms"), before && grows(before, "p99_ms"), duration, limit === Infinity ? "" : grows(data, "p99_ms") <= limit ? `✓ within ${duration(limit)}` : `✗ above ${duration(limit)}`],
-      ["throughput", data.throughput_per_s, before?.throughput_per_s, (value) => `${number(value)}/s`, ""],
-      ["load", data.load, before?.load, percent, data.overloaded ? this.d.map.words.overloaded : ""],
+      ["p50", steady("p50_ms"), duration, ""],
+      ["p99", steady("p99_ms"), duration, limit < Infinity ? kept : ""],
+      ["throughput", (each) => each.throughput_per_s, (value) => `${number(value)}/s`, ""],
+      ["load", (each) => each.load, percent, this.data.overloaded ? this.d.map.words.overloaded : ""],
     ];
     this.cells ??= rows.map(([name]) => {
-      const [value, note] = [element("dd"), element("dd", { className: "note" })];
-      this.numbers.append(element("div", {}, element("dt", { textContent: name }), value, note));
-      return [value, note];
+      const cells = [element("dd"), element("dd", { className: "note" })];
+      this.numbers.append(element("div", {}, element("dt", { textContent: name }), ...cells));
+      return cells;
     });
-    rows.forEach(([, value, old, write, note], i) => {
-      const was = old !== undefined && write(old) !== write(value) ? `before ${write(old)}` : "";
-      this.cells[i][0].textContent = write(value);
-      this.cells[i][1].textContent = note || was;
+    rows.forEach(([, value, write, note], i) => {
+      const [now, then] = [this.data, this.before ?? this.data].map((each) => write(value(each)));
+      this.cells[i][0].textContent = now;
+      this.cells[i][1].textContent = note || (then === now ? "" : `before ${then}`);
     });
   }
 }
 
 /** Return the mean parts (forming, queueing, computing) of groups of equal size, of ever slower requests. */
 export function groupMeans(run, latency_ms, servers, count) {
-  const requests = latency_ms.length;
   const queued_s = queueing(run, servers);
   // Whole nanoseconds and the number of the request in one value: sorted so, it also orders the requests.
-  const order = Float64Array.from(latency_ms, (ms, i) => Math.min(Math.round(ms * 1e6), 2 ** 37) * 32768 + i).sort();
+  const order = latency_ms.map((ms, i) => Math.min(Math.round(ms * 1e6), 2 ** 37) * 32768 + i).sort();
   return Array.from({ length: count }, (_, group) => {
-    const [begin, end] = [Math.floor((group * requests) / count), Math.floor(((group + 1) * requests) / count)];
+    const [begin, end] = [group, group + 1].map((each) => Math.floor((each * order.length) / count));
     const parts = [0, 0, 0];
     for (let k = begin; k < end; k++) {
       const i = order[k] % 32768;
@@ -359,21 +350,20 @@ export function groupMeans(run, latency_ms, servers, count) {
   });
 }
 
-/** Return the first requests of a run as a film. */
-export function filmOf(run, settings, shown = 160) {
-  const count = Math.min(shown, run.arrival_s.length);
-  let batches = 0;
-  while (batches < run.batches.start_s.length && run.batches.start_s[batches] <= run.arrival_s[count - 1]) batches++;
-  const column = (name) => run.batches[name].slice(0, batches);
-  const [start_s, finish_s] = [column("start_s"), column("finish_s")];
-  const until_s = run.arrival_s[count - 1];
+/** Return the first requests of a run as a film: what film.js describes. */
+export function filmOf(run, { servers, max_batch_size: largest, max_wait_ms: wait }) {
+  const until_s = run.arrival_s[FILMED - 1];
+  const after = run.batches.start_s.findIndex((start) => start > until_s);
+  const batches = after < 0 ? run.batches.start_s.length : after;
+  const column = (values) => values.slice(0, batches);
+  const first = (values) => values.slice(0, FILMED);
+  const { start_s, finish_s, server, trigger, size } = run.batches;
   const lane = {
-    kind: "requests", title: [], servers: settings.servers, first: 0,
-    arrival_s: run.arrival_s.slice(0, count), left_s: run.start_s.slice(0, count), done_s: run.finish_s.slice(0, count),
-    status: new Uint8Array(count), batch: run.batch_index.slice(0, count).map((batch) => (batch < batches ? batch : -1)),
-    batches: { start_s, ready_s: start_s, asked_s: start_s, begin_s: start_s, finish_s, server: column("server"), trigger: column("trigger"), size: column("size") },
-    rule: { largest: settings.max_batch_size, enough: settings.max_batch_size, max_wait_ms: Number.isFinite(settings.max_wait_ms) ? settings.max_wait_ms : null },
-    code: [], loses: false,
+    kind: "requests", title: [], servers, first: 0, code: [], loses: false,
+    arrival_s: first(run.arrival_s), left_s: first(run.start_s), done_s: first(run.finish_s), status: new Uint8Array(FILMED),
+    batch: first(run.batch_index).map((batch) => (batch < batches ? batch : -1)),
+    batches: { start_s: column(start_s), finish_s: column(finish_s), server: column(server), trigger: column(trigger), size: column(size) },
+    rule: { largest, enough: largest, max_wait_ms: Number.isFinite(wait) ? wait : null },
   };
   return { begin_s: 0, until_s, lanes: [lane] };
 }

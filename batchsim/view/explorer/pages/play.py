@@ -1,84 +1,129 @@
-"""Play: the large view shows a film of the requests, slowed down or from event to event."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""Play: the large view becomes a film of the requests, slowed down or from event to event."""
 
 import ipywidgets as widgets
+import numpy as np
 
+from batchsim.engines.token_log import NO_TRIGGER
+from batchsim.scenario import Continuous
+from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.widgets import line, plain
-from batchsim.view.film.film_view import FilmView, StepView
-from batchsim.view.film.pseudocode import acting, pseudocode, to_html
-from batchsim.view.film.snapshot import Snapshot
+from batchsim.view.explorer.widgets import button, hide, line, plain
+from batchsim.view.film.lane_kinds import TokenLanes
+from batchsim.view.film.pseudocode import pseudocode, to_html
+from batchsim.view.film.seats import beginning, seats, spells
+from batchsim.view.film.snapshot import Film, PlayRange
+from batchsim.view.film.token_film import StepFilm, WholeFilm
+from batchsim.view.film.window import Window, request_window, step_window
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.seats import lanes_of
+
+PAGES, INSTANTS = 4, 1000  # of a film of steps: its length in pages, and at most, as each has a sentence
+HINT = "In the large view, space plays and pauses, and arrows go from event to event."
 
 
 class PlayPage(Page):
-    """A player of the film in the main picture, and the acting line of the rule.
+    """The film over the large view of the picture, and the acting line of the rule.
 
-    It works without a browser: set `player.time_ms`, or click `player.next`. The page marks the acting line
-    in `code`, the explorer's pseudo-code. Using the page makes the film's view large.
+    It works without a browser: set `player.time_ms`, or call `player.next()`. The page marks the acting line
+    in `code`, the explorer's pseudo-code. Opening the page makes the film's view large.
     """
 
     title = "Play"
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
         self.screen, self.code, self.opened = screen, code, False
-        self.player = Player(screen, self._stage, self._put, self._guard, self._enlarge)
-        self.words = plain(widgets.HTML)
-        self.words.add_class("batchsim-moment")
-        super().__init__(session, [self.player, self.words])
-        self.player.on_moment(self._tell)
+        self.player, self.hint = Player(), plain(widgets.HTML)
+        self.back = button("Show the film", "Make the film the large view", self._enlarge)
+        words = plain(widgets.Box)  # where the page writes the moment
+        words.add_class("batchsim-moment")
+        super().__init__(session, [self.hint, self.back, words])
+        self.mode = session.style.mode
+        self.run: tuple[object, int] | None = None  # the result and the server in the film
+        self.player.shown = False
+        self.player.observe(lambda _: self._mark(), names=["moved_s", "playing"])
         session.subscribe("change", self.update)
 
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        with self.session.lock, self.session.reporting():
-            yield
-
-    def _stage(self) -> FilmView | StepView | None:
-        """Return the film's view, if it is large and not covered."""
-        return self.screen.picture.stage if self.session.visible else None
+    @property
+    def filming(self) -> bool:
+        """Whether the film covers the large view."""
+        style = self.session.style
+        return self.opened and self.session.visible and style.large == KINDS[style.mode].film
 
     def _enlarge(self) -> None:
         session = self.session
-        large = KINDS[session.style.mode].film
-        if session.style.large != large:
-            session.restyle(session.style._replace(large=large))
+        session.restyle(session.style._replace(large=KINDS[session.style.mode].film))
 
-    def _put(self, stage: FilmView | StepView) -> None:
-        self.screen.patch(self.screen.picture, stage.box)
+    def follow(self, page: Page | None) -> None:
+        """Follow the reader to another page; a folded column keeps the film."""
+        if page is not None and self.opened is not (page is self):
+            self.opened = page is self
+            if self.opened and self.session.visible and not self.filming:
+                return self._enlarge()
+            self.update()
 
     def update(self) -> None:
-        """Load the film of a new run, even while this page is closed."""
-        session, player = self.session, self.player
-        if self.is_open and not self.opened and session.visible:
-            self.opened = True
-            is_large = session.style.large == KINDS[session.style.mode].film
-            return self.update() if is_large else self._enlarge()
-        self.opened = self.is_open
-        for control in player.controls:
-            control.disabled = not session.visible
-        stage, film = self._stage(), player.film
-        if stage is None or stage.film is None:
-            player.play.value = False
-            self.words.value = line("Predict first, then play." if session.cover else "", "note")
-        elif film is not None and (film.result, film.shown) == (stage.film.result, stage.film.shown):
-            player.redraw()
-        else:
-            player.load(stage.film, stage)
-
-    def _tell(self) -> None:
-        """Mark the acting line, and describe the moment unless it changes too fast to read."""
-        player, data = self.player, self.session.data
-        if player.moment is None or data is None or not self.session.visible:
+        """Show the film of the present run, or hide it."""
+        session, player, data = self.session, self.player, self.session.data
+        if session.visible and self.mode != session.style.mode:
+            self.mode = session.style.mode
+            if self.opened and not self.filming and player.shown:
+                return self._enlarge()  # the film of the other mode
+        self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")
+        hide(self.back, self.filming or bool(session.cover))
+        if not self.filming or data is None:
+            if player.playing:
+                player.pause()
+            player.shown = False
             return
-        self.words.value = "" if player.playing else line(player.words, "note")
-        if self.is_open:
-            moment, within_s = player.moment, player.within_s
+        run = data.result, session.style.server
+        if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
+            window = window_of(data, session.style.server)
+            if window is None:
+                player.shown = False
+                return
+            self.run = run
+            player.load(window)
+        picture, box = self.screen.picture, self.screen.picture.views[0].box
+        width, height = picture.width_px, picture.height_px
+        with player.hold_sync():
+            player.place = [box.left / width, box.top / height, box.width / width, box.height / height]
+            player.theme = next(name for name, theme in THEMES.items() if theme is picture.theme)
+            player.em = float(picture.font_px)
+        player.shown = True
+        self._mark()
+
+    def _mark(self) -> None:
+        """Mark the acting line; while the film plays, the page does."""
+        data = self.session.data
+        if self.is_open and self.filming and data is not None and not self.player.playing:
             lines = pseudocode(data.result.scenario)
-            acts = acting(moment, within_s) if isinstance(moment, Snapshot) else moment.acting(within_s)
-            self.code.value = to_html(lines, acting=acts, theme=self.session.style.theme)
+            self.code.value = to_html(lines, acting=self.player.line, theme=self.session.style.theme)
+
+
+def window_of(data: ViewData, server: int) -> Window | None:
+    """Return the part of a run around the one that its view shows; None for a server without a step."""
+    result = data.result
+    if result.scenario.kind == "requests":
+        return request_window(Film.of(result), (data.window.begin_s, data.window.end_s))
+    now = data.moment(server)
+    if now is None:
+        return None
+    film = (StepFilm if isinstance(result.scenario.rule, Continuous) else WholeFilm).of(result, server)
+    instants, page_s = film.instants, now.end_s - now.begin_s
+    first = int(instants.searchsorted(now.begin_s))
+    until_s = min(now.begin_s + PAGES * page_s, float(instants[first:][:INSTANTS][-1]))
+    stretch, log = PlayRange(now.begin_s, max(until_s, now.end_s)), now.log
+    steps = int(log.batch_start_s.searchsorted(stretch.until_s, side="right"))
+    own = log.batch_server == server
+    if isinstance(film, WholeFilm):  # up to the end of a batch
+        left = np.flatnonzero(own & (log.batch_trigger != NO_TRIGGER))
+        steps = int(np.append(left, own.size)[left.searchsorted(steps)])
+    busy_s = spells(log.batch_start_s[own], log.batch_finish_s[own])
+    stays = seats(beginning(result, steps, server))
+    window = step_window(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
+    window.more["legend"] = TokenLanes.legend((), window.lanes)
+    return window

@@ -1,0 +1,341 @@
+"""The lanes of each kind of run: the rules to compare, what a lane shows and says, and its window."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from matplotlib.path import Path
+
+from batchsim import _check
+from batchsim._format import (
+    INFINITE,
+    counted,
+    duration,
+    percent,
+    rate,
+    typed,
+    typed_duration,
+)
+from batchsim.result import Result
+from batchsim.scenario import Continuous, Rule, Scenario
+from batchsim.scenario.rules import SizeOrWait
+from batchsim.scenario.rules.continuous import MOST
+from batchsim.servers.comparison import REQUESTS, Group, ServerComparison, compare_servers
+from batchsim.view.canvas.axes import nice
+from batchsim.view.canvas.cells import rectangles
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.theme import (
+    COMPONENTS,
+    TELLING,
+    in_words,
+)
+from batchsim.view.film.snapshot import Film, PlayRange
+from batchsim.view.film.token_film import TokenFilm
+from batchsim.view.film.window import Lane, Window, lanes_words, request_lane, token_lane
+
+HIGH, TALL, LEAST, TEXTS = 1.3, 14.0, 0.35, 9.2  # ems: rows of seats, at most all, at least one; the names
+
+
+class Canvas(Protocol):
+    """What lanes are drawn on: `put` adds areas of a fill, `write_in` writes into bars that have room."""
+
+    font_px: float
+    stretch: PlayRange
+
+    def x_px(self, times_s: np.ndarray) -> np.ndarray: ...
+
+    def put(
+        self, name: str, left: np.ndarray, right: np.ndarray, top: np.ndarray, bottom: np.ndarray
+    ) -> None: ...
+
+    def outline(self, path: Path, width: float) -> None: ...
+
+    def paper(self, path: Path) -> None: ...
+
+    def mark(self, x: np.ndarray, y: np.ndarray) -> None: ...
+
+    def write_in(
+        self, numbers: np.ndarray, left: np.ndarray, right: np.ndarray, y: np.ndarray, margin: float
+    ) -> None: ...
+
+
+class RequestLanes:
+    """Lanes with the length of the queue (forming while a server is idle) above the batches."""
+
+    shown, simulated = 60, REQUESTS  # requests in a window, and in a run
+    noun = "server"  # whose lanes they are
+    answers_last = False  # whether an answer takes longer than the gap between requests
+    is_staged = True  # whether a film of one run has a stage instead of a lane
+    least_scale = 1  # the shortest queue that fills the height
+    sides = 10.0, 7.5  # ems: the column of names, and that of a narrow picture
+    split = 0.68, 0.0  # where the queue ends: a share of the height, and ems
+
+    @staticmethod
+    def usual_rules(scenario: Scenario) -> dict[str, Rule]:
+        """Return the rules to compare if none are given, by name; ValueError if there are no usual ones."""
+        raise ValueError("rules must be given with a scenario, as {name: rule}, got none")
+
+    @staticmethod
+    def film(result: Result) -> Film:
+        return Film.of(result)
+
+    @staticmethod
+    def lane(group: Group, stretch: PlayRange) -> Lane:
+        return request_lane(Film.of(group.result), stretch)
+
+    @staticmethod
+    def numbers(group: Group) -> dict[str, str]:
+        """Return the numbers of the whole run."""
+        return {"p99": duration(group.result.percentile(99)) if group.stable else INFINITE}
+
+    @classmethod
+    def notes(cls, group: Group, lane: Lane) -> list[tuple[str, ...]]:
+        """Return the texts below a lane's names, each with shorter ones."""
+        return [(f"{name} {text}",) for name, text in cls.numbers(group).items()]
+
+    @staticmethod
+    def legend(groups: Sequence[Group], lanes: Sequence[Lane]) -> list[tuple[str, str, float]]:
+        """Return the fills, their names, and the share of the height that each takes."""
+        there = {part for group in groups for part in group.result.metrics.components}
+        names = {"forming": "waiting, forming"}
+        return [(name, names.get(name, in_words(name)), 1.0) for name in COMPONENTS if name in there]
+
+    @staticmethod
+    def height_em(lane: Lane) -> float:
+        return 6.5
+
+    @staticmethod
+    def waiting(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return instants, and from each on the length of the queue and the name of its fill."""
+        start_s, finish_s = (np.sort(lane["batches"][name]) for name in ("start_s", "finish_s"))
+        left_s = np.sort(lane["left_s"])
+        times_s = np.unique(np.concatenate([lane["arrival_s"], left_s, start_s, finish_s]))
+        arrived, left, started, ended = (
+            each.searchsorted(times_s, side="right")
+            for each in (lane["arrival_s"], left_s, start_s, finish_s)
+        )
+        return times_s, arrived - left, np.where(started - ended < lane["servers"], "forming", "queueing")
+
+    @classmethod
+    def draw(cls, view: "Canvas", lane: Lane, box: Box) -> None:
+        """Draw the batches in their rows."""
+        batches, em, pitch = lane["batches"], view.font_px, box.height / lane["servers"]
+        begin_s, until_s = view.stretch
+        seen = (batches["start_s"] <= until_s) & (batches["finish_s"] > begin_s)
+        start, asked, device, end = (
+            view.x_px(batches[name][seen]) for name in ("start_s", "asked_s", "begin_s", "finish_s")
+        )
+        top = box.top + pitch * batches["server"][seen]
+        bottom = top + pitch - min(1.0, 0.2 * pitch)
+        view.put("computing", start, end, top, bottom)
+        view.put("device_wait", asked, device, top, bottom)
+        view.outline(
+            rectangles(np.stack([start, top], -1), np.stack([end, bottom], -1)), min(1.0, 0.15 * pitch)
+        )
+        if pitch >= 1.2 * em:
+            view.write_in(batches["size"][seen], start, end, top + pitch / 2, 0.4)
+
+
+class TokenLanes(RequestLanes):
+    """Lanes with a row for each seat, below the length of the queue."""
+
+    shown, simulated = 30, 2000  # fewer, as answers take longer, and only the SimPy engine has some rules
+    noun, answers_last, is_staged, least_scale = "rule", True, False, 8
+    sides, split = (11.5, 10.1), (0.0, 1.5)
+    wait_ms = 1000.0  # of the usual rules
+
+    @classmethod
+    def usual_rules(cls, scenario: Scenario) -> dict[str, Rule]:
+        """Return whole batches, size or wait, and continuous batching, by name.
+
+        They have the seats of the scenario's own rule, at most 8; its own `Continuous` rule is not changed.
+        """
+        rule = scenario.rule
+        size, given = min(rule.largest_batch, cls.least_scale), isinstance(rule, SizeOrWait)
+        wait_ms = rule.max_wait_ms if given and 0 < rule.max_wait_ms < math.inf else cls.wait_ms
+        return {
+            "whole batches": SizeOrWait(size, math.inf),
+            "size or wait": SizeOrWait(size, wait_ms),
+            "continuous": rule if isinstance(rule, Continuous) else Continuous(size),
+        }
+
+    @staticmethod
+    def film(result: Result) -> TokenFilm:
+        return TokenFilm.of(result)
+
+    @classmethod
+    def lane(cls, group: Group, stretch: PlayRange) -> Lane:
+        """Return the seats up to the highest occupied one, if there is room; else the lowest."""
+        film = TokenFilm.of(group.result)
+        servers = min(film.servers, int(TALL / LEAST))
+        taken = int(film.seats.within(*stretch).seat.max(initial=0)) + 1
+        seats = group.result.scenario.rule.largest_batch
+        drawn = servers, min(seats, max(taken, cls.least_scale), max(int(TALL / LEAST) // servers, 1))
+        return token_lane(film.seats, film.queue, film.busy, drawn, group.result.arrival_s, stretch)
+
+    @staticmethod
+    def numbers(group: Group) -> dict[str, str]:
+        result = group.result
+        # While a queue grows, TTFT only reflects the length of the run, except for a trace played to its end.
+        own = result.scenario.stable or result.arrival_s.size == result.scenario.workload.max_requests
+        return {
+            "TTFT p99": duration(result.percentile(99, column="ttft_ms")) if own else INFINITE,
+            "TPOT p99": duration(result.percentile(99, column="tpot_ms")),
+            "tokens/s": rate(result.summary()["output_tokens_per_s"]).removesuffix("/s"),
+            "useful": percent(TokenFilm.of(result).seats.useful_share),
+        }
+
+    @classmethod
+    def notes(cls, group: Group, lane: Lane) -> list[tuple[str, ...]]:
+        numbers, seats, servers = cls.numbers(group), lane["seats"], group.result.scenario.servers
+        found: list[tuple[str, ...]] = [(f"{name} {numbers[name]}",) for name in ("TTFT p99", "TPOT p99")]
+        found += [(f"{numbers['tokens/s']} tokens/s",), (f"{numbers['useful']} useful",)]
+        of = group.result.scenario.rule.largest_batch
+        if of >= MOST:  # no limit
+            found.append((f"{counted(seats, 'seat')} drawn", counted(seats, "seat")))
+        elif seats < of:
+            found.append((f"{seats:,} of {of:,} seats drawn", f"{seats:,} of {of:,} seats"))
+        else:
+            found.append((counted(of, "seat") if servers == 1 else f"{servers:,} x {counted(of, 'seat')}",))
+        if (drawn := lane["servers"]) < servers:
+            found.append((f"{drawn:,} of {servers:,} servers", f"{drawn:,}/{servers:,} servers"))
+        return found
+
+    @staticmethod
+    def legend(groups: Sequence[Group], lanes: Sequence[Lane]) -> list[tuple[str, str, float]]:
+        stays = [lane["stays"] for lane in lanes]
+        kept = any((each["last_token_s"] < each["end_s"]).any() for each in stays)
+        again, preempted = (any(each[name].any() for each in stays) for name in ("again", "preempted"))
+        names = [
+            ("waiting", "waiting", 1.0),
+            ("prefill", "prompt", 1.0),
+            ("decode", "a token a step", TELLING),
+        ]
+        names += [("padded", "done, seat kept", TELLING)] * kept + [("empty", "empty seat", 1.0)]
+        return (
+            names + [("again", "computed again", 1.0)] * again + [("preempted", "preempted", 1.0)] * preempted
+        )
+
+    @staticmethod
+    def height_em(lane: Lane) -> float:
+        rows = lane["servers"] * lane["seats"]
+        return max(2.4 + min(HIGH * rows, max(HIGH * 8, min(0.7 * rows, TALL))), TEXTS)
+
+    @staticmethod
+    def waiting(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        count = lane["queue"]["waiting"]
+        return lane["queue"]["at_s"], count, np.full(count.size, "waiting")
+
+    @classmethod
+    def draw(cls, view: "Canvas", lane: Lane, box: Box) -> None:
+        """Draw the seats: a prompt fills its row, tokens do not; empty seats of a busy server are hatched."""
+        em, stays, busy = view.font_px, lane["stays"], lane["busy"]
+        gap = 0.5 * em
+        high = (box.height - gap * (lane["servers"] - 1)) / (lane["servers"] * lane["seats"])
+        here = (stays["seat"] < lane["seats"]) & (stays["server"] < lane["servers"])
+        stays = {name: column[here] for name, column in stays.items()}
+
+        def top_of(server: np.ndarray, seat: Any) -> np.ndarray:
+            return box.top + high * (server * lane["seats"] + seat) + gap * server
+
+        spells = busy["server"] < lane["servers"]
+        top = top_of(busy["server"][spells], 0)
+        from_x, to_x = (view.x_px(busy[name][spells]) for name in ("begin_s", "end_s"))
+        view.put("empty", from_x, to_x, top, top + high * lane["seats"])
+        begin, first, last, end = (
+            view.x_px(stays[name]) for name in ("begin_s", "first_token_s", "last_token_s", "end_s")
+        )
+        top, bare = top_of(stays["server"], stays["seat"]), high - min(1.0, 0.15 * high)
+        view.paper(rectangles(np.stack([begin, top], -1), np.stack([end, top + high], -1)))
+        until = end - np.where(end - begin > 3, 1.0, 0.0)  # a line of paper separates successive requests
+        low, again = top + bare * (1 - TELLING) / 2, stays["again"]
+        for name, which in (("prefill", ~again), ("again", again)):
+            view.put(name, begin[which], np.minimum(first, until)[which], top[which], top[which] + bare)
+        view.put("decode", first, np.minimum(last, until), low, low + bare * TELLING)
+        view.put("padded", last, until, low, low + bare * TELLING)
+        gone = stays["preempted"] & (stays["end_s"] <= view.stretch.until_s)
+        view.mark(end[gone], top[gone] + high / 2)
+        if high >= 1.2 * em:
+            view.write_in(stays["request"], begin, np.minimum(last, until), top + high / 2, 0.6)
+
+
+KINDS = {"requests": RequestLanes, "tokens": TokenLanes}  # by the scenario's kind
+
+
+def title_of(stretch: PlayRange) -> str:
+    """Return the title of the lanes of a stretch."""
+    span_ms = 1000 * (stretch.until_s - stretch.begin_s)
+    return f"The same {typed_duration(float(f'{span_ms:.6g}'))} of traffic under each rule"
+
+
+def since(begin_s: float) -> str:
+    """Return where a time axis begins, "" at 0."""
+    return f" from {typed(float(f'{begin_s:.6g}'))} s on" if begin_s else ""
+
+
+def lanes_window(comparison: ServerComparison, requests: int | None = None) -> Window:
+    """Return a stretch of a comparison, to be played; it starts at its end, where all of it is seen."""
+    kind, stretch = KINDS[comparison.scenario.kind], stretch_of(comparison, None, None, requests)
+    lanes = []
+    for group in comparison.groups:
+        lane = kind.lane(group, stretch)
+        lanes.append(lane | {"title": list(group.names), "notes": kind.notes(group, lane)})
+    films = [(", ".join(group.names), kind.film(group.result)) for group in comparison.groups]
+    more = {
+        "title": title_of(stretch),
+        "axis": since(stretch.begin_s),
+        "legend": kind.legend(comparison.groups, lanes),
+    }
+    return Window(
+        stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes,
+        lambda time_s, within_s: lanes_words(films, time_s), start=(stretch.until_s, 0.0), more=more,
+    )  # fmt: skip
+
+
+def stretch_of(
+    comparison: ServerComparison, begin_s: float | None, length_s: float | None, requests: int | None = None
+) -> PlayRange:
+    """Return the stretch to show: by default some requests from the middle of the trace.
+
+    For token generation, it begins at 0 if a queue grows without bound, as rules then serve different
+    requests later; and it ends at the last answer if all requests are shown.
+    """
+    arrival_s, kind = comparison.groups[0].result.arrival_s, KINDS[comparison.scenario.kind]
+    requests = requests or kind.shown
+    first = min(arrival_s.size // 2, max(arrival_s.size - requests, 0))
+    grows = not all(group.stable for group in comparison.groups)
+    begin, end = float(arrival_s[first]), max(_last_s(group.result) for group in comparison.groups)
+    if kind.answers_last:  # answers take seconds: round to tenths
+        begin = 0.0 if grows else math.floor(10 * begin) / 10
+    if begin_s is not None:
+        begin = float(_check.real("begin_s", begin_s, at_least=0))
+        if begin >= end:
+            raise ValueError(f"begin_s must be before the last answer, at {end:.4g} s, got {begin:.6g}")
+    if length_s is None:
+        last = min(int(arrival_s.searchsorted(begin)) + requests, arrival_s.size - 1)
+        whole = kind.answers_last and arrival_s.size <= requests
+        length_s = nice(max((end if whole else float(arrival_s[last])) - begin, 1e-3))
+    length = float(_check.real("length_s", length_s, above=0))
+    return PlayRange(begin, begin + length)
+
+
+def _last_s(result: Result) -> float:
+    """Return when the last answer comes, or the last request if there is no answer."""
+    return max(float(result.arrival_s[-1]), float(np.nanmax(result.finish_s, initial=0.0)))
+
+
+def comparison_of(
+    what: ServerComparison | Scenario, rules: Mapping[str, Rule] | None, requests: int | None = None,
+    seed: int = 0,
+) -> ServerComparison:  # fmt: skip
+    """Return a comparison for lanes: the given one, or that of a scenario under rules by name."""
+    if isinstance(what, Scenario):
+        kind = KINDS[what.kind]
+        rules = kind.usual_rules(what) if rules is None else rules
+        if not rules:
+            raise ValueError(f"rules must have at least one, got {rules!r}")
+        return compare_servers(what, rules, requests=requests or kind.simulated, seed=seed)
+    if rules is not None:
+        raise ValueError("rules must come with a scenario, got a comparison, which has its own")
+    return what

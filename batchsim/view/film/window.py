@@ -1,0 +1,194 @@
+"""The window of a run that a film plays: arrays for `film.js` and for the still, and the moment in words."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from batchsim.engines.log import Status
+from batchsim.scenario import OpenLoop
+from batchsim.view.film.pseudocode import acting, pseudocode
+from batchsim.view.film.seats import Seats
+from batchsim.view.film.snapshot import REQUESTS, Activity, Film, PlayRange
+from batchsim.view.film.token_film import QueueLength, StepFilm, TokenFilm, WholeFilm, WholeMoment
+from batchsim.view.film.words import describe
+
+Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it
+MOVED = 0.0675  # of its computing time: the batch with which a film begins has just left
+COMING = 24  # requests after the window that are seen approaching
+TYPES = {"f": np.float64, "i": np.int32, "u": np.uint8, "b": np.uint8}  # by NumPy's kind of number
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """A part of a run, or of several, to be played.
+
+    `instants` are the times of events, `words` and `line` describe a time (and the batch that left within the
+    last seconds), and `start` is the time to begin with, and those seconds. `more` is for `film.js`: the
+    title, the legend, the length of a page.
+    """
+
+    stretch: PlayRange
+    instants: np.ndarray
+    lanes: Sequence[Lane]
+    words: Callable[[float, float], str]
+    line: Callable[[float, float], int | None] = lambda time_s, within_s: None
+    start: tuple[float, float] | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def start_s(self) -> tuple[float, float]:
+        """The time to begin with, and for how long a batch that left before still counts as leaving."""
+        return self.start or (self.stretch.begin_s, 0.0)
+
+    def message(self) -> dict[str, Any]:
+        """Return the window for `film.js`."""
+        time_s, within_s = self.start_s
+        return packed(
+            {**self.stretch._asdict(), "start": {"time_s": time_s, "within_s": within_s}}
+            | {"lanes": list(self.lanes), **self.more}
+        )  # fmt: skip
+
+
+def packed(value: Any) -> Any:
+    """Return a value with each array as its bytes and their type, which a page unpacks."""
+    if isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value, TYPES[value.dtype.kind])
+        return {"dtype": array.dtype.name, "bytes": memoryview(array.tobytes())}
+    if isinstance(value, dict):
+        return {name: packed(each) for name, each in value.items()}
+    return [packed(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def request_window(film: Film, around_s: tuple[float, float], requests: int = REQUESTS) -> Window:
+    """Return about so many requests of a run, from some before a period on; it starts as a batch moves."""
+    stretch, batch = film.stretch(*around_s, requests), film.largest_leaving(*around_s)
+    moved_s = 0.0 if batch is None else MOVED * (batch.finish_s - batch.start_s)
+    return Window(
+        stretch, film.instants, [request_lane(film, stretch)],
+        lambda time_s, within_s: describe(film.snapshot(time_s), within_s),
+        lambda time_s, within_s: acting(film.snapshot(time_s), within_s),
+        (around_s[0], 0.0) if batch is None else (batch.start_s + moved_s, 1.01 * moved_s),
+    )  # fmt: skip
+
+
+def request_lane(film: Film, stretch: PlayRange) -> Lane:
+    """Return the requests in the system during a stretch, and the batches since the first of them."""
+    result, order = film.result, film.order
+    arrival_s, log = result.arrival_s, result.batches
+    there = np.flatnonzero(film.done_s > stretch.begin_s)
+    first = int(there[0]) if there.size else arrival_s.size
+    last = min(int(arrival_s.searchsorted(stretch.until_s, side="right")) + COMING, arrival_s.size)
+    rows, since_s = slice(first, last), float(arrival_s[min(first, arrival_s.size - 1)])
+    seen = np.flatnonzero((log.finish_s > min(since_s, stretch.begin_s)) & (log.start_s <= stretch.until_s))
+    index = result.batch_index[rows]
+    place = np.minimum(seen.searchsorted(index), max(seen.size - 1, 0))
+    known = np.isin(index, seen)
+    counts = np.bincount(result.status[:first], minlength=len(Status)).tolist()
+    times, rule, levels = result.run.device_time, result.scenario.rule, film.order.levels
+    lane: Lane = {
+        "kind": "requests", "title": [], "servers": film.servers, "first": first,
+        "arrival_s": arrival_s[rows], "left_s": film.left_s[rows], "done_s": film.done_s[rows],
+        "status": result.status[rows], "batch": np.where(known, place, -1),
+        "batches": {
+            "start_s": log.start_s[seen], "ready_s": result.ready_s[seen], "asked_s": times.asked_s[seen],
+            "begin_s": times.begin_s[seen], "finish_s": log.finish_s[seen], "server": log.server[seen],
+            "trigger": log.trigger[seen].astype(int), "size": log.batch_size[seen],
+        },
+        "rule": {
+            "largest": rule.largest_batch, "enough": rule.enough,
+            "max_wait_ms": rule.max_wait_ms if math.isfinite(rule.max_wait_ms) else None,
+        },
+        "code": [
+            {
+                "text": line.text, "trigger": None if line.trigger is None else int(line.trigger),
+                "activity": line.activity and str(line.activity), "because": line.because,
+            }
+            for line in pseudocode(result.scenario)
+        ],
+        "open": isinstance(result.scenario.workload, OpenLoop), "loses": film.loses,
+        "before": {status.name.lower(): count for status, count in zip(Status, counts, strict=True)},
+        "levels": list(levels) if len(levels) > 1 else [],
+    }  # fmt: skip
+    if len(levels) > 1:
+        lane["level"] = order.place[rows]
+    if not order.in_order:
+        lane["turn"] = {"batch": order.batch[rows], "late_s": order.late_s[rows]}
+    return lane
+
+
+def token_lane(
+    stays: Seats, queue: QueueLength, busy: Sequence[tuple[np.ndarray, np.ndarray]], drawn: tuple[int, int],
+    arrival_s: np.ndarray, stretch: PlayRange,
+) -> Lane:  # fmt: skip
+    """Return the seats of some servers during a stretch; `drawn`: how many servers, and seats of each."""
+    first, last = queue.times_s.searchsorted(stretch, side="right").tolist()
+    part = slice(max(first - 1, 0), last)
+    spells = [
+        (server, *ends) for server, each in enumerate(busy) for ends in zip(*each, strict=True)
+        if ends[0] < stretch.until_s and ends[1] > stretch.begin_s
+    ]  # fmt: skip
+    server, begin_s, end_s = np.array(spells, float).reshape(-1, 3).T
+    begin, end = arrival_s.searchsorted(stretch)
+    return {
+        "kind": "tokens", "title": [], "servers": drawn[0], "seats": drawn[1],
+        "arrival_s": arrival_s[begin:end],
+        "queue": {"at_s": queue.times_s[part], "waiting": queue.waiting[part].astype(int)},
+        "stays": vars(stays.within(*stretch)),
+        "busy": {"server": server.astype(int), "begin_s": begin_s, "end_s": end_s},
+    }  # fmt: skip
+
+
+def step_window(
+    film: StepFilm, stays: Seats, seats: int, busy_s: tuple[np.ndarray, np.ndarray], stretch: PlayRange,
+    **more: Any,
+) -> Window:  # fmt: skip
+    """Return a stretch of one server of token generation, with a sentence for each of its instants."""
+    stays = stays.of(stays.server == film.shown)
+    stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), int)})
+    lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result.arrival_s, stretch)
+    lane["moments"] = moments(film, stretch)
+    return Window(
+        stretch, film.instants, [lane],
+        lambda time_s, within_s: film.snapshot(time_s).said(within_s),
+        lambda time_s, within_s: film.snapshot(time_s).acting(within_s), more=more,
+    )  # fmt: skip
+
+
+def moments(film: StepFilm | WholeFilm, stretch: PlayRange) -> dict[str, Any]:
+    """Return the state at each instant and step: a sentence, the acting line (-1: none), and what it is.
+
+    `leaves`: a batch leaves; `event`: it is one of the film's instants. A page replaces "{t}" by the time in
+    ms, and "{since s}" by the time in ms since then.
+    """
+    instants = film.instants
+    at_s = np.concatenate([instants, film.changes_s])
+    at_s = at_s[(at_s > stretch.begin_s) & (at_s <= stretch.until_s)]
+    at_s = np.unique(np.append(at_s, stretch.begin_s))
+    states = [film.snapshot(float(time_s)) for time_s in at_s]
+    lines = [state.acting() for state in states]
+    return {
+        "at_s": at_s, "event": np.isin(at_s, instants),
+        "words": [state.said(at_ms="{t}") for state in states],
+        "line": np.array([-1 if line is None else line for line in lines]),
+        "leaves": np.array(
+            [isinstance(state, WholeMoment) and state.activity() is Activity.LEAVING for state in states]
+        ),
+    }  # fmt: skip
+
+
+def lanes_words(films: Sequence[tuple[str, Film]], time_s: float) -> str:
+    """Return a moment of several runs in one sentence."""
+    said = [f"{name}: {_short(film, time_s)}" for name, film in films]
+    return f"At {time_s * 1000:,.7g} ms: {'; '.join(said)}."
+
+
+def _short(film: Film, time_s: float) -> str:
+    if isinstance(film, TokenFilm):
+        return film.snapshot(time_s).said()
+    now = film.snapshot(time_s)
+    sizes = [str(batch.requests.size) for batch in now.computing if batch is not None]
+    computes = f"computing {' and '.join(sizes)}" if sizes else "idle"
+    return f"{now.waiting.size:,} waiting, {computes}"

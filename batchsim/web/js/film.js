@@ -1,0 +1,914 @@
+// A film of a run on a canvas: requests go through a queue into servers, or tokens fill seats, in one lane or several.
+//
+// film = { begin_s, until_s, lanes, start: { time_s, within_s }?, page_s?, title?, legend?, axis?: a note }
+// A lane of requests has columns by request, in order of arrival, and by batch, in order of start:
+//   { kind: "requests", title: [names], notes: [[text, shorter ...] ...]?, servers, first, arrival_s, left_s, done_s,
+//     status, batch, batches: { start_s, finish_s, server, trigger, size, ready_s?, asked_s?, begin_s? },
+//     rule: { largest, enough?, max_wait_ms }, code?: [{ trigger?, activity?, because? }], open?: whether arrivals are
+//     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake }
+// A lane of tokens: { kind: "tokens", title, notes?, servers, seats, arrival_s, queue: { at_s, waiting }, stays: { request,
+//     server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, again }, busy: { server, begin_s, end_s },
+//     moments?: { at_s, words, line, leaves, event } }
+// A time limit of null is infinite.
+
+const WAY = 0.15; // the share of its computing in which a batch moves to its server
+const GLIDE_S = [0.03, 0.14]; // on the screen, for two thirds of a way: at least and at most
+const AHEAD = 4, COMING = 60; // mean times between arrivals in which a request is seen coming; and the most of them
+const SPREAD = (5 ** 0.5 - 1) / 2; // the golden ratio: neighbours come in at different heights
+const LEAST_PX = 4, LARGEST_EM = 2.8; // the sides of a request
+const STRIPE = 0.58, FLAG = 0.5; // of a request with a number: where its colour begins; the side of its flag
+const STAGE = 0.55; // the stage's share of the height, above the timeline
+const LEAVES_S = 0.25, LEAP_S = 0.25; // on the screen: a batch counts as leaving; the longest step of the clock
+const ARRIVALS_PER_S = 8, BATCH_S = [0.4, 3], PAUSE_S = 2, WHOLE_S = 20; // on the screen, at the first speed
+const PAGE = 24; // requests on a page of the timeline
+const TOKENS = 0.7; // the height of tokens in the row of a seat, whose prompts fill it
+const SLOWNESS = Array.from({ length: 30 }, (_, i) => Number(`${[1, 2, 5][i % 3]}e${Math.floor(i / 3) - 3}`));
+const STATUS = ["served", "rejected", "timed_out", "failed"];
+const LEAVING = "a batch leaves", FORMING = "waiting for company", QUEUEING = "waiting for a server", IDLE = "no request waits";
+
+// Numbers.
+
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const most = (values) => values.reduce((high, value) => Math.max(high, value), 0);
+const unique = (...lists) => [...new Set(lists.flatMap((list) => [...list]))].sort((a, b) => a - b);
+const sorted = (values) => Float64Array.from(values).sort();
+
+/** The number of values in an ascending list that are at most a value. */
+export function upTo(list, value) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+const formats = new Map();
+function written(value, options) {
+  const key = JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat("en-US", options));
+  return formats.get(key).format(value);
+}
+const whole = (value) => written(value, { maximumFractionDigits: 0 });
+const fixed = (value, digits) => written(Number(value.toFixed(digits)), { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const precise = (value, digits) => written(Number(value.toPrecision(digits)), { maximumSignificantDigits: digits });
+function rounded(value, digits = 3) { // to these digits, but all before the point
+  const text = value.toExponential(digits - 1), power = Number(text.split("e")[1]);
+  return written(power < digits ? Number(text) : value, { maximumFractionDigits: clamp(digits - 1 - power, 0, 20) });
+}
+const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
+const listed = (parts) => (parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : parts[0]);
+const slower = (times) => (times === 1 ? "In real time" : times > 1 ? `${whole(times)}x slower` : `${whole(1 / times)}x faster`);
+
+// Places: boxes of CSS pixels, and slots of one size in them.
+
+const boxOf = (x, y, w, h) => ({ x, y, w, h });
+
+/** Slots for so many requests in a box, column by column from the right: { corners, side, rows }. */
+export function slots(box, count, largest, rows = 1) {
+  let side, pitch, columns, high;
+  for (side = Math.max(Math.trunc(largest), LEAST_PX); side >= LEAST_PX; side -= 1) {
+    const gap = side < 9 ? 1 : side < 18 ? 2 : 3;
+    pitch = side + gap;
+    [columns, high] = [box.w, box.h].map((room) => Math.trunc((room + gap) / pitch));
+    if (columns * high >= count) break;
+  }
+  [side, columns, high] = [Math.max(side, LEAST_PX), Math.max(columns, 1), Math.max(high, 1)];
+  rows = Math.min(Math.max(rows, Math.ceil(count / columns)), high);
+  columns = Math.min(columns, Math.ceil(count / rows));
+  const top = Math.round(box.y + (box.h - rows * pitch + pitch - side) / 2), right = Math.round(box.x + box.w - side);
+  const corners = Array.from({ length: columns * rows }, (_, i) => [right - pitch * Math.floor(i / rows), top + pitch * (i % rows)]);
+  return { corners, side, rows };
+}
+
+function serverIn(box, count, batch, queue, em) {
+  const named = count > 1 && box.h >= 3.2 * em && box.w >= 4 * em; // the text of a single server is above it
+  const [inset, thick] = count > 1 && !named ? [0.2 * em, 0.3 * em] : [0.5 * em, 0.5 * em];
+  const bar = boxOf(box.x + inset, box.y + box.h - inset - thick, box.w - 2 * inset, thick);
+  const top = box.y + (named ? 1.7 * em : inset);
+  const within = slots(boxOf(bar.x, top, bar.w, Math.max(bar.y - 0.25 * em - top, LEAST_PX)), batch, queue.side, queue.rows);
+  const free = Math.floor((Math.min(...within.corners.map(([x]) => x)) - bar.x) / 2);
+  return { box, bar, named, slots: { ...within, corners: within.corners.map(([x, y]) => [x - free, y]) } };
+}
+
+function serversIn(box, count, batch, queue, em) { // in as many columns as show the most
+  const gap = 0.4 * em, choices = [];
+  for (let columns = 1; columns <= Math.min(count, Math.max(Math.trunc(box.w / (2.2 * em)), 1)); columns += 1) {
+    const rows = Math.min(Math.ceil(count / columns), Math.max(Math.trunc(box.h / (1.3 * em)), 1));
+    const [w, h] = [(box.w + gap) / columns - gap, (box.h + gap) / rows - gap];
+    choices.push(Array.from({ length: Math.min(count, columns * rows) }, (_, i) => serverIn(
+      boxOf(box.x + Math.floor(i / rows) * (w + gap), box.y + (i % rows) * (h + gap), w, h), count, batch, queue, em)));
+  }
+  const worth = (servers) => servers.length * 1e6 + (servers[0].named ? 1e4 : 0) + servers[0].slots.side;
+  return choices.reduce((best, each) => (worth(each) > worth(best) ? each : best));
+}
+
+/** The parts of a stage for the longest queue and the largest batch: { lane, box, queue, servers, right }. */
+export function placesIn(box, waiting, servers, batch, em) {
+  const lane = boxOf(box.x, box.y, Math.max(5 * em, 0.11 * box.w), box.h);
+  const wide = (servers <= 4 ? 0.36 : 0.42) * box.w, right = box.x + box.w - 2.6 * em, x = lane.x + lane.w;
+  const queueBox = boxOf(x, box.y, right - wide - 1.8 * em - x, box.h);
+  const inner = boxOf(x + 0.3 * em, box.y + 0.3 * em, queueBox.w - 0.6 * em, box.h - 0.6 * em);
+  let queue = slots(inner, waiting, LARGEST_EM * em);
+  const beside = serversIn(boxOf(right - wide, box.y, wide, box.h), servers, batch, queue, em), there = beside[0].slots;
+  if (there.side === queue.side && there.rows > queue.rows) queue = slots(inner, waiting, queue.side, there.rows); // one shape
+  return { lane, box: queueBox, queue, servers: beside, right: box.x + box.w };
+}
+
+// A lane at a time. `now` is what `at` returns.
+
+/** A lane of requests: its state at any time, in any order of times. */
+export class Requests {
+  constructor(lane, film) {
+    const batches = { ready_s: lane.batches.start_s, asked_s: lane.batches.start_s, begin_s: lane.batches.start_s, ...lane.batches };
+    Object.assign(this, { open: true, first: 0, levels: [], before: {}, code: [] }, lane, { batches, film });
+    const { start_s, finish_s } = batches, count = this.arrival_s.length;
+    this.limit_ms = lane.rule.max_wait_ms ?? Infinity;
+    this.members = Array.from(start_s, () => []);
+    this.batch.forEach((b, i) => { if (b >= 0) this.members[b].push(i); });
+    this.members.forEach((all, b) => this.inTurn(all, start_s[b] * (1 - Number.EPSILON))); // one may be late at its start
+    this.batch_s = start_s.length ? sum(Array.from(start_s, (s, b) => finish_s[b] - s)) / start_s.length : 1;
+    this.instants = unique(this.arrival_s, this.left_s, this.done_s);
+    this.decimals = clamp(Math.ceil(-Math.log10(this.batch_s * 1000)) + 2, 0, 9);
+    this.digits = Math.min(String(this.first + count).length, 3);
+    const left = sorted(this.left_s), ends = sorted(finish_s), times = unique(this.arrival_s, this.left_s, start_s, finish_s);
+    const waiting = times.map((t) => upTo(this.arrival_s, t) - upTo(left, t));
+    this.steps = { times, waiting, idle: times.map((t) => upTo(start_s, t) - upTo(ends, t) < this.servers) };
+    const coming = upTo(this.arrival_s, film.until_s) - upTo(this.arrival_s, film.begin_s);
+    const last = Math.min(film.until_s, this.arrival_s[count - 1] ?? film.until_s);
+    this.pace_s = Math.max((last - film.begin_s) / Math.max(coming, 1), 1e-12);
+    this.per_s = Math.max(coming, 1) / Math.max(film.until_s - film.begin_s, 1e-12);
+  }
+
+  key(i, t) { // those with lower keys leave the queue first
+    if (!this.turn) return i;
+    const late = this.turn.late_s[i] <= t ? 1 : 0, level = this.level ? this.level[i] : 0;
+    return (this.turn.batch[i] * 2 * Math.max(this.levels.length, 1) + 2 * level + late) * this.arrival_s.length + i;
+  }
+
+  inTurn(requests, t) { return this.turn ? requests.sort((a, b) => this.key(a, t) - this.key(b, t)) : requests; }
+
+  /** The state after everything that was due at a time. */
+  at(t) {
+    const { batches } = this, arrived = upTo(this.arrival_s, t), waiting = [], counts = STATUS.map((name) => this.before[name] ?? 0);
+    for (let i = 0; i < arrived; i += 1) {
+      if (this.left_s[i] > t) waiting.push(i);
+      else if (this.done_s[i] <= t) counts[this.status[i]] += 1;
+    }
+    const started = upTo(batches.start_s, t), computing = Array(this.servers).fill(-1);
+    for (let b = 0; b < started; b += 1) if (batches.finish_s[b] > t) computing[batches.server[b]] = b;
+    const oldest_s = waiting.length ? this.arrival_s[waiting[0]] : null;
+    const [served, ...lost] = counts;
+    return {
+      t, waiting, queue: this.inTurn([...waiting], t), computing, last: started - 1, oldest_s, served, lost: sum(lost),
+      arrived: this.first + arrived, forming: computing.includes(-1), busy: computing.filter((b) => b >= 0),
+      waited_ms: oldest_s === null ? null : (t - oldest_s) * 1000,
+    };
+  }
+
+  held(b, t) { return this.batches.asked_s[b] <= t && t < this.batches.begin_s[b]; }
+
+  activity(now, within = 0) {
+    if (now.last >= 0 && now.t - this.batches.start_s[now.last] <= within) return LEAVING;
+    return !now.waiting.length ? IDLE : now.forming ? FORMING : QUEUEING;
+  }
+
+  /** The index of the line of pseudo-code that acts, -1 without code. */
+  line(now, within) {
+    const activity = this.activity(now, within), trigger = activity === LEAVING ? this.batches.trigger[now.last] : null;
+    return this.code.findIndex((line) => (trigger === null ? line.activity === activity : line.trigger === trigger));
+  }
+
+  /** The state of the rule, and a shorter text. */
+  activities(now, within) {
+    const activity = this.activity(now, within), because = this.code[this.line(now, within)]?.because;
+    if (activity !== LEAVING) return [activity];
+    const leaves = `a batch of ${whole(this.batches.size[now.last])} leaves`;
+    return because ? [`${leaves}: ${because}`, leaves] : [leaves];
+  }
+
+  byLevel(now) { return this.levels.map((name, at) => [name, now.waiting.filter((i) => this.level[i] === at).length]); }
+
+  /** The moment in one sentence. */
+  words(now, within) {
+    const { servers } = this, parts = [this.activities(now, within)[0]], busy = now.busy.length;
+    if (now.waited_ms !== null) {
+      const levels = this.levels.length > 1 ? this.byLevel(now).filter(([, count]) => count) : [];
+      const said = levels.length ? ` (${listed(levels.map(([name, count]) => `${whole(count)} of level ${name}`))})` : "";
+      parts.push(`${whole(now.waiting.length)} waiting${said}, the oldest for ${rounded(now.waited_ms)} ms`);
+    }
+    const compiling = now.busy.filter((b) => now.t < this.batches.ready_s[b]).length, held = now.busy.filter((b) => this.held(b, now.t)).length;
+    parts.push((servers === 1 ? (busy ? "server busy" : "server idle") : `${whole(busy)} of ${whole(servers)} servers busy`)
+      + (compiling ? `, ${servers === 1 ? "" : `${whole(compiling)} `}compiling` : "")
+      + (held ? `, ${whole(held)} waiting for a device` : ""));
+    parts.push(`${whole(now.arrived)} arrived, ${whole(now.served)} served, ${whole(now.lost)} lost`);
+    return `At ${precise(now.t * 1000, 7)} ms: ${parts.join("; ")}.`;
+  }
+
+  shortWords(now) { // next to other lanes
+    const sizes = now.busy.map((b) => String(this.batches.size[b]));
+    return `${whole(now.waiting.length)} waiting, ${sizes.length ? `computing ${sizes.join(" and ")}` : "idle"}`;
+  }
+
+  mostWaiting(from_s, to_s) {
+    const { times, waiting } = this.steps, first = Math.max(upTo(times, from_s) - 1, 0);
+    return most(waiting.slice(first, upTo(times, to_s)));
+  }
+
+  largestBatch() { return Math.max(1, most(Array.from(this.batches.size))); }
+
+  /** What a request went through: [component, from, to] each. */
+  story(i) {
+    const parts = [], { times, idle } = this.steps, b = this.batch[i], { start_s, asked_s, begin_s, finish_s } = this.batches;
+    if (this.status[i] !== 0) return parts;
+    for (let at = Math.max(upTo(times, this.arrival_s[i]) - 1, 0), from = this.arrival_s[i]; from < this.left_s[i]; at += 1) {
+      const to = Math.min(times[at + 1] ?? Infinity, this.left_s[i]), name = idle[at] ? "forming" : "queueing";
+      if (parts.at(-1)?.[0] === name) parts.at(-1)[2] = to;
+      else if (to > from) parts.push([name, from, to]);
+      from = to;
+    }
+    if (b < 0) return parts;
+    if (begin_s[b] > asked_s[b]) parts.push(["computing", start_s[b], asked_s[b]], ["device_wait", asked_s[b], begin_s[b]]);
+    parts.push(["computing", begin_s[b] > asked_s[b] ? begin_s[b] : start_s[b], finish_s[b]]);
+    return parts.filter(([, from, to]) => to > from);
+  }
+}
+
+/** A lane of tokens: who sits where at a time. */
+export class Tokens {
+  constructor(lane, film) {
+    Object.assign(this, lane, { film, decimals: 1, code: [] });
+    const { begin_s, first_token_s, last_token_s, end_s } = this.stays;
+    const moments = this.moments ? this.moments.at_s.filter((_, at) => this.moments.event[at]) : unique(this.arrival_s, this.queue.at_s, begin_s, first_token_s, last_token_s, end_s);
+    this.instants = Array.from(moments);
+  }
+
+  at(t) {
+    const { begin_s, first_token_s, last_token_s, end_s } = this.stays, now = { t, prefill: 0, decode: 0, padded: 0 };
+    begin_s.forEach((begin, i) => {
+      if (begin <= t && end_s[i] > t) now[first_token_s[i] > t ? "prefill" : last_token_s[i] <= t ? "padded" : "decode"] += 1;
+    });
+    now.waiting = this.queue.waiting[upTo(this.queue.at_s, t) - 1] ?? 0;
+    return now;
+  }
+
+  shortWords(now) {
+    const names = { prefill: "computing prompts", decode: "making tokens", padded: "done" };
+    const doing = Object.entries(names).filter(([name]) => now[name]).map(([name, said]) => `${whole(now[name])} ${said}`);
+    return `${whole(now.waiting)} waiting, ${doing.length ? listed(doing) : "all seats empty"}`;
+  }
+
+  moment({ t }, within = 0) { // a batch that left a moment ago counts as leaving
+    const { at_s, leaves } = this.moments, last = upTo(at_s, t) - 1;
+    for (let at = last; at >= 0 && t - at_s[at] <= within; at -= 1) if (leaves[at]) return at;
+    return last;
+  }
+
+  line(now, within) { return this.moments?.line[this.moment(now, within)] ?? -1; }
+
+  words(now, within) {
+    const words = this.moments?.words[this.moment(now, within)] ?? "";
+    return words.replace("{t}", fixed(now.t * 1000, 1)).replace(/\{since (.*?)\}/, (_, since_s) => rounded((now.t - since_s) * 1000));
+  }
+
+  mostWaiting(from_s, to_s) {
+    const first = Math.max(upTo(this.queue.at_s, from_s) - 1, 0);
+    return most(Array.from(this.queue.waiting.slice(first, upTo(this.queue.at_s, to_s))));
+  }
+}
+
+// Where requests are: everybody glides to a place that follows from the time, on the clock of the screen.
+
+/** The requests on a stage. `of` maps each to { x, y, side, alpha, doing, b }. */
+export class Crowd {
+  constructor(lane, places) {
+    Object.assign(this, { lane, places, of: new Map(), groups: [], coming: [] });
+  }
+
+  entry(i) {
+    const { lane, box, queue } = this.places;
+    return [lane.x + lane.w - queue.side, box.y + (box.h - queue.side) * (((this.lane.first + i) * SPREAD) % 1)];
+  }
+
+  /** The place of everybody who waits or is computed. */
+  wanted(now) {
+    const { lane, places } = this, { queue, servers } = places, found = new Map();
+    now.queue.slice(0, queue.corners.length).forEach((i, k) => found.set(i, { at: queue.corners[k], side: queue.side, doing: "waiting" }));
+    for (const b of now.busy) {
+      const there = servers[lane.batches.server[b]]?.slots, doing = lane.held(b, now.t) ? "held" : "computing";
+      lane.members[b].slice(0, there?.corners.length ?? 0).forEach((i, k) => found.set(i, { at: there.corners[k], side: there.side, doing, b }));
+    }
+    return found;
+  }
+
+  /** Move everybody a share of the way; return whether anybody still moves. With a share of 1 nobody does. */
+  move(now, share, still = false) {
+    const { lane, places } = this, wanted = this.wanted(now), bottom = places.box.y + places.box.h, around = new Map();
+    let moving = false;
+    for (const [i, { x, y, side }] of this.of) { // those who finished go out on the right, the lost fall
+      const gone = !wanted.has(i) && share < 1 && lane.done_s[i] <= now.t, served = lane.status[i] === 0;
+      if (gone) wanted.set(i, { at: served ? [places.right - side, y] : [x, bottom - side], side, doing: served ? "finished" : "lost", alpha: 0 });
+      else if (!wanted.has(i)) this.of.delete(i);
+    }
+    for (const [i, { at, side, doing, b, alpha = 1 }] of wanted) {
+      const [x, y] = share < 1 ? this.entry(i) : at, it = this.of.get(i) ?? { x, y, side, alpha: 1 };
+      const away = Math.abs(at[0] - it.x) + Math.abs(at[1] - it.y), part = away < 0.5 ? 1 : alpha ? share : share / 3;
+      Object.assign(it, { doing, b, x: it.x + (at[0] - it.x) * part, y: it.y + (at[1] - it.y) * part });
+      Object.assign(it, { side: it.side + (side - it.side) * part, alpha: it.alpha + (alpha - it.alpha) * (alpha ? 1 : share / 2) });
+      if (it.alpha > 0.03) this.of.set(i, it);
+      else this.of.delete(i);
+      moving ||= part < 1 || !alpha;
+      if (away > 2 && part < 1 && b !== undefined) around.set(b, lane.members[b]);
+    }
+    this.groups = [...around.values()].map((all) => hull(all.map((i) => this.of.get(i)).filter(Boolean)));
+    this.coming = !still && lane.open ? this.approaching(now.t) : [];
+    return moving;
+  }
+
+  approaching(t) {
+    const { lane, places } = this, ahead_s = AHEAD * lane.pace_s, first = upTo(lane.arrival_s, t);
+    const count = Math.min(upTo(lane.arrival_s, t + ahead_s) - first, COMING);
+    return Array.from({ length: count }, (_, k) => {
+      const i = first + k, share = 1 - (lane.arrival_s[i] - t) / ahead_s, [x, y] = this.entry(i);
+      return { x: places.lane.x + (x - places.lane.x) * share, y, side: places.queue.side, alpha: Math.min(3 * share, 1) };
+    });
+  }
+}
+
+function hull(all) {
+  const left = Math.min(...all.map(({ x }) => x)) - 2, top = Math.min(...all.map(({ y }) => y)) - 2;
+  return boxOf(left, top, Math.max(...all.map(({ x, side }) => x + side)) + 2 - left, Math.max(...all.map(({ y, side }) => y + side)) + 2 - top);
+}
+
+// Drawing: a pen with a theme's colours and hatches, then the parts of the picture.
+
+class Pen {
+  constructor(context, looks, theme, em, ratio) {
+    Object.assign(this, { context, em, ratio, fills: looks.fills, colours: looks[theme], patterns: {} });
+  }
+
+  /** A component's fill: its colour, hatched with lines of the background's or its own. */
+  fill(name, dense = false) {
+    const { colour, hatch, line = "background" } = this.fills[name], key = name + dense;
+    if (!hatch) return this.colours[colour];
+    if (this.patterns[key]) return this.patterns[key];
+    const { ratio } = this, px = Math.round(ratio * (dense || hatch.length > 2 ? 5 : 9)), tile = document.createElement("canvas");
+    tile.width = tile.height = px;
+    const ink = tile.getContext("2d");
+    ink.fillStyle = ink.strokeStyle = this.colours[line];
+    ink.lineWidth = ratio;
+    if (colour) Object.assign(ink, { fillStyle: this.colours[colour] }).fillRect(0, 0, px, px);
+    ink.fillStyle = this.colours[line];
+    if (hatch[0] === ".") ink.fillRect(px / 2 - 0.7 * ratio, px / 2 - 0.7 * ratio, 1.4 * ratio, 1.4 * ratio);
+    for (const shift of [-px, 0, px]) {
+      ink.beginPath();
+      if ("/x".includes(hatch[0])) { ink.moveTo(shift - px, 2 * px); ink.lineTo(shift + 2 * px, -px); }
+      if ("\\x".includes(hatch[0])) { ink.moveTo(shift - px, -px); ink.lineTo(shift + 2 * px, 2 * px); }
+      ink.stroke();
+    }
+    this.patterns[key] = this.context.createPattern(tile, "repeat");
+    this.patterns[key].setTransform(new DOMMatrix().scale(1 / ratio));
+    return this.patterns[key];
+  }
+
+  rect(style, x, y, w, h) { if (w > 0 && h > 0) Object.assign(this.context, { fillStyle: style }).fillRect(x, y, w, h); }
+
+  frame(colour, { x, y, w, h }, width = 1) {
+    Object.assign(this.context, { strokeStyle: this.colours[colour], lineWidth: width }).strokeRect(x, y, w, h);
+  }
+
+  line(colour, x0, y0, x1, y1, width = 1, dash = []) {
+    const { context } = this;
+    Object.assign(context, { strokeStyle: this.colours[colour], lineWidth: width }).setLineDash(dash);
+    context.beginPath();
+    context.moveTo(x0, y0);
+    context.lineTo(x1, y1);
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  shape(colour, points, edge = null) {
+    const { context } = this;
+    context.beginPath();
+    points.forEach(([x, y]) => context.lineTo(x, y));
+    context.closePath();
+    Object.assign(context, { fillStyle: this.colours[colour], strokeStyle: this.colours[edge ?? colour], lineWidth: 0.8 });
+    context.fill();
+    if (edge) context.stroke();
+  }
+
+  font(bold, size) { this.context.font = `${bold ? "bold " : ""}${size * this.em}px "DejaVu Sans", Verdana, sans-serif`; }
+
+  width(text, bold = false, size = 1) {
+    this.font(bold, size);
+    return this.context.measureText(text).width;
+  }
+
+  /** Write the first of some texts that fits, or the last; return its width. */
+  text(texts, x, y, { room = Infinity, align = "left", bold = false, size = 1, colour = "ink" } = {}) {
+    const all = [].concat(texts), text = all.find((each) => this.width(each, bold, size) <= room) ?? all.at(-1);
+    this.font(bold, size);
+    Object.assign(this.context, { fillStyle: this.colours[colour], textAlign: align }).fillText(text, x, y);
+    return this.context.measureText(text).width;
+  }
+}
+
+function drawAxis(pen, plot, begin_s, until_s, note) { // times from the left edge on
+  const { em } = pen, ms = 1000 * (until_s - begin_s), [unit, size] = unitOf(ms), span = ms / size, bottom = plot.y + plot.h;
+  const ticks = clamp(Math.floor(plot.w / (5 * em)), 2, 9), power = 10 ** Math.floor(Math.log10(span / ticks));
+  const step = power * [1, 2, 2.5, 5, 10].find((factor) => span / (factor * power) <= ticks);
+  for (let k = 0; k * step <= span * (1 + 1e-9); k += 1) {
+    const x = plot.x + (plot.w * k * step) / span;
+    pen.line("faint", x, plot.y, x, bottom);
+    pen.text(precise(k * step, 6), x, bottom + 1.2 * em, { align: "center", colour: "soft" });
+  }
+  pen.line("soft", plot.x, bottom, plot.x + plot.w, bottom);
+  pen.text(`time (${unit})${note}`, plot.x + plot.w / 2, bottom + 2.3 * em, { align: "center" });
+}
+
+function drawLegend(pen, entries, x, y, right) { // [name of a fill, text, share of the height]; return the last baseline
+  const { em } = pen;
+  let at = x;
+  for (const [name, text, share = 1] of entries) {
+    const room = 1.65 * em + pen.width(text);
+    if (at > x && at + room > right) [at, y] = [x, y + 1.5 * em];
+    if (name in MARKS) MARKS[name](pen, at + 0.65 * em, y - 0.35 * em, 0.35 * em);
+    else pen.rect(pen.fill(name), at, y - (0.3 + 0.4 * share) * em, 1.3 * em, 0.8 * share * em);
+    pen.text(text, at + 1.65 * em, y);
+    at += room + em;
+  }
+  return y;
+}
+
+const MARKS = { // of requests that are lost or preempted
+  rejected: (pen, x, y, r) => { pen.line("ink", x - r, y - r, x + r, y + r, 2); pen.line("ink", x - r, y + r, x + r, y - r, 2); },
+  timed_out: (pen, x, y, r) => { pen.line("ink", x - r, y, x + r, y, 2); pen.line("ink", x, y - r, x, y + r, 2); },
+  failed: (pen, x, y, r) => pen.shape("ink", [[x - r, y - r], [x + r, y - r], [x, y + r]]),
+  preempted: (pen, x, y, r) => pen.shape("vermilion", [[x - r, y - r], [x + r, y - r], [x, y + r]], "ink"),
+};
+
+/** The stage of one lane of requests in a box: a clock, the queue and the servers, and the rule's gauges. */
+class StageView {
+  constructor(pen, lane, box) {
+    const { em } = pen, wide = box.w >= 48 * em, top = box.y + (wide ? 3.5 : 4.9) * em, low = box.y + box.h - 1.1 * em;
+    Object.assign(this, { pen, lane, box, wide, low, left: box.x + 0.8 * em, right: box.x + box.w - 0.8 * em });
+    const largest = lane.largestBatch(), waiting = Math.max(lane.mostWaiting(lane.film.begin_s, lane.film.until_s), largest);
+    this.places = placesIn(boxOf(box.x, top, box.w, Math.max(low - 1.9 * em - top, em)), waiting, lane.servers, largest, em);
+    this.crowd = new Crowd(lane, this.places);
+  }
+
+  draw(now, within, picked) {
+    const { pen, places, crowd } = this, { em } = pen, { box, queue, lane } = places, part = now.forming ? "forming" : "queueing";
+    const all = [...crowd.of], doing = (...names) => all.filter(([, it]) => names.includes(it.doing)), left = now.waiting.length - queue.corners.length;
+    pen.text(lane.w > 7 * em ? "arrivals \u2192" : "arrivals", this.left, box.y - 0.5 * em, { colour: "soft" });
+    for (const y of [box.y - 2, box.y + box.h + 2]) pen.line("faint", lane.x, y, box.x + box.w, y, 2);
+    places.servers.forEach((place, server) => this.drawServer(place, server, now));
+    this.drawFaded(crowd.coming, "soft", false);
+    this.drawRequests(doing("waiting"), part, picked);
+    this.drawFaded(doing("finished").map(([, it]) => it), "blue", true);
+    this.drawRequests(doing("computing"), "computing", picked);
+    this.drawRequests(doing("held"), "device_wait", picked);
+    this.drawFaded(doing("lost").map(([, it]) => it), "vermilion", true);
+    crowd.groups.forEach((group) => pen.frame("ink", group, 1.2));
+    if (left > 0) pen.text(`+ ${whole(left)} more`, box.x + 0.3 * em, box.y + box.h - 0.5 * em);
+    this.drawTexts(now, within);
+    this.drawGauges(now, part);
+  }
+
+  drawFaded(crowd, colour, filled) {
+    const { context, colours } = this.pen;
+    for (const { x, y, side, alpha } of crowd) {
+      Object.assign(context, { globalAlpha: alpha, fillStyle: colours[colour], strokeStyle: colours[colour], lineWidth: 1 });
+      filled ? context.fillRect(x, y, side, side) : context.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+    }
+    context.globalAlpha = 1;
+  }
+
+  drawRequests(crowd, name, picked) {
+    const { pen, lane } = this, { em } = pen, style = pen.fill(name, true), last = lane.levels.length - 1;
+    const numbered = Math.max(pen.width("0".repeat(lane.digits)) + 2, 1.9 * em);
+    for (const [i, { x, y, side }] of crowd) {
+      const number = side >= numbered, from = number ? STRIPE : 0;
+      if (number) pen.rect(pen.colours.background, x, y, side, side);
+      pen.rect(style, x, y + side * from, side, side * (1 - from));
+      if (number) {
+        pen.frame("soft", boxOf(x + 0.5, y + 0.5, side - 1, side - 1));
+        pen.text(String(lane.first + i).slice(-lane.digits), x + side / 2, y + (STRIPE * side + 0.72 * em) / 2, { align: "center" });
+      }
+      const size = lane.level && last > 0 ? FLAG * side * (1 - lane.level[i] / last) : 0;
+      if (size) pen.shape("ink", [[x, y + side], [x + size, y + side], [x, y + side - size]], "background");
+      if (picked === lane.first + i) pen.frame("vermilion", boxOf(x - 1, y - 1, side + 2, side + 2), 3);
+    }
+  }
+
+  drawServer({ box, bar, named }, server, now) {
+    const { pen, lane } = this, { em } = pen, b = now.computing[server], { batches } = lane, several = lane.servers > 1;
+    pen.frame("soft", box);
+    pen.rect(pen.colours.faint, bar.x, bar.y, bar.w, bar.h);
+    if (named) pen.text(String(server), bar.x, box.y + 1.25 * em);
+    const texts = b < 0 ? ["idle", ""] : [`batch of ${whole(batches.size[b])}`, whole(batches.size[b])];
+    if (b >= 0) {
+      const { t } = now, along = (time_s) => clamp((time_s - batches.start_s[b]) / (batches.finish_s[b] - batches.start_s[b]), 0, 1) * bar.w;
+      pen.rect(pen.fill("computing"), bar.x, bar.y, along(t), bar.h);
+      pen.rect(pen.fill("compiling", true), bar.x, bar.y, along(Math.min(t, batches.ready_s[b])), bar.h);
+      const from = along(batches.asked_s[b]);
+      pen.rect(pen.fill("device_wait", true), bar.x + from, bar.y, along(Math.min(t, batches.begin_s[b])) - from, bar.h);
+      const doing = t < batches.ready_s[b] ? "compiling" : lane.held(b, t) ? "device busy" : "";
+      if (doing) texts.unshift(`${texts[0]}, ${doing}`, doing);
+    }
+    if (several && named) pen.text(texts, bar.x + bar.w, box.y + 1.25 * em, { align: "right", room: bar.w - 2 * em });
+  }
+
+  drawTexts(now, within) {
+    const { pen, lane, places, left, right } = this, { em } = pen, y = this.box.y + 1.45 * em, above = places.box.y - 0.5 * em;
+    const clock = `${fixed(now.t * 1000, lane.decimals)} ms`, begin = left + Math.max(8.5 * em, pen.text(clock, left, y, { bold: true, size: 1.1 }) + em);
+    const counters = [...(lane.lost?.length || lane.loses ? [`lost ${whole(now.lost)}`] : []), `served ${whole(now.served)}`];
+    if (this.wide || right - begin > 9 * em * (counters.length + 1)) counters.push(`arrived ${whole(now.arrived)}`);
+    counters.forEach((text, k) => pen.text(text, right - 9 * em * k, y, { align: "right" }));
+    const said = lane.activities(now, within);
+    if (this.wide) pen.text(said, begin, y, { room: right - 9 * em * counters.length - begin });
+    else pen.text(said, left, y + 1.5 * em, { room: right - left });
+    const count = now.waiting.length, doing = now.forming ? "forming" : "queueing", queue = places.box.x + 0.3 * em, there = places.servers[0].box.x;
+    const levels = count && lane.levels.length > 1 ? lane.byLevel(now).map(([name, many], at) => `${whole(many)} of level ${name}${at ? "" : " ◣"}`).join(", ") : "";
+    const texts = !count ? ["queue: none waiting", "none waiting"] : [
+      ...(levels ? [`queue: ${levels}, ${doing}`, `${levels}, ${doing}`, levels] : []),
+      `queue: ${whole(count)} waiting, ${doing}`, `${whole(count)} waiting, ${doing}`, `${whole(count)} ${doing}`];
+    pen.text(texts, queue, above, { bold: true, room: there - queue - em });
+    pen.text(this.serverTitles(now), there, above, { bold: true, room: this.box.x + this.box.w - there });
+  }
+
+  serverTitles(now) {
+    const { lane, places } = this, { servers } = lane, busy = now.busy.length, b = now.computing[0], drawn = places.servers.length;
+    const held = now.busy.filter((each) => lane.held(each, now.t)).length;
+    if (servers === 1) {
+      const compiling = b >= 0 && now.t < lane.batches.ready_s[b], text = b < 0 ? "server: idle" : `server: batch of ${whole(lane.batches.size[b])}`;
+      return compiling ? [`${text}, compiling`, "server: compiling"] : [text];
+    }
+    const short = `${whole(busy)} of ${whole(servers)} busy`, waits = `${short}, ${whole(held)} waiting for a device`;
+    if (drawn < servers) return [`servers: ${short}, + ${whole(servers - drawn)} more than drawn`, `${short}, + ${whole(servers - drawn)} more`];
+    return [...(held ? [`servers: ${waits}`, waits] : []), `servers: ${short}`, short];
+  }
+
+  drawGauges(now, part) {
+    const { pen, lane, left, right, low } = this, { em } = pen, wide = (right - left - 1.6 * em) / 2, high = 0.6 * em;
+    const { largest, enough = largest } = lane.rule, count = now.waiting.length, limit_ms = lane.limit_ms, waited_ms = now.waited_ms;
+    const text = `largest batch: ${whole(Math.min(count, largest))} of ${whole(largest)}`, endless = limit_ms === Infinity;
+    const limit = endless ? "no max wait" : `max wait ${Number(limit_ms.toPrecision(12))} ms`, waited = waited_ms === null ? "" : fixed(waited_ms, lane.decimals);
+    const gauges = [
+      [left, count / largest, [...(enough === largest ? [] : [`${text}, ${whole(enough)} are enough`]), text, `${whole(count)} of ${whole(largest)}`]],
+      [right - wide, waited_ms === null ? 0 : limit_ms ? waited_ms / limit_ms : 1, waited_ms === null ? [`oldest: none, ${limit}`, limit, ""]
+        : [`oldest: waited ${waited} ms, ${limit}`, `waited ${waited} ms, ${limit}`, `oldest: ${waited}${endless ? "" : ` of ${limit_ms}`} ms`]],
+    ];
+    for (const [x, share, texts] of gauges) {
+      pen.rect(pen.colours.faint, x, low, wide, high);
+      pen.rect(pen.fill(part, true), x, low, wide * clamp(share, 0, 1), high);
+      pen.text(texts, x, low - 0.45 * em, { room: wide });
+    }
+    if (enough !== largest) pen.rect(pen.colours.ink, left + (wide * enough) / largest - 0.08 * em, low - 0.15 * em, 0.17 * em, 1.5 * high);
+  }
+}
+
+// The pictures over time: each page is drawn once, and a cursor moves over it.
+
+const noted = (begin_s) => (begin_s ? ` from ${rounded(begin_s, 4)} s on` : "");
+
+/** The timeline of one lane of requests on a page: a row for each that was computed or lost then. */
+function drawTimeline(pen, lane, box, [from_s, to_s]) {
+  const { em } = pen, { arrival_s, left_s, done_s, status, batch, batches } = lane, { ready_s, start_s, finish_s } = batches, seen = new Set();
+  const rows = [...arrival_s.keys()].filter((i) => done_s[i] > from_s && left_s[i] <= to_s), frames = new Map();
+  if (lane.turn) rows.sort((a, b) => batch[a] - batch[b] || a - b); // batches do not overlap then
+  const plot = boxOf(box.x + 1.6 * em, box.y + 4.2 * em, box.w - 2.8 * em, box.h - 7 * em), pitch = plot.h / Math.max(rows.length, 6);
+  const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s), middle = (row) => plot.y + pitch * (row + 0.5);
+  pen.text("The requests around this moment", box.x + 0.8 * em, box.y + 1.45 * em, { bold: true, size: 1.1 });
+  drawAxis(pen, plot, from_s, to_s, noted(from_s));
+  rows.forEach((i, row) => {
+    const thick = Math.min(0.9 * pitch, 11), mark = STATUS[status[i]], b = batch[i];
+    for (const [name, from, to] of lane.story(i)) {
+      const high = (thick * pen.fills[name].width) / pen.fills.computing.width;
+      pen.rect(pen.colours[pen.fills[seen.add(name) && name].colour], x(from), middle(row) - high / 2, x(to) - x(from), high);
+    }
+    if (b >= 0) frames.set(b, [frames.get(b)?.[0] ?? row, row]);
+    if (mark === "served") return;
+    if (mark === "timed_out") pen.line("grey", x(arrival_s[i]), middle(row), x(done_s[i]), middle(row), 1, [1, 2]);
+    MARKS[seen.add(mark) && mark](pen, x(done_s[i]), middle(row), Math.min(0.3 * em, thick / 2 + 1));
+  });
+  for (const [b, [first, last]] of frames) {
+    const top = middle(first - 0.45), high = middle(last + 0.45) - top;
+    if (ready_s[b] > start_s[b]) pen.rect(pen.fill(seen.add("compiling") && "compiling"), x(start_s[b]), top, x(ready_s[b]) - x(start_s[b]), high);
+    pen.frame("ink", boxOf(x(start_s[b]), top, x(finish_s[b]) - x(start_s[b]), high));
+  }
+  const entries = ["forming", "queueing", "device_wait", "computing", "compiling", ...STATUS].filter((name) => seen.has(name));
+  drawLegend(pen, entries.map((name) => [name, name.replace("_", " "), (pen.fills[name]?.width ?? 5) / 5]), box.x + 0.8 * em, box.y + 3 * em, box.x + box.w);
+  return { plot, x };
+}
+
+const seatRows = (lane) => lane.servers * lane.seats;
+const laneEm = (lane) => (lane.kind === "requests" ? 6.5
+  : Math.max(2.4 + Math.min(1.3 * seatRows(lane), Math.max(10.4, Math.min(0.7 * seatRows(lane), 14))), lane.notes ? 9.2 : 0));
+const HEAD_EM = 6.2, FOOT_EM = 3.2;
+
+/** Lanes below each other on a page, with the arrivals above them. */
+function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
+  const { em } = pen, narrow = box.w < 50 * em, left = box.x + 0.8 * em, named = lanes.some((lane) => lane.notes);
+  const side = !named ? 3 * em : (lanes[0].kind === "tokens" ? (narrow ? 10.1 : 11.5) : narrow ? 7.5 : 10) * em, px = (box.h - (HEAD_EM + FOOT_EM) * em) / sum(lanes.map(laneEm));
+  const legend = drawLegend(pen, film.legend ?? [], left, box.y + 3 * em, box.x + box.w), head = Math.max(legend - box.y + 3.2 * em, HEAD_EM * em);
+  const plot = boxOf(box.x + side + 0.8 * em, box.y + head, box.w - side - 2 * em, box.h - head - FOOT_EM * em);
+  const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s);
+  pen.text(film.title ?? "", left, box.y + 1.45 * em, { bold: true, size: Math.min(1.1, (box.w - 1.6 * em) / pen.width(film.title ?? "", true)) });
+  drawAxis(pen, plot, from_s, to_s, film.axis ?? noted(from_s));
+  pen.text("arrivals", left, plot.y - 0.4 * em, { colour: "soft", room: side });
+  for (const s of lanes[0].arrival_s) if (s >= from_s && s <= to_s) pen.line("soft", x(s), plot.y - 1.2 * em, x(s), plot.y - 0.3 * em);
+  const highest = lanes.map((lane) => lane.mostWaiting(film.begin_s, film.until_s)).sort((a, b) => b - a);
+  const scale = Math.max(Math.min(highest[0], 1.25 * Math.max(highest[1] ?? highest[0], 1)), lanes[0].kind === "tokens" ? 8 : 1);
+  const heights = lanes.map((lane) => (laneEm(lane) * plot.h) / sum(lanes.map(laneEm)));
+  lanes.forEach((lane, at) => {
+    const top = plot.y + sum(heights.slice(0, at)), room = boxOf(plot.x, top + 0.35 * em, plot.w, heights[at] - 0.7 * em);
+    pen.line("faint", left, top + heights[at], plot.x + plot.w, top + heights[at]);
+    if (lane.notes) drawNames(pen, lane, left, top + 1.4 * em, side - 0.8 * em, heights[at]);
+    const split = lane.kind === "tokens" ? room.y + 1.5 * em : room.y + 0.68 * room.h;
+    drawWaiting(pen, lane, room.y, split, scale, x, [from_s, to_s]);
+    (lane.kind === "tokens" ? drawSeats : drawBatches)(pen, lane, boxOf(room.x, split + 0.2 * em, room.w, room.y + room.h - split - 0.2 * em), x, [from_s, to_s]);
+    const cut = lane.mostWaiting(from_s, to_s), text = `${whole(cut)} wait`;
+    if (cut <= scale) return;
+    pen.rect(pen.colours.background, room.x + 0.5 * em, room.y + 0.2 * em, pen.width(text) + 0.6 * em, 1.4 * em);
+    pen.text(text, room.x + 0.8 * em, room.y + 1.3 * em);
+  });
+  return { plot: boxOf(plot.x, plot.y - 1.2 * em, plot.w, plot.h + 1.2 * em), x };
+}
+
+function drawNames(pen, lane, x, y, room, high) {
+  const { em } = pen, most = Math.max(Math.floor((high / em - 1.6) / 1.3) - lane.notes.length + 1, 1);
+  const names = lane.title.length > most ? [...lane.title.slice(0, most - 1), `+ ${lane.title.length - most + 1} more`] : lane.title;
+  const cut = (name, at = name.length) => [name, ...Array.from({ length: at }, (_, k) => `${name.slice(0, at - 1 - k)}…`)];
+  names.forEach((name, at) => pen.text(cut(name), x, y + 1.3 * em * at, { bold: true, room }));
+  lane.notes.forEach((texts, at) => pen.text(texts, x, y + 1.3 * em * (names.length + at), { colour: "soft", room }));
+}
+
+function drawWaiting(pen, lane, top, bottom, scale, x, [from_s, to_s]) {
+  const { times, waiting, idle } = lane.steps ?? { times: lane.queue.at_s, waiting: lane.queue.waiting };
+  for (let at = Math.max(upTo(times, from_s) - 1, 0); at < times.length && times[at] < to_s; at += 1) {
+    const name = idle ? (idle[at] ? "forming" : "queueing") : "waiting", high = (bottom - top) * Math.min(waiting[at] / scale, 1);
+    const left = Math.round(x(times[at])), right = Math.round(x(times[at + 1] ?? to_s)); // no gap between two
+    pen.rect(pen.fill(name), left, bottom - high, right - left, high);
+  }
+}
+
+function drawBatches(pen, lane, box, x, [from_s, to_s]) {
+  const { em } = pen, { start_s, asked_s, begin_s, finish_s, server, size } = lane.batches, pitch = box.h / lane.servers;
+  start_s.forEach((start, b) => {
+    if (start > to_s || finish_s[b] <= from_s) return;
+    const left = x(start), wide = x(finish_s[b]) - left, y = box.y + pitch * server[b], high = pitch - Math.min(1, 0.2 * pitch);
+    pen.rect(pen.fill("computing"), left, y, wide, high);
+    pen.rect(pen.fill("device_wait"), x(asked_s[b]), y, x(begin_s[b]) - x(asked_s[b]), high);
+    pen.frame("ink", boxOf(left, y, wide, high), Math.min(1, 0.15 * pitch));
+    const text = String(size[b]);
+    if (pitch >= 1.2 * em && wide > pen.width(text) + 0.4 * em) pen.text(text, left + wide / 2, y + pitch / 2 + 0.36 * em, { align: "center", colour: "background" });
+  });
+}
+
+function drawSeats(pen, lane, box, x, [from_s, to_s]) {
+  const { em } = pen, { stays, busy } = lane, gap = 0.5 * em, high = (box.h - gap * (lane.servers - 1)) / seatRows(lane), bare = high - Math.min(1, 0.15 * high);
+  const top = (server, seat) => box.y + high * (server * lane.seats + seat) + gap * server;
+  busy.begin_s.forEach((s, k) => busy.server[k] < lane.servers
+    && pen.rect(pen.fill("empty"), x(s), top(busy.server[k], 0), x(busy.end_s[k]) - x(s), high * lane.seats));
+  stays.begin_s.forEach((begin, k) => {
+    if (begin > to_s || stays.end_s[k] < from_s || stays.seat[k] >= lane.seats || stays.server[k] >= lane.servers) return;
+    const [from, first, last, end] = [begin, stays.first_token_s[k], stays.last_token_s[k], stays.end_s[k]].map(x), y = top(stays.server[k], stays.seat[k]);
+    const until = end - (end - from > 3 ? 1 : 0), lower = y + (bare * (1 - TOKENS)) / 2, text = String(stays.request[k]); // a gap before the next
+    pen.rect(pen.colours.background, from, y, end - from, high);
+    pen.rect(pen.fill(stays.again[k] ? "again" : "prefill"), from, y, Math.min(first, until) - from, bare);
+    pen.rect(pen.fill("decode"), first, lower, Math.min(last, until) - first, bare * TOKENS);
+    pen.rect(pen.fill("padded"), last, lower, until - last, bare * TOKENS);
+    if (stays.preempted[k] && stays.end_s[k] <= to_s) MARKS.preempted(pen, end, y + high / 2, 0.35 * em);
+    if (high >= 1.2 * em && last - from > pen.width(text) + 0.6 * em) pen.text(text, (from + last) / 2, y + high / 2 + 0.36 * em, { align: "center", colour: "background" });
+  });
+  if (!lane.notes && high >= 1.2 * em) for (let seat = 0; seat < seatRows(lane); seat += 1) {
+    pen.text(String((seat % lane.seats) + 1), box.x - 0.6 * em, top(Math.floor(seat / lane.seats), seat % lane.seats) + high / 2 + 0.36 * em, { align: "right", colour: "soft" });
+  }
+}
+
+// The film: a canvas, its controls and its words.
+
+function make(parent, tag, properties = {}, style = {}) {
+  const element = Object.assign(document.createElement(tag), properties);
+  Object.assign(element.style, style);
+  parent.append(element);
+  return element;
+}
+
+/** The speed at which the eye can follow a film: seconds on the screen per second of the run, from a list. */
+export function comfortable(film, lane) {
+  let wanted = WHOLE_S / ((film.page_s ?? film.until_s - film.begin_s) || 1);
+  if (lane.kind === "requests") {
+    const [shortest, longest] = BATCH_S.map((seconds) => seconds / lane.batch_s);
+    wanted = Math.min(clamp(lane.per_s / ARRIVALS_PER_S, shortest, longest), PAUSE_S * lane.per_s);
+  }
+  const away = (times) => Math.abs(Math.log(times / Math.max(wanted, 1e-9)));
+  return SLOWNESS.reduce((best, times) => (away(times) < away(best) ? times : best));
+}
+
+/**
+ * A film in an element, with its own clock and controls: `load` it, then `play`, `pause`, `goTo`, `next`, `previous`.
+ * options: { looks: { light, dark, fills }, theme?, em?: px of its letters, fill?: whether it takes the element's height }.
+ * `onmoment` calls back at every moment shown; `time_s`, `playing`, `words`, `line`, `at` and `picked` are the seam for others.
+ */
+export class Film {
+  constructor(host, options) {
+    Object.assign(this, { host, options, callbacks: [], time_s: 0, within_s: 0, playing: false, picked: null, frames: 0, lanes: [], touched: 0 });
+    this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
+    this.canvas = make(host, "canvas", { tabIndex: 0 }, { display: "block", width: "100%", touchAction: "manipulation" });
+    this.canvas.setAttribute("role", "img");
+    this.bar = make(host, "div", { className: "batchsim-film-controls" }, { display: "flex", flexWrap: "wrap", gap: "4px 8px", alignItems: "center", padding: "4px 8px" });
+    const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)" };
+    this.buttons = Object.entries(buttons).map(([name, title]) => make(this.bar, "button", { type: "button", title, onclick: () => this[name]() }));
+    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run" }, { maxWidth: "8em" });
+    this.speed.setAttribute("aria-label", "Speed");
+    SLOWNESS.forEach((times) => make(this.speed, "option", { value: times, textContent: slower(times) }));
+    this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 8em", minWidth: "6em" });
+    this.place.setAttribute("aria-label", "Time");
+    this.clock = make(this.bar, "output", {}, { minWidth: "9em" });
+    this.place.oninput = () => this.goTo(this.film.begin_s + (this.place.value / 1000) * (this.film.until_s - this.film.begin_s));
+    this.said = options.words ?? make(host, "p", {}, { margin: "0", padding: "0 8px 4px", minHeight: "2.8em" });
+    this.said.setAttribute("role", "status");
+    host.addEventListener("keydown", (this.onkey = (event) => this.key(event)));
+    this.sizes = new ResizeObserver(() => this.layOut());
+    this.sizes.observe(host);
+    host.film = this; // for a reader's console
+  }
+
+  destroy() {
+    this.pause();
+    this.sizes.disconnect();
+    this.host.removeEventListener("keydown", this.onkey);
+    cancelAnimationFrame(this.wanted);
+    this.host.replaceChildren();
+  }
+
+  set theme(name) { this.options.theme = name; this.layOut(); }
+
+  onmoment(callback) { this.callbacks.push(callback); }
+
+  /** Show another film; one that plays goes on from its beginning, or from a given time. */
+  load(film, time_s = null) {
+    this.film = film;
+    this.lanes = film.lanes.map((lane) => new (lane.kind === "tokens" ? Tokens : Requests)(lane, film));
+    const [lane] = this.lanes, start = film.start ?? { time_s: film.begin_s, within_s: 0 };
+    this.instants = unique(...this.lanes.map((each) => each.instants)).filter((s) => s > film.begin_s && s < film.until_s);
+    this.staged = this.lanes.length === 1 && lane.kind === "requests";
+    this.page_s = film.page_s ?? (this.staged ? Math.max(PAGE / lane.per_s, 5 * lane.batch_s) : film.until_s - film.begin_s);
+    this.speed.value = this.slowness = comfortable(film, lane);
+    this.speed.onchange = () => { this.slowness = Number(this.speed.value); };
+    this.untouched = time_s === null; // Play starts at the beginning
+    this.time_s = this.playing ? film.begin_s : time_s ?? start.time_s;
+    this.within_s = this.playing || time_s !== null ? 0 : start.within_s;
+    this.layOut();
+  }
+
+  play() {
+    if (!this.film || this.playing) return;
+    if (this.untouched || this.time_s >= this.film.until_s) this.snap(this.film.begin_s);
+    this.setPlaying(true);
+  }
+
+  pause() { if (this.playing) this.setPlaying(false); }
+  toggle() { this.playing ? this.pause() : this.play(); }
+
+  setPlaying(playing) {
+    [this.playing, this.untouched, this.last_ms] = [playing, false, performance.now()];
+    this.label();
+    this.want();
+  }
+
+  label() { // without words where there is no room
+    const texts = [this.playing ? ["▮▮", "Pause"] : ["▶", "Play"], ["◀", "Previous"], ["▶|", "Next event"]];
+    this.buttons.forEach((button, at) => {
+      button.textContent = this.host.clientWidth < 560 ? texts[at][0] : texts[at].join(" ");
+      button.setAttribute("aria-label", texts[at][1]);
+    });
+  }
+
+  /** Show a time; requests glide there if it is at most one event away. */
+  goTo(time_s) {
+    const to = clamp(time_s, this.film.begin_s, this.film.until_s), near = Math.abs(upTo(this.instants, to) - upTo(this.instants, this.time_s)) <= 1;
+    if (!near) return this.snap(to);
+    Object.assign(this, { time_s: to, within_s: 0, untouched: false });
+    this.want();
+  }
+
+  snap(time_s) {
+    Object.assign(this, { time_s, within_s: 0, untouched: false, snapped: true });
+    this.want();
+  }
+
+  next() { this.step(this.instants[upTo(this.instants, this.time_s)] ?? this.film.until_s); }
+  previous() { this.step(this.instants.findLast((s) => s < this.time_s) ?? this.film.begin_s); }
+
+  step(time_s) {
+    this.pause();
+    this.goTo(this.untouched && this.time_s >= this.film.until_s && time_s >= this.film.until_s ? this.film.begin_s : time_s);
+  }
+
+  key(event) {
+    event.stopPropagation(); // otherwise a notebook would move to another cell
+    if (event.target !== this.canvas || !this.film) return;
+    const acts = { " ": () => this.toggle(), ArrowLeft: () => this.previous(), ArrowRight: () => this.next(),
+      Home: () => this.goTo(this.film.begin_s), End: () => this.goTo(this.film.until_s) };
+    if (!acts[event.key]) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+
+  /** The present moment: its state, and how long ago a batch may have left to count as leaving. */
+  get moment() {
+    const { reduced, playing, instants } = this, before = reduced.matches && playing ? upTo(instants, this.time_s) - 1 : -1;
+    return [before >= 0 ? instants[before] : this.time_s, playing ? LEAVES_S / this.slowness : this.within_s];
+  }
+
+  get words() {
+    const [t, within] = this.moment, { lanes } = this;
+    if (lanes.length === 1 && (this.staged || lanes[0].moments)) return lanes[0].words(lanes[0].at(t), within);
+    return `At ${precise(t * 1000, 7)} ms: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
+  }
+
+  /** The index of the acting line of the first lane's pseudo-code, -1 if there is none. */
+  get line() {
+    const [t, within] = this.moment, [lane] = this.lanes;
+    return lane.line(lane.at(t), within);
+  }
+
+  /** The number of the request at a place of the canvas, in CSS pixels; null for none. */
+  at(x, y) {
+    const found = [...(this.stage?.crowd.of ?? [])].find(([, it]) => x >= it.x && x < it.x + it.side && y >= it.y && y < it.y + it.side);
+    return found ? this.lanes[0].first + found[0] : null;
+  }
+
+  layOut() {
+    const { canvas, options, lanes } = this, w = Math.floor(this.host.clientWidth), ratio = Math.min(devicePixelRatio || 1, 2);
+    if (!this.film || w < 50) return;
+    this.label();
+    this.clock.hidden = w < 560;
+    const em = options.em ?? clamp(12 + (w - 800) / 400, 12, 14), own = this.bar.offsetHeight + (options.words ? 0 : this.said.offsetHeight);
+    const natural = this.staged ? clamp(0.52 * w, 400, 620) * Math.max(em / 13, 1) : (HEAD_EM + FOOT_EM + 1.5 + sum(lanes.map(laneEm))) * em;
+    const h = Math.round(options.fill ? Math.max(this.host.clientHeight - own, 160) : natural);
+    Object.assign(canvas, { width: Math.round(w * ratio), height: Math.round(h * ratio) }).style.height = `${h}px`;
+    this.pen = new Pen(canvas.getContext("2d"), options.looks, options.theme ?? "light", em, ratio);
+    Object.assign(this.host.style, { background: this.pen.colours.background, color: this.pen.colours.ink });
+    const high = this.staged ? Math.round(STAGE * h) : 0;
+    this.stage = this.staged ? new StageView(this.pen, lanes[0], boxOf(0, 0, w, high)) : null;
+    Object.assign(this, { below: boxOf(0, high, w, h - high), shown: null, snapped: true });
+    this.show(performance.now());
+  }
+
+  want() {
+    this.wanted ??= requestAnimationFrame((now_ms) => {
+      this.wanted = null;
+      this.show(now_ms);
+    });
+  }
+
+  show(now_ms) {
+    const passed_s = clamp((now_ms - (this.last_ms ?? now_ms)) / 1000, 0, LEAP_S), { pen, film } = this;
+    if (!pen || !film) return;
+    this.last_ms = now_ms;
+    if (this.playing) this.time_s = Math.min(this.time_s + passed_s / this.slowness, film.until_s);
+    if (this.time_s >= film.until_s && this.playing) this.setPlaying(false);
+    const [t, within] = this.moment, moving = this.draw(t, within, passed_s);
+    this.place.value = (1000 * (this.time_s - film.begin_s)) / (film.until_s - film.begin_s || 1);
+    const words = this.playing ? "" : this.words;
+    if (this.said.textContent !== words) this.said.textContent = words;
+    if (!this.playing) this.canvas.setAttribute("aria-label", words);
+    this.clock.textContent = `Time: ${fixed(1000 * this.time_s, this.lanes[0].decimals)} ms`;
+    this.place.setAttribute("aria-valuetext", this.clock.textContent);
+    this.frames += 1;
+    this.callbacks.forEach((callback) => callback(this));
+    if (this.playing || moving) this.want();
+    else this.last_ms = null;
+  }
+
+  draw(t, within, passed_s) {
+    const { pen, lanes, below, stage, film } = this, { context, ratio } = pen, now = lanes[0].at(t);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.rect(pen.colours.background, 0, 0, below.w, below.y + below.h);
+    const glide_s = clamp(WAY * (lanes[0].batch_s ?? 0) * this.slowness / 2, ...GLIDE_S), snap = this.snapped || this.reduced.matches;
+    const moving = stage?.crowd.move(now, snap ? 1 : 1 - Math.exp(-(passed_s || 0.016) / glide_s), this.reduced.matches) ?? false;
+    this.snapped = false;
+    stage?.draw(now, within, this.picked);
+    const page = clamp(Math.floor((t - film.begin_s) / this.page_s), 0, Math.max(Math.ceil((film.until_s - film.begin_s) / this.page_s - 1e-9) - 1, 0));
+    if (this.shown?.page !== page) this.shown = { page, ...this.drawPage(page) };
+    const { picture, plot, x } = this.shown, at = x(t), top = below.y + plot.y;
+    context.drawImage(picture, 0, below.y, below.w, below.h);
+    if (lanes.length > 1) pen.rect(`${pen.colours.background}E0`, at, top, plot.x + plot.w - at + 1, plot.h);
+    pen.line("ink", at, top, at, top + plot.h, 1.2);
+    return moving;
+  }
+
+  drawPage(page) {
+    const { pen, film, below, lanes } = this, { ratio } = pen, picture = document.createElement("canvas"), from_s = film.begin_s + page * this.page_s;
+    Object.assign(picture, { width: Math.round(below.w * ratio), height: Math.round(below.h * ratio) });
+    const own = new Pen(picture.getContext("2d"), this.options.looks, this.options.theme ?? "light", pen.em, ratio), box = boxOf(0, 0, below.w, below.h);
+    own.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    return { picture, ...(this.staged ? drawTimeline(own, lanes[0], box, [from_s, from_s + this.page_s]) : drawLanes(own, film, lanes, box, [from_s, from_s + this.page_s])) };
+  }
+}

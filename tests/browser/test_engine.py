@@ -1,0 +1,60 @@
+"""The page's engine in a worker of a real browser: bit for bit as `simulate`, and how long runs take."""
+
+import base64
+import json
+
+import pytest
+import web_module
+from web_settings import assert_batches_equal, native_ms, random_cases, slow_calls, traced
+
+IN_WORKER = """
+self.onmessage = async ({ data: { module, jobs } }) => {
+  const { descriptions, calls } = read(jobs);
+  const bytes = Uint8Array.from(atob(module), (letter) => letter.charCodeAt(0));
+  const engine = await Engine.load(bytes, descriptions);
+  self.postMessage(calls.map((call) => answered(engine, call)));
+};
+"""
+IN_PAGE = """([source, module, jobs]) => new Promise((resolve, reject) => {
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const worker = new Worker(url);
+  worker.onmessage = ({ data }) => resolve(data);
+  worker.onerror = (event) => reject(new Error(event.message));
+  worker.postMessage({ module, jobs });
+})"""
+
+
+@pytest.fixture
+def in_worker(browser, tmp_path):
+    """Run calls of the engine in a worker of a page from disk; return what each returned."""
+    module = base64.b64encode(web_module.module().read_bytes()).decode()
+    # A page from disk may start a worker from text, but not as a module.
+    scripts = ((web_module.SCRIPTS / "engine.js").read_text(), web_module.CALLS.read_text(), IN_WORKER)
+    source = "".join(scripts).replace("\nexport ", "\n")
+    (tmp_path / "empty.html").touch()
+    page = browser.new_page()
+    page.goto((tmp_path / "empty.html").as_uri())
+
+    def in_worker(*calls):
+        told = page.evaluate(IN_PAGE, [source, module, web_module.written(calls)])
+        return [web_module.unpacked(json.loads(text)) for text in told]
+
+    yield in_worker
+    page.close()
+
+
+def test_every_batch_is_that_of_simulate_to_the_bit(in_worker):
+    cases, calls = random_cases()
+    for case, run in zip(cases, in_worker(*calls), strict=True):
+        assert_batches_equal(run, traced(case, run))
+
+
+@pytest.mark.alone
+def test_how_long_runs_take(in_worker, capsys):
+    calls = slow_calls()
+    took_ms = in_worker(*calls.values())
+    with capsys.disabled():
+        plain_ms, read_ms = native_ms()
+        print(f"\n100,000 requests, native: {plain_ms:.2f} ms; every start and finish read: {read_ms:.2f} ms")
+        for what, ms in zip(calls, took_ms, strict=True):
+            print(f"{what}, worker in Chromium: {ms:.2f} ms")
