@@ -49,8 +49,9 @@ QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
+# Its file browser lists folders first; links in the lessons open their solutions.
 lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
-	$(BIN)/jupyter lab --ip=127.0.0.1 --port=$(PORT) $(AS_ROOT) --LanguageServerManager.autodetect=False \
+	$(BIN)/jupyter lab --ip=127.0.0.1 --port=$(PORT) $(AS_ROOT) --LanguageServerManager.autodetect=False --ContentsManager.hide_globs="['solutions']" \
 		--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb
 
 # notebooks/.voila holds the settings and a page that fetches nothing from elsewhere.

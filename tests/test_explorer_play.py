@@ -1,6 +1,5 @@
 """The page of the film in the explorer: it covers the large view with the run that is shown."""
 
-import numpy as np
 import pytest
 
 import batchsim as bs
@@ -71,7 +70,9 @@ def test_the_player_steps_from_event_to_event_and_marks_the_acting_line(panel):
 def test_the_line_that_sends_a_batch_is_marked_as_it_leaves(panel):
     marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
     assert "send" in marked
-    assert np.isin(panel.play.player.time_s, panel.result.batches.start_s)
+    starts_s = panel.result.batches.start_s
+    now_s, within_s = panel.play.player.window.start_s
+    assert ((starts_s <= now_s) & (starts_s >= now_s - within_s)).sum() == 1
 
 
 def test_another_run_is_loaded_and_the_same_one_keeps_its_time(panel):
@@ -119,3 +120,11 @@ def test_a_server_without_a_step_has_no_film():
     assert panel.play.player.shown
     panel.server.value = 1
     assert panel.play.player.shown == (panel.data.moment(1) is not None)
+
+
+def test_the_film_stays_while_the_reader_turns_to_tokens_and_back(panel):
+    for mode, large in (("tokens", "seats"), ("requests", "timeline")):
+        panel.controls["mode"].value = mode
+        assert panel.session.style.large == panel.large.value == large
+        assert panel.play.player.shown
+        assert panel.play.player.words

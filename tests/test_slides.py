@@ -103,13 +103,48 @@ def test_headings_and_predictions_and_explanations_begin_slides(slides):
         )
     )
     assert [text(page).split("\n")[0] for page in shown] == [
-        "# Why?", "## At night", "## At night", "## At night", "## At night", "## A detail",
+        "# Why?", "## At night", "## At night", "## At night", "## A detail",
     ]  # fmt: skip
     kinds = [page[0].metadata.slideshow.slide_type for page in shown]
-    assert kinds == ["slide", "slide", "subslide", "subslide", "subslide", "subslide"]
-    assert [text(page).split("\n")[-1] for page in shown[1:4]] == ["Few requests.", "Because.", "B. b"]
-    assert shown[4][1].source == "**a.** So it is."
-    assert shown[4][2].outputs[0].text == "3 ms"
+    assert kinds == ["slide", "slide", "subslide", "subslide", "subslide"]
+    assert [cell.source for cell in shown[1][1:]] == ["Few requests.", "Because."]
+    assert [cell.source for cell in shown[2][1:]] == ["**Predict:** which?", "A. a", "B. b"]
+    assert shown[3][1].source == "**a.** So it is."
+    assert shown[3][2].outputs[0].text == "3 ms"
+
+
+@every_lesson
+def test_no_slide_has_one_line_only(path, slides):
+    for page in pages(slides.slides(nbformat.read(path, as_version=4)).cells):
+        told = [cell for cell in page[1:] if cell.cell_type == "markdown"]
+        if len(told) == len(page) - 1 and "<div" not in text(page):
+            assert sum(slides.lines_of(cell.source) for cell in told) > slides.SHORT, text(page)
+
+
+@every_lesson
+def test_text_about_a_picture_stands_beside_it(path, slides):
+    """An explanation that names a line or a column has the picture or the table on its slide."""
+    lesson, outcome = nbformat.read(path, as_version=4), False
+    shown = pages(slides.slides(lesson).cells)
+    for cell in lesson.cells:
+        outcome = slides.aside(cell.outputs) if cell.cell_type == "code" and cell.outputs else outcome
+        if cell.cell_type == "code" and cell.source.startswith("predict("):
+            outcome = ""
+        told = slides.FOLDED.search(cell.source) if cell.cell_type == "markdown" else None
+        if told and outcome and "Explanation" in told[1] and slides.POINTS.search(told[2]):
+            first = slides.blocks(slides.shown(told[2]))[0].partition("\n")[0]
+            (page,) = [page for page in shown if first in text(page)]
+            assert "<div class" in text(page) or any(each.get("outputs") for each in page)
+
+
+def test_the_list_of_lessons_is_a_styled_page(slides, tmp_path):
+    pytest.importorskip("sphinx_revealjs")
+    slides.export(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "<style>" in page
+    assert len(re.findall(r'<a href="\d\d-[\w-]+\.html"><b>\d\d</b> .*</a> <i>\d+ slides</i>', page)) == len(
+        LESSONS
+    )
 
 
 def test_text_that_has_no_room_goes_on_below_the_same_heading(slides):

@@ -135,6 +135,13 @@ def test_each_preset_is_a_line_near_the_published_times():
             assert preset["fixed_ms"] + preset["per_item_ms"] * size == pytest.approx(ms, rel=0.052)
 
 
+def test_modules_become_functions_that_return_their_exports():
+    sources = {"a": "export const one = 1;", "b": 'import { one } from "./a.js";\nexport function start() {}'}
+    a = "modules.a = (() => {\nconst one = 1;\nreturn { one };\n})();\n"
+    b = "modules.b = (() => {\nconst { one } = modules.a;\nfunction start() {}\nreturn { start };\n})();\n"
+    assert page.bundle("b", sources.get) == f"const modules = {{}};\n{a}{b}modules.b.start();"
+
+
 def test_a_module_with_an_import_that_a_bundle_cannot_have_is_refused():
     with pytest.raises(ValueError, match="plain imports"):
         page.bundle("one", {"one": 'import two from "./two.js";'}.get)

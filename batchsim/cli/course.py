@@ -112,6 +112,8 @@ class Lab(Command):
         first = folder / "00-explorer.ipynb"
         start = f"/lab/tree/{folder.name}/{first.name}" if first.exists() else f"/lab/tree/{folder.name}"
         command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={self.port}"]
+        # The list of files begins with folders: students would see the solutions first.
+        command.append("--ContentsManager.hide_globs=['solutions']")
         command += ["--LanguageServerManager.autodetect=False", f"--LabApp.default_url={start}"]
         if hasattr(os, "getuid") and os.getuid() == 0:
             # JupyterLab refuses to run as root otherwise; here it listens on loopback only, with a token.

@@ -14,6 +14,7 @@ from batchsim.measured.published import published_names, published_source
 from batchsim.scenario import RULES, Affine
 from batchsim.scenario.rules.rule import Trigger
 from batchsim.study.surface import LOADS
+from batchsim.theory.batch import at_least
 from batchsim.theory.optimum import optimum
 from batchsim.view.canvas import axes, cells
 from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, in_words, looks
@@ -99,7 +100,9 @@ def played() -> dict[str, Any]:
     best = optimum(PLAYED["rate_per_s"], service, int(PLAYED["max_batch_size"]))
     if best.control_limit is None:
         raise ValueError(f"the best policy of the played scenario must have a control limit, got {best!r}")
-    return {**PLAYED, "least": best.control_limit, "mean_latency_ms": best.mean_latency_ms}
+    none = at_least(PLAYED["rate_per_s"], service, 1, best.max_batch_size)
+    means = {"mean_latency_ms": best.mean_latency_ms, "without_wait_ms": none.mean_latency_ms}
+    return {**PLAYED, "least": best.control_limit, **means}
 
 
 def terms() -> dict[str, str]:

@@ -20,7 +20,10 @@ ROOT = HERE.parents[1]
 ROOM = 12.0  # lines of text that a slide holds
 LINE = 80  # characters of text in a line
 LONGEST_CODE = 14  # lines of code that still fit a slide
-SKIPPED = ("Set-up",)  # sections that are useful only at a computer
+SHORT = 3.2  # lines: too few for a slide of their own
+SPARE = 2.7  # further lines that still fit, as the foot of a slide is free
+ASIDE_LINE = 44  # characters of text in a line beside a picture
+SKIPPED = ("Set-up", "Try it yourself")  # sections that are useful only at a computer
 HEADING = re.compile(r"^(#{1,3}) (.+)$")
 FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
@@ -29,6 +32,8 @@ AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
     r"""\s*(Choose\s+an\s+answer,\s+press\s+\*\*Commit\*\*[^.]*\.
     |At\s+each\s+question\s+marked[^.]*\.\s+The\s+result\s+appears\s+only\s+then\.
     |Code\s+that\s+only\s+draws[^.]*\.
+    |\*Going\s+further\*,[^.]*\.
+    |(The\s+exercises\s+at\s+the\s+end|To\s+experiment\s+with\s+sliders)[^.]*\.
     |(Now\s+r|R)un\s+this\s+cell\b[^.]*(\.|:$|$)
     |[^.]*\[glossary\]\([^)]*\)[^.]*\.)(?=\s|$)""",
     re.VERBOSE,
@@ -38,6 +43,9 @@ REVEAL = (  # parts of reveal.js: its other themes download their fonts
     "dist/theme/fonts/source-sans-pro", "plugin/notes",
 )  # fmt: skip
 ITEM = re.compile(r"\n(?=- |\d+\. )")  # what comes before each item of a list but the first
+POINTS = re.compile(  # words that point at a picture or a table
+    r"\b(pictures?|tables?|columns?|rows?|curves?|lines?|maps?|stars?|crosses|bars?|areas?|band|dashed|axes|colou?rs?)\b"
+)
 LIVE = re.compile(r"\bbs\.(explore|film)\(")
 
 
@@ -45,11 +53,11 @@ class Deck:
     """The slides of a lesson, filled from its top: cells, each with the type that nbconvert reads."""
 
     def __init__(self):
-        self.cells, self.left, self.title, self.depth = [], 0.0, "", 1
+        self.cells, self.left, self.title, self.depth, self.outcome = [], 0.0, "", 1, ""
 
     def section(self, depth, title):
         """Begin a slide with a heading; a subsection's slide is below its section's."""
-        self.title, self.depth, self.left = title, depth, 0.0
+        self.title, self.depth, self.left, self.outcome = title, depth, 0.0, ""
 
     def break_slide(self):
         """Begin a new slide below this one, under the same heading."""
@@ -76,6 +84,18 @@ class Deck:
         for block in fitting(shown(text)):
             self.add(nbformat.v4.new_markdown_cell(block), lines_of(block))
 
+    def explain(self, text):
+        """Add the explanation of an outcome: beside the picture or the table, if it points at it."""
+        if not (self.outcome and POINTS.search(text)):
+            self.text(text)
+            return
+        for block in [item for part in blocks(shown(text)) for item in ITEM.split(part)]:
+            lines = lines_of(block, ASIDE_LINE)
+            if lines > self.left:
+                self.add(nbformat.v4.new_markdown_cell(self.outcome), ROOM)
+                self.left = max(ROOM, lines)
+            self.add(nbformat.v4.new_markdown_cell(block), lines)
+
 
 def slides(notebook):
     """Return a solved lesson as slides, one cell after the other, each with its slide's type."""
@@ -95,7 +115,38 @@ def slides(notebook):
         else:
             show(deck, cell, answer)
             answer = ""
-    return nbformat.v4.new_notebook(cells=deck.cells, metadata=notebook.metadata)
+    return nbformat.v4.new_notebook(cells=joined(deck.cells), metadata=notebook.metadata)
+
+
+def joined(cells):
+    """Return the cells with each short slide of text on the next or the previous one, if there is room."""
+    pages = []
+    for cell in cells:
+        if cell.metadata.slideshow.slide_type != "-":
+            pages.append([])
+        pages[-1].append(cell)
+    done = []
+    for page in pages:
+        if done and _together(done[-1], page):
+            same = done[-1][0].metadata.title == page[0].metadata.title
+            page[0].metadata.slideshow.slide_type = "-"
+            done[-1] += page[1:] if same else page
+        else:
+            done.append(page)
+    return [cell for page in done for cell in page]
+
+
+def _together(before, after):
+    """Return whether two slides can be one: of one section, or both exercises, and one of them short."""
+    asks = any("**Predict:**" in cell.source for cell in before)
+    titles = [page[0].metadata.title for page in (before, after)]
+    related = titles[0] == titles[1] or all(title.startswith("Exercise ") for title in titles)
+    lines = [sum(map(_lines, page[1:])) for page in (before, after)]
+    return not asks and related and min(lines) <= SHORT and sum(lines) <= ROOM + SPARE
+
+
+def _lines(cell):
+    return height(cell.outputs[0]) if cell.cell_type == "code" else lines_of(cell.source)
 
 
 def tell(deck, source):
@@ -105,7 +156,7 @@ def tell(deck, source):
         paragraphs(deck, source[place : folded.start()])
         deck.break_slide()
         if deck.title not in SKIPPED and not re.search("[Hh]int", folded[1]):
-            deck.text(folded[2])
+            deck.explain(folded[2])
             deck.break_slide()
         place = folded.end()
     paragraphs(deck, source[place:])
@@ -136,6 +187,22 @@ def show(deck, cell, answer):
         lines = height(output)
         deck.add(nbformat.v4.new_code_cell("", outputs=[output]), lines)
         deck.cells[-1].metadata["alt"] = output.get("metadata", {}).get("image/png", {}).get("alt", "")
+    deck.outcome = aside(cell.outputs)
+
+
+def aside(outputs):
+    """Return a picture, or else a table, as HTML that stands beside text; "" if there is none."""
+    data = [output.get("data", {}) for output in outputs]
+    alts = [output.get("metadata", {}).get("image/png", {}).get("alt", "") for output in outputs]
+    pictures = [
+        f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{each["image/png"]}">'
+        for each, alt in zip(data, alts, strict=True)
+        if "image/png" in each
+    ]
+    tables = [
+        re.sub(r"\n\s*", "", each["text/html"]) for each in data if "<table" in each.get("text/html", "")
+    ]
+    return f'<div class="aside">{(pictures or tables)[0]}</div>' if pictures or tables else ""
 
 
 def height(output):
@@ -171,13 +238,15 @@ def headed(block):
     return [first, rest] if HEADING.match(first) and rest else [block]
 
 
-def lines_of(block):
+def lines_of(block, line=LINE):
     """Return the lines that a paragraph takes on a slide, including the space below it."""
+    if block.startswith('<div class="aside">'):
+        return 0.0
     if block.startswith(("|", "```")):
         return 0.9 * (block.count("\n") + 1) + 0.5
     if block.startswith("$$"):
         return 2.5
-    return sum(math.ceil(len(item) / LINE) + 0.15 for item in ITEM.split(block)) + 0.5
+    return sum(math.ceil(len(item) / line) + 0.15 for item in ITEM.split(block)) + 0.5
 
 
 def prediction(source):
@@ -236,13 +305,15 @@ def export(folder):
             cell.source = formulas(cell.source)
         page, _ = exporter.from_notebook_node(deck, {"metadata": {"name": title}})
         (folder / f"{path.stem}.html").write_text(page)
-        rows.append(f'<li><a href="{path.stem}.html">{path.stem[:2]}: {html.escape(title)}</a></li>')
-    (folder / "index.html").write_text(
-        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Slides</title>'
-        f"<h1>Slides of the lessons</h1><ul>{''.join(rows)}</ul>"
-        "<p>Arrow keys turn the pages: right to the next section, down within one. F fills the screen.</p>"
-        "</html>"
-    )
+        name, count = (
+            html.escape(title),
+            sum(each.metadata.slideshow.slide_type != "-" for each in deck.cells),
+        )
+        rows.append(
+            f'<li><a href="{path.stem}.html"><b>{path.stem[:2]}</b> {name}</a> <i>{count} slides</i></li>'
+        )
+    page = (HERE / "slides" / "list.html").read_text()
+    (folder / "index.html").write_text(page.replace("LESSONS", "\n".join(rows)))
 
 
 if __name__ == "__main__":

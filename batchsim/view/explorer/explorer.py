@@ -70,6 +70,7 @@ class Explorer(widgets.Box):
             tooltip="The large view; a click on a small view enlarges it, too",
         )  # fmt: skip
         self.large.add_class("batchsim-large")
+        self.changes_views = False
         self.words = plain(
             widgets.ToggleButton, description="In words", tooltip="A description of the picture in words"
         )
@@ -150,7 +151,7 @@ class Explorer(widgets.Box):
             self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
-        if key in NAMES[self.session.style.mode]:  # not while the list itself changes
+        if key in NAMES[self.session.style.mode] and not self.changes_views:
             self.screen.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:
@@ -188,7 +189,9 @@ class Explorer(widgets.Box):
             _set_class(self, "batchsim-dark", session.style.theme == "dark")
             views = views_of(session.style.mode)
             if self.large.options != views:
+                self.changes_views = True  # new options choose the first, which the reader did not
                 self.large.options = views
+                self.changes_views = False
             self.large.value = session.style.large
             self._offer_servers()
             index = self.tabs.selected_index

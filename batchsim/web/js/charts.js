@@ -249,8 +249,7 @@ function drawLoad(chart, data, before) {
   const lines = [["p50", points(curve, "p50_ms"), [5, 3], 1.4], ["p99", points(curve, "p99_ms"), [], 2.2]];
   const old = before ? points(before.curve, "p99_ms") : [];
   const every = [...lines[0][1], ...lines[1][1], ...old].map((point) => point[1]);
-  const ends = 1.2 * Math.max(curve.saturation_per_s, before?.curve.saturation_per_s ?? 0, settings.rate_per_s / 1.15);
-  const right = chart.hold("x", nice(ends, d.axis.steps));
+  const right = chart.hold("x", nice(1.2 * Math.max(curve.saturation_per_s, before?.curve.saturation_per_s ?? 0), d.axis.steps));
   const high = chart.hold("y", nice(Math.max(...every), d.axis.coarse));
   const low = 1 / chart.hold("-y", nice(1 / Math.min(...every), d.axis.coarse));
   chart.axes({ x: [0, right], y: [low, high], logY: true, xLabel: d.load.label, yLabel: "ms" });
@@ -267,7 +266,7 @@ function drawLoad(chart, data, before) {
     chart.text(name, x, y + (name === "p50" ? 15 : -7), { halo: true });
   }
   chart.handle(settings.objective_ms, false, theme.objective, [5, 3], "objective");
-  const [x, y] = [chart.x(settings.rate_per_s), data.overloaded ? box.top + 8 : chart.y(data.p99_ms)];
+  const [x, y] = [Math.min(chart.x(settings.rate_per_s), box.right), data.overloaded ? box.top + 8 : chart.y(data.p99_ms)];
   ctx.beginPath();
   for (const [dx, dy] of [[0, -7], [7, 0], [0, 7], [-7, 0]]) ctx.lineTo(x + dx, y + dy);
   ctx.closePath();
@@ -285,7 +284,7 @@ function drawBreakdown(chart, data, before) {
   const { box } = chart;
   const width = 100 / groups.length;
   const bottoms = groups.map(() => 0);
-  let floor = box.bottom;
+  let floor = box.bottom - 14;
   [...d.components.entries()].reverse().forEach(([part, { name, words, colour, hatch }]) => {
     ctx.fillStyle = hatched(ctx, theme[colour], hatch, theme.background);
     ctx.beginPath();
@@ -296,9 +295,10 @@ function drawBreakdown(chart, data, before) {
     });
     ctx.fill();
     const middle = Math.min(chart.y(last(bottoms) - last(groups)[part] / 2), floor);
+    const ms = data[`${name}_ms`];
     floor = middle - 30;
     chart.text(words, box.right + 6, middle - 4);
-    chart.text(number(data[`${name}_ms`]), box.right + 6, middle + 10, { bold: true });
+    chart.text(number(ms < 0.005 ? 0 : ms), box.right + 6, middle + 10, { bold: true });
   });
   chart.line(then.flatMap((ms, i) => [[chart.x(i * width), chart.y(ms)], [chart.x((i + 1) * width), chart.y(ms)]]), theme.before, 2.6);
   chart.handle(data.settings.max_wait_ms, false, theme.ink, [2, 3], `max wait ${number(data.settings.max_wait_ms)}`);

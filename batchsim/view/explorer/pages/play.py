@@ -12,6 +12,7 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
+from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.pseudocode import pseudocode, to_html
 from batchsim.view.film.seats import beginning, seats, spells
 from batchsim.view.film.snapshot import Film, PlayRange
@@ -21,7 +22,7 @@ from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.seats import lanes_of
 
 PAGES, INSTANTS = 4, 1000  # of a film of steps: its length in pages, and at most, as each has a sentence
-HINT = "The film is the large view. There, space plays and pauses it, and arrows go from event to event."
+HINT = "In the large view, space plays and pauses, and arrows go from event to event."
 
 
 class PlayPage(Page):
@@ -112,7 +113,7 @@ def window_of(data: ViewData, server: int) -> Window | None:
     if now is None:
         return None
     film = (StepFilm if isinstance(result.scenario.rule, Continuous) else WholeFilm).of(result, server)
-    instants, page_s = film.instants(), now.end_s - now.begin_s
+    instants, page_s = film.instants, now.end_s - now.begin_s
     first = int(instants.searchsorted(now.begin_s))
     until_s = min(now.begin_s + PAGES * page_s, float(instants[first:][:INSTANTS][-1]))
     stretch, log = PlayRange(now.begin_s, max(until_s, now.end_s)), now.log
@@ -123,4 +124,6 @@ def window_of(data: ViewData, server: int) -> Window | None:
         steps = int(np.append(left, own.size)[left.searchsorted(steps)])
     busy_s = spells(log.batch_start_s[own], log.batch_finish_s[own])
     stays = seats(beginning(result, steps, server))
-    return step_window(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
+    window = step_window(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
+    window.more["legend"] = TokenLanes.legend((), window.lanes)
+    return window
