@@ -53,9 +53,10 @@ export class Figure {
     this.views = ORDER.filter((view) => views.includes(view) && (view !== "film" || Film));
     this.requests = described.map.requests;
     this.build(Film);
+    this.resize();
     this.compute();
     this.settle();
-    new ResizeObserver(() => this.draw()).observe(host);
+    new ResizeObserver(() => this.resize()).observe(host);
     if (this.film) this.playWhenSeen(plays);
   }
 
@@ -81,7 +82,7 @@ export class Figure {
     const list = element("select", {}, ...options);
     list.onchange = () => {
       this.views.forEach((view, i) => grid.children[i].classList.toggle("picked", view === list.value));
-      if (this.data) this.draw();
+      this.resize();
     };
     list.value = "map";
     list.onchange();
@@ -261,7 +262,7 @@ export class Figure {
     const overloaded = sizes.map((size) => rate_per_s >= saturation({ ...settings, max_batch_size: size }));
     this.mapper.ask({ settings: { ...settings, requests: this.requests }, sizes, waits }, (p99_ms) => {
       this.data.map = { sizes, waits, p99_ms, overloaded };
-      this.draw();
+      this.charts.find((chart) => chart.view === "map").draw(this.data, this.before, !this.settled);
       if (this.settled) this.rest();
     });
   }
@@ -288,6 +289,11 @@ export class Figure {
       if (seen && plans) this.film.play();
     };
     new IntersectionObserver(watch, { threshold: 0.2 }).observe(this.film.host);
+  }
+
+  resize() {
+    for (const chart of this.charts) chart.measure();
+    if (this.data) this.draw();
   }
 
   draw() {
