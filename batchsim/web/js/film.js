@@ -808,7 +808,8 @@ export class Film {
     const em = options.em ?? clamp(12 + (w - 800) / 400, 12, 14), own = this.bar.offsetHeight + (options.words ? 0 : this.said.offsetHeight);
     const natural = this.staged ? clamp(0.52 * w, 400, 620) * Math.max(em / 13, 1) : (HEAD_EM + FOOT_EM + 1.5 + sum(lanes.map(laneEm))) * em;
     const h = Math.round(options.fill ? Math.max(this.host.clientHeight - own, 160) : natural);
-    Object.assign(canvas, { width: Math.round(w * ratio), height: Math.round(h * ratio) }).style.height = `${h}px`;
+    const [width, height] = [w, h].map((px) => Math.round(px * ratio));
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height }).style.height = `${h}px`;
     this.pen = new Pen(canvas.getContext("2d"), options.looks, options.theme ?? "light", em, ratio);
     Object.assign(this.host.style, { background: this.pen.colours.background, color: this.pen.colours.ink });
     const high = !this.staged ? 0 : h < LOW_PX ? h : Math.round(STAGE * h);
