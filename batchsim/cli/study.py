@@ -195,7 +195,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             texts[self.write] = servers.write(self.write, best)
         for server, why in refused.items():
             typer.echo(f"Not written for {server}: {why}", err=True)
-        for server, text in texts.items() if self.out is not None else ():
+        for server, text in texts.items():
+            if self.out is None:
+                break
             path = self.out / server / (name or servers.file_name(server))
             if path.exists() and not self.force:
                 raise ValueError(f"{path} already exists: choose another --out, or --force")

@@ -102,9 +102,8 @@ def _is_meant(document: Document, wanted: ServerConfig, what: Any) -> bool:
 
 
 def _diff(path: str | os.PathLike[str], old: str, new: str) -> str:
-    name = os.fspath(path)
-    lines = (text.splitlines(keepends=True) for text in (old, new))
-    return "".join(difflib.unified_diff(*lines, f"{name} (now)", f"{name} (new)", n=1))
+    name, before, after = os.fspath(path), old.splitlines(keepends=True), new.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(before, after, f"{name} (now)", f"{name} (new)", n=1))
 
 
 def _changed(text: str, name: str, value: Any, server: str, which: str | None) -> str | None:
