@@ -63,7 +63,7 @@ export class Engine {
   }
 
   /** Return a run: arrays with a value a request, and `batches` with a value a batch. */
-  run(settings) {
+  run(settings = {}) {
     const given = { ...this.complete(settings), arrival_s: settings.arrival_s?.slice() };
     const { batch_index, batches } = this.formed(given);
     for (const [name, column] of Object.entries(batches)) batches[name] = column.slice();

@@ -17,7 +17,7 @@ const AHEAD = 4, COMING = 60; // mean times between arrivals in which a request 
 const SPREAD = (5 ** 0.5 - 1) / 2; // the golden ratio: neighbours come in at different heights
 const LEAST_PX = 4, LARGEST_EM = 2.8; // the sides of a request
 const STRIPE = 0.58, FLAG = 0.5; // of a request with a number: where its colour begins; the side of its flag
-const STAGE = 0.55; // the stage's share of the height, above the timeline
+const STAGE = 0.55, LOW_PX = 300; // the stage's share of the height, above the timeline; a lower film has no timeline
 const LEAVES_S = 0.25, LEAP_S = 0.25; // on the screen: a batch counts as leaving; the longest step of the clock
 const ARRIVALS_PER_S = 8, BATCH_S = [0.4, 3], PAUSE_S = 2, WHOLE_S = 20; // on the screen, at the first speed
 const PAGE = 24; // requests on a page of the timeline
@@ -486,7 +486,7 @@ class StageView {
   drawTexts(now, within) {
     const { pen, lane, places, left, right } = this, { em } = pen, y = this.box.y + 1.45 * em, above = places.box.y - 0.5 * em;
     const clock = `${fixed(now.t * 1000, lane.decimals)} ms`, begin = left + Math.max(8.5 * em, pen.text(clock, left, y, { bold: true, size: 1.1 }) + em);
-    const counters = [...(lane.lost?.length || lane.loses ? [`lost ${whole(now.lost)}`] : []), `served ${whole(now.served)}`];
+    const counters = [...(lane.loses ? [`lost ${whole(now.lost)}`] : []), `served ${whole(now.served)}`];
     if (this.wide || right - begin > 9 * em * (counters.length + 1)) counters.push(`arrived ${whole(now.arrived)}`);
     counters.forEach((text, k) => pen.text(text, right - 9 * em * k, y, { align: "right" }));
     const said = lane.activities(now, within);
@@ -688,7 +688,7 @@ export class Film {
     this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run" }, { maxWidth: "8em" });
     this.speed.setAttribute("aria-label", "Speed");
     SLOWNESS.forEach((times) => make(this.speed, "option", { value: times, textContent: slower(times) }));
-    this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 8em", minWidth: "6em" });
+    this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
     this.place.setAttribute("aria-label", "Time");
     this.clock = make(this.bar, "output", {}, { minWidth: "9em" });
     this.place.oninput = () => this.goTo(this.film.begin_s + (this.place.value / 1000) * (this.film.until_s - this.film.begin_s));
@@ -812,7 +812,7 @@ export class Film {
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height }).style.height = `${h}px`;
     this.pen = new Pen(canvas.getContext("2d"), options.looks, options.theme ?? "light", em, ratio);
     Object.assign(this.host.style, { background: this.pen.colours.background, color: this.pen.colours.ink });
-    const high = this.staged ? Math.round(STAGE * h) : 0;
+    const high = !this.staged ? 0 : h < LOW_PX ? h : Math.round(STAGE * h);
     this.stage = this.staged ? new StageView(this.pen, lanes[0], boxOf(0, 0, w, high)) : null;
     Object.assign(this, { below: boxOf(0, high, w, h - high), shown: null, snapped: true });
     this.show(performance.now());
@@ -847,6 +847,7 @@ export class Film {
     const moving = stage?.crowd.move(now, snap ? 1 : 1 - Math.exp(-(passed_s || 0.016) / glide_s), this.reduced.matches) ?? false;
     this.snapped = false;
     stage?.draw(now, within, this.picked);
+    if (!below.h) return moving;
     const page = clamp(Math.floor((t - film.begin_s) / this.page_s), 0, Math.max(Math.ceil((film.until_s - film.begin_s) / this.page_s - 1e-9) - 1, 0));
     if (this.shown?.page !== page) this.shown = { page, ...this.drawPage(page) };
     const { picture, plot, x } = this.shown, at = x(t), top = below.y + plot.y;
