@@ -152,8 +152,9 @@ def test_a_kernel_that_waits_is_not_idle_until_it_has_been_a_page_s(tmp_path, mo
         long_ago = kernel.last_activity = utcnow() - timedelta(hours=9)
         await sessions.cull_kernel_if_idle(waiting.kernel_id)
         await sessions.start_kernel(**page())
-        while kernel.last_activity == long_ago or kernel.execution_state != "idle":  # else it times out
-            await asyncio.sleep(0.01)
+        # What the kernel says before the server has subscribed to it is lost.
+        while kernel.last_activity == long_ago or kernel.execution_state != "idle":
+            await asked(sessions, waiting.kernel_id, "1")
         await sessions.cull_kernel_if_idle(waiting.kernel_id)
         assert waiting.kernel_id in sessions
         kernel.last_activity = long_ago

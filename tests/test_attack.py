@@ -7,7 +7,8 @@ import pytest
 from attack.__main__ import ATTACKS
 
 # A damaged cache is compiled again, which takes long: test_jit.py has examples.
-QUICK = sorted(ATTACKS.keys() - {"compiled loops on disk, damaged"})
+# The app's sockets are test_app_limits.py's.
+QUICK = sorted(ATTACKS.keys() - {"compiled loops on disk, damaged", "the app's sockets"})
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -60,7 +60,7 @@ def test_a_moment_says_that_a_batch_waits_for_its_device(results):
         assert now.computing[result.batches.server[first]].held(time_s) == waits
         assert bool(now.held) == ("waiting for a device" in describe(now))
     own = Film(results[OWN])
-    assert not any(own.snapshot(time_s).held for time_s in own.instants()[::50])
+    assert not any(own.snapshot(time_s).held for time_s in own.instants[::50])
 
 
 def test_lanes_have_it_in_their_legend_where_one_of_them_shares():

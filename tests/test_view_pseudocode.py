@@ -209,7 +209,7 @@ def test_read_literally_it_decides_as_the_rule_itself(rule, arrivals_s, now, end
 def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
     result, reader = Result((Run(plan.scenario, engine.run(plan)),), 0, ""), read(plan)
     film, lines = Film(result), pseudocode(plan.scenario.rule)
-    for time_s in film.instants().tolist():
+    for time_s in film.instants.tolist():
         now = film.snapshot(time_s)
         line = acting(now)
         if now.activity() is Activity.LEAVING:
@@ -297,7 +297,7 @@ def test_the_rules_of_servers_are_short_and_have_a_line_for_each_moment(rule):
         bs.Scenario(bs.Poisson(1500), rule, bs.Affine(2, 0.3), servers=2), 300, engine="simpy"
     )
     film = Film(result)
-    for time_s in film.instants().tolist():
+    for time_s in film.instants.tolist():
         now = film.snapshot(time_s)
         line = lines[acting(now)]
         left = now.last.trigger if now.activity() is Activity.LEAVING else None
@@ -346,7 +346,7 @@ def test_every_moment_has_a_line_at_any_boundary(servers):
     for rule in boundaries():
         scenario = bs.Scenario(bs.Poisson(600), rule, bs.Affine(2, 0.3), servers=servers)
         film = Film(bs.simulate(scenario, 30, engine="simpy"))
-        for time_s in film.instants().tolist():
+        for time_s in film.instants.tolist():
             now = film.snapshot(time_s)
             assert pseudocode(rule)[acting(now)].activity in (None, now.activity())
 
@@ -474,4 +474,4 @@ def test_a_moment_of_the_film_says_the_step_that_is_computed_then():
     idle = film.snapshot(0.5)
     assert (idle.step, idle.acting(), idle.served) == (-1, None, 2)
     assert "nobody is there" in idle.said()
-    assert film.instants().round(3).tolist() == [0, 0.01, 0.02, 1, 1.01, 1.02]
+    assert film.instants.round(3).tolist() == [0, 0.01, 0.02, 1, 1.01, 1.02]

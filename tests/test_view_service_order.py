@@ -72,7 +72,7 @@ def test_a_batch_is_what_stood_at_the_head_on_random_traffic(scenario, seed):
 def test_the_queue_stands_by_level_and_in_a_level_as_they_came():
     film = film_of("three levels, overloaded")
     seen = set()
-    for time_s in film.instants().tolist():
+    for time_s in film.instants.tolist():
         now = film.snapshot(time_s)
         levels = film.result.priority[now.queue].tolist()
         assert list(zip(levels, now.queue.tolist(), strict=True)) == sorted(
@@ -85,7 +85,7 @@ def test_the_queue_stands_by_level_and_in_a_level_as_they_came():
 
 def test_the_delayed_stand_at_the_end_of_their_level():
     film = film_of("delays without levels")
-    moments = [film.snapshot(time_s) for time_s in film.instants().tolist()]
+    moments = [film.snapshot(time_s) for time_s in film.instants.tolist()]
     late = [film.result.arrival_s[now.queue] + 0.006 <= now.time_s for now in moments]
     assert all((np.diff(each.astype(int)) >= 0).all() for each in late)
     assert sum(each.any() and not each.all() for each in late) > 20
@@ -100,7 +100,7 @@ def test_a_batch_that_was_dealt_is_what_stood_at_the_head(rule):
 
 def test_the_queue_of_each_level_is_counted_in_words():
     film = film_of("two levels")
-    now = next(now for t in film.instants().tolist() if min((now := film.snapshot(t)).levels.values()) >= 2)
+    now = next(now for t in film.instants.tolist() if min((now := film.snapshot(t)).levels.values()) >= 2)
     assert f"({now.levels[1]} of level 1 and {now.levels[2]} of level 2)" in describe(now)
 
 

@@ -69,7 +69,7 @@ def deadline_s(snapshot):
 
 def times_around(result, film):
     """Return every instant, the floats beside it, and what lies between."""
-    instants = film.instants()
+    instants = film.instants
     beside = [np.nextafter(instants, -1), np.nextafter(instants, math.inf)]
     times_s = np.unique(np.concatenate([[0.0], instants, *beside, (instants[1:] + instants[:-1]) / 2]))
     return times_s[times_s >= 0].tolist()
@@ -159,7 +159,7 @@ def test_between_two_instants_nothing_changes(plan):
         computing = [None if batch is None else batch.number for batch in now.computing]
         return now.waiting.tolist(), computing, now.arrived, now.served, now.rejected, now.timed_out
 
-    instants = film.instants().tolist()
+    instants = film.instants.tolist()
     for begin_s, end_s in pairwise(instants):
         assert state(begin_s) == state(math.nextafter(end_s, 0))
 
@@ -189,7 +189,7 @@ def test_forming_and_queueing_add_up_to_what_the_result_says():
     scenario = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(6, 4), bs.Affine(3, 0.7), servers=2)
     result = bs.simulate(scenario, 400, seed=3)
     film = Film(result)
-    instants = film.instants()
+    instants = film.instants
     waits_ms = {True: np.zeros(400), False: np.zeros(400)}
     for begin_s, end_s in pairwise(instants.tolist()):
         now = film.snapshot(begin_s)
@@ -225,25 +225,6 @@ def test_a_batch_that_left_a_while_ago_leaves_for_those_who_look_seldom():
     assert now.activity(within_s=0.0029) is Activity.QUEUEING
 
 
-@settings(max_examples=60)
-@given(plans_with_ties(), st.integers(1, 45))
-def test_the_first_requests_instants_reach_until_the_last_of_them_is_done_with(plan, requests):
-    result = result_of(plan)
-    film = Film(result)
-    timeout_s = math.inf if result.scenario.timeout_ms is None else result.scenario.timeout_ms / 1000
-    ends_s = [
-        {
-            bs.Status.SERVED: result.finish_s[request],
-            bs.Status.REJECTED: result.arrival_s[request],
-            bs.Status.TIMED_OUT: after(result.arrival_s[request], timeout_s),
-        }[bs.Status(result.status[request])]
-        for request in range(min(requests, result.arrival_s.size))
-    ]
-    instants = film.instants(requests)
-    assert instants[-1] == max(ends_s)
-    assert np.array_equal(instants, film.instants()[: instants.size])
-
-
 def test_a_film_refuses():
     scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
     film = Film(bs.simulate(scenario, 10))
@@ -251,8 +232,6 @@ def test_a_film_refuses():
         film.snapshot(-1)
     with pytest.raises(ValueError, match="time_s must be a number, got nan"):
         film.snapshot(math.nan)
-    with pytest.raises(ValueError, match="requests must be at least 1, got 0"):
-        film.instants(0)
     with pytest.raises(TypeError, match="result must be a Result, got 5"):
         Film(5)
     with pytest.raises(ValueError, match="a film must be of one run, got 2 replications"):

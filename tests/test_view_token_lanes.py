@@ -90,7 +90,7 @@ def test_as_many_wait_and_sit_as_the_steps_say(knobs):
         assert now.waiting == steps.waiting[number]
         if result.scenario.servers == 1:
             assert now.seated == steps.running[number]
-    end = film.snapshot(float(film.instants()[-1]))
+    end = film.snapshot(float(film.instants[-1]))
     assert (end.waiting, end.seated, end.served) == (
         0,
         0,

@@ -92,7 +92,7 @@ def test_a_lane_names_levels_and_the_turn_of_those_who_overtake():
 
 def test_some_requests_are_played_around_a_period_and_a_short_run_whole():
     film = Film(bs.simulate(PLAIN, 3000))
-    arrival_s, instants = film.result.arrival_s, film.instants()
+    arrival_s, instants = film.result.arrival_s, film.instants
     begin_s, until_s = film.stretch(float(arrival_s[1000]), float(arrival_s[1020]))
     assert begin_s == arrival_s[1000 - EARLIER]
     assert until_s == arrival_s[1000 - EARLIER + REQUESTS]
@@ -101,7 +101,7 @@ def test_some_requests_are_played_around_a_period_and_a_short_run_whole():
     end_s = float(instants[-1])
     assert film.stretch(end_s - 0.01, end_s) == (pytest.approx(end_s, rel=0.1), end_s)
     short = Film(bs.simulate(PLAIN, REQUESTS))
-    assert short.stretch(0.05, 0.1) == (0, short.instants()[-1])
+    assert short.stretch(0.05, 0.1) == (0, short.instants[-1])
 
 
 def test_arrays_are_sent_as_bytes_of_a_type_that_a_page_knows():
@@ -116,7 +116,7 @@ def test_arrays_are_sent_as_bytes_of_a_type_that_a_page_knows():
 )
 def test_each_instant_of_a_server_has_its_sentence_and_its_line(rule, kind):
     film = kind(bs.simulate(TOKENS.replace(rule=rule), 100))
-    instants = film.instants()
+    instants = film.instants
     stretch = PlayRange(float(instants[40]), float(instants[140]))
     found = moments(film, stretch)
     events = found["at_s"][found.pop("event")]
@@ -167,10 +167,3 @@ def test_several_servers_and_losses_in_words():
     film = Film(bs.simulate(scenario))
     assert "1 of 3 servers busy" in describe(film.snapshot(0.0005))
     assert_says(describe(film.snapshot(0.002)), "3 of 3 servers busy", "6 arrived, 0 served, 2 lost.")
-
-
-def test_a_film_refuses():
-    with pytest.raises(TypeError, match="result must be a Result, got None"):
-        Film(None)
-    with pytest.raises(ValueError, match="time_s must be at least 0, got -1"):
-        Film(bs.simulate(PLAIN, 100)).snapshot(-1)

@@ -71,7 +71,7 @@ def ask(tmp_path_factory):
 
 def film_and_window(name, requests=600):
     film = Film(bs.simulate(SCENARIOS[name], requests, seed=3))
-    middle_s = float(film.instants()[film.instants().size // 2])
+    middle_s = float(film.instants[film.instants.size // 2])
     return film, request_window(film, (middle_s, middle_s))
 
 
@@ -136,7 +136,7 @@ def test_the_parts_of_a_latency_are_those_of_the_result(ask):
 def test_the_sentence_of_a_step_is_pythons(ask, rule, kind):
     result = bs.simulate(TOKENS.replace(rule=rule), 100)
     film, seats = kind(result), TokenFilm(result)
-    instants = film.instants()
+    instants = film.instants
     stretch = PlayRange(float(instants[50]), float(instants[200]))
     lane = token_lane(seats.seats, seats.queue, seats.busy, (1, 8), result.arrival_s, stretch)
     lane["moments"] = moments(film, stretch)
@@ -154,7 +154,7 @@ def test_lanes_say_how_many_wait_and_what_the_servers_do(ask):
     film = TokenFilm(result)
     stretch = PlayRange(2.0, 6.0)
     lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result.arrival_s, stretch)
-    tokens = Window(stretch, film.instants(), [lane], lambda time_s, within_s: "")
+    tokens = Window(stretch, film.instants, [lane], lambda time_s, within_s: "")
     plain, requests = film_and_window("two levels")
     jobs = [
         {"does": "short", "film": window.message(), "times": times_in(window, 30)}
@@ -254,7 +254,7 @@ def test_the_first_speed_suits_the_traffic_and_the_batches(ask):
         for fixed_ms in (0.05, 5, 500):
             scenario = bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(8, 1), bs.Affine(fixed_ms, 0))
             film = Film(bs.simulate(scenario, 200))
-            window = Window(film.stretch(), film.instants(), [request_lane(film, film.stretch())], str)
+            window = Window(film.stretch(), film.instants, [request_lane(film, film.stretch())], str)
             (times,) = ask({"does": "comfortable", "film": window.message()})
             gap_s, batch_s = times / rate_per_s, times * fixed_ms / 1000
             assert gap_s < 4, "nothing happens"

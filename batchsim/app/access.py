@@ -101,8 +101,17 @@ class HideTokens(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Remove tokens from a record, and keep the record."""
-        record.msg, record.args = re.sub(r"(token=)[\w.~%-]+", r"\1...", record.getMessage()), ()
+        record.msg, record.args = without_token(record.getMessage()), ()
         return True
+
+
+def without_token(text: str) -> str:
+    """Return a text in which the tokens of addresses are left out.
+
+    >>> without_token("http://host/?token=tulips&theme=dark")
+    'http://host/?token=...&theme=dark'
+    """
+    return re.sub(r"(token=)[\w.~%-]+", r"\1...", text)
 
 
 def instructions(host: str, port: int, token: str, pages: int) -> str:

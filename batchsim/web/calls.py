@@ -24,10 +24,16 @@ def call(rule: type[Rule]) -> dict[str, Any]:
     has. `memory` is the size of the rule's memory: a constant, and a number for each request of a full batch.
     """
     one = usual(rule)
-    parameters = {
-        name: {"kind": it.kind, "least": it.at_least, "usual": plain(getattr(one, name))}
-        for name, it in rule.parameters().items()
-    }
+    parameters = {}
+    for name, it in rule.parameters().items():
+        bounds = {"least": it.at_least, "most": it.at_most, "above": it.above}
+        known = {key: bound for key, bound in bounds.items() if bound is not None}
+        parameters[name] = {
+            "kind": it.kind,
+            "usual": plain(getattr(one, name)),
+            "endless": it.may_be_inf,
+            **known,
+        }
     small, large = (usual(rule, max_batch_size=size).state_size for size in (100, 101))
     return {
         "entry": "run_threshold" if one.threshold else f"run_{rule.__name__}",

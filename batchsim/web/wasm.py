@@ -23,7 +23,7 @@ FEATURES = "+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"  # in 
 LINKER = ["ziglang", "wasm-ld", "--no-entry", "--strip-all", "-zstack-size=65536"]
 EXPORTS = ["--export-memory", "--export=__heap_base"]
 # Numba's own optimiser prepares the text for this machine's processor: the module becomes twice as large.
-PLAIN = {"NUMBA_OPT": "0", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
+PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK"), "0")
 
 
 def built(folder: Path) -> Path:

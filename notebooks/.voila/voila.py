@@ -5,6 +5,7 @@ import os
 import sys
 
 from batchsim.app import access
+from batchsim.app.limits import MOST_BYTES
 
 c = get_config()  # noqa: F821
 
@@ -21,7 +22,9 @@ if token is not None:
     c.Voila.token = token
 if host not in (access.LOOPBACK, "localhost"):
     print(access.instructions(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
-c.Voila.tornado_settings = {"headers": access.HEADERS}
+c.Voila.tornado_settings = {"headers": access.HEADERS, "websocket_max_message_size": MOST_BYTES}
+c.Voila.kernel_websocket_connection_class = "batchsim.app.limits.PageSocket"
+c.Sessions.kernel_manager_class = "batchsim.app.limits.PageKernel"
 for name in access.HideTokens.LOGGERS:
     logging.getLogger(name).addFilter(access.HideTokens())
 

@@ -18,6 +18,7 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+from attack.app import attack_app
 from attack.batcher import attack_batcher
 from attack.cache import attack_cache
 from attack.configs import attack_argument, attack_bomb, attack_config
@@ -28,10 +29,11 @@ from attack.sweep import attack_sweep
 
 # What is attacked, and the share of the time.
 ATTACKS = {
-    "servers' files, edited": (attack_config, 0.08),
+    "the app's sockets": (attack_app, 0.10),
+    "servers' files, edited": (attack_config, 0.06),
     "servers' files that grow": (attack_bomb, 0.06),
     "pipes, devices and huge files as arguments": (attack_argument, 0.04),
-    "sweeps killed, their folders damaged": (attack_sweep, 0.22),
+    "sweeps killed, their folders damaged": (attack_sweep, 0.17),
     "compiled loops on disk, damaged": (attack_cache, 0.10),
     "result files, damaged and edited": (attack_result, 0.12),
     "scenarios, edited": (attack_scenario, 0.12),

@@ -10,7 +10,6 @@ from batchsim.view.canvas.axes import FINE, nice_span
 
 NOWHERE = Path(np.zeros((1, 2)))
 CORNERS = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
-TRIANGLE = np.array([[0, 0], [1, 0], [0, -1], [0, 0]])
 RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
 
 
@@ -21,16 +20,6 @@ def rectangles(begin: np.ndarray, end: np.ndarray) -> Path:
     """
     vertices = begin[:, None] + (end - begin)[:, None] * CORNERS
     return Path(vertices.reshape(-1, 2), RECTANGLE * len(begin)) if len(begin) else NOWHERE
-
-
-def triangles(corners: np.ndarray, sides: np.ndarray) -> Path:
-    """Return triangles up and to the right of corners, of shape (count, 2), as one path."""
-    vertices = corners[:, None] + sides[:, None, None] * TRIANGLE
-    return (
-        Path(vertices.reshape(-1, 2), [Path.MOVETO, *RECTANGLE[2:]] * len(corners))
-        if len(corners)
-        else NOWHERE
-    )
 
 
 def squares(cells: np.ndarray, inset: float = 0.0) -> Path:

@@ -103,14 +103,10 @@ class Picture(Worded):
         # windows. A new renderer, as of another size or ratio, has another buffer, so it is never stored.
         return np.asarray(self.agg.get_renderer()._renderer)
 
-    def pixels(self, box: Box | None = None) -> np.ndarray:
-        """Return the picture as uint8, shape (rows, columns, 4), in Agg's buffer: the next draw changes it.
-
-        With a box, pixels outside it may be of an earlier moment.
-        """
+    def pixels(self) -> np.ndarray:
+        """Return the picture as uint8, shape (rows, columns, 4), in a buffer that the next draw changes."""
         frame, renderer = self._frame(), self.agg.get_renderer()
-        tiles = [tile for tile in self.tiles if box is None or tile.box.overlaps(box)]
-        for tile in tiles:
+        for tile in self.tiles:
             if tile.stale:
                 region = tile.region
                 tile.refresh()
@@ -119,16 +115,14 @@ class Picture(Worded):
                 tile.draw_fixed(renderer)
                 self._fixed_pixels[region] = frame[region]
                 tile.stale = False
-        part = slice(None) if box is None else self.region(box)
-        frame[part] = self._fixed_pixels[part]
-        for tile in tiles:
+        frame[:] = self._fixed_pixels
+        for tile in self.tiles:
             tile.draw_moving(renderer)
         return frame
 
-    def png(self, box: Box | None = None) -> bytes:
-        """Return the picture, or a part of it, as PNG: exactly the pixels of the screen."""
-        pixels = self.pixels(box)
-        return to_png(pixels if box is None else pixels[self.region(box)])
+    def png(self) -> bytes:
+        """Return the picture as PNG: exactly the pixels of the screen."""
+        return to_png(self.pixels())
 
     def region(self, box: Box) -> tuple[slice, slice]:
         """Return the rows and columns of the pixels in a box."""

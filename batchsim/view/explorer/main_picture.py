@@ -11,6 +11,7 @@ from batchsim.view.pictures.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.pictures.view import Spot
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
+MOST_PIXELS = 2**24  # that a page may ask for: a 4K screen has half as many
 STORED_PX = 1000, 640  # the picture that a notebook keeps
 
 
@@ -36,10 +37,11 @@ class MainPicture(Screen):
         """Draw for the page's present room and colours, and the reader's choices."""
         session, page = self.session, "dark" if self.dark else "light"
         theme = page if session.theme == "auto" else session.theme
-        style = session.style._replace(ratio=self.ratio, theme=theme, size=size or session.style.size)
+        style = session.style._replace(theme=theme, size=size or session.style.size)
         if self.width_px and self.height_px:
             width_px, height_px = (min(max(px, LEAST_PX), MOST_PX) for px in (self.width_px, self.height_px))
-            style = style._replace(width_px=width_px, height_px=height_px, alone=self.alone)
+            ratio = min(max(0.5, self.ratio), math.sqrt(MOST_PIXELS / (width_px * height_px)))
+            style = style._replace(width_px=width_px, height_px=height_px, ratio=ratio, alone=self.alone)
         session.restyle(style)
 
     def enlarge(self, key: str) -> None:

@@ -288,7 +288,7 @@ def lanes_window(comparison: ServerComparison, requests: int | None = None) -> W
         "legend": kind.legend(comparison.groups, lanes),
     }
     return Window(
-        stretch, np.unique(np.concatenate([film.instants() for _, film in films])), lanes,
+        stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes,
         lambda time_s, within_s: lanes_words(films, time_s), start=(stretch.until_s, 0.0), more=more,
     )  # fmt: skip
 

@@ -168,7 +168,7 @@ class Film:
     >>> from batchsim import Affine, Scenario, SizeOrWait, Trace, simulate
     >>> scenario = Scenario(Trace([0.000, 0.004, 0.012]), SizeOrWait(2, 5), Affine(9, 1))
     >>> film = Film(simulate(scenario))
-    >>> film.instants().round(6).tolist()
+    >>> film.instants.round(6).tolist()
     [0.0, 0.004, 0.012, 0.015, 0.017, 0.027]
     >>> film.snapshot(0.013)
     Snapshot(time_s=0.013, waiting=[2], computing=[[0, 1]], arrived=3, served=0, lost=0, waiting for a server)
@@ -210,21 +210,9 @@ class Film:
         return cls(result)
 
     @cached_property
-    def batch_s(self) -> float:
-        """The mean time that a batch computes, in s."""
-        batches = self._batches
-        return float((batches.finish_s - batches.start_s).mean()) if len(batches) else 1.0
-
-    @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
+        """The times of events, ascending."""
         return np.unique(np.concatenate([self._arrival_s, self.left_s, self.done_s]))
-
-    def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return the times of events, ascending, until the first `requests` (all) have left the system."""
-        if requests is None:
-            return self._instants
-        last_s = self.done_s[: _check.whole("requests", requests)].max()
-        return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
 
     def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "PlayRange":
         """Return the part to play: about `requests` requests, from some before a window.
@@ -233,11 +221,11 @@ class Film:
         """
         arrival_s = self._arrival_s
         if arrival_s.size <= requests + EARLIER:
-            return PlayRange(0.0, float(self._instants[-1]))
+            return PlayRange(0.0, float(self.instants[-1]))
         first = max(int(arrival_s.searchsorted(begin_s)) - EARLIER, 0)
         last = max(first + requests, int(arrival_s.searchsorted(end_s, side="right")))
         over = last >= arrival_s.size
-        until_s = max(float(self._instants[-1] if over else arrival_s[last]), end_s * (not over))
+        until_s = max(float(self.instants[-1] if over else arrival_s[last]), end_s * (not over))
         # The beginning of a run shows an empty system.
         return PlayRange(float(arrival_s[first]) if first else 0.0, until_s)
 

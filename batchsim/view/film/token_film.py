@@ -85,17 +85,14 @@ class TokenFilm(Film):
         return [spells(steps.start_s[which], steps.finish_s[which]) for which in own]
 
     @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
+        """The times of all events, ascending."""
         rows = self.seats
         return np.unique(
             np.concatenate([
                 self._arrival_s, self._late_s, rows.begin_s, rows.first_token_s, rows.last_token_s, rows.end_s
             ])
         )  # fmt: skip
-
-    def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return the times of all events, ascending."""
-        return self._instants
 
     def snapshot(self, time_s: float) -> TokenMoment:  # type: ignore[override]
         """Return the moment at a time."""
@@ -193,12 +190,9 @@ class StepFilm(Film):
         return endings_of(self.result)
 
     @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
+        """The begins and ends of steps, ascending."""
         return np.unique(np.concatenate([self._start_s, self._end_s]))
-
-    def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return the begins and ends of steps, ascending."""
-        return self._instants
 
     def snapshot(self, time_s: float) -> StepMoment:  # type: ignore[override]
         """Return the moment at a time."""
@@ -301,7 +295,7 @@ class WholeFilm(StepFilm):
         return [np.flatnonzero(self.log.batch_server == server) for server in range(self.servers)]
 
     @cached_property
-    def _instants(self) -> np.ndarray:
+    def instants(self) -> np.ndarray:
         """The times when requests arrive, give up or start, and prompts, answers and batches end."""
         log, served = self.log, np.flatnonzero(self.log.last_step >= 0)
         token, last = log.token_step[served], log.last_step[served]
@@ -318,7 +312,7 @@ class WholeFilm(StepFilm):
     @property
     def queue(self) -> QueueLength:
         """The number of requests that wait for any server, from each instant on."""
-        times_s, left_s = self.instants(), np.sort(self._queued_s)
+        times_s, left_s = self.instants, np.sort(self._queued_s)
         arrived, left = (each.searchsorted(times_s, side="right") for each in (self._arrival_s, left_s))
         return QueueLength(times_s, arrived - left)
 

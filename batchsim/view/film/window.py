@@ -67,7 +67,7 @@ def request_window(film: Film, around_s: tuple[float, float], requests: int = RE
     stretch, batch = film.stretch(*around_s, requests), film.largest_leaving(*around_s)
     moved_s = 0.0 if batch is None else MOVED * (batch.finish_s - batch.start_s)
     return Window(
-        stretch, film.instants(), [request_lane(film, stretch)],
+        stretch, film.instants, [request_lane(film, stretch)],
         lambda time_s, within_s: describe(film.snapshot(time_s), within_s),
         lambda time_s, within_s: acting(film.snapshot(time_s), within_s),
         (around_s[0], 0.0) if batch is None else (batch.start_s + moved_s, 1.01 * moved_s),
@@ -151,7 +151,7 @@ def step_window(
     lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result.arrival_s, stretch)
     lane["moments"] = moments(film, stretch)
     return Window(
-        stretch, film.instants(), [lane],
+        stretch, film.instants, [lane],
         lambda time_s, within_s: film.snapshot(time_s).said(within_s),
         lambda time_s, within_s: film.snapshot(time_s).acting(within_s), more=more,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def moments(film: StepFilm | WholeFilm, stretch: PlayRange) -> dict[str, Any]:
     `leaves`: a batch leaves; `event`: it is one of the film's instants. A page replaces "{t}" by the time in
     ms, and "{since s}" by the time in ms since then.
     """
-    instants = film.instants()
+    instants = film.instants
     at_s = np.concatenate([instants, film.changes_s])
     at_s = at_s[(at_s > stretch.begin_s) & (at_s <= stretch.until_s)]
     at_s = np.unique(np.append(at_s, stretch.begin_s))

@@ -78,10 +78,14 @@ export class Chart {
     Object.assign(this, { view, d: described, ctx: this.canvas.getContext("2d"), held: {}, theme: described.looks.light });
   }
 
+  /** Read the size of the canvas, which is slow while the page changes. */
+  measure() {
+    [this.width, this.height] = [this.canvas.clientWidth, this.canvas.clientHeight];
+  }
+
   /** Draw the data, and in grey the data before; axes only grow while `moving`. */
   draw(data, before, moving, paint = DRAW[this.view]) {
     const { canvas, ctx } = this;
-    [this.width, this.height] = [canvas.clientWidth, canvas.clientHeight];
     if (!this.width) return; // out of sight
     const ratio = Math.min(devicePixelRatio, 2);
     const [width, height] = [Math.round(this.width * ratio), Math.round(this.height * ratio)];

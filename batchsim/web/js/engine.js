@@ -63,7 +63,7 @@ export class Engine {
   }
 
   /** Return a run: arrays with a value a request, and `batches` with a value a batch. */
-  run(settings) {
+  run(settings = {}) {
     const given = { ...this.complete(settings), arrival_s: settings.arrival_s?.slice() };
     const { batch_index, batches } = this.formed(given);
     for (const [name, column] of Object.entries(batches)) batches[name] = column.slice();
@@ -237,19 +237,23 @@ export class Engine {
 
 /** Return what is wrong with settings, as a sentence; undefined if nothing is. */
 function mistake(given) {
-  const checks = [
-    ["servers", 1, true], ["requests", 1, true], ["seed", 0, true], ["fixed_ms", 0], ["per_item_ms", 0],
-    ...(given.arrival_s ? [] : [["rate_per_s", Number.MIN_VALUE]]),
-    ...Object.entries(given.call.parameters).map(([name, { kind, least }]) => [name, least, kind !== "real", true]),
-  ];
-  for (const [name, least, whole, ofRule] of checks) {
-    const values = [given[name]].flat();
-    if (!values.length) return `${name} must not be empty`;
-    for (const value of values) {
-      if (whole && !Number.isInteger(value)) return `${name} must be a whole number, got ${value}`;
-      if (!(value >= least)) return `${name} must be at least ${least}, got ${value}`;
-      const most = whole && ofRule ? given.max_batch_size : Infinity;
-      if (value > most) return `${name} must be at most ${most}, max_batch_size, got ${value}`;
+  const { max_batch_size: largest, call: { parameters } } = given;
+  const [count, cost] = [{ kind: "whole", least: 1 }, { kind: "real", least: 0 }];
+  const rate = given.arrival_s ? {} : { rate_per_s: { kind: "real", above: 0 } };
+  const checks = { servers: count, requests: count, seed: { kind: "whole", least: 0 }, fixed_ms: cost, per_item_ms: cost };
+  for (const [name, { kind, above, least, most, endless }] of Object.entries({ ...checks, ...rate, ...parameters })) {
+    if (given[name]?.length === 0) return `${name} must not be empty`;
+    for (const value of [given[name]].flat()) {
+      const rules = [
+        [Number.isFinite(value) || (endless && value === Infinity), "a finite number"],
+        [kind === "real" || Number.isInteger(value), "a whole number"],
+        [!(value <= above), `greater than ${above}`],
+        [!(value < least), `at least ${least}`],
+        [!(value > most), `at most ${most}`],
+        [kind === "real" || !(name in parameters) || !(value > largest), `at most ${largest}, max_batch_size`],
+      ];
+      const broken = rules.find(([kept]) => !kept);
+      if (broken) return `${name} must be ${broken[1]}, got ${value}`;
     }
   }
   return given.fixed_ms + given.per_item_ms > 0 ? undefined : "fixed_ms + per_item_ms must be greater than 0, got 0";

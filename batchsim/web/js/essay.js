@@ -1,7 +1,7 @@
 /** The essay: its figures, the numbers inside its sentences, and the two parts in which the reader acts. */
 import { number, percent } from "./charts.js";
 import { Engine } from "./engine.js";
-import { Figure, Mapper, element } from "./figure.js";
+import { Figure, element, mapper } from "./figure.js";
 import { Film } from "./film.js";
 import { player, sketch } from "./play.js";
 import { serve } from "./worker.js";
@@ -22,11 +22,11 @@ export async function start() {
     const engine = await Engine.load(bytes, described);
     const source = new Blob([document.getElementById("code").textContent], { type: "text/javascript" });
     const worker = new Worker(URL.createObjectURL(source));
-    const mapper = new Mapper(worker);
     worker.postMessage({ bytes, described });
+    const askMap = mapper(worker);
     globalThis.batchsim = { run: (settings) => engine.run(settings), figures: {} };
     page.classList.add("live");
-    for (const host of find(".figure[data-views]")) section(host, { engine, mapper, described, Film });
+    for (const host of find(".figure[data-views]")) section(host, { engine, askMap, described, Film });
     player(document.getElementById("player"), engine, described);
     sketch(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {

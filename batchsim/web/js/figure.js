@@ -15,26 +15,24 @@ export function element(tag, { attributes = {}, ...properties } = {}, ...childre
   return made;
 }
 
-/** The worker that computes maps; of the questions that come meanwhile it answers only the newest. */
-export class Mapper {
-  constructor(worker) {
-    Object.assign(this, { worker, answered: null, next: null });
-    worker.onmessage = ({ data }) => {
-      const { answered, next } = this;
-      this.answered = this.next = null;
-      if (next) this.ask(...next);
-      answered(data);
-    };
-  }
-
-  ask(question, answered) {
-    if (this.answered) {
-      this.next = [question, answered];
+/** Return a function that asks a worker for a map; of the questions that come meanwhile only the newest is answered. */
+export function mapper(worker) {
+  let [answered, next] = [null, null];
+  const ask = (question, then) => {
+    if (answered) {
+      next = [question, then];
       return;
     }
-    this.answered = answered;
-    this.worker.postMessage(question);
-  }
+    answered = then;
+    worker.postMessage(question);
+  };
+  worker.onmessage = ({ data }) => {
+    const [now, then] = [answered, next];
+    answered = next = null;
+    if (then) ask(...then);
+    now(data);
+  };
+  return ask;
 }
 
 /** Requests that servers with full batches can answer per second. */
@@ -44,8 +42,8 @@ export function saturation({ servers, max_batch_size: size, fixed_ms: fixed, per
 
 /** A figure of some views and controls; `onchange` gets its data in every frame, `plays` starts its film. */
 export class Figure {
-  constructor(host, { engine, mapper, described, Film, views = ORDER, controls, values, ranges = {}, plays = false, onchange = () => {} }) {
-    Object.assign(this, { host, engine, mapper, d: described, given: ranges, onchange, settled: true, followers: [], charts: [], sliders: {} });
+  constructor(host, { engine, askMap, described, Film, views = ORDER, controls, values, ranges = {}, plays = false, onchange = () => {} }) {
+    Object.assign(this, { host, engine, askMap, d: described, given: ranges, onchange, settled: true, followers: [], charts: [], sliders: {} });
     this.controls = controls ?? Object.keys(described.controls);
     this.values = Object.fromEntries(Object.entries(described.controls).map(([name, it]) => [name, it.default]));
     if (!this.controls.includes("objective_ms")) this.values.objective_ms = Infinity;
@@ -53,9 +51,10 @@ export class Figure {
     this.views = ORDER.filter((view) => views.includes(view) && (view !== "film" || Film));
     this.requests = described.map.requests;
     this.build(Film);
+    this.resize();
     this.compute();
     this.settle();
-    new ResizeObserver(() => this.draw()).observe(host);
+    new ResizeObserver(() => this.resize()).observe(host);
     if (this.film) this.playWhenSeen(plays);
   }
 
@@ -81,7 +80,7 @@ export class Figure {
     const list = element("select", {}, ...options);
     list.onchange = () => {
       this.views.forEach((view, i) => grid.children[i].classList.toggle("picked", view === list.value));
-      if (this.data) this.draw();
+      this.resize();
     };
     list.value = "map";
     list.onchange();
@@ -95,20 +94,24 @@ export class Figure {
     const take = (event) => grasp(chart, event.offsetX, event.offsetY, this.data, held);
     canvas.onpointerdown = (event) => {
       held = take(event);
-      if (!held) return;
-      canvas.setPointerCapture(event.pointerId);
-      this.set(held);
+      if (held) canvas.setPointerCapture(event.pointerId);
+      if (held && event.pointerType !== "touch") this.set(held); // a finger may be about to scroll
     };
     canvas.onpointermove = (event) => {
-      if (held) this.set(take(event) ?? {});
+      if (held) this.set(take(event));
       else canvas.classList.toggle("graspable", Boolean(take(event)));
     };
-    canvas.onpointerup = canvas.onpointercancel = () => {
+    canvas.onpointerup = (event) => {
+      if (held) this.move(take(event));
+      held = null;
+    };
+    canvas.onpointercancel = () => {
       if (held) this.rest();
       held = null;
     };
-    // A finger that has taken hold moves the picture's part, not the page.
-    canvas.addEventListener("touchstart", (event) => held && event.preventDefault(), { passive: false });
+    // A finger moves what it took up and down, not the page.
+    const moves = () => held && (view === "breakdown" || (view === "load" && "objective_ms" in held));
+    canvas.addEventListener("touchstart", (event) => moves() && event.preventDefault(), { passive: false });
     return chart;
   }
 
@@ -259,9 +262,9 @@ export class Figure {
     const { sizes, waits: parts } = this.d.map;
     const waits = [...parts.map((part) => Number((part * this.range("max_wait_ms")[1]).toPrecision(6))), Infinity];
     const overloaded = sizes.map((size) => rate_per_s >= saturation({ ...settings, max_batch_size: size }));
-    this.mapper.ask({ settings: { ...settings, requests: this.requests }, sizes, waits }, (p99_ms) => {
+    this.askMap({ settings: { ...settings, requests: this.requests }, sizes, waits }, (p99_ms) => {
       this.data.map = { sizes, waits, p99_ms, overloaded };
-      this.draw();
+      this.charts.find((chart) => chart.view === "map").draw(this.data, this.before, !this.settled);
       if (this.settled) this.rest();
     });
   }
@@ -288,6 +291,11 @@ export class Figure {
       if (seen && plans) this.film.play();
     };
     new IntersectionObserver(watch, { threshold: 0.2 }).observe(this.film.host);
+  }
+
+  resize() {
+    for (const chart of this.charts) chart.measure();
+    if (this.data) this.draw();
   }
 
   draw() {

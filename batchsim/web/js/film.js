@@ -17,7 +17,7 @@ const AHEAD = 4, COMING = 60; // mean times between arrivals in which a request 
 const SPREAD = (5 ** 0.5 - 1) / 2; // the golden ratio: neighbours come in at different heights
 const LEAST_PX = 4, LARGEST_EM = 2.8; // the sides of a request
 const STRIPE = 0.58, FLAG = 0.5; // of a request with a number: where its colour begins; the side of its flag
-const STAGE = 0.55; // the stage's share of the height, above the timeline
+const STAGE = 0.55, LOW_PX = 300; // the stage's share of the height, above the timeline; a lower film has no timeline
 const LEAVES_S = 0.25, LEAP_S = 0.25; // on the screen: a batch counts as leaving; the longest step of the clock
 const ARRIVALS_PER_S = 8, BATCH_S = [0.4, 3], PAUSE_S = 2, WHOLE_S = 20; // on the screen, at the first speed
 const PAGE = 24; // requests on a page of the timeline
@@ -30,7 +30,6 @@ const LEAVING = "a batch leaves", FORMING = "waiting for company", QUEUEING = "w
 
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const sum = (values) => values.reduce((total, value) => total + value, 0);
-const most = (values) => values.reduce((high, value) => Math.max(high, value), 0);
 const unique = (...lists) => [...new Set(lists.flatMap((list) => [...list]))].sort((a, b) => a - b);
 const sorted = (values) => Float64Array.from(values).sort();
 
@@ -118,6 +117,11 @@ export function placesIn(box, waiting, servers, batch, em) {
 }
 
 // A lane at a time. `now` is what `at` returns.
+
+/** The longest queue of a lane between two times. */
+export function mostWaiting({ steps: { times, waiting } }, from_s, to_s) {
+  return waiting.slice(Math.max(upTo(times, from_s) - 1, 0), upTo(times, to_s)).reduce((high, count) => Math.max(high, count), 0);
+}
 
 /** A lane of requests: its state at any time, in any order of times. */
 export class Requests {
@@ -212,12 +216,7 @@ export class Requests {
     return `${whole(now.waiting.length)} waiting, ${sizes.length ? `computing ${sizes.join(" and ")}` : "idle"}`;
   }
 
-  mostWaiting(from_s, to_s) {
-    const { times, waiting } = this.steps, first = Math.max(upTo(times, from_s) - 1, 0);
-    return most(waiting.slice(first, upTo(times, to_s)));
-  }
-
-  largestBatch() { return Math.max(1, most(Array.from(this.batches.size))); }
+  largestBatch() { return Math.max(1, ...this.batches.size); }
 
   /** What a request went through: [component, from, to] each. */
   story(i) {
@@ -239,9 +238,9 @@ export class Requests {
 /** A lane of tokens: who sits where at a time. */
 export class Tokens {
   constructor(lane, film) {
-    Object.assign(this, lane, { film, decimals: 1, code: [] });
+    Object.assign(this, lane, { film, decimals: 1, steps: { times: lane.queue.at_s, waiting: lane.queue.waiting } });
     const { begin_s, first_token_s, last_token_s, end_s } = this.stays;
-    const moments = this.moments ? this.moments.at_s.filter((_, at) => this.moments.event[at]) : unique(this.arrival_s, this.queue.at_s, begin_s, first_token_s, last_token_s, end_s);
+    const moments = this.moments ? this.moments.at_s.filter((_, at) => this.moments.event[at]) : unique(this.arrival_s, this.steps.times, begin_s, first_token_s, last_token_s, end_s);
     this.instants = Array.from(moments);
   }
 
@@ -250,7 +249,7 @@ export class Tokens {
     begin_s.forEach((begin, i) => {
       if (begin <= t && end_s[i] > t) now[first_token_s[i] > t ? "prefill" : last_token_s[i] <= t ? "padded" : "decode"] += 1;
     });
-    now.waiting = this.queue.waiting[upTo(this.queue.at_s, t) - 1] ?? 0;
+    now.waiting = this.steps.waiting[upTo(this.steps.times, t) - 1] ?? 0;
     return now;
   }
 
@@ -272,19 +271,14 @@ export class Tokens {
     const words = this.moments?.words[this.moment(now, within)] ?? "";
     return words.replace("{t}", fixed(now.t * 1000, 1)).replace(/\{since (.*?)\}/, (_, since_s) => rounded((now.t - since_s) * 1000));
   }
-
-  mostWaiting(from_s, to_s) {
-    const first = Math.max(upTo(this.queue.at_s, from_s) - 1, 0);
-    return most(Array.from(this.queue.waiting.slice(first, upTo(this.queue.at_s, to_s))));
-  }
 }
 
 // Where requests are: everybody glides to a place that follows from the time, on the clock of the screen.
 
-/** The requests on a stage. `of` maps each to { x, y, side, alpha, doing, b }. */
+/** The requests on a stage. `of` maps each to { x, y, side, alpha, doing }. */
 export class Crowd {
   constructor(lane, places) {
-    Object.assign(this, { lane, places, of: new Map(), groups: [], coming: [] });
+    Object.assign(this, { lane, places, of: new Map(), coming: [] });
   }
 
   entry(i) {
@@ -298,31 +292,29 @@ export class Crowd {
     now.queue.slice(0, queue.corners.length).forEach((i, k) => found.set(i, { at: queue.corners[k], side: queue.side, doing: "waiting" }));
     for (const b of now.busy) {
       const there = servers[lane.batches.server[b]]?.slots, doing = lane.held(b, now.t) ? "held" : "computing";
-      lane.members[b].slice(0, there?.corners.length ?? 0).forEach((i, k) => found.set(i, { at: there.corners[k], side: there.side, doing, b }));
+      lane.members[b].slice(0, there?.corners.length ?? 0).forEach((i, k) => found.set(i, { at: there.corners[k], side: there.side, doing }));
     }
     return found;
   }
 
   /** Move everybody a share of the way; return whether anybody still moves. With a share of 1 nobody does. */
   move(now, share, still = false) {
-    const { lane, places } = this, wanted = this.wanted(now), bottom = places.box.y + places.box.h, around = new Map();
+    const { lane, places } = this, wanted = this.wanted(now), bottom = places.box.y + places.box.h;
     let moving = false;
     for (const [i, { x, y, side }] of this.of) { // those who finished go out on the right, the lost fall
       const gone = !wanted.has(i) && share < 1 && lane.done_s[i] <= now.t, served = lane.status[i] === 0;
       if (gone) wanted.set(i, { at: served ? [places.right - side, y] : [x, bottom - side], side, doing: served ? "finished" : "lost", alpha: 0 });
       else if (!wanted.has(i)) this.of.delete(i);
     }
-    for (const [i, { at, side, doing, b, alpha = 1 }] of wanted) {
+    for (const [i, { at, side, doing, alpha = 1 }] of wanted) {
       const [x, y] = share < 1 ? this.entry(i) : at, it = this.of.get(i) ?? { x, y, side, alpha: 1 };
       const away = Math.abs(at[0] - it.x) + Math.abs(at[1] - it.y), part = away < 0.5 ? 1 : alpha ? share : share / 3;
-      Object.assign(it, { doing, b, x: it.x + (at[0] - it.x) * part, y: it.y + (at[1] - it.y) * part });
+      Object.assign(it, { doing, x: it.x + (at[0] - it.x) * part, y: it.y + (at[1] - it.y) * part });
       Object.assign(it, { side: it.side + (side - it.side) * part, alpha: it.alpha + (alpha - it.alpha) * (alpha ? 1 : share / 2) });
       if (it.alpha > 0.03) this.of.set(i, it);
       else this.of.delete(i);
       moving ||= part < 1 || !alpha;
-      if (away > 2 && part < 1 && b !== undefined) around.set(b, lane.members[b]);
     }
-    this.groups = [...around.values()].map((all) => hull(all.map((i) => this.of.get(i)).filter(Boolean)));
     this.coming = !still && lane.open ? this.approaching(now.t) : [];
     return moving;
   }
@@ -337,11 +329,6 @@ export class Crowd {
   }
 }
 
-function hull(all) {
-  const left = Math.min(...all.map(({ x }) => x)) - 2, top = Math.min(...all.map(({ y }) => y)) - 2;
-  return boxOf(left, top, Math.max(...all.map(({ x, side }) => x + side)) + 2 - left, Math.max(...all.map(({ y, side }) => y + side)) + 2 - top);
-}
-
 // Drawing: a pen with a theme's colours and hatches, then the parts of the picture.
 
 class Pen {
@@ -349,24 +336,18 @@ class Pen {
     Object.assign(this, { context, em, ratio, fills: looks.fills, colours: looks[theme], patterns: {} });
   }
 
-  /** A component's fill: its colour, hatched with lines of the background's or its own. */
-  fill(name, dense = false) {
-    const { colour, hatch, line = "background" } = this.fills[name], key = name + dense;
+  fill(name, dense = false) { // a component's colour, hatched with lines of the background's or of its own
+    const { colour, hatch, line = "background" } = this.fills[name], key = name + dense, { ratio } = this;
     if (!hatch) return this.colours[colour];
     if (this.patterns[key]) return this.patterns[key];
-    const { ratio } = this, px = Math.round(ratio * (dense || hatch.length > 2 ? 5 : 9)), tile = document.createElement("canvas");
-    tile.width = tile.height = px;
+    const px = Math.round(ratio * (dense || hatch.length > 2 ? 5 : 9)), tile = Object.assign(document.createElement("canvas"), { width: px, height: px });
     const ink = tile.getContext("2d");
-    ink.fillStyle = ink.strokeStyle = this.colours[line];
-    ink.lineWidth = ratio;
     if (colour) Object.assign(ink, { fillStyle: this.colours[colour] }).fillRect(0, 0, px, px);
-    ink.fillStyle = this.colours[line];
+    Object.assign(ink, { fillStyle: this.colours[line], strokeStyle: this.colours[line], lineWidth: ratio });
     if (hatch[0] === ".") ink.fillRect(px / 2 - 0.7 * ratio, px / 2 - 0.7 * ratio, 1.4 * ratio, 1.4 * ratio);
-    for (const shift of [-px, 0, px]) {
-      ink.beginPath();
-      if ("/x".includes(hatch[0])) { ink.moveTo(shift - px, 2 * px); ink.lineTo(shift + 2 * px, -px); }
-      if ("\\x".includes(hatch[0])) { ink.moveTo(shift - px, -px); ink.lineTo(shift + 2 * px, 2 * px); }
-      ink.stroke();
+    for (const x of [-px, 0, px]) {
+      if ("/x".includes(hatch[0])) ink.stroke(new Path2D(`M${x - px} ${2 * px}L${x + 2 * px} ${-px}`));
+      if ("\\x".includes(hatch[0])) ink.stroke(new Path2D(`M${x - px} ${-px}L${x + 2 * px} ${2 * px}`));
     }
     this.patterns[key] = this.context.createPattern(tile, "repeat");
     this.patterns[key].setTransform(new DOMMatrix().scale(1 / ratio));
@@ -380,23 +361,9 @@ class Pen {
   }
 
   line(colour, x0, y0, x1, y1, width = 1, dash = []) {
-    const { context } = this;
-    Object.assign(context, { strokeStyle: this.colours[colour], lineWidth: width }).setLineDash(dash);
-    context.beginPath();
-    context.moveTo(x0, y0);
-    context.lineTo(x1, y1);
-    context.stroke();
-    context.setLineDash([]);
-  }
-
-  shape(colour, points, edge = null) {
-    const { context } = this;
-    context.beginPath();
-    points.forEach(([x, y]) => context.lineTo(x, y));
-    context.closePath();
-    Object.assign(context, { fillStyle: this.colours[colour], strokeStyle: this.colours[edge ?? colour], lineWidth: 0.8 });
-    context.fill();
-    if (edge) context.stroke();
+    Object.assign(this.context, { strokeStyle: this.colours[colour], lineWidth: width }).setLineDash(dash);
+    this.context.stroke(new Path2D(`M${x0} ${y0}L${x1} ${y1}`));
+    this.context.setLineDash([]);
   }
 
   font(bold, size) { this.context.font = `${bold ? "bold " : ""}${size * this.em}px "DejaVu Sans", Verdana, sans-serif`; }
@@ -434,7 +401,7 @@ function drawLegend(pen, entries, x, y, right) { // [name of a fill, text, share
   for (const [name, text, share = 1] of entries) {
     const room = 1.65 * em + pen.width(text);
     if (at > x && at + room > right) [at, y] = [x, y + 1.5 * em];
-    if (name in MARKS) MARKS[name](pen, at + 0.65 * em, y - 0.35 * em, 0.35 * em);
+    if (name in MARKS) drawMark(pen, name, at + 0.65 * em, y - 0.36 * em);
     else pen.rect(pen.fill(name), at, y - (0.3 + 0.4 * share) * em, 1.3 * em, 0.8 * share * em);
     pen.text(text, at + 1.65 * em, y);
     at += room + em;
@@ -442,19 +409,15 @@ function drawLegend(pen, entries, x, y, right) { // [name of a fill, text, share
   return y;
 }
 
-const MARKS = { // of requests that are lost or preempted
-  rejected: (pen, x, y, r) => { pen.line("ink", x - r, y - r, x + r, y + r, 2); pen.line("ink", x - r, y + r, x + r, y - r, 2); },
-  timed_out: (pen, x, y, r) => { pen.line("ink", x - r, y, x + r, y, 2); pen.line("ink", x, y - r, x, y + r, 2); },
-  failed: (pen, x, y, r) => pen.shape("ink", [[x - r, y - r], [x + r, y - r], [x, y + r]]),
-  preempted: (pen, x, y, r) => pen.shape("vermilion", [[x - r, y - r], [x + r, y - r], [x, y + r]], "ink"),
-};
+const MARKS = { rejected: "×", timed_out: "+", failed: "▼", preempted: "▼" };
+const drawMark = (pen, name, x, y) => pen.text(MARKS[name], x, y + 0.36 * pen.em, { align: "center", bold: true, colour: name === "preempted" ? "vermilion" : "ink" });
 
 /** The stage of one lane of requests in a box: a clock, the queue and the servers, and the rule's gauges. */
 class StageView {
   constructor(pen, lane, box) {
     const { em } = pen, wide = box.w >= 48 * em, top = box.y + (wide ? 3.5 : 4.9) * em, low = box.y + box.h - 1.1 * em;
     Object.assign(this, { pen, lane, box, wide, low, left: box.x + 0.8 * em, right: box.x + box.w - 0.8 * em });
-    const largest = lane.largestBatch(), waiting = Math.max(lane.mostWaiting(lane.film.begin_s, lane.film.until_s), largest);
+    const largest = lane.largestBatch(), waiting = Math.max(mostWaiting(lane, lane.film.begin_s, lane.film.until_s), largest);
     this.places = placesIn(boxOf(box.x, top, box.w, Math.max(low - 1.9 * em - top, em)), waiting, lane.servers, largest, em);
     this.crowd = new Crowd(lane, this.places);
   }
@@ -471,7 +434,6 @@ class StageView {
     this.drawRequests(doing("computing"), "computing", picked);
     this.drawRequests(doing("held"), "device_wait", picked);
     this.drawFaded(doing("lost").map(([, it]) => it), "vermilion", true);
-    crowd.groups.forEach((group) => pen.frame("ink", group, 1.2));
     if (left > 0) pen.text(`+ ${whole(left)} more`, box.x + 0.3 * em, box.y + box.h - 0.5 * em);
     this.drawTexts(now, within);
     this.drawGauges(now, part);
@@ -498,7 +460,7 @@ class StageView {
         pen.text(String(lane.first + i).slice(-lane.digits), x + side / 2, y + (STRIPE * side + 0.72 * em) / 2, { align: "center" });
       }
       const size = lane.level && last > 0 ? FLAG * side * (1 - lane.level[i] / last) : 0;
-      if (size) pen.shape("ink", [[x, y + side], [x + size, y + side], [x, y + side - size]], "background");
+      if (size) Object.assign(pen.context, { fillStyle: pen.colours.ink }).fill(new Path2D(`M${x} ${y + side}h${size}L${x} ${y + side - size}z`));
       if (picked === lane.first + i) pen.frame("vermilion", boxOf(x - 1, y - 1, side + 2, side + 2), 3);
     }
   }
@@ -524,7 +486,7 @@ class StageView {
   drawTexts(now, within) {
     const { pen, lane, places, left, right } = this, { em } = pen, y = this.box.y + 1.45 * em, above = places.box.y - 0.5 * em;
     const clock = `${fixed(now.t * 1000, lane.decimals)} ms`, begin = left + Math.max(8.5 * em, pen.text(clock, left, y, { bold: true, size: 1.1 }) + em);
-    const counters = [...(lane.lost?.length || lane.loses ? [`lost ${whole(now.lost)}`] : []), `served ${whole(now.served)}`];
+    const counters = [...(lane.loses ? [`lost ${whole(now.lost)}`] : []), `served ${whole(now.served)}`];
     if (this.wide || right - begin > 9 * em * (counters.length + 1)) counters.push(`arrived ${whole(now.arrived)}`);
     counters.forEach((text, k) => pen.text(text, right - 9 * em * k, y, { align: "right" }));
     const said = lane.activities(now, within);
@@ -540,15 +502,14 @@ class StageView {
   }
 
   serverTitles(now) {
-    const { lane, places } = this, { servers } = lane, busy = now.busy.length, b = now.computing[0], drawn = places.servers.length;
-    const held = now.busy.filter((each) => lane.held(each, now.t)).length;
+    const { lane, places } = this, { servers, batches } = lane, [b] = now.computing, more = servers - places.servers.length;
     if (servers === 1) {
-      const compiling = b >= 0 && now.t < lane.batches.ready_s[b], text = b < 0 ? "server: idle" : `server: batch of ${whole(lane.batches.size[b])}`;
-      return compiling ? [`${text}, compiling`, "server: compiling"] : [text];
+      const text = b < 0 ? "server: idle" : `server: batch of ${whole(batches.size[b])}`;
+      return b >= 0 && now.t < batches.ready_s[b] ? [`${text}, compiling`, "server: compiling"] : [text];
     }
-    const short = `${whole(busy)} of ${whole(servers)} busy`, waits = `${short}, ${whole(held)} waiting for a device`;
-    if (drawn < servers) return [`servers: ${short}, + ${whole(servers - drawn)} more than drawn`, `${short}, + ${whole(servers - drawn)} more`];
-    return [...(held ? [`servers: ${waits}`, waits] : []), `servers: ${short}`, short];
+    const held = now.busy.filter((each) => lane.held(each, now.t)).length, short = `${whole(now.busy.length)} of ${whole(servers)} busy`;
+    const rest = more ? `, + ${whole(more)} more` : held ? `, ${whole(held)} waiting for a device` : "";
+    return [`servers: ${short}${rest}`, `${short}${rest}`, short];
   }
 
   drawGauges(now, part) {
@@ -592,7 +553,8 @@ function drawTimeline(pen, lane, box, [from_s, to_s]) {
     if (b >= 0) frames.set(b, [frames.get(b)?.[0] ?? row, row]);
     if (mark === "served") return;
     if (mark === "timed_out") pen.line("grey", x(arrival_s[i]), middle(row), x(done_s[i]), middle(row), 1, [1, 2]);
-    MARKS[seen.add(mark) && mark](pen, x(done_s[i]), middle(row), Math.min(0.3 * em, thick / 2 + 1));
+    drawMark(pen, mark, x(done_s[i]), middle(row));
+    seen.add(mark);
   });
   for (const [b, [first, last]] of frames) {
     const top = middle(first - 0.45), high = middle(last + 0.45) - top;
@@ -620,7 +582,7 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
   drawAxis(pen, plot, from_s, to_s, film.axis ?? noted(from_s));
   pen.text("arrivals", left, plot.y - 0.4 * em, { colour: "soft", room: side });
   for (const s of lanes[0].arrival_s) if (s >= from_s && s <= to_s) pen.line("soft", x(s), plot.y - 1.2 * em, x(s), plot.y - 0.3 * em);
-  const highest = lanes.map((lane) => lane.mostWaiting(film.begin_s, film.until_s)).sort((a, b) => b - a);
+  const highest = lanes.map((lane) => mostWaiting(lane, film.begin_s, film.until_s)).sort((a, b) => b - a);
   const scale = Math.max(Math.min(highest[0], 1.25 * Math.max(highest[1] ?? highest[0], 1)), lanes[0].kind === "tokens" ? 8 : 1);
   const heights = lanes.map((lane) => (laneEm(lane) * plot.h) / sum(lanes.map(laneEm)));
   lanes.forEach((lane, at) => {
@@ -630,7 +592,7 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
     const split = lane.kind === "tokens" ? room.y + 1.5 * em : room.y + 0.68 * room.h;
     drawWaiting(pen, lane, room.y, split, scale, x, [from_s, to_s]);
     (lane.kind === "tokens" ? drawSeats : drawBatches)(pen, lane, boxOf(room.x, split + 0.2 * em, room.w, room.y + room.h - split - 0.2 * em), x, [from_s, to_s]);
-    const cut = lane.mostWaiting(from_s, to_s), text = `${whole(cut)} wait`;
+    const cut = mostWaiting(lane, from_s, to_s), text = `${whole(cut)} wait`;
     if (cut <= scale) return;
     pen.rect(pen.colours.background, room.x + 0.5 * em, room.y + 0.2 * em, pen.width(text) + 0.6 * em, 1.4 * em);
     pen.text(text, room.x + 0.8 * em, room.y + 1.3 * em);
@@ -647,7 +609,7 @@ function drawNames(pen, lane, x, y, room, high) {
 }
 
 function drawWaiting(pen, lane, top, bottom, scale, x, [from_s, to_s]) {
-  const { times, waiting, idle } = lane.steps ?? { times: lane.queue.at_s, waiting: lane.queue.waiting };
+  const { times, waiting, idle } = lane.steps;
   for (let at = Math.max(upTo(times, from_s) - 1, 0); at < times.length && times[at] < to_s; at += 1) {
     const name = idle ? (idle[at] ? "forming" : "queueing") : "waiting", high = (bottom - top) * Math.min(waiting[at] / scale, 1);
     const left = Math.round(x(times[at])), right = Math.round(x(times[at + 1] ?? to_s)); // no gap between two
@@ -681,7 +643,7 @@ function drawSeats(pen, lane, box, x, [from_s, to_s]) {
     pen.rect(pen.fill(stays.again[k] ? "again" : "prefill"), from, y, Math.min(first, until) - from, bare);
     pen.rect(pen.fill("decode"), first, lower, Math.min(last, until) - first, bare * TOKENS);
     pen.rect(pen.fill("padded"), last, lower, until - last, bare * TOKENS);
-    if (stays.preempted[k] && stays.end_s[k] <= to_s) MARKS.preempted(pen, end, y + high / 2, 0.35 * em);
+    if (stays.preempted[k] && stays.end_s[k] <= to_s) drawMark(pen, "preempted", end, y + high / 2);
     if (high >= 1.2 * em && last - from > pen.width(text) + 0.6 * em) pen.text(text, (from + last) / 2, y + high / 2 + 0.36 * em, { align: "center", colour: "background" });
   });
   if (!lane.notes && high >= 1.2 * em) for (let seat = 0; seat < seatRows(lane); seat += 1) {
@@ -726,7 +688,7 @@ export class Film {
     this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run" }, { maxWidth: "8em" });
     this.speed.setAttribute("aria-label", "Speed");
     SLOWNESS.forEach((times) => make(this.speed, "option", { value: times, textContent: slower(times) }));
-    this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 8em", minWidth: "6em" });
+    this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
     this.place.setAttribute("aria-label", "Time");
     this.clock = make(this.bar, "output", {}, { minWidth: "9em" });
     this.place.oninput = () => this.goTo(this.film.begin_s + (this.place.value / 1000) * (this.film.until_s - this.film.begin_s));
@@ -747,7 +709,6 @@ export class Film {
   }
 
   set theme(name) { this.options.theme = name; this.layOut(); }
-
   onmoment(callback) { this.callbacks.push(callback); }
 
   /** Show another film; one that plays goes on from its beginning, or from a given time. */
@@ -771,12 +732,10 @@ export class Film {
     if (this.untouched || this.time_s >= this.film.until_s) this.snap(this.film.begin_s);
     this.setPlaying(true);
   }
-
   pause() { if (this.playing) this.setPlaying(false); }
   toggle() { this.playing ? this.pause() : this.play(); }
-
   setPlaying(playing) {
-    [this.playing, this.untouched, this.last_ms] = [playing, false, performance.now()];
+    Object.assign(this, { playing, untouched: false, last_ms: performance.now() });
     this.label();
     this.want();
   }
@@ -791,33 +750,30 @@ export class Film {
 
   /** Show a time; requests glide there if it is at most one event away. */
   goTo(time_s) {
-    const to = clamp(time_s, this.film.begin_s, this.film.until_s), near = Math.abs(upTo(this.instants, to) - upTo(this.instants, this.time_s)) <= 1;
-    if (!near) return this.snap(to);
-    Object.assign(this, { time_s: to, within_s: 0, untouched: false });
-    this.want();
+    const to = clamp(time_s, this.film.begin_s, this.film.until_s), events = upTo(this.instants, to) - upTo(this.instants, this.time_s);
+    this.snap(to, Math.abs(events) > 1);
   }
 
-  snap(time_s) {
-    Object.assign(this, { time_s, within_s: 0, untouched: false, snapped: true });
+  snap(time_s, snapped = true) {
+    Object.assign(this, { time_s, within_s: 0, untouched: false, snapped: snapped || this.snapped });
     this.want();
   }
 
   next() { this.step(this.instants[upTo(this.instants, this.time_s)] ?? this.film.until_s); }
   previous() { this.step(this.instants.findLast((s) => s < this.time_s) ?? this.film.begin_s); }
-
   step(time_s) {
+    const { begin_s, until_s } = this.film, seenAtEnd = this.untouched && this.time_s >= until_s; // then the first step is to the beginning
     this.pause();
-    this.goTo(this.untouched && this.time_s >= this.film.until_s && time_s >= this.film.until_s ? this.film.begin_s : time_s);
+    this.goTo(seenAtEnd && time_s >= until_s ? begin_s : time_s);
   }
 
   key(event) {
     event.stopPropagation(); // otherwise a notebook would move to another cell
     if (event.target !== this.canvas || !this.film) return;
-    const acts = { " ": () => this.toggle(), ArrowLeft: () => this.previous(), ArrowRight: () => this.next(),
-      Home: () => this.goTo(this.film.begin_s), End: () => this.goTo(this.film.until_s) };
-    if (!acts[event.key]) return;
-    event.preventDefault();
-    acts[event.key]();
+    const { begin_s, until_s } = this.film, acts = { " ": () => this.toggle(), ArrowLeft: () => this.previous(),
+      ArrowRight: () => this.next(), Home: () => this.goTo(begin_s), End: () => this.goTo(until_s) };
+    if (acts[event.key]) event.preventDefault();
+    acts[event.key]?.();
   }
 
   /** The present moment: its state, and how long ago a batch may have left to count as leaving. */
@@ -852,21 +808,17 @@ export class Film {
     const em = options.em ?? clamp(12 + (w - 800) / 400, 12, 14), own = this.bar.offsetHeight + (options.words ? 0 : this.said.offsetHeight);
     const natural = this.staged ? clamp(0.52 * w, 400, 620) * Math.max(em / 13, 1) : (HEAD_EM + FOOT_EM + 1.5 + sum(lanes.map(laneEm))) * em;
     const h = Math.round(options.fill ? Math.max(this.host.clientHeight - own, 160) : natural);
-    Object.assign(canvas, { width: Math.round(w * ratio), height: Math.round(h * ratio) }).style.height = `${h}px`;
+    const [width, height] = [w, h].map((px) => Math.round(px * ratio));
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height }).style.height = `${h}px`;
     this.pen = new Pen(canvas.getContext("2d"), options.looks, options.theme ?? "light", em, ratio);
     Object.assign(this.host.style, { background: this.pen.colours.background, color: this.pen.colours.ink });
-    const high = this.staged ? Math.round(STAGE * h) : 0;
+    const high = !this.staged ? 0 : h < LOW_PX ? h : Math.round(STAGE * h);
     this.stage = this.staged ? new StageView(this.pen, lanes[0], boxOf(0, 0, w, high)) : null;
     Object.assign(this, { below: boxOf(0, high, w, h - high), shown: null, snapped: true });
     this.show(performance.now());
   }
 
-  want() {
-    this.wanted ??= requestAnimationFrame((now_ms) => {
-      this.wanted = null;
-      this.show(now_ms);
-    });
-  }
+  want() { this.wanted ??= requestAnimationFrame((now_ms) => { this.wanted = null; this.show(now_ms); }); }
 
   show(now_ms) {
     const passed_s = clamp((now_ms - (this.last_ms ?? now_ms)) / 1000, 0, LEAP_S), { pen, film } = this;
@@ -895,6 +847,7 @@ export class Film {
     const moving = stage?.crowd.move(now, snap ? 1 : 1 - Math.exp(-(passed_s || 0.016) / glide_s), this.reduced.matches) ?? false;
     this.snapped = false;
     stage?.draw(now, within, this.picked);
+    if (!below.h) return moving;
     const page = clamp(Math.floor((t - film.begin_s) / this.page_s), 0, Math.max(Math.ceil((film.until_s - film.begin_s) / this.page_s - 1e-9) - 1, 0));
     if (this.shown?.page !== page) this.shown = { page, ...this.drawPage(page) };
     const { picture, plot, x } = this.shown, at = x(t), top = below.y + plot.y;

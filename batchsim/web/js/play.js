@@ -102,6 +102,7 @@ export function sketch(host, engine, described, figure) {
   };
   const draw = () => {
     chart.theme = described.looks[document.documentElement.dataset.theme];
+    chart.measure();
     chart.draw(null, null, false, paint);
   };
   const put = (index, ms) => {

@@ -113,7 +113,7 @@ def window_of(data: ViewData, server: int) -> Window | None:
     if now is None:
         return None
     film = (StepFilm if isinstance(result.scenario.rule, Continuous) else WholeFilm).of(result, server)
-    instants, page_s = film.instants(), now.end_s - now.begin_s
+    instants, page_s = film.instants, now.end_s - now.begin_s
     first = int(instants.searchsorted(now.begin_s))
     until_s = min(now.begin_s + PAGES * page_s, float(instants[first:][:INSTANTS][-1]))
     stretch, log = PlayRange(now.begin_s, max(until_s, now.end_s)), now.log

@@ -1,0 +1,139 @@
+"""The app's sockets: a page that asks for too much is closed, and neither the server nor others notice."""
+
+import asyncio
+import contextlib
+import json
+import random
+import re
+import statistics
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+
+import psutil
+from browser.servers import TOKEN, Server, running
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
+
+from batchsim.app.limits import BURST, MOST_BYTES
+
+KINDS = ["messages", "states", "large", "comms", "pictures"]
+TRIED = 40  # round trips of which the median is a page's response time
+
+
+def attack_app(rng: random.Random, folder: Path) -> str:
+    """Attack a page; compare the server's memory and another page's answers before and after."""
+    home = folder / f"app-{rng.random()}"
+    home.mkdir()
+    kind = rng.choice(KINDS)
+    with running("app", home) as server:
+        asyncio.run(attacked(server, kind))
+    return f"{kind}: contained"
+
+
+async def attacked(server: Server, kind: str) -> None:
+    """Send too much of a kind to one page of a running app."""
+    victim, other = [await connected(server, await opened_page(server)) for _ in range(2)]
+    process = psutil.Process(server.pid)
+    server_pid = max(
+        [process, *process.children(recursive=True)], key=lambda each: "voila" in " ".join(each.cmdline())
+    )
+    await response_s(other)
+    before_s, before = await response_s(other), server_pid.memory_info().rss
+    attack = asyncio.create_task(flood(victim, kind))
+    await asyncio.sleep(0.2)
+    during_s = await response_s(other)
+    closed = await attack
+    after_s, after = await response_s(other), server_pid.memory_info().rss
+    if kind in ("messages", "states", "large"):
+        assert closed, f"{kind}: the page stayed open"
+    await close(victim, other)
+    assert after <= 1.1 * before, f"{kind}: the server grew from {before / 1e6:.0f} to {after / 1e6:.0f} MB"
+    for what, seconds in (("during", during_s), ("after", after_s)):
+        assert seconds <= 2 * before_s + 0.05, f"{kind}: {seconds:.3f} s {what}, {before_s:.3f} s before"
+
+
+async def opened_page(server: Server) -> str:
+    """Open a page as a browser does, and return the name of its kernel."""
+    page = await asyncio.to_thread(fetched, server.address())
+    return re.findall(r'"kernelId": ?"([\w-]+)"', page)[0]
+
+
+async def connected(server: Server, kernel: str) -> WebSocketClientConnection:
+    """Return a socket to a page's kernel."""
+    address = f"ws{server.url.removeprefix('http')}api/kernels/{kernel}/channels?token={TOKEN}"
+    return await websocket_connect(address, max_message_size=2**30)
+
+
+def fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=180) as answer:
+        return answer.read().decode()
+
+
+def message(kind: str, content: dict, size: int = 0) -> str:
+    header = {
+        "msg_id": uuid.uuid4().hex,
+        "msg_type": kind,
+        "username": "",
+        "session": "attack",
+        "version": "5.3",
+    }
+    return json.dumps({
+        "header": header, "parent_header": {}, "metadata": {"x": "x" * size}, "content": content,
+        "channel": "shell", "buffers": [],
+    })  # fmt: skip
+
+
+def update(state: dict) -> dict:
+    return {"comm_id": uuid.uuid4().hex, "data": {"method": "update", "state": state, "buffer_paths": []}}
+
+
+async def flood(socket: WebSocketClientConnection, kind: str) -> bool:
+    """Send what a page never would; return whether the server closed the socket."""
+    size_px = {"width_px": 10**9, "height_px": 10**9, "ratio": 1e9}
+    made = {
+        "messages": (2 * int(BURST), lambda: message("kernel_info_request", {})),
+        "states": (20, lambda: message("comm_msg", {"comm_id": "x", "data": {"method": "request_states"}})),
+        "large": (1, lambda: message("comm_msg", update({}), 2 * MOST_BYTES)),
+        "comms": (
+            200,
+            lambda: message("comm_open", {"comm_id": uuid.uuid4().hex, "target_name": "x", "data": {}}),
+        ),
+        "pictures": (50, lambda: message("comm_msg", update(size_px))),
+    }
+    count, make = made[kind]
+    with contextlib.suppress(WebSocketClosedError):
+        for _ in range(count):
+            await socket.write_message(make())
+            await asyncio.sleep(0)
+        until_s = time.monotonic() + (5 if kind in ("messages", "states", "large") else 0)
+        while time.monotonic() < until_s:
+            if await asyncio.wait_for(socket.read_message(), 5) is None:
+                return True
+        return False
+    return True
+
+
+async def close(*sockets: WebSocketClientConnection) -> None:
+    """Close pages."""
+    for socket in sockets:
+        socket.close()
+        with contextlib.suppress(TimeoutError):  # of one that is closed already, nothing comes
+            while await asyncio.wait_for(socket.read_message(), 1) is not None:
+                pass
+
+
+async def response_s(socket: WebSocketClientConnection) -> float:
+    """Return the median time of a page's round trip to its kernel."""
+    taken_s = []
+    for _ in range(TRIED):
+        sent_s = time.perf_counter()
+        request = message("kernel_info_request", {})
+        wanted = json.loads(request)["header"]["msg_id"]
+        await socket.write_message(request)
+        while True:
+            answer = await asyncio.wait_for(socket.read_message(), 60)
+            if isinstance(answer, str) and wanted in answer and "kernel_info_reply" in answer:
+                break
+        taken_s.append(time.perf_counter() - sent_s)
+    return statistics.median(taken_s)
