@@ -23,7 +23,8 @@ SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
 
 def name_lines(ax: Axes, answer: str = "") -> None:
     """Write the name of each line at its end, in its colour; `answer` is the one to highlight."""
-    ax.figure.draw_without_rendering()  # now the scales are known
+    if (figure := ax.get_figure(root=True)) is not None:
+        figure.draw_without_rendering()  # now the scales are known
     at_edge: list[tuple[Any, str, float]] = []
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
         if name == answer and isinstance(handle, Line2D):
