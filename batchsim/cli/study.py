@@ -11,6 +11,7 @@ import typer
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._format import several
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
@@ -127,10 +128,12 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
     plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
     write: str | None = OUTPUT(
-        "Print the setting as that server's own file, or write those of all servers to --out.",
+        "Print the setting as that server's own file, or with --server-config as a diff of it; "
+        "write those of all servers to --out.",
         metavar="SERVER|all",
     )  # fmt: skip
     out: Path | None = OUTPUT("The folder for --write: triton/config.pbtxt and so on.", metavar="FOLDER")
+    force: bool = OUTPUT("Overwrite existing files in --out.", False, "--force")
 
     def run(self) -> None:
         from batchsim.study.tune import tune
@@ -146,13 +149,13 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             from batchsim.view.pictures.curves import frontier
 
             output.save_picture(self.plot, frontier(best))
-        written, refused = self._written(best)
+        written, refused, diffs = self._written(best)
         if self.json_:
             answer = {name: getattr(best, name) for name in ANSWER}
             expected = {key: estimate._asdict() for key, estimate in best.expected.items()}
             remedies = [vars(remedy) for remedy in best.remedies]
             more = {"explain": best.explain(), "expected": expected, "remedies": remedies}
-            more |= {"written": written, "refused": refused} if self.write else {}
+            more |= {"written": written, "refused": refused, "diff": diffs} if self.write else {}
             output.print_json(output.objective_tables(best.scenario, slo) | answer | more)
         else:
             output.print_text(best.explain() + "\n")
@@ -161,7 +164,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             title = "The Pareto frontier of latency, saturation rate and servers:"
             output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
             if self.out is None:
-                typer.echo("".join(written.values()), nl=False)
+                typer.echo("".join(diffs.values() or written.values()), nl=False)
         if not best.met:
             raise typer.Exit(1)
 
@@ -176,25 +179,39 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         if self.write == "all" and self.out is None and not self.json_:
             raise ValueError("--write all must come with --out, got none")
 
-    def _written(self, best: "Recommendation") -> tuple[dict[str, str], dict[str, str]]:
-        """Return each requested server's file and the reasons for missing ones; write the files to --out."""
-        if self.write is None:
-            return {}, {}
+    def _written(self, best: "Recommendation") -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """Return the requested files, the reasons for missing ones, and diffs; write the files to --out."""
         from batchsim import servers
 
-        one = self.write != "all"
-        texts, refused = (
-            ({self.write: servers.write(self.write, best)}, {}) if one else servers.write_all(best)
-        )
+        texts, refused, diffs, name = dict[str, str](), dict[str, str](), dict[str, str](), ""
+        if self.write == "all":
+            texts, refused = servers.write_all(best)
+        elif self.write is not None and self.server_config is not None and self._is_own(self.write):
+            edited = servers.edit(self.server_config, best, self.server, self.which)
+            texts[self.write], diffs[self.write], name = edited.text, edited.diff, self.server_config.name
+            if edited.lost:
+                _check.warn(f"{self.server_config} must be written anew, without {several(edited.lost, 9)}")
+        elif self.write is not None:
+            texts[self.write] = servers.write(self.write, best)
         for server, why in refused.items():
             typer.echo(f"Not written for {server}: {why}", err=True)
-        if self.out is not None:
-            for server, text in texts.items():
-                path = self.out / server / servers.file_name(server)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with replacing(path) as file:
-                    file.write(text.encode())
-        return texts, refused
+        for server, text in texts.items():
+            if self.out is None:
+                break
+            path = self.out / server / (name or servers.file_name(server))
+            if path.exists() and not self.force:
+                raise ValueError(f"{path} already exists: choose another --out, or --force")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(text.encode())
+            typer.echo(f"Wrote {path}.", err=True)
+        return texts, refused, diffs
+
+    def _is_own(self, server: str) -> bool:
+        from batchsim import servers
+
+        assert self.server_config is not None
+        return servers.read(self.server_config, self.server, self.which).server == server
 
 
 NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by", "requests_simulated")

@@ -6,8 +6,9 @@ rule, and the servers, limits and padding that the same file sets. Its `.scenari
 `.apply(scenario)` makes a scenario. A value that the server does not accept raises ValueError with the range.
 
 `servers.read("config.pbtxt")` returns the `ServerConfig` of a server's own file, `servers.parse` that of its
-text. `servers.write("triton", scenario)` returns the text of such a file. `servers.lint` finds what
-settings cost under a scenario.
+text. `servers.write("triton", scenario)` returns the text of such a file, and `servers.edit("config.pbtxt",
+scenario)` that file with the settings of the scenario. `servers.lint` finds what settings cost under a
+scenario.
 
 `SERVERS` compute requests in batches; `TOKEN_SERVERS` generate tokens, and need a scenario with tokens.
 """
@@ -15,6 +16,7 @@ settings cost under a scenario.
 from batchsim.servers.batched import batched
 from batchsim.servers.bentoml import bentoml
 from batchsim.servers.clipper import clipper
+from batchsim.servers.edit import Edited, edit
 from batchsim.servers.files import file_name, parse, read, write, write_all
 from batchsim.servers.kserve import kserve
 from batchsim.servers.linter import Finding, Findings, Note, lint
@@ -35,8 +37,8 @@ from batchsim.servers.vllm import vllm
 from batchsim.servers.vllm_v0 import vllm_v0
 
 __all__ = [
-    "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS", "batched",
-    "bentoml", "clipper", "config", "file_name", "kserve", "lint", "litserve", "mosec", "orca", "parse",
-    "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving", "tgi", "torchserve", "triton",
-    "vllm", "vllm_v0", "write", "write_all",
+    "Edited", "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS", "batched",
+    "bentoml", "clipper", "config", "edit", "file_name", "kserve", "lint", "litserve", "mosec", "orca",
+    "parse", "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving", "tgi", "torchserve",
+    "triton", "vllm", "vllm_v0", "write", "write_all",
 ]  # fmt: skip

@@ -27,16 +27,20 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 def read(path: str | os.PathLike[str], server: str | None = None, which: str | None = None) -> ServerConfig:
     """Return the meaning of a server's file, as `parse` does; the file's name also identifies the server."""
-    file = _check.path("path", path)
+    text = text_of(path)
     try:
-        with opened(file, CONFIG_BYTES, encoding="utf-8-sig") as content:
-            text = content.read()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: a config must be text in UTF-8, got {error.reason}") from None
-    try:
-        return _parse(text, server, which, file)
+        return document(text, server, which, path).config()
     except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
+        raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file, or raise ValueError."""
+    try:
+        with opened(path, CONFIG_BYTES, encoding="utf-8-sig") as content:
+            return str(content.read())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{os.fspath(path)}: a config must be text in UTF-8, got {error.reason}") from None
 
 
 def parse(text: str, server: str | None = None, which: str | None = None) -> ServerConfig:
@@ -52,12 +56,15 @@ def parse(text: str, server: str | None = None, which: str | None = None) -> Ser
       unknown      max_batchs (did you mean 'max_batch_size'?)
     """
     _check.instance("text", text, str, "text")
-    return _parse(text, server, which, None)
+    return document(text, server, which).config()
 
 
-def _parse(text: str, server: str | None, which: str | None, file: Path | None) -> ServerConfig:
+def document(
+    text: str, server: str | None, which: str | None, path: str | os.PathLike[str] | None = None
+) -> Document:
+    """Return the settings of the text of a server's file, and their places, before they are checked."""
     _check_extent(text)
-    found, form = _recognised(text, server, file)
+    found, form = _recognised(text, server, None if path is None else Path(path))
     document = Document(found)
     try:
         form.read(document, text, which)
@@ -65,7 +72,7 @@ def _parse(text: str, server: str | None, which: str | None, file: Path | None) 
         raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
     for name, value in BESIDES.findall(text):
         document.settings.setdefault(name, _literal(name, value.strip(" \t")))
-    return document.config()
+    return document
 
 
 def _check_extent(text: str) -> None:
@@ -139,7 +146,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     # Not as requested: queue limit, 100 requests.
     """
     form, own = _format_of(server, file), ALL[server]
-    target = _target(what)
+    target = target_of(what)
     found, remarks = (target, []) if target.server == server else _translated(own, target)
     settings = dict(found.settings)
     extras = {key: value for key, value in found.unused.items() if key not in own.settings}
@@ -163,7 +170,7 @@ def write_all(what: Any) -> Written:
     (['litserve'], 10)
     """
     written = Written({}, {})
-    target = _target(what)
+    target = target_of(what)
     for server in TOKEN_SERVERS if isinstance(target.rule, Continuous) else SERVERS:
         try:
             written.texts[server] = write(server, target)
@@ -189,7 +196,7 @@ def _format_of(server: str, file: str | None) -> Format:
     return next(iter(own.values())) if file is None else own[_check.one_of("file", file, own)]
 
 
-def _target(what: Any) -> ServerConfig:
+def target_of(what: Any) -> ServerConfig:
     """Return a rule or a scenario as a config of no server; a config stays itself."""
     if isinstance(what, ServerConfig):
         return what
@@ -202,6 +209,11 @@ def _target(what: Any) -> ServerConfig:
         tuple(scenario.service.padding or ()), scenario.timeout_action,
         max(scenario.levels) if len(scenario.levels) > 1 else 0, devices=scenario.devices,
     )  # fmt: skip
+
+
+def translated(server: Server, target: ServerConfig) -> ServerConfig:
+    """Return the config of another server, or of none, in a server's settings."""
+    return _translated(server, target)[0]
 
 
 def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:

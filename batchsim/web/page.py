@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchsim._format import number, percent
+from batchsim._format import fixed, number, percent
 from batchsim.result import Result
 from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
@@ -74,7 +74,10 @@ def written(name: str, values: Values) -> str:
     found = result.summary() | result.scenario.rule.__dict__ | {"rate_per_s": values.get("rate_per_s")}
     found |= {"mean_ms": found["mean_latency_ms"], "saturation_per_s": result.scenario.saturation_per_s}
     value = found.get(name, found.get(f"mean_{name}")) or 0.0
-    return percent(value) if name == "load" or name.endswith("_share") else number(value)
+    if name == "load" or name.endswith("_share"):
+        return percent(value)
+    is_knob = name in descriptions()["controls"]
+    return fixed(value) if name.endswith("_ms") and value < 100 and not is_knob else number(value)
 
 
 def still(values: Values) -> str:
