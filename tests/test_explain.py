@@ -23,7 +23,7 @@ def test_the_explanation_says_why_batches_leave_and_that_the_wait_does_not_matte
     found = tune(POISSON, SLO(p99_ms=50), {"max_batch_size": [12, 64], "max_wait_ms": [0, 8, 32]})
     text = found.explain()
     backlog = found.result.metrics.shares()["backlog_share"]
-    why = f"{_format.percent(backlog)} of the batches leave because a server came free"
+    why = f"{_format.percent(backlog)} of the batches leave because a server became free"
     assert f"The max wait hardly matters at 1,400/s: {why}" in text
     assert found.rule.max_wait_ms == 0
     (effect,) = found.effects

@@ -17,6 +17,25 @@ NOTEBOOKS = notebooks("notebooks/**/[0-9]*-*.ipynb")
 ENTRY = re.compile(r"^### (?P<word>.+)\n\n(?P<meaning>.+)\n\n(?P<where>.+)$", re.MULTILINE)
 ENTRIES = {entry["word"]: entry for entry in ENTRY.finditer(PATH.read_text())}
 
+# Words for the same thing that the picture, the shell and the lessons do not use.
+OTHER_WORDS = {
+    "came free": "became free",
+    "waiting for company (ms)": "forming",
+    "waiting for the server (ms)": "queueing",
+    "max num batched tokens": "step budget",
+    "max num seqs": "number of seats",
+}
+
+
+def test_picture_shell_and_lessons_use_one_word_for_one_thing():
+    paths = [
+        path for folder in ("batchsim", "docs", "notebooks") for path in sorted((ROOT / folder).rglob("*.*"))
+    ]
+    texts = {path: path.read_text() for path in paths if path.suffix in (".py", ".md", ".ipynb", ".toml")}
+    found = [(path.name, word) for path, text in texts.items() for word in OTHER_WORDS if f" {word}" in text]
+    assert [each for each in found if each[0] != "student.ipynb"] == []
+
+
 every_entry = pytest.mark.parametrize("word", ENTRIES)
 every_notebook = pytest.mark.parametrize(
     "path", dict.fromkeys(NOTEBOOKS), ids=lambda path: "-".join(path.parts[-2:])

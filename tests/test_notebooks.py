@@ -148,6 +148,41 @@ def test_a_lesson_has_three_to_five_objectives_with_minutes_that_add_up(path):
     assert "After these 45 minutes" in objectives
 
 
+def unfolded(notebook):
+    """Return the lines of code that a student sees before the exercises."""
+    cells = notebook.cells[
+        : next(i for i, each in enumerate(notebook.cells) if "## Exercises" in each.source)
+    ]
+    seen = [cell for cell in cells if cell.cell_type == "code" and cell.source != PROGRESS]
+    return sum(
+        cell.source.count("\n") + 1
+        for cell in seen
+        if not cell.metadata.get("jupyter", {}).get("source_hidden")
+    )
+
+
+def test_students_of_the_first_lesson_see_little_code():
+    """It promises that a student only needs to know how to run a cell."""
+    assert unfolded(read(COPIES[0])) <= 20
+
+
+@every_lesson
+def test_a_figure_has_the_style_of_the_explorer_and_names_at_its_lines(path):
+    sources = "\n".join(cell.source for cell in code(read(path)))
+    assert ".legend(" not in sources
+    assert ("plt.subplots(" in sources) <= ("plt.rcParams.update(STYLE)" in sources)
+
+
+@pytest.mark.parametrize("name", ["07-tune-to-an-objective", "10-continuous-batching"])
+def test_a_long_lesson_has_a_part_that_may_be_left_out(name):
+    cells = read(NOTEBOOKS / f"{name}.ipynb").cells
+    headings = [(i, cell) for i, cell in enumerate(cells) if cell.source.startswith("## If there is time")]
+    ((place, heading),) = headings
+    assert heading.metadata["jp-MarkdownHeadingCollapsed"]
+    assert sum(cell.source.startswith("predict(") for cell in cells[:place]) <= 4
+    assert max(i for i, cell in enumerate(cells) if EXERCISE.search(cell.source)) < place
+
+
 @every_lesson
 def test_a_lesson_ends_with_its_key_points_and_what_it_leaves_out(path):
     headings = re.findall(r"^## (.+)$", text(read(path)), re.MULTILINE)

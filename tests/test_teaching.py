@@ -118,8 +118,9 @@ def test_an_outcome_may_be_a_picture_and_a_table():
         ax.plot([1, 2])
         return figure, pandas.DataFrame({"p99": [3.5]})
 
-    words, picture, table = outcome_of(then)
-    assert words == f"{PRE}it rises\n</pre>"
+    picture, numbers = outcome_of(then)
+    assert numbers.startswith(f"<details><summary>Numbers</summary>{PRE}it rises\n</pre>")
+    table = numbers.partition("</pre>")[2]
     assert picture.startswith('<img src="data:image/png;base64,')
     assert picture.endswith('alt="it rises" style="width: 200px; max-width: 100%">')
     assert "<table" in table

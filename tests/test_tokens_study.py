@@ -247,6 +247,8 @@ def test_a_setting_in_which_a_request_never_fits_is_refused(best):
 def test_a_recommendation_is_explained_in_words_of_tokens(best):
     text = best.explain()
     assert all(word in text for word in ("TTFT p99", "TPOT p99", "rows on average", "are preempted"))
+    assert re.search(r"The step budget (hardly )?matters at \S+: with more, a prompt needs fewer steps", text)
+    assert "0% of the requests" not in text
     assert best.optimum is None
     assert "tokens" in best.no_optimum
     with pytest.raises(ValueError, match="over must not change the tokens"):

@@ -231,6 +231,10 @@ def better(name: str) -> str | None:
     return described(name).better
 
 
+# Knobs whose name in the lessons and the glossary is not their name in the code.
+LABELS = {"max_num_batched_tokens": "step budget", "max_num_seqs": "number of seats"}
+
+
 def described(name: str) -> Metric:
     """Return the label, the unit and the better values of a metric, a knob or another column.
 
@@ -243,7 +247,8 @@ def described(name: str) -> Metric:
         return metric(name)
     suffix = next((suffix for suffix in UNITS if name.endswith(suffix)), "")
     lower = "lower" if suffix == "_ms" else None
-    return Metric(name, name.removesuffix(suffix).replace("_", " "), UNITS.get(suffix, ""), lower)
+    label = LABELS.get(name) or name.removesuffix(suffix).replace("_", " ")
+    return Metric(name, label, UNITS.get(suffix, ""), lower)
 
 
 def values(totals: Totals, servers: int, devices: int) -> dict[str, Any]:

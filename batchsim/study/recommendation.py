@@ -138,6 +138,10 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
     return tuple(effects)
 
 
+# What more of a knob of continuous batching changes.
+STEPS = {"max_num_batched_tokens": "with more, a prompt needs fewer steps, and each step takes longer; "}
+
+
 def _other_values(scenario: Scenario, knob: str) -> list[float]:
     rule, kind = scenario.rule, kind_of(scenario)
     value = getattr(rule, knob)
@@ -226,7 +230,9 @@ def _batches(found: Recommendation) -> Iterator[str]:
     why = "; ".join(f"{_format.percent(share)} because {reason}" for share, reason in reasons)
     why = why.replace(" because ", " of the batches leave because ", 1)
     if _in_steps(found):
-        why = f"{_format.percent(found.expected['preempted_share'].value)} of the requests are preempted"
+        share = found.expected["preempted_share"].value
+        preempted = "no" if not share else f"{_format.percent(share)} of the"
+        why = f"{STEPS.get(found.rule.map_knobs[1], '')}{preempted} requests are preempted"
     effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
     if not effects:
         yield f"{why}."

@@ -17,10 +17,10 @@ PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
 
 
 def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
-    r"""Call a function, and return its printed text, then its return value: one object, or a tuple of them.
+    r"""Call a function, and return what it prints and returns: one object, or a tuple of them.
 
-    A figure becomes a picture, a table stays a table, and other objects become text. An exception is shown
-    too: the notebook would hide it, because a button raised it.
+    Pictures come first, and the numbers below them are folded. A table stays a table, other objects become
+    text. An exception is shown too: the notebook would hide it, because a button raised it.
 
     >>> [widget.value for widget in shown(lambda: print("p99 < 30 ms"))]
     ['<pre style="word-break: normal; overflow-wrap: anywhere">p99 &lt; 30 ms\n</pre>']
@@ -34,7 +34,11 @@ def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
     except Exception as error:
         problem = f"{type(error).__name__}: {error}. Run the cells above, then this one again."
     parts = [f"{PRE}{html.escape(text, quote=False)}</pre>" for text in (printed.getvalue(), problem) if text]
-    parts += [_html(value, printed.getvalue()) for value in values]
+    pictures = [value for value in values if hasattr(value, "savefig")]
+    parts += [_html(value, "") for value in values if not hasattr(value, "savefig")]
+    if pictures and not problem:
+        folded = f"<details><summary>Numbers</summary>{''.join(parts)}</details>" if parts else ""
+        parts = [*(_html(value, printed.getvalue()) for value in pictures), *filter(None, [folded])]
     return [widgets.HTML(part) for part in parts]
 
 

@@ -316,7 +316,7 @@ class Cork(Naive):
     max_latency_ms: float = math.inf
     now: float = 0.0
     left: float = 0.0  # when a batch last left, or a request was refused
-    freed: float = 0.0  # when a server last came free
+    freed: float = 0.0  # when a server last became free
     last_wait: float = 0.0
     learned_at: float | None = None
     a: float = 0.0

@@ -62,11 +62,11 @@ class AtLeast(Rule):
             return (full, *rule_api.send_at_once(Trigger.ENOUGH))
         if enough == size:
             return (full, rule_api.REMAINDER)
-        nth, free = ordinal(enough), f"a server came free and at least {enough:,} requests wait"
+        nth, free = ordinal(enough), f"a server became free and at least {enough:,} requests wait"
         came = f"the {nth} request came"
         return (
             full,
             Step(f"the {nth} comes now", "send all", Trigger.ENOUGH, came, "enough came"),
-            Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server came free"),
+            Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server became free"),
             rule_api.REMAINDER,
         )

@@ -218,11 +218,11 @@ class LearnedCork(Rule):
         if self.max_batch_size == 1:
             return (replace(full, condition="one waits as the loop looks"),)
         came = "a request came, and waiting for another would cost more than batches wait"
-        free = "a server came free, and waiting for another would cost more than batches wait"
+        free = "a server became free, and waiting for another would cost more than batches wait"
         held = "it had been held as long as that pays"
         return (
             full,
             Step("no wait pays any longer", "send all", Trigger.WAIT, held, "hold was over"),
             Step("one comes and no wait pays", "send all", Trigger.ENOUGH, came, "not held"),
-            Step("no wait pays", "send all", Trigger.BACKLOG, free, "server came free"),
+            Step("no wait pays", "send all", Trigger.BACKLOG, free, "server became free"),
         )

@@ -255,10 +255,10 @@ def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
 
 def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
     """Return the steps of a rule whose batches never wait for more requests."""
-    came, free = "a request came and a server is idle", "a server came free and requests wait"
+    came, free = "a request came and a server is idle", "a server became free and requests wait"
     return (
         Step("the oldest comes now", "send all", trigger, came, "server was idle"),
-        Step("", "send all", Trigger.BACKLOG, free, "server came free"),
+        Step("", "send all", Trigger.BACKLOG, free, "server became free"),
     )
 
 
@@ -269,8 +269,8 @@ def send_after(wait_ms: float) -> tuple[Step, ...]:
     if math.isinf(wait_ms):
         return (REMAINDER,)
     over = f"the oldest has waited {typed(wait_ms)} ms"
-    late = f"a server came free after the oldest had waited {typed(wait_ms)} ms"
+    late = f"a server became free after the oldest had waited {typed(wait_ms)} ms"
     return (
         Step(over, "send all", Trigger.WAIT, over, "wait was over"),
-        Step("it has waited longer", "send all", Trigger.BACKLOG, late, "server came free"),
+        Step("it has waited longer", "send all", Trigger.BACKLOG, late, "server became free"),
     )

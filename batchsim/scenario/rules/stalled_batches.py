@@ -77,11 +77,11 @@ class StalledBatches(Rule):
         if self.max_batch_size == 1:
             return (full,)
         if self.max_wait_ms == 0:
-            came, free = "a request came and a server is idle", "a server came free and requests wait"
+            came, free = "a request came and a server is idle", "a server became free and requests wait"
             return (
                 full,
                 Step("the oldest comes now", "send all", Trigger.WAIT, came, "server was idle"),
-                Step("", "send all, first who did not fit", Trigger.BACKLOG, free, "server came free"),
+                Step("", "send all, first who did not fit", Trigger.BACKLOG, free, "server became free"),
             )
         over = f"a batch opened {typed(self.max_wait_ms)} ms ago"
         because = f"its first had got in {typed(self.max_wait_ms)} ms before, or earlier"

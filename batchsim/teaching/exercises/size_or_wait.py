@@ -15,7 +15,7 @@ from batchsim.theory import size_or_wait
 
 
 class ServerCameFree(Number, name="04.1"):
-    """The share of the batches that left because the server came free, in percent."""
+    """The share of the batches that left because the server became free, in percent."""
 
     unit = "percent of the batches"
     within = 0.04  # a run of 40,000 requests is only an estimate

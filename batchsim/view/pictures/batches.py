@@ -97,7 +97,7 @@ def label_of(rule: Rule, trigger: Trigger) -> str:
 
     >>> from batchsim import SizeOrWait
     >>> label_of(SizeOrWait(8, 5), Trigger.BACKLOG)
-    'server came free'
+    'server became free'
     """
     labels = (step.label for step in rule.steps if step.trigger == trigger)
     return next(labels, trigger.name.lower())

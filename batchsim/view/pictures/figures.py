@@ -1,0 +1,106 @@
+"""The style of the lessons' figures: the explorer's, without boxes, with a name at each line and bar."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from batchsim.view.canvas.lettering import apart
+from batchsim.view.canvas.theme import COMPONENTS, LIGHT
+
+FONT = 11
+STYLE: dict[str, Any] = LIGHT.rc(FONT) | {
+    "figure.dpi": 80, "axes.titlelocation": "left", "axes.titlesize": "medium", "axes.titleweight": "bold",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": LIGHT.faint, "lines.linewidth": 1.8,
+}  # fmt: skip
+FULL = 0.8  # of the width: the name of a line that ends before stands at its end
+LINE = 1.35  # the least distance of two names, in heights of their letters
+SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
+
+
+def name_lines(ax: Axes, answer: str = "") -> None:
+    """Write the name of each line at its end, in its colour; `answer` is the one to highlight."""
+    if (figure := ax.get_figure(root=True)) is not None:
+        figure.draw_without_rendering()  # now the scales are known
+    at_edge: list[tuple[Any, str, float]] = []
+    for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+        if name == answer and isinstance(handle, Line2D):
+            handle.set(linewidth=1.7 * handle.get_linewidth(), zorder=4)
+        x, y = _end(ax, handle)
+        style: dict[str, Any] = {"color": _colour(handle), "weight": "bold" if name == answer else "normal"}
+        if math.isnan(y):  # a vertical line or area
+            ax.annotate(name, (x, 1), (4, -4), **_FROM_TOP, va="top", **style)
+        elif x < FULL:
+            ax.annotate(name, (x, y), (7, 0), **_FROM_POINT, va="center", **style)
+        else:
+            at_edge.append((style, name, y))
+    height = ax.get_window_extent().height
+    places = apart([y * height for *_, y in at_edge], LINE * FONT, 0, height)
+    for (style, name, _), place in zip(at_edge, places, strict=True):
+        ax.annotate(name, (1, place / height), (7, 0), **_FROM_POINT, va="center", **style)
+
+
+_FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+_FROM_TOP: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+
+
+def _end(ax: Axes, handle: Any) -> tuple[float, float]:
+    """Return where a line ends, as a fraction of the axes; of a vertical one its x in data, and NaN."""
+    if not isinstance(handle, Line2D):
+        return float(np.max(handle.get_window_extent().transformed(ax.transData.inverted()).x1)), math.nan
+    x, y = (np.asarray(values, dtype=float) for values in handle.get_data())
+    if handle.get_transform() == ax.get_xaxis_transform():
+        return float(x[0]), math.nan
+    if handle.get_transform() == ax.get_yaxis_transform():
+        return 1.0, float((ax.transData + ax.transAxes.inverted()).transform((ax.get_xlim()[0], y[0]))[1])
+    known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    last = known[np.argmax(x[known])]
+    end = (ax.transData + ax.transAxes.inverted()).transform((x[last], y[last]))
+    return float(end[0]), float(np.clip(end[1], 0, 1))
+
+
+def _colour(handle: Any) -> Any:
+    return handle.get_color() if isinstance(handle, Line2D) else LIGHT.soft
+
+
+def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = "") -> None:
+    """Draw a bar for each row, divided into the parts of its latency, each named in its widest place.
+
+    `rows` maps a row's name to its parts in ms; `answer` is the row to highlight.
+    """
+    parts = ("forming", "queueing", "computing")
+    lengths = {part: np.array([row[part] for row in rows.values()], dtype=float) for part in parts}
+    total, left = sum(lengths.values()), np.zeros(len(rows))
+    for part in parts:
+        style, length = COMPONENTS[part], lengths[part]
+        colour = getattr(LIGHT, style.colour)
+        ax.barh(
+            range(len(rows)),
+            length,
+            0.62,
+            left,
+            color=colour,
+            hatch=style.hatch,
+            edgecolor="white",
+            label=part,
+        )
+        widest = int(np.argmax(length))
+        if length[widest] > SEEN * np.max(total):
+            middle = left[widest] + length[widest] / 2
+            ax.text(middle, widest, part, ha="center", va="center", bbox={"color": "white", "pad": 1.5})
+        left += length
+    for place, ms in enumerate(np.asarray(total)):
+        weight = "bold" if list(rows)[place] == answer else "normal"
+        ax.annotate(
+            f"{ms:,.2f} ms", (ms, place), (6, 0), textcoords="offset points", va="center", weight=weight
+        )
+    ax.set_yticks(range(len(rows)), list(rows))
+    for label in ax.get_yticklabels():
+        label.set_fontweight("bold" if label.get_text() == answer else "normal")
+    ax.grid(visible=False, axis="y")
+    ax.margins(x=0.15)
+    ax.set_xlim(left=0)
+    ax.invert_yaxis()
