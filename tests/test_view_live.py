@@ -283,7 +283,10 @@ def test_the_headline_has_four_figures_with_intervals_and_what_has_changed(cases
 
 def test_the_headline_of_an_overloaded_run_has_no_percentile(cases):
     p50, p99, _, load = figures_of(cases["overloaded"])
-    assert p50.value == p99.value == "\N{EN DASH}"
+    assert p50.value == p99.value == "grows"
+    assert p50.alert
+    assert p99.alert
+    assert load.alert
     assert "\N{BALLOT X}" in p99.name
     assert "overloaded" in load.name
 

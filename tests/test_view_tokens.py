@@ -202,7 +202,7 @@ def test_a_figure_has_its_interval_where_the_run_is_long_enough():
 
 def test_of_an_overloaded_run_the_ttft_grows_and_the_tpot_does_not(cases):
     ttft, tpot, _, load = token_figures_of(cases["overloaded"])
-    assert (ttft.value, load.name) == ("\N{EN DASH}", "load: overloaded")
+    assert (ttft.value, load.name, load.alert) == ("grows", "load ✗ overloaded", True)
     assert "✗" in ttft.name
     assert f"{tpot.value} {tpot.unit}" == duration(
         cases["overloaded"].result.percentile(99, column="tpot_ms")

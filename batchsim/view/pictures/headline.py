@@ -4,9 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from matplotlib.patches import PathPatch
+
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
 from batchsim.scenario import ClosedLoop
+from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.pictures.data import NAMED, ViewData
@@ -24,7 +28,7 @@ class Figure(NamedTuple):
     """A number: its name, value, unit, interval, and change since the last move.
 
     `levels` replaces the interval: the numbers of the priority levels, longest text first. `beside` follows
-    the unit if it has room.
+    the unit if it has room. An `alert`, a missed objective or an overload, has a bar beside it.
     """
 
     name: str
@@ -34,6 +38,7 @@ class Figure(NamedTuple):
     change: str = ""
     levels: tuple[str, ...] = ()
     beside: str = ""
+    alert: bool = False
 
 
 class Headline(Tile):
@@ -50,17 +55,26 @@ class Headline(Tile):
             (box.left + (i % columns) * self.wide + 0.8 * em, box.top + (i // columns) * HIGH * em)
             for i in range(4)
         ]
-        self.names = Lettering(picture, em, theme.soft)
-        self.figures = Lettering(picture, FIGURE * em, theme.ink, "bold")
+        self.names = {
+            alert: Lettering(picture, em, theme.ink if alert else theme.soft) for alert in (False, True)
+        }
+        self.figures = {
+            alert: Lettering(picture, FIGURE * em, theme.objective if alert else theme.ink, "bold")
+            for alert in (False, True)
+        }
         self.notes = Lettering(picture, em, theme.ink)
-        self.set_moving(self.names, self.figures, self.notes)
+        self.bars = self.add(PathPatch(NOWHERE, facecolor=theme.objective, linewidth=0))
+        self.set_moving(*self.names.values(), *self.figures.values(), self.notes, self.bars)
 
     def update(self, data: ViewData) -> None:
-        names, figures, notes = [], [], []
-        for figure, (x, top) in zip(FIGURES[data.result.scenario.kind](data), self.places, strict=True):
-            first, second, third = (top + line * self.em for line in LINES)
-            names.append(Label(figure.name, x, first))
-            figures.append(Label(figure.value, x, second))
+        notes, shown, em = [], FIGURES[data.result.scenario.kind](data), self.em
+        labels: dict[Lettering, list[Label]] = {
+            each: [] for each in (*self.names.values(), *self.figures.values())
+        }
+        for figure, (x, top) in zip(shown, self.places, strict=True):
+            first, second, third = (top + line * em for line in LINES)
+            labels[self.names[figure.alert]].append(Label(figure.name, x, first))
+            labels[self.figures[figure.alert]].append(Label(figure.value, x, second))
             after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
             unit = f"{figure.unit}   {figure.beside}" if figure.beside else figure.unit
             fits = after + self.em * width_em(unit) <= x + self.wide - 1.6 * self.em
@@ -71,8 +85,12 @@ class Headline(Tile):
             elif not self._fits(texts):
                 texts = texts[-1:]  # the change alone
             notes.append(Label("  ".join(filter(None, texts)), x, third))
-        for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
-            lettering.show(labels)
+        for lettering, texts_there in {**labels, self.notes: notes}.items():
+            lettering.show(texts_there)
+        begin = [place for figure, place in zip(shown, self.places, strict=True) if figure.alert]
+        corners = np.add(np.reshape(begin, (-1, 2)), [-0.6 * em, (LINES[0] - 0.9) * em])
+        size = 0.25 * em, (LINES[2] - LINES[0] + 1.1) * em
+        self.bars.set_path(rectangles(corners, np.add(corners, size)))
 
     def _fits(self, texts: Sequence[str]) -> bool:
         return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
@@ -115,9 +133,9 @@ def load_figure(data: ViewData) -> Figure:
         if before is None or isinstance(before.result.scenario.workload, ClosedLoop)
         else before.result.scenario.load
     )
-    name = "load" if load < 1 else "load: overloaded"
+    name = "load" if load < 1 else f"load {MISSED} overloaded"
     of = f"of {digits(result.scenario.full_batches_per_s)}/s"
-    return Figure(name, percent(load), "", of, _points(load, old), beside=_devices(data))
+    return Figure(name, percent(load), "", of, _points(load, old), beside=_devices(data), alert=load >= 1)
 
 
 def _devices(data: ViewData) -> str:
@@ -130,20 +148,21 @@ def latency_figure(
     objective_ms: float | None = None,
 ) -> Figure:  # fmt: skip
     """Return a percentile of a column of durations, against its objective."""
-    name, value = f"p{q}", data.percentile_of_all(q, column)
+    name, value, missed = f"p{q}", data.percentile_of_all(q, column), False
     grows = data.overloaded and column != TPOT  # the time of a step does not depend on the queue
     if objective_ms is not None:
-        sign = MISSED if value > objective_ms or grows else MET  # NaN, a TPOT of no request, meets it
-        name = f"{name} {sign} {LIMIT} {typed_duration(objective_ms)}"
+        missed = value > objective_ms or grows  # NaN, a TPOT of no request, meets it
+        name += f" {MISSED} > " if missed else f" {MET} {LIMIT} "
+        name += typed_duration(objective_ms)
     if grows:
-        return Figure(name, "\N{EN DASH}", "", "grows with the run")
+        return Figure(name, "grows", "", "no steady state", alert=True)
     if math.isnan(value):
         return Figure(
             name, "\N{EN DASH}", "", "there is none" if data.summary["served"] else "none is served"
         )
     unit, ms = unit_of(value)
     if math.isinf(value):
-        return Figure(name, "∞", "", f"{percent(data.loss)} are lost")
+        return Figure(name, "∞", "", f"{percent(data.loss)} are lost", alert=missed)
 
     def write(duration_ms: float) -> str:
         return fixed(duration_ms / ms)
@@ -154,7 +173,8 @@ def latency_figure(
         if before is None or (before.overloaded and column != TPOT)
         else before.percentile_of_all(q, column)
     )
-    return Figure(name, write(value), unit, _between(interval, write), change_of(value, old, write))
+    change = change_of(value, old, write)
+    return Figure(name, write(value), unit, _between(interval, write), change, alert=missed)
 
 
 def levels(data: ViewData, q: int) -> tuple[str, ...]:
