@@ -22,7 +22,7 @@ step = bs.published("llama-3.1-8b/rtx-4090")
 film = bs.film(bs.Scenario(bs.Poisson(6), bs.Continuous(8), step, tokens=tokens))"""
 SOURCES = {"explorer": "film = panel", "alone": ALONE, "lanes": LANES, "tokens": TOKENS}
 CANVAS = ".batchsim-player canvas"
-FILM = "document.querySelector('.batchsim-player').film"
+FILM = "document.querySelector('.batchsim-player')?.film"
 SECONDS, AT_LEAST, AIM = 3, 50, 60  # frames in a second while the kernel is busy
 LONGEST_MS = 100
 BUSY = f"import time\nend_s = time.time() + {SECONDS + 1}\nwhile time.time() < end_s: sum(range(1000))"

@@ -142,7 +142,7 @@ def test_a_drag_redraws_all_views_in_every_frame(opened):
 def test_a_map_that_comes_late_is_that_of_the_last_setting(opened):
     with opened() as page:
         page.evaluate(DRAG, ["choose", "rate_per_s"])
-        page.evaluate("batchsim.figures.choose.rest()")
+        page.evaluate("batchsim.figures.choose.move()")
         settled(page, "choose")
         same = """() => {
           const { values, data, engine, requests } = batchsim.figures.choose;
@@ -163,6 +163,8 @@ def test_the_parts_of_a_picture_can_be_dragged(opened):
         assert [values(page, "choose")[name] for name in ("max_batch_size", "max_wait_ms")] == [16, 0]
         drag(page, place(page, "choose", "load", 800, 40), place(page, "choose", "load", 1600, 40))
         assert values(page, "choose")["rate_per_s"] == pytest.approx(1600, rel=0.03)
+        drag(page, place(page, "choose", "load", 1600, 40), place(page, "choose", "load", 2900, 40))
+        assert "overloaded" in page.locator("#choose .numbers").inner_text()
 
 
 def test_unstable_settings_are_labelled_as_in_the_explorer(opened):

@@ -92,16 +92,12 @@ function serverIn(box, count, batch, queue, em) {
   return { box, bar, named, slots: { ...within, corners: within.corners.map(([x, y]) => [x - free, y]) } };
 }
 
-function serversIn(box, count, batch, queue, em) { // in as many columns as show the most
-  const gap = 0.4 * em, choices = [];
-  for (let columns = 1; columns <= Math.min(count, Math.max(Math.trunc(box.w / (2.2 * em)), 1)); columns += 1) {
-    const rows = Math.min(Math.ceil(count / columns), Math.max(Math.trunc(box.h / (1.3 * em)), 1));
-    const [w, h] = [(box.w + gap) / columns - gap, (box.h + gap) / rows - gap];
-    choices.push(Array.from({ length: Math.min(count, columns * rows) }, (_, i) => serverIn(
-      boxOf(box.x + Math.floor(i / rows) * (w + gap), box.y + (i % rows) * (h + gap), w, h), count, batch, queue, em)));
-  }
-  const worth = (servers) => servers.length * 1e6 + (servers[0].named ? 1e4 : 0) + servers[0].slots.side;
-  return choices.reduce((best, each) => (worth(each) > worth(best) ? each : best));
+function serversIn(box, count, batch, queue, em) { // as many as fit, in rows with a line of text if these fit
+  const gap = 0.4 * em, across = Math.max(Math.trunc(box.w / (2.2 * em)), 1), down = (least) => Math.max(Math.trunc((box.h + gap) / (least * em + gap)), 1);
+  const columns = Math.min(Math.ceil(count / down(3.2)), across), rows = Math.min(Math.ceil(count / columns), down(0.9));
+  const [w, h] = [(box.w + gap) / columns - gap, (box.h + gap) / rows - gap];
+  return Array.from({ length: Math.min(count, columns * rows) }, (_, i) => serverIn(
+    boxOf(box.x + Math.floor(i / rows) * (w + gap), box.y + (i % rows) * (h + gap), w, h), count, batch, queue, em));
 }
 
 /** The parts of a stage for the longest queue and the largest batch: { lane, box, queue, servers, right }. */
@@ -179,34 +175,27 @@ export class Requests {
     return !now.waiting.length ? IDLE : now.forming ? FORMING : QUEUEING;
   }
 
-  /** The index of the line of pseudo-code that acts, -1 without code. */
-  line(now, within) {
+  line(now, within) { // the index of the acting line of pseudo-code, -1 without code
     const activity = this.activity(now, within), trigger = activity === LEAVING ? this.batches.trigger[now.last] : null;
     return this.code.findIndex((line) => (trigger === null ? line.activity === activity : line.trigger === trigger));
   }
-
-  /** The state of the rule, and a shorter text. */
-  activities(now, within) {
+  activities(now, within) { // the state of the rule, and a shorter text
     const activity = this.activity(now, within), because = this.code[this.line(now, within)]?.because;
     if (activity !== LEAVING) return [activity];
     const leaves = `a batch of ${whole(this.batches.size[now.last])} leaves`;
     return because ? [`${leaves}: ${because}`, leaves] : [leaves];
   }
-
   byLevel(now) { return this.levels.map((name, at) => [name, now.waiting.filter((i) => this.level[i] === at).length]); }
 
   /** The moment in one sentence. */
   words(now, within) {
-    const { servers } = this, parts = [this.activities(now, within)[0]], busy = now.busy.length;
-    if (now.waited_ms !== null) {
-      const levels = this.levels.length > 1 ? this.byLevel(now).filter(([, count]) => count) : [];
-      const said = levels.length ? ` (${listed(levels.map(([name, count]) => `${whole(count)} of level ${name}`))})` : "";
-      parts.push(`${whole(now.waiting.length)} waiting${said}, the oldest for ${rounded(now.waited_ms)} ms`);
-    }
-    const compiling = now.busy.filter((b) => now.t < this.batches.ready_s[b]).length, held = now.busy.filter((b) => this.held(b, now.t)).length;
-    parts.push((servers === 1 ? (busy ? "server busy" : "server idle") : `${whole(busy)} of ${whole(servers)} servers busy`)
-      + (compiling ? `, ${servers === 1 ? "" : `${whole(compiling)} `}compiling` : "")
-      + (held ? `, ${whole(held)} waiting for a device` : ""));
+    const { servers, batches } = this, parts = [this.activities(now, within)[0]], busy = now.busy.length;
+    const levels = this.levels.length > 1 ? this.byLevel(now).filter(([, count]) => count) : [], among = (holds) => now.busy.filter(holds).length;
+    const said = levels.length ? ` (${listed(levels.map(([name, count]) => `${whole(count)} of level ${name}`))})` : "";
+    if (now.waited_ms !== null) parts.push(`${whole(now.waiting.length)} waiting${said}, the oldest for ${rounded(now.waited_ms)} ms`);
+    const compiling = among((b) => now.t < batches.ready_s[b]), held = among((b) => this.held(b, now.t));
+    const all = servers === 1 ? `server ${busy ? "busy" : "idle"}` : `${whole(busy)} of ${whole(servers)} servers busy`;
+    parts.push(all + (compiling ? `, ${servers === 1 ? "" : `${whole(compiling)} `}compiling` : "") + (held ? `, ${whole(held)} waiting for a device` : ""));
     parts.push(`${whole(now.arrived)} arrived, ${whole(now.served)} served, ${whole(now.lost)} lost`);
     return `At ${precise(now.t * 1000, 7)} ms: ${parts.join("; ")}.`;
   }
@@ -309,10 +298,9 @@ export class Crowd {
     for (const [i, { at, side, doing, alpha = 1 }] of wanted) {
       const [x, y] = share < 1 ? this.entry(i) : at, it = this.of.get(i) ?? { x, y, side, alpha: 1 };
       const away = Math.abs(at[0] - it.x) + Math.abs(at[1] - it.y), part = away < 0.5 ? 1 : alpha ? share : share / 3;
-      Object.assign(it, { doing, x: it.x + (at[0] - it.x) * part, y: it.y + (at[1] - it.y) * part });
-      Object.assign(it, { side: it.side + (side - it.side) * part, alpha: it.alpha + (alpha - it.alpha) * (alpha ? 1 : share / 2) });
-      if (it.alpha > 0.03) this.of.set(i, it);
-      else this.of.delete(i);
+      const glide = (from, to, by = part) => from + (to - from) * by;
+      this.of.set(i, { doing, x: glide(it.x, at[0]), y: glide(it.y, at[1]), side: glide(it.side, side), alpha: alpha || glide(it.alpha, 0, share / 2) });
+      if (it.alpha < 0.03) this.of.delete(i);
       moving ||= part < 1 || !alpha;
     }
     this.coming = !still && lane.open ? this.approaching(now.t) : [];
@@ -685,12 +673,11 @@ export class Film {
     this.bar = make(host, "div", { className: "batchsim-film-controls" }, { display: "flex", flexWrap: "wrap", gap: "4px 8px", alignItems: "center", padding: "4px 8px" });
     const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)" };
     this.buttons = Object.entries(buttons).map(([name, title]) => make(this.bar, "button", { type: "button", title, onclick: () => this[name]() }));
-    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run" }, { maxWidth: "8em" });
-    this.speed.setAttribute("aria-label", "Speed");
+    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => { this.slowness = Number(this.speed.value); } }, { maxWidth: "8em" });
     SLOWNESS.forEach((times) => make(this.speed, "option", { value: times, textContent: slower(times) }));
     this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
-    this.place.setAttribute("aria-label", "Time");
-    this.clock = make(this.bar, "output", {}, { minWidth: "9em" });
+    this.clock = make(this.bar, "span", {}, { minWidth: "9em" }); // no <output>, which would be read out at every frame
+    for (const [element, name] of [[this.speed, "Speed"], [this.place, "Time"]]) element.setAttribute("aria-label", name);
     this.place.oninput = () => this.goTo(this.film.begin_s + (this.place.value / 1000) * (this.film.until_s - this.film.begin_s));
     this.said = options.words ?? make(host, "p", {}, { margin: "0", padding: "0 8px 4px", minHeight: "2.8em" });
     this.said.setAttribute("role", "status");
@@ -707,7 +694,6 @@ export class Film {
     cancelAnimationFrame(this.wanted);
     this.host.replaceChildren();
   }
-
   set theme(name) { this.options.theme = name; this.layOut(); }
   onmoment(callback) { this.callbacks.push(callback); }
 
@@ -715,15 +701,13 @@ export class Film {
   load(film, time_s = null) {
     this.film = film;
     this.lanes = film.lanes.map((lane) => new (lane.kind === "tokens" ? Tokens : Requests)(lane, film));
-    const [lane] = this.lanes, start = film.start ?? { time_s: film.begin_s, within_s: 0 };
+    const [lane] = this.lanes, start = film.start ?? { time_s: film.begin_s, within_s: 0 }, resumes = this.playing || time_s !== null;
     this.instants = unique(...this.lanes.map((each) => each.instants)).filter((s) => s > film.begin_s && s < film.until_s);
     this.staged = this.lanes.length === 1 && lane.kind === "requests";
     this.page_s = film.page_s ?? (this.staged ? Math.max(PAGE / lane.per_s, 5 * lane.batch_s) : film.until_s - film.begin_s);
     this.speed.value = this.slowness = comfortable(film, lane);
-    this.speed.onchange = () => { this.slowness = Number(this.speed.value); };
     this.untouched = time_s === null; // Play starts at the beginning
-    this.time_s = this.playing ? film.begin_s : time_s ?? start.time_s;
-    this.within_s = this.playing || time_s !== null ? 0 : start.within_s;
+    Object.assign(this, { time_s: this.playing ? film.begin_s : time_s ?? start.time_s, within_s: resumes ? 0 : start.within_s });
     this.layOut();
   }
 
@@ -788,11 +772,7 @@ export class Film {
     return `At ${precise(t * 1000, 7)} ms: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
   }
 
-  /** The index of the acting line of the first lane's pseudo-code, -1 if there is none. */
-  get line() {
-    const [t, within] = this.moment, [lane] = this.lanes;
-    return lane.line(lane.at(t), within);
-  }
+  get line() { return this.lanes[0].line(this.lanes[0].at(this.moment[0]), this.moment[1]); } // of the first lane's pseudo-code
 
   /** The number of the request at a place of the canvas, in CSS pixels; null for none. */
   at(x, y) {
