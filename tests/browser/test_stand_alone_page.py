@@ -142,7 +142,7 @@ def test_a_drag_redraws_all_views_in_every_frame(opened):
 def test_a_map_that_comes_late_is_that_of_the_last_setting(opened):
     with opened() as page:
         page.evaluate(DRAG, ["choose", "rate_per_s"])
-        page.evaluate("batchsim.figures.choose.rest()")
+        page.evaluate("batchsim.figures.choose.move()")
         settled(page, "choose")
         same = """() => {
           const { values, data, engine, requests } = batchsim.figures.choose;
@@ -163,6 +163,8 @@ def test_the_parts_of_a_picture_can_be_dragged(opened):
         assert [values(page, "choose")[name] for name in ("max_batch_size", "max_wait_ms")] == [16, 0]
         drag(page, place(page, "choose", "load", 800, 40), place(page, "choose", "load", 1600, 40))
         assert values(page, "choose")["rate_per_s"] == pytest.approx(1600, rel=0.03)
+        drag(page, place(page, "choose", "load", 1600, 40), place(page, "choose", "load", 2900, 40))
+        assert "overloaded" in page.locator("#choose .numbers").inner_text()
 
 
 def test_unstable_settings_are_labelled_as_in_the_explorer(opened):
@@ -199,6 +201,33 @@ def test_the_answer_to_a_question_is_found_by_moving(opened):
             page.wait_for_timeout(60)
         page.wait_for_selector("#why-batch .question.solved")
         assert page.locator("#why-batch details.answer").get_attribute("open") is not None
+
+
+@pytest.mark.parametrize(
+    ("section", "figure", "control", "value"),
+    [
+        ("two-knobs", "knobs", "max_batch_size", 3),
+        ("waiting", "cost", "max_wait_ms", 2),
+        ("the-tail", "tail", "rate_per_s", 2000),
+        ("how-to-choose", "choose", "max_wait_ms", 5),
+    ],
+)
+def test_the_slider_reaches_the_answer_of_each_question(opened, section, figure, control, value):
+    with opened() as page:
+        for button in page.locator(f"#{section} .question button").all():
+            button.click()
+        page.evaluate(
+            """([name, control, value]) => {
+              const figure = batchsim.figures[name];
+              const input = figure.host.querySelector(`input[name=${control}]`);
+              const places = Array.from({ length: Number(input.max) + 1 }, (_, i) => i);
+              const away = (place) => Math.abs(figure.at(control, place / input.max) - value);
+              input.value = places.reduce((best, place) => (away(place) < away(best) ? place : best));
+              input.dispatchEvent(new Event("input"));
+            }""",
+            [figure, control, value],
+        )
+        until(page, f"document.querySelector('#{section} .question').classList.contains('solved')")
 
 
 def test_a_reader_is_the_batcher_and_compares(opened):

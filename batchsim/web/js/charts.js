@@ -16,8 +16,7 @@ export function number(value, digits = 3) {
 
 /** A duration in the unit that suits it. */
 export function duration(ms) {
-  if (!Number.isFinite(ms)) return number(ms);
-  return ms >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`;
+  return !Number.isFinite(ms) ? number(ms) : ms >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`;
 }
 
 /** A share as a percentage, never rounded to 100 from below. */
@@ -79,9 +78,7 @@ export class Chart {
   }
 
   /** Read the size of the canvas, which is slow while the page changes. */
-  measure() {
-    [this.width, this.height] = [this.canvas.clientWidth, this.canvas.clientHeight];
-  }
+  measure() { [this.width, this.height] = [this.canvas.clientWidth, this.canvas.clientHeight]; }
 
   /** Draw the data, and in grey the data before; axes only grow while `moving`. */
   draw(data, before, moving, paint = DRAW[this.view]) {
@@ -98,10 +95,7 @@ export class Chart {
   }
 
   /** Return a limit that only grows while a hand moves. */
-  hold(key, value) {
-    this.held[key] = Math.max(this.held[key] ?? -Infinity, value);
-    return this.held[key];
-  }
+  hold(key, value) { return (this.held[key] = Math.max(this.held[key] ?? -Infinity, value)); }
 
   /** Place the axes, draw grid, numbers and labels, and set the scales; `right` and `top` are the room there. */
   axes({ right = 12, top = 26, x, y, logY = false, xLabel = "", yLabel = "", xText = short, yText = short }) {
@@ -173,13 +167,9 @@ export class Chart {
 function bars(chart, shares, right, colour, alpha) {
   const { ctx } = chart;
   const step = right / shares.length;
+  const corners = [...shares].flatMap((share, i) => [[i * step, share], [(i + 1) * step, share]]);
   ctx.beginPath();
-  ctx.moveTo(chart.x(0), chart.y(0));
-  shares.forEach((share, i) => {
-    ctx.lineTo(chart.x(i * step), chart.y(share));
-    ctx.lineTo(chart.x((i + 1) * step), chart.y(share));
-  });
-  ctx.lineTo(chart.x(right), chart.y(0));
+  for (const [x, y] of [[0, 0], ...corners, [right, 0]]) ctx.lineTo(chart.x(x), chart.y(y));
   Object.assign(ctx, { fillStyle: colour, globalAlpha: alpha }).fill();
   ctx.globalAlpha = 1;
   if (alpha < 1) Object.assign(ctx, { strokeStyle: colour, lineWidth: 1.4 }).stroke();
@@ -356,7 +346,7 @@ function border(chart, map, limit) {
       ctx.lineTo(chart.x(x), chart.y(y));
     }
   }
-  for (const [strokeStyle, lineWidth] of [["#FFFFFF", 4], ["#000000", 2]]) Object.assign(ctx, { strokeStyle, lineWidth }).stroke();
+  outlined(ctx, "#000000", 2);
 }
 
 /** Return the place of a setting on the map, in cells, interpolated. */
@@ -371,12 +361,16 @@ function spot(map, settings) {
 }
 
 function mark(chart, [column, row], colour, square) {
-  const { ctx } = chart;
   const [x, y] = [chart.x(column), chart.y(row)];
-  ctx.beginPath();
-  if (square) ctx.rect(x - 7, y - 7, 14, 14);
-  else ctx.arc(x, y, 8, 0, 7);
-  for (const [strokeStyle, lineWidth] of [["#FFFFFF", 5], [colour, 2.4]]) Object.assign(ctx, { strokeStyle, lineWidth }).stroke();
+  chart.ctx.beginPath();
+  if (square) chart.ctx.rect(x - 7, y - 7, 14, 14);
+  else chart.ctx.arc(x, y, 8, 0, 7);
+  outlined(chart.ctx, colour, 2.4);
+}
+
+/** Stroke a path in white and then in a colour, so that it is visible on dark and on bright cells. */
+function outlined(ctx, colour, width) {
+  for (const [strokeStyle, lineWidth] of [["#FFFFFF", width + 2.3], [colour, width]]) Object.assign(ctx, { strokeStyle, lineWidth }).stroke();
 }
 
 const DRAW = { latency: drawLatency, map: drawMap, load: drawLoad, breakdown: drawBreakdown };

@@ -108,7 +108,7 @@ function scrub(node, figure) {
     if (!(event.key in keys)) return;
     event.preventDefault();
     to(figure.place(name) + keys[event.key]);
-    figure.rest();
+    figure.move();
   };
   let from = null;
   node.onpointerdown = (event) => {
@@ -118,7 +118,7 @@ function scrub(node, figure) {
   node.onpointermove = (event) => from && to(from.place + (event.clientX - from.x) / DRAGGED_PX);
   node.onpointerup = node.onpointercancel = () => {
     from = null;
-    figure.rest();
+    figure.move();
   };
   figure.followers.push(() => {
     node.textContent = number(figure.values[name]);
@@ -142,7 +142,7 @@ function link(figure, host) {
     const notes = [...new Set(wrong.filter(Boolean))];
     note.textContent = notes.length ? `The link has values out of range: ${notes.join("; ")}.` : "";
     if (!named.length) return;
-    figure.rest();
+    figure.move();
     host.scrollIntoView();
   };
   host.prepend(note);

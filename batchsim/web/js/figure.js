@@ -17,20 +17,16 @@ export function element(tag, { attributes = {}, ...properties } = {}, ...childre
 
 /** Return a function that asks a worker for a map; of the questions that come meanwhile only the newest is answered. */
 export function mapper(worker) {
-  let [answered, next] = [null, null];
-  const ask = (question, then) => {
-    if (answered) {
-      next = [question, then];
-      return;
-    }
-    answered = then;
-    worker.postMessage(question);
+  let [answering, next] = [null, null];
+  const ask = (...asked) => {
+    if (answering) next = asked;
+    else worker.postMessage((answering = asked)[0]);
   };
   worker.onmessage = ({ data }) => {
-    const [now, then] = [answered, next];
-    answered = next = null;
-    if (then) ask(...then);
-    now(data);
+    const [[, answered], waiting] = [answering, next];
+    answering = next = null;
+    if (waiting) ask(...waiting);
+    answered(data);
   };
   return ask;
 }
@@ -106,7 +102,7 @@ export class Figure {
       held = null;
     };
     canvas.onpointercancel = () => {
-      if (held) this.rest();
+      if (held) this.move();
       held = null;
     };
     // A finger moves what it took up and down, not the page.
@@ -162,7 +158,7 @@ export class Figure {
     const input = element("input", { type: "range", min: 0, max: steps, step: 1, name, title: about });
     const shown = element("output");
     input.oninput = () => this.set({ [name]: this.at(name, input.value / steps) });
-    input.onchange = () => this.rest();
+    input.onchange = () => this.move();
     this.sliders[name] = { input, shown, steps };
     return element("label", {}, element("span", { textContent: label }), shown, input);
   }
@@ -191,7 +187,7 @@ export class Figure {
     clearTimeout(this.timer);
     this.settled = false;
     this.touched = true;
-    for (const [name, value] of Object.entries(changes)) this.values[name] = this.nearest(name, value);
+    for (const [name, value] of Object.entries(changes ?? {})) this.values[name] = this.nearest(name, value);
     if (this.values.fixed_ms + this.values.per_item_ms === 0) this.values.per_item_ms = 0.01; // a batch takes some time
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
@@ -199,20 +195,14 @@ export class Figure {
     });
   }
 
-  /** Change values as one move. */
-  move(changes) {
+  /** Let go, perhaps with a last change: after a while the state is the one before the next move. */
+  move(changes = {}) {
     this.set(changes);
-    this.rest();
-  }
-
-  /** Let go: after a while the state is the one before the next move. */
-  rest() {
-    clearTimeout(this.timer);
     this.timer = setTimeout(() => this.settle(), REST_MS);
   }
 
   settle() {
-    if (this.frame) return this.rest();
+    if (this.frame) return this.move(); // it is not drawn yet
     this.settled = true;
     this.draw();
     const setting = this.controls.map((name) => `${this.d.controls[name].label} ${number(this.values[name])}`).join(", ");
@@ -265,7 +255,7 @@ export class Figure {
     this.askMap({ settings: { ...settings, requests: this.requests }, sizes, waits }, (p99_ms) => {
       this.data.map = { sizes, waits, p99_ms, overloaded };
       this.charts.find((chart) => chart.view === "map").draw(this.data, this.before, !this.settled);
-      if (this.settled) this.rest();
+      if (this.settled) this.settle();
     });
   }
 

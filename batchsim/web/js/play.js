@@ -112,11 +112,11 @@ export function sketch(host, engine, described, figure) {
     at = index;
     draw();
   };
-  const nearest = (px) => {
-    const away = loads.map((load) => Math.abs(100 * load - chart.atX(px)));
-    return away.indexOf(Math.min(...away));
+  canvas.onpointermove = (event) => {
+    if (shown || !canvas.hasPointerCapture(event.pointerId)) return;
+    const away = loads.map((load) => Math.abs(100 * load - chart.atX(event.offsetX)));
+    put(away.indexOf(Math.min(...away)), chart.atY(event.offsetY));
   };
-  canvas.onpointermove = (event) => !shown && canvas.hasPointerCapture(event.pointerId) && put(nearest(event.offsetX), chart.atY(event.offsetY));
   canvas.onpointerdown = (event) => {
     canvas.setPointerCapture(event.pointerId);
     at = -1;
