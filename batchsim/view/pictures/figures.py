@@ -48,6 +48,7 @@ def name_lines(ax: Axes, answer: str = "") -> None:
 
 
 _FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+_AFTER: Any = {"textcoords": "offset points", "va": "center"}
 _FROM_TOP: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
 
 
@@ -80,17 +81,12 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     total, left = sum(lengths.values()), np.zeros(len(rows))
     for part in parts:
         look, length = COMPONENTS[part], lengths[part]
-        colour = getattr(LIGHT, look.colour)
-        ax.barh(
-            range(len(rows)),
-            length,
-            0.62,
-            left,
-            color=colour,
-            hatch=look.hatch,
-            edgecolor="white",
-            label=part,
-        )
+        fill: dict[str, Any] = {
+            "color": getattr(LIGHT, look.colour),
+            "hatch": look.hatch,
+            "edgecolor": "white",
+        }
+        ax.barh(range(len(rows)), length, 0.62, left, label=part, **fill)
         widest = int(np.argmax(length))
         if length[widest] > SEEN * np.max(total):
             middle = left[widest] + length[widest] / 2
@@ -98,9 +94,7 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
         left += length
     for place, ms in enumerate(np.asarray(total)):
         weight = "bold" if list(rows)[place] == answer else "normal"
-        ax.annotate(
-            f"{ms:,.2f} ms", (ms, place), (6, 0), textcoords="offset points", va="center", weight=weight
-        )
+        ax.annotate(f"{ms:,.2f} ms", (ms, place), (6, 0), **_AFTER, weight=weight)
     ax.set_yticks(range(len(rows)), list(rows))
     for label in ax.get_yticklabels():
         label.set_fontweight("bold" if label.get_text() == answer else "normal")
