@@ -810,6 +810,9 @@ def test_what_published_suggests_is_accepted_everywhere(word):
 def test_a_mistyped_path_names_the_file_that_is_there(file):
     typed = str(file).replace(".toml", ".tml")
     assert refused("simulate", typed) == f"{typed}: no such file or directory; did you mean {file.name!r}?"
+    (file.parent / "notes.md").touch()
+    nowhere = file.with_name("nothere.toml")
+    assert refused("simulate", nowhere) == f"{nowhere}: no such file or directory", "no far name"
     assert refused("simulate", file.parent) == f"{file.parent}: is a directory"
 
 

@@ -42,6 +42,7 @@ WRONG = '    "01.4": [(40, "one at a time"), (3, "fixed time out"), (7, "what do
 LESSON_TAKEN = """
 import runpy
 from batchsim.teaching import EXERCISES, check, progress
+import test_feedback as feedback
 from wrong_answers import WRONG
 
 assert list(EXERCISES)[:5] == ["01.1", "01.2", "01.3", "01.4", "02.1"]
@@ -49,6 +50,8 @@ assert set(WRONG) == set(EXERCISES)
 for answer, word in WRONG["01.4"]:
     right, text = EXERCISES["01.4"].judge(answer)
     assert not right and word in text, text
+feedback.test_every_exercise_with_a_number_has_its_truths()
+feedback.test_a_number_in_the_feedback_is_true("01.4")
 progress(name="Ann")
 for answer in (..., 7, 3, 40, 4.85):
     check("01.4", answer)
@@ -61,7 +64,14 @@ runpy.run_path("tests/student_copies.py", run_name="__main__")
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the files that the recipe concerns."""
-    return copied(tmp_path, "batchsim", "notebooks", "tests/wrong_answers", "tests/student_copies.py")
+    return copied(
+        tmp_path,
+        "batchsim",
+        "notebooks",
+        "tests/wrong_answers",
+        "tests/student_copies.py",
+        "tests/test_feedback.py",
+    )
 
 
 def follow(copy):
@@ -79,7 +89,11 @@ def follow(copy):
 
     wrong = copy / "tests" / "wrong_answers" / f"{LESSON}.py"
     wrong.write_text(re.sub(r"\}\s*\Z", WRONG + "\n", wrong.read_text()))
-    return module, lesson, wrong
+
+    feedback = copy / "tests" / "test_feedback.py"
+    true = '    "01.4": lambda asked, answer: [1000 * SERVICE(asked.size)],\n}  # fmt: skip\nLOOSE'
+    feedback.write_text(feedback.read_text().replace("}  # fmt: skip\nLOOSE", true))
+    return module, lesson, wrong, feedback
 
 
 def test_the_recipe_for_an_exercise_is_complete(copy):

@@ -187,7 +187,7 @@ def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():
     (longer,) = found.remedies
     assert (longer.knob, longer.text) == ("requests", f"run longer: requests={longer.value}")
     assert longer.value >= 100_000
-    assert f"Run longer: requests={longer.value} might settle it." in found.explain()
+    assert f"A run of {longer.value:,} requests might settle it." in found.explain()
     assert "to tell     run longer" in repr(found)
     # The limit is 0.6 % above what theory says; so much longer a run may tell, and twice that surely does.
     assert tune(POISSON, SLO(p99_ms=17.9), {"max_wait_ms": [0]}, requests=2 * longer.value).met

@@ -6,6 +6,7 @@ stderr; `--debug` also prints its traceback.
 """
 
 import contextlib
+import difflib
 import os
 import sys
 import traceback
@@ -18,7 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 import batchsim
-from batchsim import _check
 from batchsim._format import brief_text
 from batchsim.cli.course import Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
@@ -87,11 +87,11 @@ def _in_words(error: Exception) -> str:
     """Return the message of an error; of a file that is missing, with one of nearly the same name."""
     if not isinstance(error, OSError) or not isinstance(error.filename, str | os.PathLike):
         return str(error) or "too little memory"
-    path = Path(error.filename)
+    path, near = Path(error.filename), ""
     with contextlib.suppress(OSError):
-        near = _check.nearest(path.name, (each.name for each in path.parent.iterdir()), listed=True)
-        return f"{path}: {str(error.strerror).lower()}{near * isinstance(error, FileNotFoundError)}"
-    return f"{path}: {str(error.strerror).lower()}"
+        files = [each.name for each in path.parent.iterdir() if isinstance(error, FileNotFoundError)]
+        near = "".join(difflib.get_close_matches(path.name, files, n=1, cutoff=0.8))
+    return f"{path}: {str(error.strerror).lower()}" + (f"; did you mean {near!r}?" if near else "")
 
 
 def _failed(message: str, code: int) -> typer.Exit:

@@ -274,7 +274,7 @@ def _optimum(found: Recommendation) -> Iterator[str]:
 
 def _remedies(found: Recommendation) -> Iterator[str]:
     if found.judgement.too_short:
-        yield from (f"{_sentence(remedy.text)[:-1]} might settle it." for remedy in found.remedies)
+        yield from (f"A run of {remedy.value:,} requests might settle it." for remedy in found.remedies)
         return
     would = [remedy.text for remedy in found.remedies if remedy.value is not None and not remedy.knobs]
     if would:

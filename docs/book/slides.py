@@ -53,11 +53,11 @@ class Deck:
     """The slides of a lesson, filled from its top: cells, each with the type that nbconvert reads."""
 
     def __init__(self):
-        self.cells, self.left, self.title, self.depth, self.outcome = [], 0.0, "", 1, ""
+        self.cells, self.left, self.title, self.depth, self.outcome = [], 0.0, "", 1, []
 
     def section(self, depth, title):
         """Begin a slide with a heading; a subsection's slide is below its section's."""
-        self.title, self.depth, self.left, self.outcome = title, depth, 0.0, ""
+        self.title, self.depth, self.left, self.outcome = title, depth, 0.0, []
 
     def break_slide(self):
         """Begin a new slide below this one, under the same heading."""
@@ -86,13 +86,14 @@ class Deck:
 
     def explain(self, text):
         """Add the explanation of an outcome: beside the picture or the table, if it points at it."""
-        if not (self.outcome and POINTS.search(text)):
+        beside = aside(self.outcome, text)
+        if not (beside and POINTS.search(text)):
             self.text(text)
             return
         for block in [item for part in blocks(shown(text)) for item in ITEM.split(part)]:
             lines = lines_of(block, ASIDE_LINE)
             if lines > self.left:
-                self.add(nbformat.v4.new_markdown_cell(self.outcome), ROOM)
+                self.add(nbformat.v4.new_markdown_cell(beside), ROOM)
                 self.left = max(ROOM, lines)
             self.add(nbformat.v4.new_markdown_cell(block), lines)
 
@@ -187,11 +188,11 @@ def show(deck, cell, answer):
         lines = height(output)
         deck.add(nbformat.v4.new_code_cell("", outputs=[output]), lines)
         deck.cells[-1].metadata["alt"] = output.get("metadata", {}).get("image/png", {}).get("alt", "")
-    deck.outcome = aside(cell.outputs)
+    deck.outcome = cell.outputs
 
 
-def aside(outputs):
-    """Return a picture, or else a table, as HTML that stands beside text; "" if there is none."""
+def aside(outputs, text=""):
+    """Return a picture or a table as HTML that stands beside text; "" if there is none."""
     data = [output.get("data", {}) for output in outputs]
     alts = [output.get("metadata", {}).get("image/png", {}).get("alt", "") for output in outputs]
     pictures = [
@@ -202,7 +203,8 @@ def aside(outputs):
     tables = [
         re.sub(r"\n\s*", "", each["text/html"]) for each in data if "<table" in each.get("text/html", "")
     ]
-    return f'<div class="aside">{(pictures or tables)[0]}</div>' if pictures or tables else ""
+    found = [*tables, *pictures] if re.search(r"\b(tables?|columns?|rows?)\b", text) else [*pictures, *tables]
+    return f'<div class="aside">{found[0]}</div>' if found else ""
 
 
 def height(output):

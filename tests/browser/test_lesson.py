@@ -26,6 +26,10 @@ def test_the_outcome_of_a_prediction_appears_when_it_is_committed(lab, opened):
         assert outcome.count() == 0
         page.get_by_label("A longer wait").check()
         page.get_by_role("button", name="Commit").click()
+        outcome.wait_for(state="attached")
+        assert page.locator(".widget-html img[alt]").first.is_visible(), "the picture comes first"
+        assert not outcome.is_visible(), "the numbers are folded"
+        page.get_by_text("Numbers", exact=True).click()
         outcome.wait_for()
         assert page.get_by_text("\N{BALLOT X} Not this time.").count() == 1
         assert page.locator(".widget-html td:text-is('50.29')").count() == 1

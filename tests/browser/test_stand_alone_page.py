@@ -203,6 +203,33 @@ def test_the_answer_to_a_question_is_found_by_moving(opened):
         assert page.locator("#why-batch details.answer").get_attribute("open") is not None
 
 
+@pytest.mark.parametrize(
+    ("section", "figure", "control", "value"),
+    [
+        ("two-knobs", "knobs", "max_batch_size", 3),
+        ("waiting", "cost", "max_wait_ms", 2),
+        ("the-tail", "tail", "rate_per_s", 2000),
+        ("how-to-choose", "choose", "max_wait_ms", 5),
+    ],
+)
+def test_the_slider_reaches_the_answer_of_each_question(opened, section, figure, control, value):
+    with opened() as page:
+        for button in page.locator(f"#{section} .question button").all():
+            button.click()
+        page.evaluate(
+            """([name, control, value]) => {
+              const figure = batchsim.figures[name];
+              const input = figure.host.querySelector(`input[name=${control}]`);
+              const places = Array.from({ length: Number(input.max) + 1 }, (_, i) => i);
+              const away = (place) => Math.abs(figure.at(control, place / input.max) - value);
+              input.value = places.reduce((best, place) => (away(place) < away(best) ? place : best));
+              input.dispatchEvent(new Event("input"));
+            }""",
+            [figure, control, value],
+        )
+        until(page, f"document.querySelector('#{section} .question').classList.contains('solved')")
+
+
 def test_a_reader_is_the_batcher_and_compares(opened):
     with opened() as page:
         page.evaluate(

@@ -26,6 +26,7 @@ from batchsim.view.explorer.control import (
 )  # fmt: skip
 from batchsim.view.explorer.reasons import Outcome
 from batchsim.view.explorer.runs import Stored
+from batchsim.view.film.window import Window
 from batchsim.view.pictures.data import ViewData
 
 LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
@@ -104,6 +105,10 @@ class Kind(abc.ABC):
     @abc.abstractmethod
     def python(self, state: State, scenario: Scenario) -> dict[str, str]:
         """Return Python for the rule, the service time, and each field whose `repr` is not Python."""
+
+    def window(self, data: ViewData, server: int) -> Window | None:
+        """Return what a film plays: the part around the one that its view shows; None if there is none."""
+        return None
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change when a hand moves one control."""

@@ -23,6 +23,8 @@ from batchsim.view.explorer.control import (
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
 from batchsim.view.explorer.runs import Stored, request_run
+from batchsim.view.film.snapshot import Film
+from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.timeline import TimelineView
 
@@ -211,6 +213,9 @@ class Requests(Kind):
         if state.objective_ms is not None and not full_ms < state.objective_ms < 20 * full_ms:
             state = state.replace(objective_ms=nice(2 * full_ms))
         return state
+
+    def window(self, data: ViewData, server: int) -> Window:
+        return request_window(Film.of(data.result), (data.window.begin_s, data.window.end_s))
 
     def origin(self, state: State) -> str:
         if state.service == "published":

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.log import Status
+from batchsim.engines.token_log import NO_TRIGGER
 from batchsim.measured.published import published, published_names
 from batchsim.result.comparison import Difference
 from batchsim.result.sections import sums
@@ -44,8 +45,13 @@ from batchsim.view.explorer.control import (
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, token_run
+from batchsim.view.film.lane_kinds import TokenLanes
+from batchsim.view.film.seats import beginning, seats, spells
+from batchsim.view.film.snapshot import PlayRange
+from batchsim.view.film.token_film import StepFilm, WholeFilm
+from batchsim.view.film.window import Window, step_window
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.seats import SeatsView, lanes_of
 
 WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 ON, OFF = "on", "off"
@@ -224,6 +230,9 @@ _defaults = {
 }  # fmt: skip
 
 
+PAGES, INSTANTS = 4, 1000  # of a film of steps: its length in pages, and at most, as each has a sentence
+
+
 class TokenGeneration(Kind):
     """Requests that generate tokens, step by step."""
 
@@ -327,6 +336,28 @@ class TokenGeneration(Kind):
             "min_batch_size": (1, state.max_batch_size),
             "max_wait_ms": (0, LONGEST_MS, LONGEST_MS / 200),
         }
+
+    def window(self, data: ViewData, server: int) -> Window | None:
+        now = data.moment(server)
+        if now is None:
+            return None
+        film = (StepFilm if isinstance(data.result.scenario.rule, Continuous) else WholeFilm).of(
+            data.result, server
+        )
+        instants, page_s = film.instants, now.end_s - now.begin_s
+        first = int(instants.searchsorted(now.begin_s))
+        until_s = min(now.begin_s + PAGES * page_s, float(instants[first:][:INSTANTS][-1]))
+        stretch, log = PlayRange(now.begin_s, max(until_s, now.end_s)), now.log
+        steps = int(log.batch_start_s.searchsorted(stretch.until_s, side="right"))
+        own = log.batch_server == server
+        if isinstance(film, WholeFilm):  # up to the end of a batch
+            left = np.flatnonzero(own & (log.batch_trigger != NO_TRIGGER))
+            steps = int(np.append(left, own.size)[left.searchsorted(steps)])
+        busy_s = spells(log.batch_start_s[own], log.batch_finish_s[own])
+        stays = seats(beginning(data.result, steps, server))
+        window = step_window(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
+        window.more["legend"] = TokenLanes.legend((), window.lanes)
+        return window
 
     def origin(self, state: State) -> str:
         if state.step == OWN:

@@ -1,15 +1,19 @@
 """The style of the lessons' figures: the explorer's, without boxes, with a name at each line and bar."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from batchsim import _format
 from batchsim.view.canvas.lettering import apart
 from batchsim.view.canvas.theme import COMPONENTS, LIGHT
+from batchsim.view.pictures.chart import Chart, is_wide
 
 FONT = 11
 STYLE: dict[str, Any] = LIGHT.rc(FONT) | {
@@ -44,6 +48,7 @@ def name_lines(ax: Axes, answer: str = "") -> None:
 
 
 _FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+_AFTER: Any = {"textcoords": "offset points", "va": "center"}
 _FROM_TOP: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
 
 
@@ -75,18 +80,13 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     lengths = {part: np.array([row[part] for row in rows.values()], dtype=float) for part in parts}
     total, left = sum(lengths.values()), np.zeros(len(rows))
     for part in parts:
-        style, length = COMPONENTS[part], lengths[part]
-        colour = getattr(LIGHT, style.colour)
-        ax.barh(
-            range(len(rows)),
-            length,
-            0.62,
-            left,
-            color=colour,
-            hatch=style.hatch,
-            edgecolor="white",
-            label=part,
-        )
+        look, length = COMPONENTS[part], lengths[part]
+        fill: dict[str, Any] = {
+            "color": getattr(LIGHT, look.colour),
+            "hatch": look.hatch,
+            "edgecolor": "white",
+        }
+        ax.barh(range(len(rows)), length, 0.62, left, label=part, **fill)
         widest = int(np.argmax(length))
         if length[widest] > SEEN * np.max(total):
             middle = left[widest] + length[widest] / 2
@@ -94,9 +94,7 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
         left += length
     for place, ms in enumerate(np.asarray(total)):
         weight = "bold" if list(rows)[place] == answer else "normal"
-        ax.annotate(
-            f"{ms:,.2f} ms", (ms, place), (6, 0), textcoords="offset points", va="center", weight=weight
-        )
+        ax.annotate(f"{ms:,.2f} ms", (ms, place), (6, 0), **_AFTER, weight=weight)
     ax.set_yticks(range(len(rows)), list(rows))
     for label in ax.get_yticklabels():
         label.set_fontweight("bold" if label.get_text() == answer else "normal")
@@ -104,3 +102,35 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     ax.margins(x=0.15)
     ax.set_xlim(left=0)
     ax.invert_yaxis()
+
+
+def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = "") -> Chart:
+    """Return a picture of some columns of a table side by side; `answer` is the row to highlight.
+
+    >>> draw_table(pandas.DataFrame({"p99 (ms)": [34, 23]}, index=["today", "no wait"]), ["p99 (ms)"])
+    <Chart size 800x158 with 1 Axes>
+    """
+    with style.context(STYLE):
+        chart = Chart()
+        chart.set_size_inches(8, 0.9 + 0.34 * len(table))
+        for ax, column in zip(
+            chart.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True
+        ):
+            numbers = table[column].astype(float)
+            colours = [LIGHT.blue if name == answer else LIGHT.grey for name in table.index]
+            ax.barh(range(len(table)), numbers, 0.62, color=colours, label=column)
+            for place, number in enumerate(numbers):
+                text, weight = _format.number(number), "bold" if table.index[place] == answer else "normal"
+                ax.annotate(
+                    text, (number, place), (5, 0), textcoords="offset points", va="center", weight=weight
+                )
+            scale = "log" if is_wide(list(numbers)) else "linear"
+            title = column.replace(" (", "\n(") + (", log scale" if scale == "log" else "")
+            ax.set(title=title, xscale=scale)
+            ax.grid(visible=False)
+            ax.margins(x=0.3)
+            ax.xaxis.set_visible(False)
+            ax.spines["bottom"].set_visible(False)
+        chart.axes[0].set_yticks(range(len(table)), list(table.index))
+        chart.axes[0].invert_yaxis()
+    return chart

@@ -666,7 +666,7 @@ export function comfortable(film, lane) {
  */
 export class Film {
   constructor(host, options) {
-    Object.assign(this, { host, options, callbacks: [], time_s: 0, within_s: 0, playing: false, picked: null, frames: 0, lanes: [], touched: 0 });
+    Object.assign(this, { host, options, callbacks: [], time_s: 0, within_s: 0, playing: false, picked: null, frames: 0, lanes: [] });
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
     this.canvas = make(host, "canvas", { tabIndex: 0 }, { display: "block", width: "100%", touchAction: "manipulation" });
     this.canvas.setAttribute("role", "img");

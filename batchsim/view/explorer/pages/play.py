@@ -1,10 +1,7 @@
 """Play: the large view becomes a film of the requests, slowed down or from event to event."""
 
 import ipywidgets as widgets
-import numpy as np
 
-from batchsim.engines.token_log import NO_TRIGGER
-from batchsim.scenario import Continuous
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
@@ -12,16 +9,8 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
-from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.pseudocode import pseudocode, to_html
-from batchsim.view.film.seats import beginning, seats, spells
-from batchsim.view.film.snapshot import Film, PlayRange
-from batchsim.view.film.token_film import StepFilm, WholeFilm
-from batchsim.view.film.window import Window, request_window, step_window
-from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.seats import lanes_of
 
-PAGES, INSTANTS = 4, 1000  # of a film of steps: its length in pages, and at most, as each has a sentence
 HINT = "In the large view, space plays and pauses, and arrows go from event to event."
 
 
@@ -81,7 +70,7 @@ class PlayPage(Page):
             return
         run = data.result, session.style.server
         if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
-            window = window_of(data, session.style.server)
+            window = session.data_state.kind.window(data, session.style.server)
             if window is None:
                 player.shown = False
                 return
@@ -102,28 +91,3 @@ class PlayPage(Page):
         if self.is_open and self.filming and data is not None and not self.player.playing:
             lines = pseudocode(data.result.scenario)
             self.code.value = to_html(lines, acting=self.player.line, theme=self.session.style.theme)
-
-
-def window_of(data: ViewData, server: int) -> Window | None:
-    """Return the part of a run around the one that its view shows; None for a server without a step."""
-    result = data.result
-    if result.scenario.kind == "requests":
-        return request_window(Film.of(result), (data.window.begin_s, data.window.end_s))
-    now = data.moment(server)
-    if now is None:
-        return None
-    film = (StepFilm if isinstance(result.scenario.rule, Continuous) else WholeFilm).of(result, server)
-    instants, page_s = film.instants, now.end_s - now.begin_s
-    first = int(instants.searchsorted(now.begin_s))
-    until_s = min(now.begin_s + PAGES * page_s, float(instants[first:][:INSTANTS][-1]))
-    stretch, log = PlayRange(now.begin_s, max(until_s, now.end_s)), now.log
-    steps = int(log.batch_start_s.searchsorted(stretch.until_s, side="right"))
-    own = log.batch_server == server
-    if isinstance(film, WholeFilm):  # up to the end of a batch
-        left = np.flatnonzero(own & (log.batch_trigger != NO_TRIGGER))
-        steps = int(np.append(left, own.size)[left.searchsorted(steps)])
-    busy_s = spells(log.batch_start_s[own], log.batch_finish_s[own])
-    stays = seats(beginning(result, steps, server))
-    window = step_window(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
-    window.more["legend"] = TokenLanes.legend((), window.lanes)
-    return window
