@@ -277,7 +277,7 @@ def test_a_limited_queue_stays_finite_at_any_rate():
         ({"ttft_objective_ms": 100}, "no tpot_objective_ms"),
         ({"ttft_objective_ms": 0, "tpot_objective_ms": 1}, "ttft_objective_ms must be greater than 0"),
         ({"scenario": SCENARIO.replace(prefix_reuse=True)}, "compiled engine"),
-        ({"scenario": PLAIN, "x_values": [4], "y_values": [1], **WITHIN}, "without tokens"),
+        ({"scenario": PLAIN, "x_values": [4], "y_values": [1], **WITHIN}, "tokens, got one without"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, words):
