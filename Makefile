@@ -160,7 +160,7 @@ lessons: $(VENV)/.installed-test
 	$(BIN)/python tests/student_copies.py
 
 # The lessons are not run: they keep the outputs of `make notebooks`. A warning is an error, as is a link that leads nowhere.
-book: $(VENV)/.installed-book
+book: $(VENV)/.installed-book page
 	$(BIN)/python docs/book/build.py build/book/source
 	JAX_PLATFORMS=cpu $(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/book -d build/book/doctrees build/book/source build/book/html
 	$(BIN)/python docs/book/check.py build/book/html

@@ -8,9 +8,23 @@ exercise.
 import ast
 import html
 import re
+from urllib.parse import urlencode
 
 import nbformat
 
+# The page's figure in four lessons: the beginning of the cell that it follows, its views, its controls, the
+# lesson's own values, and its height in pixels.
+KNOBS, SERVICE = "rate_per_s max_batch_size max_wait_ms", {"fixed_ms": 1.85, "per_item_ms": 0.15}
+FIGURES = {
+    1: ("bs.explore(", "film latency", KNOBS,
+        {"rate_per_s": 1000, "max_batch_size": 32, "max_wait_ms": 10, **SERVICE}, 900),
+    3: ("bs.film(", "film breakdown", "max_batch_size max_wait_ms",
+        {"rate_per_s": 370, "max_batch_size": 3, "max_wait_ms": 4, "fixed_ms": 5, "per_item_ms": 1}, 900),
+    4: ("bs.explore(", "map breakdown", KNOBS,
+        {"rate_per_s": 100, "max_batch_size": 32, "max_wait_ms": 5, **SERVICE}, 520),
+    5: ("bs.explore(", "latency load", KNOBS,
+        {"rate_per_s": 2000, "max_batch_size": 32, "max_wait_ms": 0, **SERVICE}, 480),
+}  # fmt: skip
 LIVE = re.compile(r"\bbs\.(explore|film)\(")
 SOLUTIONS = re.compile(r"The\s+solutions\s+are\s+in\s+\[[^\]]*\]\([^)]*\)\.")
 COMMIT = re.compile(
@@ -48,6 +62,8 @@ def for_readers(notebook, number=0):
             options["image"] = {"alt": alt}
         if LIVE.search(cell.source):
             cell.outputs.append(note("A stored picture: in a notebook (`make lab`) it is live."))
+        if number in FIGURES and cell.source.startswith(FIGURES[number][0]):
+            cell.outputs.append(figure(*FIGURES[number][1:]))
         cell.metadata = {"tags": sorted(tags), "mystnb": options}
     return notebook
 
@@ -81,6 +97,16 @@ def described(cell):
     """Return the text alternatives of a cell's pictures; "" without a picture."""
     kept = [output.get("metadata", {}).get("image/png", {}) for output in cell.outputs]
     return " ".join(metadata["alt"] for metadata in kept if "alt" in metadata)
+
+
+def figure(views, controls, values, height_px):
+    """Return the page's figure as an output: its frame is filled by live.js, and absent in print."""
+    asked = urlencode({"views": views, "controls": controls, **values})
+    told = "The same setting, live: move its sliders."
+    source = f'data-src="../_static/batchsim.html#{html.escape(asked)}"'
+    frame = f'<iframe {source} title="{told}" loading="lazy" height="{height_px}"></iframe>'
+    shown = f'<div class="live" hidden><p>{told}</p>{frame}</div>'
+    return nbformat.v4.new_output("display_data", {"text/html": shown})
 
 
 def note(text):

@@ -379,3 +379,16 @@ def test_without_javascript_or_webassembly_there_are_stills_text_and_a_sentence(
         assert page.locator("img.still:visible").count() == len(FIGURES)
         assert re.search(r"a request waits \d\.\d+ ms for company", page.locator("#two-knobs").inner_text())
         assert page.locator("#the-tail .after").is_visible()
+
+
+def test_the_book_shows_one_figure_alone_with_a_lessons_numbers(opened):
+    asked = (
+        "#views=latency+breakdown&controls=max_wait_ms+none&rate_per_s=2000&max_wait_ms=3&fixed_ms=1.85"
+    )
+    with opened(fragment=asked) as page:
+        until(page, "document.querySelector('#choose .numbers')")
+        assert page.locator("section h2:visible").count() == 0
+        assert page.locator("#choose input:visible").count() == 1
+        values = page.evaluate("batchsim.figures.choose.values")
+        assert (values["rate_per_s"], values["max_wait_ms"], values["fixed_ms"]) == (2000, 3, 1.85)
+        assert page.evaluate("Object.keys(batchsim.figures)") == ["choose"]

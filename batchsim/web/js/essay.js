@@ -26,13 +26,26 @@ export async function start() {
     const askMap = mapper(worker);
     globalThis.batchsim = { run: (settings) => engine.run(settings), figures: {} };
     page.classList.add("live");
-    for (const host of find(".figure[data-views]")) section(host, { engine, askMap, described, Film });
+    const figures = alone(page, described) ?? find(".figure[data-views]");
+    for (const host of figures) section(host, { engine, askMap, described, Film });
+    if (page.classList.contains("alone")) return;
     player(document.getElementById("player"), engine, described);
     sketch(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
     page.className = "stills";
     console.warn(error);
   }
+}
+
+/** Show one figure alone, with the views and controls that the address names, as the book does; null without any. */
+function alone(page, described) {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  if (!wanted.has("views")) return null;
+  page.classList.add("alone");
+  const [host] = find("[data-linked]");
+  host.dataset.views = wanted.get("views");
+  host.dataset.controls = (wanted.get("controls") ?? "").split(" ").filter((name) => name in described.controls).join(" ");
+  return [host];
 }
 
 function themes(page) {
@@ -72,7 +85,7 @@ function section(host, context) {
       goal.querySelector("[role=status]").textContent = "✓ Yes.";
     }
   };
-  const controls = host.dataset.controls?.split(" ");
+  const controls = host.dataset.controls?.split(" ").filter(Boolean);
   const values = given(host, "values");
   const figure = new Figure(host, { ...context, views: host.dataset.views.split(" "), controls, values, ranges: given(host, "ranges"), plays: "plays" in host.dataset, onchange });
   globalThis.batchsim.figures[host.id] = figure;
@@ -131,7 +144,7 @@ function link(figure, host) {
   const note = element("p", { className: "note-of-link", attributes: { role: "status" } });
   const read = () => {
     const wanted = new URLSearchParams(location.hash.slice(1));
-    const named = ["fixed_ms", "per_item_ms", ...figure.controls].filter((name) => wanted.has(name)); // ranges follow from these two
+    const named = ["fixed_ms", "per_item_ms", ...Object.keys(figure.d.controls)].filter((name) => wanted.has(name)); // ranges follow from these two
     const wrong = named.map((name) => {
       const text = wanted.get(name).trim();
       const value = text === "inf" ? Infinity : text === "" ? NaN : Number(text);
@@ -148,7 +161,7 @@ function link(figure, host) {
   host.prepend(note);
   figure.onsettle = () => {
     const parts = figure.controls.map((name) => `${name}=${figure.values[name] === Infinity ? "inf" : figure.values[name]}`);
-    if (figure.touched) history.replaceState(null, "", `#${parts.join("&")}`);
+    if (figure.touched && !document.documentElement.classList.contains("alone")) history.replaceState(null, "", `#${parts.join("&")}`);
   };
   addEventListener("hashchange", read);
   read();
