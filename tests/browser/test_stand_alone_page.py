@@ -382,9 +382,7 @@ def test_without_javascript_or_webassembly_there_are_stills_text_and_a_sentence(
 
 
 def test_the_book_shows_one_figure_alone_with_a_lessons_numbers(opened):
-    asked = (
-        "#views=latency+breakdown&controls=max_wait_ms+none&rate_per_s=2000&max_wait_ms=3&fixed_ms=1.85"
-    )
+    asked = "#views=latency+breakdown&controls=max_wait_ms+none&rate_per_s=2000&max_wait_ms=3&fixed_ms=1.85"
     with opened(fragment=asked) as page:
         until(page, "document.querySelector('#choose .numbers')")
         assert page.locator("section h2:visible").count() == 0
