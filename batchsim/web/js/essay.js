@@ -165,4 +165,5 @@ function link(figure, host) {
   };
   addEventListener("hashchange", read);
   read();
+  figure.forget(); // the setting before the link's is nobody's
 }

@@ -201,6 +201,12 @@ export class Figure {
     this.timer = setTimeout(() => this.settle(), REST_MS);
   }
 
+  /** Draw without the state before. */
+  forget() {
+    this.before = undefined;
+    this.draw();
+  }
+
   settle() {
     if (this.frame) return this.move(); // it is not drawn yet
     this.settled = true;
