@@ -820,7 +820,8 @@ VALUES = ["-1", "0", "nan", "x", "1.5", "1=2", "nope.json"]
 
 
 @pytest.mark.parametrize("command", ["simulate", "tune", "capacity"])
-def test_an_error_names_options_and_nothing_of_python(command):
+def test_an_error_names_options_and_nothing_of_python(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some options name what is written
     needed = {"tune": ["--p99-ms", "50", "--over", "servers=1,2"], "capacity": ["--p99-ms", "50"]}
     for param in COMMANDS[command].params:
         if param.opts[0][0] != "-" or param.is_flag or param.opts[0] in ("--set", "--over", "--servers"):
