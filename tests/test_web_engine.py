@@ -13,7 +13,7 @@ from web_settings import (
     COSTS,
     SETTINGS,
     assert_batches_equal,
-    native_ms,
+    print_times,
     random_cases,
     slow_calls,
     traced,
@@ -240,10 +240,6 @@ def section_numbers(content):
 
 @pytest.mark.alone
 def test_how_long_runs_take(in_node, capsys):
-    calls = slow_calls()
-    took_ms = in_node(*calls.values())
+    took_ms = in_node(*slow_calls().values())
     with capsys.disabled():
-        plain_ms, read_ms = native_ms()
-        print(f"\n100,000 requests, native: {plain_ms:.2f} ms; every start and finish read: {read_ms:.2f} ms")
-        for what, ms in zip(calls, took_ms, strict=True):
-            print(f"{what}, Node: {ms:.2f} ms")
+        print_times(took_ms, "Node")

@@ -104,3 +104,11 @@ def native_ms():
     run = partial(bs.simulate, scenario, 100_000)
     actions = (run, lambda: (result := run()).start_s is result.finish_s)
     return [1000 * min(timeit.repeat(action, number=1, repeat=20)) for action in actions]
+
+
+def print_times(took_ms, where):
+    """Print how long the slow calls took somewhere, beside the native run."""
+    plain_ms, read_ms = native_ms()
+    print(f"\n100,000 requests, native: {plain_ms:.2f} ms; every start and finish read: {read_ms:.2f} ms")
+    for what, ms in zip(slow_calls(), took_ms, strict=True):
+        print(f"{what}, {where}: {ms:.2f} ms")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import web_module
-from web_settings import assert_batches_equal, native_ms, random_cases, slow_calls, traced
+from web_settings import assert_batches_equal, print_times, random_cases, slow_calls, traced
 
 IN_WORKER = """
 self.onmessage = async ({ data: { module, jobs } }) => {
@@ -51,10 +51,6 @@ def test_every_batch_is_that_of_simulate_to_the_bit(in_worker):
 
 @pytest.mark.alone
 def test_how_long_runs_take(in_worker, capsys):
-    calls = slow_calls()
-    took_ms = in_worker(*calls.values())
+    took_ms = in_worker(*slow_calls().values())
     with capsys.disabled():
-        plain_ms, read_ms = native_ms()
-        print(f"\n100,000 requests, native: {plain_ms:.2f} ms; every start and finish read: {read_ms:.2f} ms")
-        for what, ms in zip(calls, took_ms, strict=True):
-            print(f"{what}, worker in Chromium: {ms:.2f} ms")
+        print_times(took_ms, "worker in Chromium")
