@@ -182,7 +182,7 @@ class Explorer(widgets.Box):
             self.tabs.selected_index = 0
 
     def _update(self) -> None:
-        """Show the picture's description, and update the open page; the others wait until opened."""
+        """Show the picture's description and the rule, and update the pages; most wait until opened."""
         session = self.session
         with session.lock, session.reporting():
             _set_class(self, "batchsim-projector", session.style.size == "projector")
@@ -196,21 +196,22 @@ class Explorer(widgets.Box):
             self._offer_servers()
             index = self.tabs.selected_index
             selected = None if index is None else self.tabs.children[index]
+            if selected is not None:
+                for page in self.pages:
+                    page.is_open = page is selected
+            for page in self.pages:
+                if page.is_open or page.follows:
+                    page.update()
+            films = self.play.player.shown
+            _set_class(self.pseudocode, "batchsim-acting", films)
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:
                 self.readout.value = line(self.screen.alt)
-                if selected is not self.play:  # that page marks the acting line
+                if not films:  # which has an acting line
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
-            _set_class(self.pseudocode, "batchsim-acting", selected is self.play)
-            for page in self.pages:
-                page.is_open = page is selected
-            self.play.follow(selected)
-            for page in self.pages:
-                if page.is_open:
-                    page.update()
             self.note.value = self.state.kind.note(self.state)
             self.origin.value = session.data_state.kind.origin(session.data_state)
 
