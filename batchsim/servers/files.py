@@ -216,6 +216,16 @@ def translated(server: Server, target: ServerConfig) -> ServerConfig:
     return _translated(server, target)[0]
 
 
+def has_rule(server: Server, rule: Rule) -> bool:
+    """Return whether some settings of a server give a rule of this kind."""
+    try:
+        found = translated(server, ServerConfig("", rule)).rule
+    except ValueError:
+        return False
+    # Every server turns one of these into a rule of its own.
+    return type(found) is type(rule) or not isinstance(rule, (SizeOrWait, Continuous))
+
+
 def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:
     """Return a target in a server's settings, and sentences on the differences."""
     settings, remarks = _settings(server, target)

@@ -101,6 +101,7 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 SERVER = Server(
     "kserve", "2026-06", kserve, None, ("timeout",),
+    title="KServe",
     words=Words("maxBatchSize", "maxLatency", whole=True, least=1),
     formats=(
         Format(

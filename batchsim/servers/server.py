@@ -194,6 +194,7 @@ class Words:
     timeout_unit_ms: float = 1.0
     timeout_action: str = ""
     budget: str = ""  # tokens in a step
+    others: Mapping[str, str] = field(default_factory=dict)  # by the parameter of its rule
 
     def wait_of(self, wait_ms: float) -> float:
         """Return a wait in the server's unit, rounded up if the server requires whole numbers.
@@ -245,6 +246,7 @@ class Server:
     rule: Callable[..., Rule]
     config: Callable[..., ServerConfig] | None = None
     ignored: tuple[str, ...] = ()
+    title: str = ""  # its name for people
     words: Words = Words("max_batch_size")
     formats: tuple[Format, ...] = ()  # the first one is written
     extras: Callable[[ServerConfig], dict[str, Any]] = lambda target: {}

@@ -177,6 +177,7 @@ def _write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 SERVER = Server(
     "torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"),
+    title="TorchServe",
     words=Words(
         "batchSize", "maxBatchDelay", whole=True, least=1, servers="minWorkers", queue=QUEUE,
     ),

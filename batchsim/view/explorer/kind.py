@@ -12,6 +12,7 @@ from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, Size
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.scenario import RATE
 from batchsim.scenario.service import SHAPES
+from batchsim.servers.server import ServerConfig
 from batchsim.simulate import available
 from batchsim.view.explorer.control import (
     ARRIVALS,
@@ -112,7 +113,20 @@ class Kind(abc.ABC):
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change when a hand moves one control."""
-        return {name: value}
+        return {name: value} | ({"server": ""} if name == self.rule else {})
+
+    def served(self, state: State, config: ServerConfig, scenario: Scenario) -> State:
+        """Return the state with a server's settings in place of the rule and the servers of its scenario."""
+        meant = config.apply(scenario, silent=True)
+        return state.replace(server=config.server, **self.setting_values(meant))
+
+    def on_device(self, state: State) -> Mapping[str, Any]:
+        """Return what a server's defaults depend on: its model and its card, if they are known."""
+        return {}
+
+    @abc.abstractmethod
+    def setting_values(self, scenario: Scenario) -> Values:
+        """Return the controls' values for what a server's settings decide; ValueError if there are none."""
 
     @abc.abstractmethod
     def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
