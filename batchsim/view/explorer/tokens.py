@@ -132,7 +132,10 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "outputs": _lengths("output"),
     "batching": {
         "continuous": Option(Continuous.label(), Continuous, CONTINUOUS, _continuous, _continuous_values),
-        **{kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters())) for rule in (SizeOrWait, AtLeast)},
+        **{
+            kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters()))
+            for rule in (SizeOrWait, AtLeast)
+        },
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
             kind.size_of_full),
     },
