@@ -129,7 +129,8 @@ class Controls:
             config = presets.defaults(server, size, **state.kind.on_device(state))
             largest = scenario.service.largest_batch
             if config.rule.max_batch_size > largest:
-                config = replace(config, rule=replace(config.rule, max_batch_size=int(largest)))
+                rule = replace(config.rule, max_batch_size=int(largest))  # type: ignore[type-var]
+                config = replace(config, rule=rule)
             return state.kind.served(state, config, scenario)
 
         return served
