@@ -51,8 +51,16 @@ def edit(
     ...     edit(path, SizeOrWait(16, 0)).text
     'max_batch_size { value: 16 }  # measured'
     """
-    text = files.text_of(path)
+    return edited(files.text_of(path), what, server, which, path)
+
+
+def edited(
+    text: str, what: Any, server: str | None = None, which: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Edited:  # fmt: skip
+    """Return the text of a server's file with other settings, as `edit` does; `path` names it in the diff."""
     document = files.document(text, server, which, path)
+    path = document.server.formats[0].file if path is None else path
     own, config = document.server, document.config()
     if not isinstance(what, (ServerConfig, Rule)):
         what = getattr(what, "scenario", what)  # of a Recommendation

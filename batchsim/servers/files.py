@@ -70,8 +70,11 @@ def document(
         form.read(document, text, which)
     except RecursionError:
         raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
-    for name, value in BESIDES.findall(text):
-        document.settings.setdefault(name, _literal(name, value.strip(" \t")))
+    for match in BESIDES.finditer(text):
+        name, at = match[1], match.start(1)
+        if name not in document.settings:
+            document.settings[name] = _literal(name, match[2].strip(" \t"))
+            document.places[name] = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
     return document
 
 

@@ -77,7 +77,7 @@ def _read_keys(document: Document, content: Any, path: str, places: Places) -> N
     for key, value in content.items():
         inner = f"{path}.{key}".strip(".")
         if key not in known:
-            document.put_unknown(inner, known)
+            document.put_unknown(inner, known, places.get(tuple(inner.split("."))))
         elif inner in KNOWN:
             _read_keys(document, value, inner, places)
         elif path == BATCHER:

@@ -54,6 +54,8 @@ class ServerConfig:
     unknown: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     kept: Mapping[str, Any] = field(default_factory=dict)  # parts of a file to write back while still true
+    # The line and the column of each setting, and of each unknown key, in the text that was read.
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         levels = f"1 to {self.priority_levels}, {self.default_priority_level} by default"

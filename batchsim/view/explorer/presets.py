@@ -50,8 +50,8 @@ def _lower(text: str) -> str:
 def defaults(server: Server, size: int = 32, **known: Any) -> ServerConfig:
     """Return a server's defaults; `size` is its batch size if it has no default, `known` what else is known.
 
-    >>> defaults(ALL["triton"]).rule, defaults(ALL["torchserve"]).rule
-    (SizeOrWait(max_batch_size=32, max_wait_ms=0), PullThenWait(max_batch_size=1, max_wait_ms=100))
+    >>> defaults(ALL["triton"]).rule, defaults(ALL["torchserve"]).queue_limit
+    (SizeOrWait(max_batch_size=32, max_wait_ms=0), 100)
     """
     parameter = inspect.signature(server.rule).parameters.get(server.words.size)
     needed = parameter is not None and parameter.default is parameter.empty
