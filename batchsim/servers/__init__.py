@@ -37,8 +37,8 @@ from batchsim.servers.vllm import vllm
 from batchsim.servers.vllm_v0 import vllm_v0
 
 __all__ = [
-    "Edited", "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS", "batched",
-    "bentoml", "clipper", "config", "edit", "edited", "file_name", "kserve", "lint", "litserve", "mosec", "orca",
-    "parse", "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving", "tgi", "torchserve",
-    "triton", "vllm", "vllm_v0", "write", "write_all",
+    "Edited", "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS",
+    "batched", "bentoml", "clipper", "config", "edit", "edited", "file_name", "kserve", "lint", "litserve",
+    "mosec", "orca", "parse", "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving",
+    "tgi", "torchserve", "triton", "vllm", "vllm_v0", "write", "write_all",
 ]  # fmt: skip
