@@ -12,8 +12,9 @@ from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, Size
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.scenario import RATE
 from batchsim.scenario.service import SHAPES
-from batchsim.servers.server import ServerConfig
+from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available
+from batchsim.study.slo import SLO
 from batchsim.view.explorer.control import (
     ARRIVALS,
     CLASS,
@@ -47,6 +48,7 @@ class Kind(abc.ABC):
     options: Mapping[str, Mapping[str, Option]]  # of each list, by the control that chooses from it
     controls: Mapping[str, Control]  # in the order in which pages show them
     conditions: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {}  # when a control makes a difference
+    servers: Mapping[str, Server]  # that the menu of rules lists
     rule, service = "rule", "service"  # the lists of these two
     service_type: type
     titles: Mapping[str, str] = {}  # of pages that are called something else
@@ -123,6 +125,10 @@ class Kind(abc.ABC):
     def on_device(self, state: State) -> Mapping[str, Any]:
         """Return what a server's defaults depend on: its model and its card, if they are known."""
         return {}
+
+    @abc.abstractmethod
+    def slo(self, state: State) -> SLO | None:
+        """Return the objective of a state; None without one."""
 
     @abc.abstractmethod
     def setting_values(self, scenario: Scenario) -> Values:

@@ -1,6 +1,7 @@
 """Servers in the explorer: the menu that lists them, their defaults, and their words for a control."""
 
 import inspect
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -34,7 +35,7 @@ def option_of(rule: Any, options: Mapping[str, Option]) -> str | None:
 def menu(state: Any) -> list[tuple[str, str]]:
     """Return the servers, each with the rule that it has by default, then the rules, as (label, value)."""
     options, items = state.kind.options[state.kind.rule], list[tuple[str, str]]()
-    for name, each in ALL.items():
+    for name, each in state.kind.servers.items():
         # The chosen server's settings may have chosen another of its rules.
         chosen = name == state.server
         own = getattr(state, state.kind.rule) if chosen else option_of(defaults(each).rule, options)
@@ -108,6 +109,20 @@ def aliases(server: str, scenario: Scenario) -> dict[str, str]:
         control: f"{name}: {given[name]}" if name in given else name
         for control, name in names.items() if name and name != control
     }  # fmt: skip
+
+
+def axes(server: Server, scenario: Scenario, surface: Any) -> dict[str, list[Any]]:
+    """Return the values of a heat map that the server can have, for its settings only, and the present ones."""
+    words, rule, found = server.words, scenario.rule, dict[str, list[Any]]()
+    for knob, values in ((surface.x, surface.x_values), (surface.y, surface.y_values)):
+        now = getattr(rule, knob)
+        if words.wait and knob in WORDS["wait"]:
+            whole = [words.wait_of(each) * words.wait_unit_ms for each in values if math.isfinite(each)]
+            found[knob] = sorted({*map(float, whole), float(now)})
+        elif knob in (*WORDS["size"], *WORDS["budget"]):
+            padded = scenario.service.padding or ()  # some servers require one of these
+            found[knob] = sorted({each for each in values if not padded or each == now} | {now})
+    return found
 
 
 def python(server: str, scenario: Scenario) -> str | None:

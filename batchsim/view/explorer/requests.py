@@ -8,6 +8,8 @@ from typing import Any
 
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.servers.registry import SERVERS
+from batchsim.study.slo import SLO
 from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
@@ -113,6 +115,7 @@ class Requests(Kind):
         "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
         "timeout_action": lambda values: values["timeout_ms"] is not None,
     }
+    servers: Mapping[str, Any] = SERVERS
     service_type = Service
     film = TimelineView.KEY
     compared = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
@@ -144,6 +147,9 @@ class Requests(Kind):
             workload, state.made("rule"), state.service_time(), state.servers, state.queue_limit,
             state.timeout_ms, timeout_action=state.timeout_action, **sharing,
         )  # fmt: skip
+
+    def slo(self, state: State) -> SLO | None:
+        return None if state.objective_ms is None else SLO(p99_ms=state.objective_ms)
 
     def setting_values(self, scenario: Scenario) -> Values:
         slowdown, sharing = scenario.slowdown, 0.0

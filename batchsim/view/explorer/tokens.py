@@ -29,7 +29,8 @@ from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
 from batchsim.study.preference import SECTIONS
-from batchsim.study.slo import LEVEL
+from batchsim.servers.registry import TOKEN_SERVERS
+from batchsim.study.slo import LEVEL, SLO
 from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
@@ -254,6 +255,7 @@ class TokenGeneration(Kind):
         "token_map": lambda values: values["batching"] == "continuous",
     }
     rule, service = "batching", "step"
+    servers: Mapping[str, Any] = TOKEN_SERVERS
     titles: Mapping[str, str] = {DEVICE: "Memory"}
     service_type = StepTime
     film = SeatsView.KEY
@@ -284,6 +286,11 @@ class TokenGeneration(Kind):
                 lengths[part] = getattr(tokens, part)
         tokens = Tokens(**lengths, limit=state.limit)
         return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
+
+    def slo(self, state: State) -> SLO | None:
+        limits = {"ttft_p99_ms": state.ttft_objective_ms, "tpot_p99_ms": state.tpot_objective_ms}
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        return SLO(**given) if given else None
 
     def setting_values(self, scenario: Scenario) -> Values:
         rule = self.values_of("batching", scenario.rule)
