@@ -122,6 +122,10 @@ class Kind(abc.ABC):
         meant = config.apply(scenario, silent=True)
         return state.replace(server=config.server, **self.setting_values(meant))
 
+    def fitting(self, state: State, config: ServerConfig) -> State:
+        """Return the state with traffic that a server accepts."""
+        return state
+
     def on_device(self, state: State) -> Mapping[str, Any]:
         """Return what a server's defaults depend on: its model and its card, if they are known."""
         return {}

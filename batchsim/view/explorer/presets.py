@@ -112,7 +112,7 @@ def aliases(server: str, scenario: Scenario) -> dict[str, str]:
 
 
 def axes(server: Server, scenario: Scenario, surface: Any) -> dict[str, list[Any]]:
-    """Return the values of a heat map that the server can have, for its settings only, and the present ones."""
+    """Return a heat map's values of the server's settings, as it can have them, and the present ones."""
     words, rule, found = server.words, scenario.rule, dict[str, list[Any]]()
     for knob, values in ((surface.x, surface.x_values), (surface.y, surface.y_values)):
         now = getattr(rule, knob)

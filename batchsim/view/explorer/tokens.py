@@ -28,8 +28,9 @@ from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
-from batchsim.study.preference import SECTIONS
 from batchsim.servers.registry import TOKEN_SERVERS
+from batchsim.servers.server import ServerConfig
+from batchsim.study.preference import SECTIONS
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
@@ -298,6 +299,15 @@ class TokenGeneration(Kind):
             rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
             raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
         return {name: getattr(scenario, name) for name in FIELDS} | rule
+
+    def fitting(self, state: State, config: ServerConfig) -> State:
+        longest = getattr(config.rule, "max_model_len", None)
+        if longest is None:
+            return state
+        # In proportion to their means; shorter ones stay as they are.
+        prompts = max(int(longest * state.prompt_mean / (state.prompt_mean + state.output_mean)), 1)
+        most = {"prompt_most": prompts, "output_most": max(longest - prompts, 1)}
+        return state.replace(**{name: min(getattr(state, name) or each, each) for name, each in most.items()})
 
     def on_device(self, state: State) -> Mapping[str, Any]:
         return presets.on_device(state.step)

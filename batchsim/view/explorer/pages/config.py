@@ -9,7 +9,7 @@ import anywidget
 import traitlets
 
 from batchsim._files import CONFIG_BYTES
-from batchsim._format import several
+from batchsim._format import listed, several
 from batchsim.scenario import Scenario
 from batchsim.servers.edit import edited
 from batchsim.servers.files import parse
@@ -19,7 +19,7 @@ from batchsim.servers.registry import ALL
 from batchsim.servers.server import ServerConfig
 from batchsim.study.tune import tune
 from batchsim.view.explorer import presets
-from batchsim.view.explorer.kinds import KINDS, in_labels
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.play import PlayPage
@@ -49,6 +49,7 @@ class Pasted(NamedTuple):
     config: ServerConfig
     before: Scenario
     state: State
+    said: str  # what it was read as
 
 
 class ConfigPage(Page):
@@ -84,7 +85,7 @@ class ConfigPage(Page):
             self.box.answer = {"said": self.session.status[0], "alert": True}
             return
         self.play.player.play()
-        self.box.answer = listing(text, {}) | {"said": f"{read_as(self.pasted.config)} {CHECKING}"}
+        self.box.answer = listing(text, {}) | {"said": f"{self.pasted.said} {CHECKING}"}
         self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
 
     def _taken(self, text: str) -> Pasted:
@@ -99,13 +100,18 @@ class ConfigPage(Page):
         state = session.state
         if mode != state.mode:
             state = session.left[mode].replace(seed=state.seed)
-        before = session.runner.scenario(state)
+        fitting = state.kind.fitting(state, config)
+        cut = [f"{CONTROLS[name].label} {value:,}" for name, value in fitting.differences(state).items()]
+        before = session.runner.scenario(fitting)
         try:
-            state = state.kind.served(state, config, before)
+            state = state.kind.served(fitting, config, before)
             session.runner.scenario(state)
         except ValueError as error:
             raise ValueError(in_labels(str(error))) from None
-        return Pasted(text, config, before, state)
+        own = ALL[config.server]
+        said = f"{own.title} ({own.version}): {type(config.rule).title.lower()}."
+        said += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
+        return Pasted(text, config, before, state, said)
 
     def _check(self, pasted: Pasted, surface: Any) -> None:
         """Mark what lint finds, then propose a diff: on another thread, while the text may change."""
@@ -167,12 +173,6 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def read_as(config: ServerConfig) -> str:
-    """Return what a config was read as, in a sentence."""
-    server = ALL[config.server]
-    return f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
-
-
 def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
     """Return the lines of a text with what was found about each, and the rest below."""
     marks: dict[int, list[str]] = {}
@@ -184,7 +184,7 @@ def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
         if not found.lines(each):
             below.append(words)
     traffic = pasted.before.workload
-    said = f"{read_as(pasted.config)} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
+    said = f"{pasted.said} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
     return listing(pasted.text, marks) | {"said": said, "below": below}
 
 
