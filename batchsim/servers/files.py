@@ -121,6 +121,9 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     fits = fits or own
     if len(fits) > 1 and server is None:
         known = " or ".join(dict.fromkeys(each.name for each, _ in fits))
+        if not signed:
+            must = "a config must have a key that only its server has, or server must be given"
+            raise ValueError(f"{must} ({known}), got neither")
         raise ValueError(f"server must be given for a config that may be one of {known}, got none")
     return fits[0]
 

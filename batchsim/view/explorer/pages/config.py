@@ -92,10 +92,11 @@ class ConfigPage(Page):
         session, chosen = self.session, self.session.state.server
         try:
             config = parse(text)
-        except ValueError:
-            if not chosen:
-                raise
-            config = parse(text, chosen)  # the text alone may fit several servers
+        except ValueError as error:  # the text alone may fit several servers
+            try:
+                config = parse(text, chosen or None)
+            except ValueError:
+                raise error from None
         mode = next(mode for mode, kind in KINDS.items() if config.server in kind.servers)
         state = session.state
         if mode != state.mode:
