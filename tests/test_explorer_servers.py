@@ -10,8 +10,7 @@ from batchsim.view.explorer import presets
 from batchsim.view.explorer.state import DEFAULTS, State
 
 BATCHES = [*servers.SERVERS]
-# Two rules for tokens have no fast engine, so the explorer does not offer them.
-STEPS = [name for name in servers.TOKEN_SERVERS if name not in ("sglang", "tgi")]
+STEPS = [*servers.TOKEN_SERVERS]
 KNOWN = {"gpu": "rtx-4090", "model": "llama-3.1-8b", "model_path": "llama-3.1-8b", "model_id": "llama-3.1-8b"}
 
 

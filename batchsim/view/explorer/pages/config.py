@@ -132,6 +132,8 @@ class ConfigPage(Page):
         """Return the tuned numbers as a diff of the text, with a sentence."""
         state, config = pasted.state, pasted.config
         slo = state.kind.slo(state)
+        if surface is None:
+            return {"result": "No numbers are proposed: a search needs a rule with a fast engine."}
         if slo is None:
             return {"result": "Set an objective and check again: then a better setting is proposed here."}
         axes = presets.axes(ALL[config.server], self.session.runner.scenario(state), surface)
