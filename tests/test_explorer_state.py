@@ -368,7 +368,7 @@ def test_a_control_of_tokens_matters_to_the_options_that_use_it():
     assert seen(reserve="life") - seen() == {"limit"}
     of_continuous = {
         "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
-        "watermark_blocks", "long_prefill_token_threshold", "token_map",
+        "watermark_blocks", "long_prefill_token_threshold", "max_model_len", "token_map",
     }  # fmt: skip
     for rule, own in {
         "whole": {"max_batch_size"},

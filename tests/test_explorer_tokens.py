@@ -180,7 +180,15 @@ def test_every_control_of_tokens_is_among_those_that_are_moved_here():
         for name, control in KINDS["tokens"].controls.items()
         if control.page and name not in KINDS["requests"].controls
     }
-    assert of_tokens <= moved
+    assert of_tokens <= moved | {"max_model_len"}  # it only refuses
+
+
+def test_a_length_that_the_model_does_not_have_is_refused_in_the_field(panel):
+    panel.move_to(FIRST)
+    with pytest.raises(ValueError, match="must hold every prompt with its output"):
+        panel.controls["max_model_len"].value = 4096
+    panel.controls["max_model_len"].value = 5120
+    assert panel.scenario.rule.max_model_len == 5120
 
 
 def test_its_own_step_time_begins_as_the_one_that_was_chosen(panel):

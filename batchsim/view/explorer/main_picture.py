@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from batchsim.scenario import Rule
+from batchsim.view.explorer import presets
 from batchsim.view.explorer.kind import full_only
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import Screen
@@ -139,8 +140,9 @@ class MainPicture(Screen):
             self._move_to(self._values_of(rule))
 
     def _values_of(self, rule: Rule) -> dict[str, Any]:
-        kind = self.session.state.kind
-        return kind.values_of(kind.rule, rule) or {}
+        state = self.session.state
+        values = state.kind.values_of(state.kind.rule, rule) or {}
+        return values | {"server": presets.kept(state.server, rule)}
 
     def _move_to(self, values: dict[str, Any]) -> None:
         with self.session.reporting():

@@ -59,14 +59,19 @@ class Stored:
         loops are compiled then, and only this thread may announce that.
         """
         if self.values and key not in self.values:
-            make = _thread(os.getpid()).submit(make).result
+            make = thread("curve").submit(make).result
         return lambda: self.get(key, make)
 
 
+def thread(work: str) -> ThreadPoolExecutor:
+    """Return this process's thread for a kind of work."""
+    return _thread(work, os.getpid())
+
+
 @functools.cache
-def _thread(_: int) -> ThreadPoolExecutor:
+def _thread(work: str, _: int) -> ThreadPoolExecutor:
     """Return the thread of a process; after a fork, the parent's pool has no thread."""
-    return ThreadPoolExecutor(1, thread_name_prefix="batchsim-curve")
+    return ThreadPoolExecutor(1, thread_name_prefix=f"batchsim-{work}")
 
 
 def at_any_load(scenario: Scenario) -> Scenario:

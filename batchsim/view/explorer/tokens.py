@@ -28,9 +28,11 @@ from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
+from batchsim.servers.registry import TOKEN_SERVERS
+from batchsim.servers.server import ServerConfig
 from batchsim.study.preference import SECTIONS
-from batchsim.study.slo import LEVEL
-from batchsim.view.explorer import kind, reasons
+from batchsim.study.slo import LEVEL, SLO
+from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
@@ -43,6 +45,7 @@ from batchsim.view.explorer.control import (
     choice,
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, token_run
 from batchsim.view.film.lane_kinds import TokenLanes
@@ -57,7 +60,7 @@ WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 ON, OFF = "on", "off"
 CONTINUOUS = (
     "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
-    "watermark_blocks", "long_prefill_token_threshold",
+    "watermark_blocks", "long_prefill_token_threshold", "max_model_len",
 )  # fmt: skip
 OWN = "own"  # a step time with other costs than the published ones
 STEP = "llama-3.1-8b/rtx-4090"  # `batchsim.kv_blocks` finds the default `kv_blocks` for it
@@ -130,9 +133,11 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "prompts": _lengths("prompt"),
     "outputs": _lengths("output"),
     "batching": {
-        "continuous": Option("Continuous batching", Continuous, CONTINUOUS, _continuous, _continuous_values),
-        "size_or_wait": Option("Size or wait", SizeOrWait, tuple(SizeOrWait.parameters())),
-        "at_least": Option("Minimum batch size", AtLeast, tuple(AtLeast.parameters())),
+        "continuous": Option(Continuous.label(), Continuous, CONTINUOUS, _continuous, _continuous_values),
+        **{
+            kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters()))
+            for rule in (SizeOrWait, AtLeast)
+        },
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
             kind.size_of_full),
     },
@@ -180,8 +185,10 @@ _rows: dict[str, Control] = {
     **{name: _each[name] for name in ("prompt_mean", "output_mean")},  # before the rest of the lengths
     **_each,
     **{name: PARAMETERS[name] for name in ("max_batch_size", "max_wait_ms", "min_batch_size")},
-    "batching": choice("Batching", "When requests join and leave: at every step, or as whole batches",
-        "continuous", RULE, OPTIONS["batching"]),
+    "batching": choice("Server or scheduler",
+        "When requests join and leave: as on a server, with its defaults, or by a rule",
+        "continuous", MAIN, OPTIONS["batching"]),
+    **SERVER,
     "max_num_seqs": _parameter("max_num_seqs", "max_num_seqs", 256, MAIN, Slider("whole", 1, 256)),
     "max_num_batched_tokens": _parameter("max_num_batched_tokens", "max_num_batched_tokens", 2048,
         MAIN, Slider("log", 16, 16_384, 0.01)),
@@ -194,6 +201,9 @@ _rows: dict[str, Control] = {
         {ON: "On: prompts are cut", OFF: "Off: whole prompts only"}),
     "long_prefill_token_threshold": _parameter("long_prefill_token_threshold",
         _parameters["long_prefill_token_threshold"].label, 0, RULE, at_least=0),
+    "max_model_len": Control("max_model_len",
+        "Most tokens of a request, prompt and output together; empty: no limit",
+        "whole", None, RULE, None, {"at_most": MOST}, True),
     "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
@@ -246,6 +256,7 @@ class TokenGeneration(Kind):
         "token_map": lambda values: values["batching"] == "continuous",
     }
     rule, service = "batching", "step"
+    servers: Mapping[str, Any] = TOKEN_SERVERS
     titles: Mapping[str, str] = {DEVICE: "Memory"}
     service_type = StepTime
     film = SeatsView.KEY
@@ -277,10 +288,34 @@ class TokenGeneration(Kind):
         tokens = Tokens(**lengths, limit=state.limit)
         return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
 
+    def slo(self, state: State) -> SLO | None:
+        limits = {"ttft_p99_ms": state.ttft_objective_ms, "tpot_p99_ms": state.tpot_objective_ms}
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        return SLO(**given) if given else None
+
+    def setting_values(self, scenario: Scenario) -> Values:
+        rule = self.values_of("batching", scenario.rule)
+        if rule is None:
+            rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
+            raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
+        return {name: getattr(scenario, name) for name in FIELDS} | rule
+
+    def fitting(self, state: State, config: ServerConfig) -> State:
+        longest = getattr(config.rule, "max_model_len", None)
+        if longest is None:
+            return state
+        # In proportion to their means; shorter ones stay as they are.
+        prompts = max(int(longest * state.prompt_mean / (state.prompt_mean + state.output_mean)), 1)
+        most = {"prompt_most": prompts, "output_most": max(longest - prompts, 1)}
+        return state.replace(**{name: min(getattr(state, name) or each, each) for name, each in most.items()})
+
+    def on_device(self, state: State) -> Mapping[str, Any]:
+        return presets.on_device(state.step)
+
     def values(self, scenario: Scenario) -> Values:
         tokens = scenario.tokens
         assert tokens is not None
-        values = {"limit": tokens.limit} | {name: getattr(scenario, name) for name in FIELDS}
+        values: Values = {"limit": tokens.limit}
         for chooser, part in PARTS.items():
             found = self.values_of(chooser, getattr(tokens, part))
             if found is None:
@@ -288,11 +323,8 @@ class TokenGeneration(Kind):
                     f"the lengths of {chooser} must be registered, got {getattr(tokens, part)!r}"
                 )
             values |= found
-        rule = self.values_of("batching", scenario.rule)
-        if rule is None:
-            rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
-            raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
-        return values | self.workload_values(scenario.workload) | rule | self.service_values(scenario.service)
+        values |= self.workload_values(scenario.workload) | self.service_values(scenario.service)
+        return values | self.setting_values(scenario)
 
     def service_values(self, step: Any, curve_of: str = "") -> Values:
         values = self.values_of("step", step)
@@ -318,13 +350,15 @@ class TokenGeneration(Kind):
             lengths.append(f"{part}={f'tokens.{part}' if getattr(state, chooser) == 'given' else text}")
         limit = [] if state.limit is None else [f"limit={state.limit}"]
         return {
-            "rule": f"bs.{type(rule).__name__}({settings})", "service": service,
+            "rule": presets.python(state.server, scenario) or f"bs.{type(rule).__name__}({settings})",
+            "service": service,
             "tokens": f"bs.Tokens({', '.join([*lengths, *limit])})",
         }  # fmt: skip
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         costs = before.made("step").cost._asdict() if name == "step" and value == OWN else {}
-        return {name: value, **costs}  # a step time of your own begins with the costs of the last one
+        # A step time of your own begins with the costs of the last one.
+        return super().changes(before, name, value) | costs
 
     def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
         # An estimate, without an engine, is good enough for a slider's range.

@@ -23,6 +23,7 @@ const ARRIVALS_PER_S = 8, BATCH_S = [0.4, 3], PAUSE_S = 2, WHOLE_S = 20; // on t
 const PAGE = 24; // requests on a page of the timeline
 const TOKENS = 0.7; // the height of tokens in the row of a seat, whose prompts fill it
 const SLOWNESS = Array.from({ length: 30 }, (_, i) => Number(`${[1, 2, 5][i % 3]}e${Math.floor(i / 3) - 3}`));
+const STEPS = [3, 1, 0, -1, -3, -6]; // the speeds in the menu: up to 10 times slower than the usual one, and 100 times faster
 const STATUS = ["served", "rejected", "timed_out", "failed"];
 const LEAVING = "a batch leaves", FORMING = "waiting for company", QUEUEING = "waiting for a server", IDLE = "no request waits";
 
@@ -666,15 +667,14 @@ export function comfortable(film, lane) {
  */
 export class Film {
   constructor(host, options) {
-    Object.assign(this, { host, options, callbacks: [], time_s: 0, within_s: 0, playing: false, picked: null, frames: 0, lanes: [] });
+    Object.assign(this, { host, options, callbacks: [], time_s: 0, within_s: 0, playing: false, picked: null, frames: 0, lanes: [], slowed: 0 });
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
     this.canvas = make(host, "canvas", { tabIndex: 0 }, { display: "block", width: "100%", touchAction: "manipulation" });
     this.canvas.setAttribute("role", "img");
     this.bar = make(host, "div", { className: "batchsim-film-controls" }, { display: "flex", flexWrap: "wrap", gap: "4px 8px", alignItems: "center", padding: "4px 8px" });
     const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)" };
     this.buttons = Object.entries(buttons).map(([name, title]) => make(this.bar, "button", { type: "button", title, onclick: () => this[name]() }));
-    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => { this.slowness = Number(this.speed.value); } }, { maxWidth: "8em" });
-    SLOWNESS.forEach((times) => make(this.speed, "option", { value: times, textContent: slower(times) }));
+    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => this.pace(Number(this.speed.value)) }, { maxWidth: "8em" });
     this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
     this.clock = make(this.bar, "span", {}, { minWidth: "9em" }); // no <output>, which would be read out at every frame
     for (const [element, name] of [[this.speed, "Speed"], [this.place, "Time"]]) element.setAttribute("aria-label", name);
@@ -705,10 +705,20 @@ export class Film {
     this.instants = unique(...this.lanes.map((each) => each.instants)).filter((s) => s > film.begin_s && s < film.until_s);
     this.staged = this.lanes.length === 1 && lane.kind === "requests";
     this.page_s = film.page_s ?? (this.staged ? Math.max(PAGE / lane.per_s, 5 * lane.batch_s) : film.until_s - film.begin_s);
-    this.speed.value = this.slowness = comfortable(film, lane);
+    this.usual = SLOWNESS.indexOf(comfortable(film, lane));
+    this.pace(this.slowed);
     this.untouched = time_s === null; // Play starts at the beginning
     Object.assign(this, { time_s: this.playing ? film.begin_s : time_s ?? start.time_s, within_s: resumes ? 0 : start.within_s });
     this.layOut();
+  }
+
+  /** Play some steps slower than the usual speed; the choice holds for later films, whose usual speeds differ. */
+  pace(slowed) {
+    const steps = STEPS.filter((step) => SLOWNESS[this.usual + step]);
+    this.slowed = steps.includes(slowed) ? slowed : 0;
+    this.slowness = SLOWNESS[this.usual + this.slowed];
+    this.speed.replaceChildren(...steps.map((step) => new Option(slower(SLOWNESS[this.usual + step]), step)));
+    this.speed.value = this.slowed;
   }
 
   play() {

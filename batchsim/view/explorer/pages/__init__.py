@@ -12,6 +12,7 @@ class Page(widgets.VBox):
 
     title = ""
     is_open = False
+    plays = False  # whether the film covers the large view while this page is open
 
     def __init__(self, session: Session, children: Sequence[widgets.Widget]) -> None:
         self.session = session

@@ -22,6 +22,7 @@ class PlayPage(Page):
     """
 
     title = "Play"
+    plays = True
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
         self.screen, self.code, self.opened = screen, code, False
@@ -46,10 +47,11 @@ class PlayPage(Page):
         session = self.session
         session.restyle(session.style._replace(large=KINDS[session.style.mode].film))
 
-    def follow(self, page: Page | None) -> None:
+    def follow(self, page: widgets.Widget | None) -> None:
         """Follow the reader to another page; a folded column keeps the film."""
-        if page is not None and self.opened is not (page is self):
-            self.opened = page is self
+        plays = getattr(page, "plays", False)
+        if page is not None and self.opened is not plays:
+            self.opened = plays
             if self.opened and self.session.visible and not self.filming:
                 return self._enlarge()
             self.update()
