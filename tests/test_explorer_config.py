@@ -86,6 +86,22 @@ def test_prompts_that_the_model_does_not_take_are_cut_and_it_says_so(panel):
     assert "cut to fit its model: Longest prompt 3,276 and Longest output 820." in answer["said"]
 
 
+def test_a_known_model_without_a_card_has_the_memory_of_the_step_time_s_card(panel):
+    panel.controls["mode"].value = "tokens"
+    text = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 256"
+    answer = answered(panel, text)
+    assert panel.scenario.rule == servers.vllm(
+        model="llama-3.1-8b", gpu="rtx-4090", max_num_batched_tokens=256
+    )
+    assert "Memory is that of rtx-4090." in answer["said"]
+    changed = [line for line in answer["diff"].splitlines() if line.startswith("+vllm")]
+    assert len(changed) == 1
+    assert "blocks" not in changed[0]  # only what was searched changes
+    answer = answered(panel, text.replace("meta-llama/Llama-3.1-8B-Instruct", "acme/Our-7B"))
+    assert panel.scenario.rule.kv_blocks is None
+    assert any("memory is unlimited" in each for each in answer["below"])
+
+
 def test_findings_are_on_the_lines_that_they_are_about_and_the_diff_keeps_the_rest(panel):
     answer = answered(panel, TRITON)
     found = marks(answer)

@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from batchsim.scenario import Scenario
@@ -72,6 +73,19 @@ def on_device(name: str) -> dict[str, str]:
         card = card_named(card.partition("/")[0]).name
         return dict.fromkeys(MODELS, model) | {"gpu": card}
     return {}
+
+
+def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
+    """Return a config with the memory of a known card, if it leaves out the card of the same known model."""
+    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
+    named = {name: value for name, value in given.items() if name in MODELS and known}
+    with suppress(ValueError):  # a model without a data sheet
+        if "gpu" not in given and any(
+            model_named(each) is model_named(known["model"]) for each in named.values()
+        ):
+            meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
+            return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
+    return config
 
 
 def check(server: str, rule: Any) -> None:

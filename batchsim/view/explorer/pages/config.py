@@ -46,7 +46,8 @@ class Pasted(NamedTuple):
     """A config that was read, the scenario before it, and the state that it made."""
 
     text: str
-    config: ServerConfig
+    own: ServerConfig
+    config: ServerConfig  # on the card of the step time, if the text does not name one
     before: Scenario
     state: State
     said: str  # what it was read as
@@ -91,16 +92,17 @@ class ConfigPage(Page):
     def _taken(self, text: str) -> Pasted:
         session, chosen = self.session, self.session.state.server
         try:
-            config = parse(text)
+            own = parse(text)
         except ValueError as error:  # the text alone may fit several servers
             try:
-                config = parse(text, chosen or None)
+                own = parse(text, chosen or None)
             except ValueError:
                 raise error from None
-        mode = next(mode for mode, kind in KINDS.items() if config.server in kind.servers)
+        mode = next(mode for mode, kind in KINDS.items() if own.server in kind.servers)
         state = session.state
         if mode != state.mode:
             state = session.left[mode].replace(seed=state.seed)
+        config = presets.on_card(own, state.kind.on_device(state))
         fitting = state.kind.fitting(state, config)
         cut = [f"{CONTROLS[name].label} {value:,}" for name, value in fitting.differences(state).items()]
         before = session.runner.scenario(fitting)
@@ -109,10 +111,11 @@ class ConfigPage(Page):
             session.runner.scenario(state)
         except ValueError as error:
             raise ValueError(in_labels(str(error))) from None
-        own = ALL[config.server]
-        said = f"{own.title} ({own.version}): {type(config.rule).title.lower()}."
+        server = ALL[own.server]
+        said = f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
         said += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
-        return Pasted(text, config, before, state, said)
+        said += f" Memory is that of {config.settings['gpu']}." if config is not own else ""
+        return Pasted(text, own, config, before, state, said)
 
     def _check(self, pasted: Pasted, surface: Any) -> None:
         """Mark what lint finds, then propose a diff: on another thread, while the text may change."""
@@ -139,7 +142,9 @@ class ConfigPage(Page):
         axes = presets.axes(ALL[config.server], self.session.runner.scenario(state), surface)
         scenario = self.session.runner.scenario(state)
         best = tune(scenario, slo, axes, self.session.runner.requests, state.seed)
-        change = edited(pasted.text, best, config.server)
+        # In the text's own terms, only what was searched changes.
+        meant = pasted.own.apply(pasted.before, silent=True).replace(best.knobs)
+        change = edited(pasted.text, meant, config.server)
         gives = ", ".join(measured(each.key, best.expected[each.key].value) for each in slo.objectives)
         said = f"Proposed: {gives}, within the objective ({slo})."
         if not change.diff:
@@ -186,6 +191,7 @@ def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
             marks.setdefault(line, []).append(words)
         if not found.lines(each):
             below.append(words)
+    below += [f"Note: {each}." for each in pasted.config.notes]
     traffic = pasted.before.workload
     said = f"{pasted.said} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
     return listing(pasted.text, marks) | {"said": said, "below": below}
