@@ -83,7 +83,7 @@ def test_prompts_that_the_model_does_not_take_are_cut_and_it_says_so(panel):
     answer = answered(panel, "vllm serve meta --max-model-len 4096")
     lengths = panel.scenario.tokens
     assert (lengths.prompt.at_most, lengths.output.at_most) == (3276, 820)
-    assert "cut to fit its model: Longest prompt 3,276 and Longest output 820." in answer["said"]
+    assert "cut to fit its model: Longest prompt 3,276 and Longest output 820." in answer["summary"]
 
 
 def test_a_known_model_without_a_card_has_the_memory_of_the_step_time_s_card(panel):
@@ -93,7 +93,7 @@ def test_a_known_model_without_a_card_has_the_memory_of_the_step_time_s_card(pan
     assert panel.scenario.rule == servers.vllm(
         model="llama-3.1-8b", gpu="rtx-4090", max_num_batched_tokens=256
     )
-    assert "Memory is that of rtx-4090." in answer["said"]
+    assert "Memory is that of rtx-4090." in answer["summary"]
     changed = [line for line in answer["diff"].splitlines() if line.startswith("+vllm")]
     assert len(changed) == 1
     assert "blocks" not in changed[0]  # only what was searched changes
@@ -168,16 +168,16 @@ def test_a_bad_text_gives_a_sentence_and_changes_nothing(panel, text, said):
     panel.config.box.text = text
     answer = panel.config.box.answer
     assert answer["alert"]
-    assert answer["said"].startswith(said)
-    assert "\n" not in answer["said"]
-    assert len(answer["said"]) < 600
+    assert answer["summary"].startswith(said)
+    assert "\n" not in answer["summary"]
+    assert len(answer["summary"]) < 600
     assert (panel.state, panel.screen.frame, panel.config.job) == (before, frame, None)
 
 
 def test_a_text_that_a_page_holds_back_as_too_long_gives_the_same_sentence(panel):
     panel.config._hear(None, {"long": CONFIG_BYTES + 1}, [])
     assert panel.config.box.answer == {
-        "said": "A config must have at most 1,048,576 characters, got 1,048,577.", "alert": True,
+        "summary": "A config must have at most 1,048,576 characters, got 1,048,577.", "alert": True,
     }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def test_another_check_is_offered_once_the_controls_have_moved(panel):
     panel.config._hear(None, {"again": True}, [])
     panel.config.job.result(60)
     assert not panel.config.box.answer.get("again")
-    assert "rate_per_s=500" in panel.config.box.answer["said"]
+    assert "rate_per_s=500" in panel.config.box.answer["summary"]
 
 
 def test_a_long_config_shows_the_lines_around_its_marks(panel):

@@ -33,9 +33,9 @@ function render({ model, el }) {
     made.onclick = () => model.send({ [act]: true });
   };
   const show = () => {
-    const { said, alert, lines, below, result, diff, again } = model.get("answer");
+    const { summary, alert, lines, below, result, diff, again } = model.get("answer");
     answer.replaceChildren();
-    if (said) add(answer, "p", said).setAttribute("role", alert ? "alert" : "status");
+    if (summary) add(answer, "p", summary).setAttribute("role", alert ? "alert" : "status");
     if (again) button(answer, "Check again", "again");
     const list = lines?.length ? add(answer, "ol", "", "lines") : null;
     for (const [number, text, marks] of lines ?? []) {

@@ -50,7 +50,7 @@ def _lower(text: str) -> str:
 
 
 def defaults(server: Server, size: int = 32, **known: Any) -> ServerConfig:
-    """Return a server's defaults; `size` is its batch size if it has no default, `known` what else is known.
+    """Return a server's defaults, on a known model and card; `size` is for a server whose size has none.
 
     >>> defaults(ALL["triton"]).rule, defaults(ALL["torchserve"]).queue_limit
     (SizeOrWait(max_batch_size=32, max_wait_ms=0), 100)
@@ -78,11 +78,9 @@ def on_device(name: str) -> dict[str, str]:
 def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
     """Return a config with the memory of a known card, if it leaves out the card of the same known model."""
     given = {name: value for name, value in config.settings.items() if name not in config.unknown}
-    named = {name: value for name, value in given.items() if name in MODELS and known}
+    model = next((given[name] for name in MODELS if name in given), None)
     with suppress(ValueError):  # a model without a data sheet
-        if "gpu" not in given and any(
-            model_named(each) is model_named(known["model"]) for each in named.values()
-        ):
+        if known and model and "gpu" not in given and model_named(model) is model_named(known["model"]):
             meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
             return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
     return config

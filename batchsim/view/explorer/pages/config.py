@@ -29,6 +29,7 @@ from batchsim.view.explorer.state import State
 
 HINT = "Paste a server's config: config.pbtxt, config.properties, YAML, Python, vllm serve ..."
 CHECKING = "The film plays. Lint and a search for better numbers run in the background."
+SEARCHED = 100_000  # requests of the longest run of a search
 WHOLE, AROUND, LONGEST = 60, 2, 200  # lines that are shown at most or around a mark, and letters of one
 
 
@@ -50,7 +51,7 @@ class Pasted(NamedTuple):
     config: ServerConfig  # on the card of the step time, if the text does not name one
     before: Scenario
     state: State
-    said: str  # what it was read as
+    summary: str  # the server, and what was adapted
 
 
 class ConfigPage(Page):
@@ -79,14 +80,14 @@ class ConfigPage(Page):
         try:
             self.pasted = self._taken(text)
         except (TypeError, ValueError) as error:
-            self.pasted, self.box.answer = None, {"said": sentence(str(error)), "alert": True}
+            self.pasted, self.box.answer = None, {"summary": sentence(str(error)), "alert": True}
             return
         self.session.move_to(self.pasted.state)
         if self.session.data is None or self.session.data_state != self.pasted.state:
-            self.box.answer = {"said": self.session.status[0], "alert": True}
+            self.box.answer = {"summary": self.session.status[0], "alert": True}
             return
         self.play.player.play()
-        self.box.answer = listing(text, {}) | {"said": f"{self.pasted.said} {CHECKING}"}
+        self.box.answer = listing(text, {}) | {"summary": f"{self.pasted.summary} {CHECKING}"}
         self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
 
     def _taken(self, text: str) -> Pasted:
@@ -112,10 +113,10 @@ class ConfigPage(Page):
         except ValueError as error:
             raise ValueError(in_labels(str(error))) from None
         server = ALL[own.server]
-        said = f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
-        said += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
-        said += f" Memory is that of {config.settings['gpu']}." if config is not own else ""
-        return Pasted(text, own, config, before, state, said)
+        summary = f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
+        summary += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
+        summary += f" Memory is that of {config.settings['gpu']}." if config is not own else ""
+        return Pasted(text, own, config, before, state, summary)
 
     def _check(self, pasted: Pasted, surface: Any) -> None:
         """Mark what lint finds, then propose a diff: on another thread, while the text may change."""
@@ -139,21 +140,22 @@ class ConfigPage(Page):
             return {"result": "No numbers are proposed: a search needs a rule with a fast engine."}
         if slo is None:
             return {"result": "Set an objective and check again: then a better setting is proposed here."}
-        axes = presets.axes(ALL[config.server], self.session.runner.scenario(state), surface)
-        scenario = self.session.runner.scenario(state)
-        best = tune(scenario, slo, axes, self.session.runner.requests, state.seed)
-        # In the text's own terms, only what was searched changes.
+        runner = self.session.runner
+        scenario = runner.scenario(state)
+        requests = min(state.kind.requests(scenario, runner.requests), SEARCHED)
+        best = tune(scenario, slo, presets.axes(ALL[config.server], scenario, surface), requests, state.seed)
+        # Only the searched settings change, in the terms of the text.
         meant = pasted.own.apply(pasted.before, silent=True).replace(best.knobs)
         change = edited(pasted.text, meant, config.server)
         gives = ", ".join(measured(each.key, best.expected[each.key].value) for each in slo.objectives)
-        said = f"Proposed: {gives}, within the objective ({slo})."
+        summary = f"Proposed: {gives}, within the objective ({slo})."
         if not change.diff:
-            said = f"The config has the best of the settings that were tried: {gives}."
+            summary = f"The config has the best of the settings that were tried: {gives}."
         if not best.met:
-            said = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
+            summary = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
         if change.lost:
-            said += f" The file is written anew, without {several(change.lost, 9)}."
-        return {"result": said, "diff": change.diff}
+            summary += f" The file is rewritten, without {several(change.lost, 9)}."
+        return {"result": summary, "diff": change.diff}
 
     def update(self) -> None:
         """Offer another check once the controls have moved."""
@@ -166,7 +168,7 @@ class ConfigPage(Page):
         if "long" in content:
             self.pasted = None
             got = f"a config must have at most {CONFIG_BYTES:,} characters, got {content['long']:,}"
-            self.box.answer = {"said": sentence(got), "alert": True}
+            self.box.answer = {"summary": sentence(got), "alert": True}
         elif "copy" in content:
             self.screen.send({"copy": self.box.answer.get("diff", "")})
             self.session.say("The diff is on the clipboard.")
@@ -193,8 +195,8 @@ def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
             below.append(words)
     below += [f"Note: {each}." for each in pasted.config.notes]
     traffic = pasted.before.workload
-    said = f"{pasted.said} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
-    return listing(pasted.text, marks) | {"said": said, "below": below}
+    summary = f"{pasted.summary} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
+    return listing(pasted.text, marks) | {"summary": summary, "below": below}
 
 
 def listing(text: str, marks: Mapping[int, list[str]]) -> dict[str, Any]:
