@@ -1,5 +1,7 @@
 """The explorer's menu of servers: a choice is the preset's scenario, in the server's own words."""
 
+from pathlib import Path
+
 import pytest
 
 import batchsim as bs
@@ -145,6 +147,13 @@ def test_a_rule_names_the_servers_that_have_it(rule):
             users.append(server.title)
     said = vars(rule).get("used_by", "").replace(" until mid-2023", "").replace("textbook", "Textbook")
     assert sorted(filter(None, said.split(", "))) == sorted(users)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_docs_name_the_rule_of_each_server(name):
+    rule = type(presets.defaults(ALL[name]).rule)
+    row = f"| {ALL[name].title} | {rule.title[:1].lower()}{rule.title[1:]} | `{rule.__name__}` |\n"
+    assert row in (Path(__file__).parents[1] / "docs" / "servers.md").read_text()
 
 
 def test_every_server_has_a_title_of_its_own():

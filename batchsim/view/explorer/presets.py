@@ -1,4 +1,4 @@
-"""Servers in the explorer: the menu that lists them, their defaults, and their words for a control."""
+"""Servers in the explorer: the menu, their defaults, and their words for a control."""
 
 import inspect
 import math

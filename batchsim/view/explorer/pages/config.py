@@ -126,7 +126,7 @@ class ConfigPage(Page):
             if self.pasted is pasted:
                 self.box.answer = answer | {"result": "The search for better numbers is running."}
             answer |= self._proposed(pasted, surface)
-        except Exception as error:  # the page shows none of a thread
+        except Exception as error:  # a page does not show the errors of a thread
             answer = self.box.answer | {"result": sentence(str(error))}
         if self.pasted is pasted:
             self.box.answer = answer
@@ -184,7 +184,7 @@ def sentence(text: str) -> str:
 
 
 def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
-    """Return the lines of a text with what was found about each, and the rest below."""
+    """Return the lines of a text with the findings about each, and the rest below."""
     marks: dict[int, list[str]] = {}
     below = []
     for each in [*found, *found.notes]:
