@@ -51,7 +51,10 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     assert chosen.replace("\xa0", " ") == "Triton: size or wait"  # JupyterLab writes such blanks
     assert page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500"
     assert "max_queue_delay_microseconds: 500000" in page.inner_text(".batchsim-knob-max_wait_ms")
-    page.wait_for_selector("button:has-text('Pause')")  # of the film: it plays
+    page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
+    film, picture = (page.locator(each).bounding_box() for each in (".batchsim-player", panel.picture))
+    assert film["y"] >= picture["y"] - 1  # it covers the large view
+    assert film["y"] + film["height"] <= picture["y"] + picture["height"] + 1
     assert page.evaluate("window.ran") is None
     assert panel.noise.errors == []
 

@@ -34,6 +34,7 @@ class PlayPage(Page):
         self.mode = session.style.mode
         self.run: tuple[object, int] | None = None  # the result and the server in the film
         self.player.shown = False
+        self.player.place = [0.0, 0.0, 1.0, 1.0]  # from the start, as a page asks once whether it has one
         self.player.observe(lambda _: self._mark(), names=["moved_s", "playing"])
         session.subscribe("change", self.update)
 
