@@ -86,6 +86,18 @@ def test_servers_come_first_in_the_menu_each_with_its_rule(panel):
     assert plain.count(False) == len(BATCHES)
 
 
+def test_the_menu_is_sent_again_only_if_it_changes(panel):
+    chosen(panel, "triton")
+    changes = []
+    panel.controls["rule"].observe(changes.append, names="options")
+    panel.move_to(panel.state.replace(rate_per_s=700))
+    assert changes == []
+    panel.move_to(panel.state.replace(rule="preferred_until_late", preferred=(8, 32)))
+    assert len(changes) == 1
+    assert ("Triton: preferred batch sizes", "triton") in changes[0]["new"]
+    panel.controls["rule"].unobserve(changes.append, names="options")
+
+
 def test_a_plain_rule_leaves_the_server(panel):
     chosen(panel, "torchserve")
     panel.controls["rule"].value = "pull_then_wait"

@@ -33,7 +33,7 @@ def option_of(rule: Any, options: Mapping[str, Option]) -> str | None:
     return next(fits, None)
 
 
-def menu(state: Any) -> list[tuple[str, str]]:
+def menu(state: Any) -> tuple[tuple[str, str], ...]:
     """Return the servers, each with the rule that it has by default, then the rules, as (label, value)."""
     options, items = state.kind.options[state.kind.rule], list[tuple[str, str]]()
     for name, each in state.kind.servers.items():
@@ -42,7 +42,7 @@ def menu(state: Any) -> list[tuple[str, str]]:
         own = getattr(state, state.kind.rule) if chosen else option_of(defaults(each).rule, options)
         if own is not None:
             items.append((f"{each.title}: {_lower(options[own].part.title)}", name))
-    return items + [(f"Rule: {_lower(option.label)}", name) for name, option in options.items()]
+    return (*items, *((f"Rule: {_lower(option.label)}", name) for name, option in options.items()))
 
 
 def _lower(text: str) -> str:
