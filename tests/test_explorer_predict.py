@@ -8,7 +8,7 @@ import batchsim as bs
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_requests
 from batchsim.view.explorer.state import DEFAULT
 
-PAGES = ["A and B", "Predict", "Play", "Class"]
+PAGES = ["A and B", "Predict", "Film", "Class"]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ MOVES = {
     "tokens": {"rate_per_s": (2, 9), "max_num_seqs": (8, 200), "servers": (1, 2)},
 }  # fmt: skip
 modes = st.sampled_from(list(MOVES))
-pages = st.none() | st.integers(0, 7)
+pages = st.none() | st.integers(0, 8)
 
 
 def text(widget):
@@ -144,7 +144,9 @@ class Reader(RuleBasedStateMachine):
     def the_film_is_the_run(self):
         panel, session, player = self.panel, self.panel.session, self.player
         kind, style = KINDS[session.style.mode], session.style
-        opened = panel.tabs.selected_index in (None, panel.tabs.children.index(panel.play)) and panel.play.is_open
+        opened = (
+            panel.tabs.selected_index in (None, panel.tabs.children.index(panel.play)) and panel.play.is_open
+        )
         expected = opened and session.visible and style.large == kind.film
         window = kind.window(session.data, style.server) if expected else None
         assert player.shown == (window is not None)
@@ -160,7 +162,9 @@ class Reader(RuleBasedStateMachine):
         line = None if player.playing else window.line(player.time_s, within_s)
         marked = [
             number
-            for number, row in enumerate(re.findall(r'<div style="display:flex.*?</div>', panel.pseudocode.value))
+            for number, row in enumerate(
+                re.findall(r'<div style="display:flex.*?</div>', panel.pseudocode.value)
+            )
             if "aria-current" in row
         ]
         assert marked == ([] if line is None else [line])

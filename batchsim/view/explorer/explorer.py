@@ -17,6 +17,7 @@ from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
+from batchsim.view.explorer.pages.config import ConfigPage
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
@@ -53,10 +54,11 @@ class Explorer(widgets.Box):
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
         self.play = PlayPage(session, self.screen, self.pseudocode)
+        self.config = ConfigPage(session, self.screen, self.play)
         self.share = SharePage(session, self.screen, controls["seed"])
 
         self.settings = {page: stack([]) for page in SETTINGS}
-        self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
+        self.pages: list[Page] = [self.config, self.compare, self.predict, self.play, self.share]
         self.tabs = plain(widgets.Tab, [*self.settings.values(), *self.pages], selected_index=0)
         self.tabs.add_class("batchsim-tabs")
         self.knobs = plain(widgets.VBox)
@@ -199,6 +201,7 @@ class Explorer(widgets.Box):
             if selected is not None:
                 for page in self.pages:
                     page.is_open = page is selected
+            self.play.opened = any(page.is_open and page.plays for page in self.pages)
             for page in self.pages:
                 if page.is_open or page.follows:
                     page.update()

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
 from batchsim.scenario import OpenLoop, Tokens
@@ -45,10 +45,18 @@ def in_place_of(refused: State, shown: State) -> str:
     differ = shown.differences(refused)
     if len(differ) != 1:
         return "The picture shows the default settings instead."
-    ((name, value),) = differ.items()
+    return f"The picture shows {setting(*differ.popitem())} instead."
+
+
+def setting(name: str, value: Any) -> str:
+    """Return the value of a control as its page shows it.
+
+    >>> setting("max_wait_ms", 10.0)
+    'Max wait (ms) = 10'
+    """
     control = CONTROLS[name]
     text = control.bounds["options"][value] if control.kind == "choice" else as_typed(value)
-    return f"The picture shows {control.label} = {text or 'none'} instead."
+    return f"{control.label} = {text or 'none'}"
 
 
 Event = Literal["state", "run", "change", "release", "status"]

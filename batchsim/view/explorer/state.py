@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 from batchsim import _check
 from batchsim.scenario import OpenLoop, Scenario, Tokens
 from batchsim.simulate import available
+from batchsim.view.explorer import presets
 from batchsim.view.explorer.control import Option
 from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, KINDS
@@ -75,7 +76,9 @@ class State(_Values):
             raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
         else:
             workload = traffic.with_rate(self.rate_per_s)
-        return self.kind.scenario(self, workload, tokens)
+        scenario = self.kind.scenario(self, workload, tokens)
+        presets.check(self.server, scenario.rule)
+        return scenario
 
     def service_time(self) -> Any:
         """Return the duration of a batch, or of a step: noise, padding and a cold start included."""

@@ -1,4 +1,4 @@
-"""Play: the large view becomes a film of the requests, slowed down or from event to event."""
+"""Film: the large view becomes a film of the requests, slowed down or from event to event."""
 
 import ipywidgets as widgets
 
@@ -24,7 +24,8 @@ class PlayPage(Page):
     """
 
     title = "Film"
-    follows = True
+    follows = plays = True
+    opened = False  # whether this page is open, or another one that plays the film
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
         self.screen, self.code = screen, code
@@ -36,13 +37,14 @@ class PlayPage(Page):
         self.was_open, self.mode = False, session.style.mode
         self.run: tuple[Result, int] | None = None  # the result and the server in the film
         self.player.shown = False
+        self.player.place = [0.0, 0.0, 1.0, 1.0]  # from the start, as a page asks once whether it has one
         self.player.observe(lambda _: self._mark(), names="moment")
 
     @property
     def filming(self) -> bool:
         """Whether the film covers the large view."""
         style = self.session.style
-        return self.is_open and self.session.visible and style.large == KINDS[style.mode].film
+        return self.opened and self.session.visible and style.large == KINDS[style.mode].film
 
     def _enlarge(self) -> None:
         session = self.session
@@ -51,10 +53,10 @@ class PlayPage(Page):
     def update(self) -> None:
         """Show the film of the present run, or hide it."""
         session, player, data = self.session, self.player, self.session.data
-        turned, self.was_open = self.is_open and not self.was_open, self.is_open
+        turned, self.was_open = self.opened and not self.was_open, self.opened
         if session.visible and self.mode != session.style.mode:
             turned, self.mode = turned or player.shown, session.style.mode  # to the film of the other mode
-        if turned and self.is_open and session.visible and not self.filming:
+        if turned and self.opened and session.visible and not self.filming:
             return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")
         hide(self.back, self.filming or bool(session.cover))
