@@ -21,8 +21,8 @@ from batchsim.view.explorer.pages.config import ConfigPage
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
-from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
+from batchsim.view.explorer.session import REQUESTS, Session
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, view_of
 from batchsim.view.explorer.widgets import hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
@@ -231,15 +231,15 @@ def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
 
 def explore(
     service: Any = None, workload: OpenLoop | ClosedLoop | None = None, *,
-    requests: int = 100_000, seed: int = 0, link: str | None = None, play: bool = False,
+    requests: int = REQUESTS, seed: int = 0, link: str | None = None, play: bool = False,
 ) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can also measure
     models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
     begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each run.
-    `link`: the state of another explorer, as its line of text. `play`: begin with the film of the requests,
-    above their timeline.
+    `link`: the state and the view of another explorer, as its line of text. `play`: begin with the
+    film of the requests, above their timeline.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20
@@ -269,6 +269,8 @@ def explore(
     elif costs:
         state = state.kind.rescaled(state, costs, keep_rate=workload is not None)
     session = Session(state, requests, traffic, tokens)
-    if play:
-        session.style = session.style._replace(large=state.kind.film)
+    large = (view_of(link, state.mode) if link else None) or (
+        state.kind.film if play else session.style.large
+    )
+    session.style = session.style._replace(large=large)
     return Explorer(session, services)

@@ -12,7 +12,7 @@ from batchsim.engines.compiled import engine
 from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
-from batchsim.view.explorer.state import DEFAULTS, State
+from batchsim.view.explorer.state import DEFAULTS, State, view_of
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.views import NAMES
 
@@ -59,6 +59,7 @@ def setting(name: str, value: Any) -> str:
     return f"{control.label} = {text or 'none'}"
 
 
+REQUESTS = 100_000  # of a run, unless the caller asks for others
 Event = Literal["state", "run", "change", "release", "status"]
 
 
@@ -129,6 +130,27 @@ class Session:
 
     def python(self) -> str:
         return self.runner.python(self.state)
+
+    def link(self) -> str:
+        """Return the state and the large view as a line of text."""
+        return "&".join(filter(None, [self.state.to_link(), f"view={self.style.large}"]))
+
+    def explored(self, link: str) -> str:
+        """Return Python that opens a link; the reader must supply given traffic and tokens."""
+        traffic, tokens = self.runner.given
+        given = ["workload=traffic"] if traffic is not None else []
+        if tokens is not None:
+            given = ["scenario"]  # which has the traffic, too
+        given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
+        return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
+
+    def open_link(self, link: str) -> None:
+        """Move to a link's state and view; ValueError, without a move, if they make no sense."""
+        state = State.from_link(link)
+        view = view_of(link, state.mode)
+        self.move_to(state)
+        if view is not None:
+            self.restyle(self.style._replace(large=view))
 
     # Moves.
 

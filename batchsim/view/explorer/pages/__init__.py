@@ -21,4 +21,4 @@ class Page(widgets.VBox):
         self.add_class("batchsim-page")
 
     def update(self) -> None:
-        """Show the session's data: called when the page opens, and at every change while it is open, or if it `follows`."""
+        """Show the session's data: called when it opens, at every change while open, or if it `follows`."""
