@@ -9,7 +9,6 @@ import pytest
 
 import batchsim as bs
 from batchsim import servers
-from batchsim._files import CONFIG_BYTES
 from batchsim.view.explorer.pages import config as page
 from batchsim.view.explorer.state import DEFAULTS
 
@@ -156,7 +155,7 @@ def test_a_command_of_vllm_turns_to_tokens(panel):
         ("\x00\x01\x02\xff\ufffd", "A config must have a key "),
         ("<script>alert(1)</script>", "A config must have a key "),
         ("models={", "Line 1, column 9: models must be JSON"),
-        ("x" * (CONFIG_BYTES + 1), "A config must have at most 1,048,576 characters, got 1,048,577."),
+        ("x" * 100_001, "A pasted config must have at most 100,000 characters, got 100,001."),
         ("a " * 40_000, "A config must have at most 30,000 words and signs, got more."),
         ("max_batch_size: 9999999\ndynamic_batching { }", "Line 1, column 1: "),
         ("{" * 5000, ""),
@@ -175,9 +174,9 @@ def test_a_bad_text_gives_a_sentence_and_changes_nothing(panel, text, said):
 
 
 def test_a_text_that_a_page_holds_back_as_too_long_gives_the_same_sentence(panel):
-    panel.config._hear(None, {"long": CONFIG_BYTES + 1}, [])
+    panel.config._hear(None, {"long": 2_000_000}, [])
     assert panel.config.box.answer == {
-        "summary": "A config must have at most 1,048,576 characters, got 1,048,577.", "alert": True,
+        "summary": "A pasted config must have at most 100,000 characters, got 2,000,000.", "alert": True,
     }  # fmt: skip
 
 

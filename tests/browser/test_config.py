@@ -16,7 +16,8 @@ HOSTILE = [
     ("<script>window.ran = 1</script>", "A config must have a key"),
     ("max_batch_size: \"<img src=x onerror='window.ran = 1'>\"\ndynamic_batching { }", "Line 1, column 17"),
     ("\x00\x07\x1b[31m\ufffd", "A config must have a key"),
-    ("x" * 2_000_000, "A config must have at most 1,048,576 characters, got 2,000,000."),
+    ("x" * 2_000_000, "A pasted config must have at most 100,000 characters, got 2,000,000."),
+    ("\x01" * 100_000, "A config must have at most 30,000 words and signs"),  # 600 kB in a message
 ]
 
 
@@ -59,7 +60,7 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     assert panel.noise.errors == []
 
 
-@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=["script", "tag", "binary", "long"])
+@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=["script", "tag", "binary", "long", "wide"])
 def test_a_hostile_text_gives_a_sentence_and_runs_nothing(panel, text, said):
     page = panel.page
     open_page(panel)

@@ -19,6 +19,7 @@ function render({ model, el }) {
   const read = () => {
     // A text that no reader takes is not sent: it would close the page's connection.
     if (area.value.length > model.get("most")) return model.send({ long: area.value.length });
+    if (area.value === model.get("text")) return model.send({ again: true }); // as after a text that was too long
     model.set("text", area.value);
     model.save_changes();
   };

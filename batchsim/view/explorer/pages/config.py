@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import anywidget
 import traitlets
 
-from batchsim._files import CONFIG_BYTES
 from batchsim._format import listed, several
 from batchsim.scenario import Scenario
 from batchsim.servers.edit import edited
@@ -29,6 +28,7 @@ from batchsim.view.explorer.state import State
 
 HINT = "Paste a server's config: config.pbtxt, config.properties, YAML, Python, vllm serve ..."
 CHECKING = "The film plays. Lint and a search for better numbers run in the background."
+MOST = 100_000  # letters of a text: with each of them escaped, still a message that the app takes
 SEARCHED = 100_000  # requests of the longest run of a search
 WHOLE, AROUND, LONGEST = 60, 2, 200  # lines that are shown at most or around a mark, and letters of one
 
@@ -40,7 +40,7 @@ class ConfigBox(anywidget.AnyWidget):
     text = traitlets.Unicode().tag(sync=True)
     answer = traitlets.Dict().tag(sync=True)
     hint = traitlets.Unicode(HINT).tag(sync=True)
-    most = traitlets.Int(CONFIG_BYTES).tag(sync=True)
+    most = traitlets.Int(MOST).tag(sync=True)
 
 
 class Pasted(NamedTuple):
@@ -77,11 +77,12 @@ class ConfigPage(Page):
         if not text.strip():
             self.pasted, self.box.answer = None, {}
             return
+        if len(text) > MOST:
+            return self._refuse(too_long(len(text)))
         try:
             self.pasted = self._taken(text)
         except (TypeError, ValueError) as error:
-            self.pasted, self.box.answer = None, {"summary": sentence(str(error)), "alert": True}
-            return
+            return self._refuse(str(error))
         self.session.move_to(self.pasted.state)
         if self.session.data is None or self.session.data_state != self.pasted.state:
             self.box.answer = {"summary": self.session.status[0], "alert": True}
@@ -89,6 +90,10 @@ class ConfigPage(Page):
         self.play.player.play()
         self.box.answer = listing(text, {}) | {"summary": f"{self.pasted.summary} {CHECKING}"}
         self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
+
+    def _refuse(self, why: str) -> None:
+        self.pasted, self.job = None, None
+        self.box.answer = {"summary": sentence(why), "alert": True}
 
     def _taken(self, text: str) -> Pasted:
         session, chosen = self.session, self.session.state.server
@@ -166,15 +171,18 @@ class ConfigPage(Page):
 
     def _hear(self, _: Any, content: Mapping[str, Any], __: Any) -> None:
         if "long" in content:
-            self.pasted = None
-            got = f"a config must have at most {CONFIG_BYTES:,} characters, got {content['long']:,}"
-            self.box.answer = {"summary": sentence(got), "alert": True}
+            self._refuse(too_long(content["long"]))
         elif "copy" in content:
             self.screen.send({"copy": self.box.answer.get("diff", "")})
             self.session.say("The diff is on the clipboard.")
         elif "again" in content:
             with self.session.reporting():
                 self.read()
+
+
+def too_long(letters: int) -> str:
+    """Return why a text is refused."""
+    return f"a pasted config must have at most {MOST:,} characters, got {letters:,}"
 
 
 def sentence(text: str) -> str:
