@@ -103,11 +103,10 @@ function scroller(el) {
 }
 
 function visibleHeight(panel) {
-  const scrolls = scroller(panel);
-  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight);
-  const head = document.querySelector(".batchsim-head")?.offsetHeight ?? 0; // of a separate page, above its margin
-  const top = panel.getBoundingClientRect().top + scrollY - head;
-  return innerHeight - head - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
+  const scrolls = scroller(panel), head = document.querySelector(".batchsim-head")?.offsetHeight ?? 0; // the app's title
+  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight) - (head && head + MARGIN_PX);
+  const top = panel.getBoundingClientRect().top + scrollY; // a separate page, below its margin
+  return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
 }
 
 // Lay the explorer out, and return the size of its picture; null while it is hidden.
