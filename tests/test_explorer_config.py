@@ -9,13 +9,11 @@ import pytest
 
 import batchsim as bs
 from batchsim import servers
-from batchsim._files import CONFIG_BYTES
 from batchsim.view.explorer.pages import config as page
 from batchsim.view.explorer.state import DEFAULTS
 
 FOLDER = Path(__file__).parent / "data" / "servers"
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
-NOT_FAST = ("sglang", "tgi")  # their rules have no fast engine, so the explorer refuses them
 TRITON = """\
 name: "resnet"  # kept
 max_batch_size: 16
@@ -59,11 +57,6 @@ def test_an_example_of_each_format_gives_the_scenario_that_it_means(panel, path)
     before, text = panel.scenario, path.read_text()
     panel.config.box.text = text
     answer = panel.config.box.answer
-    if server in NOT_FAST:
-        assert answer["alert"]
-        assert answer["said"].startswith("The rule must be a Continuous")
-        assert panel.scenario == before
-        return
     config = servers.parse(text)
     if server in servers.TOKEN_SERVERS:  # prompts that its model does not take are cut
         before = before.replace(tokens=panel.scenario.tokens)
@@ -89,7 +82,23 @@ def test_prompts_that_the_model_does_not_take_are_cut_and_it_says_so(panel):
     answer = answered(panel, "vllm serve meta --max-model-len 4096")
     lengths = panel.scenario.tokens
     assert (lengths.prompt.at_most, lengths.output.at_most) == (3276, 820)
-    assert "cut to fit its model: Longest prompt 3,276 and Longest output 820." in answer["said"]
+    assert "cut to fit its model: Longest prompt 3,276 and Longest output 820." in answer["summary"]
+
+
+def test_a_known_model_without_a_card_has_the_memory_of_the_step_time_s_card(panel):
+    panel.controls["mode"].value = "tokens"
+    text = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 256"
+    answer = answered(panel, text)
+    assert panel.scenario.rule == servers.vllm(
+        model="llama-3.1-8b", gpu="rtx-4090", max_num_batched_tokens=256
+    )
+    assert "Memory is that of rtx-4090." in answer["summary"]
+    changed = [line for line in answer["diff"].splitlines() if line.startswith("+vllm")]
+    assert len(changed) == 1
+    assert "blocks" not in changed[0]  # only what was searched changes
+    answer = answered(panel, text.replace("meta-llama/Llama-3.1-8B-Instruct", "acme/Our-7B"))
+    assert panel.scenario.rule.kv_blocks is None
+    assert any("memory is unlimited" in each for each in answer["below"])
 
 
 def test_findings_are_on_the_lines_that_they_are_about_and_the_diff_keeps_the_rest(panel):
@@ -146,7 +155,7 @@ def test_a_command_of_vllm_turns_to_tokens(panel):
         ("\x00\x01\x02\xff\ufffd", "A config must have a key "),
         ("<script>alert(1)</script>", "A config must have a key "),
         ("models={", "Line 1, column 9: models must be JSON"),
-        ("x" * (CONFIG_BYTES + 1), "A config must have at most 1,048,576 characters, got 1,048,577."),
+        ("x" * 100_001, "A pasted config must have at most 100,000 characters, got 100,001."),
         ("a " * 40_000, "A config must have at most 30,000 words and signs, got more."),
         ("max_batch_size: 9999999\ndynamic_batching { }", "Line 1, column 1: "),
         ("{" * 5000, ""),
@@ -158,16 +167,16 @@ def test_a_bad_text_gives_a_sentence_and_changes_nothing(panel, text, said):
     panel.config.box.text = text
     answer = panel.config.box.answer
     assert answer["alert"]
-    assert answer["said"].startswith(said)
-    assert "\n" not in answer["said"]
-    assert len(answer["said"]) < 600
+    assert answer["summary"].startswith(said)
+    assert "\n" not in answer["summary"]
+    assert len(answer["summary"]) < 600
     assert (panel.state, panel.screen.frame, panel.config.job) == (before, frame, None)
 
 
 def test_a_text_that_a_page_holds_back_as_too_long_gives_the_same_sentence(panel):
-    panel.config._hear(None, {"long": CONFIG_BYTES + 1}, [])
+    panel.config._hear(None, {"long": 2_000_000}, [])
     assert panel.config.box.answer == {
-        "said": "A config must have at most 1,048,576 characters, got 1,048,577.", "alert": True,
+        "summary": "A pasted config must have at most 100,000 characters, got 2,000,000.", "alert": True,
     }  # fmt: skip
 
 
@@ -208,7 +217,7 @@ def test_another_check_is_offered_once_the_controls_have_moved(panel):
     panel.config._hear(None, {"again": True}, [])
     panel.config.job.result(60)
     assert not panel.config.box.answer.get("again")
-    assert "rate_per_s=500" in panel.config.box.answer["said"]
+    assert "rate_per_s=500" in panel.config.box.answer["summary"]
 
 
 def test_a_long_config_shows_the_lines_around_its_marks(panel):

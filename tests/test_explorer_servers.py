@@ -1,5 +1,7 @@
 """The explorer's menu of servers: a choice is the preset's scenario, in the server's own words."""
 
+from pathlib import Path
+
 import pytest
 
 import batchsim as bs
@@ -10,8 +12,7 @@ from batchsim.view.explorer import presets
 from batchsim.view.explorer.state import DEFAULTS, State
 
 BATCHES = [*servers.SERVERS]
-# Two rules for tokens have no fast engine, so the explorer does not offer them.
-STEPS = [name for name in servers.TOKEN_SERVERS if name not in ("sglang", "tgi")]
+STEPS = [*servers.TOKEN_SERVERS]
 KNOWN = {"gpu": "rtx-4090", "model": "llama-3.1-8b", "model_path": "llama-3.1-8b", "model_id": "llama-3.1-8b"}
 
 
@@ -85,6 +86,18 @@ def test_servers_come_first_in_the_menu_each_with_its_rule(panel):
     assert plain.count(False) == len(BATCHES)
 
 
+def test_the_menu_is_sent_again_only_if_it_changes(panel):
+    chosen(panel, "triton")
+    changes = []
+    panel.controls["rule"].observe(changes.append, names="options")
+    panel.move_to(panel.state.replace(rate_per_s=700))
+    assert changes == []
+    panel.move_to(panel.state.replace(rule="preferred_until_late", preferred=(8, 32)))
+    assert len(changes) == 1
+    assert ("Triton: preferred batch sizes", "triton") in changes[0]["new"]
+    panel.controls["rule"].unobserve(changes.append, names="options")
+
+
 def test_a_plain_rule_leaves_the_server(panel):
     chosen(panel, "torchserve")
     panel.controls["rule"].value = "pull_then_wait"
@@ -146,6 +159,13 @@ def test_a_rule_names_the_servers_that_have_it(rule):
             users.append(server.title)
     said = vars(rule).get("used_by", "").replace(" until mid-2023", "").replace("textbook", "Textbook")
     assert sorted(filter(None, said.split(", "))) == sorted(users)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_docs_name_the_rule_of_each_server(name):
+    rule = type(presets.defaults(ALL[name]).rule)
+    row = f"| {ALL[name].title} | {rule.title[:1].lower()}{rule.title[1:]} | `{rule.__name__}` |\n"
+    assert row in (Path(__file__).parents[1] / "docs" / "servers.md").read_text()
 
 
 def test_every_server_has_a_title_of_its_own():

@@ -140,6 +140,11 @@ def test_every_control_moves_the_picture(panel, control, value):
     assert panel.screen.frame != frame
 
 
+# Settings with little memory, under which each parameter of these rules matters.
+SGLANG = {"batching": "new_token_ratio", "kv_blocks": 400, "init_new_token_ratio": 0.7}
+TGI = {"batching": "waiting_served_ratio", "chunked": "off", "prompt_most": 2048}
+
+
 @pytest.mark.parametrize(
     ("first", "control", "value"),
     [
@@ -151,6 +156,13 @@ def test_every_control_moves_the_picture(panel, control, value):
         ({"kv_blocks": 400}, "watermark_blocks", 40),
         ({"rate_per_s": 40}, "queue_limit", 3),
         ({"rate_per_s": 40}, "timeout_ms", 900),
+        (SGLANG, "max_prefill_tokens", 300),
+        (SGLANG, "init_new_token_ratio", 0.2),
+        (SGLANG, "min_new_token_ratio", 0.5),
+        (SGLANG, "decay_steps", 3),
+        (SGLANG, "mixed", "on"),
+        (TGI, "waiting_served_ratio", 2),
+        (TGI | {"waiting_served_ratio": 2}, "max_waiting_tokens", 2),
         ({"step": "own"}, "fixed_ms", 12),
         ({"step": "own"}, "weights_ms", 20),
         ({"step": "own"}, "per_token_ms", 0.2),

@@ -248,7 +248,7 @@ class Server:
     rule: Callable[..., Rule]
     config: Callable[..., ServerConfig] | None = None
     ignored: tuple[str, ...] = ()
-    title: str = ""  # its name for people
+    title: str = ""  # its name for people, by default `name`
     words: Words = Words("max_batch_size")
     formats: tuple[Format, ...] = ()  # the first one is written
     extras: Callable[[ServerConfig], dict[str, Any]] = lambda target: {}
@@ -260,6 +260,9 @@ class Server:
     notes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = lambda settings: ()
     calm: Mapping[str, Any] = field(default_factory=dict)
     by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
 
     @property
     def settings(self) -> list[str]:

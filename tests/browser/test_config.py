@@ -16,7 +16,8 @@ HOSTILE = [
     ("<script>window.ran = 1</script>", "A config must have a key"),
     ("max_batch_size: \"<img src=x onerror='window.ran = 1'>\"\ndynamic_batching { }", "Line 1, column 17"),
     ("\x00\x07\x1b[31m\ufffd", "A config must have a key"),
-    ("x" * 2_000_000, "A config must have at most 1,048,576 characters, got 2,000,000."),
+    ("x" * 2_000_000, "A pasted config must have at most 100,000 characters, got 2,000,000."),
+    ("\x01" * 100_000, "A config must have at most 30,000 words and signs"),  # 600 kB in a message
 ]
 
 
@@ -51,12 +52,15 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     assert chosen.replace("\xa0", " ") == "Triton: size or wait"  # JupyterLab writes such blanks
     assert page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500"
     assert "max_queue_delay_microseconds: 500000" in page.inner_text(".batchsim-knob-max_wait_ms")
-    page.wait_for_selector("button:has-text('Pause')")  # of the film: it plays
+    page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
+    film, picture = (page.locator(each).bounding_box() for each in (".batchsim-player", panel.picture))
+    assert film["y"] >= picture["y"] - 1  # it covers the large view
+    assert film["y"] + film["height"] <= picture["y"] + picture["height"] + 1
     assert page.evaluate("window.ran") is None
     assert panel.noise.errors == []
 
 
-@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=["script", "tag", "binary", "long"])
+@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=["script", "tag", "binary", "long", "wide"])
 def test_a_hostile_text_gives_a_sentence_and_runs_nothing(panel, text, said):
     page = panel.page
     open_page(panel)

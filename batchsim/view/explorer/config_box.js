@@ -19,6 +19,7 @@ function render({ model, el }) {
   const read = () => {
     // A text that no reader takes is not sent: it would close the page's connection.
     if (area.value.length > model.get("most")) return model.send({ long: area.value.length });
+    if (area.value === model.get("text")) return model.send({ again: true }); // as after a text that was too long
     model.set("text", area.value);
     model.save_changes();
   };
@@ -33,9 +34,9 @@ function render({ model, el }) {
     made.onclick = () => model.send({ [act]: true });
   };
   const show = () => {
-    const { said, alert, lines, below, result, diff, again } = model.get("answer");
+    const { summary, alert, lines, below, result, diff, again } = model.get("answer");
     answer.replaceChildren();
-    if (said) add(answer, "p", said).setAttribute("role", alert ? "alert" : "status");
+    if (summary) add(answer, "p", summary).setAttribute("role", alert ? "alert" : "status");
     if (again) button(answer, "Check again", "again");
     const list = lines?.length ? add(answer, "ol", "", "lines") : null;
     for (const [number, text, marks] of lines ?? []) {

@@ -168,8 +168,8 @@ class Controls:
         with self._pause():
             self._follow_service()
             for name, control in self.by_name.items():
-                if name == state.kind.rule:
-                    control.options = presets.menu(state)
+                if name == state.kind.rule and control.options != (menu := presets.menu(state)):
+                    control.options = menu
                 if name != "service":
                     control.value = self._shown(name)
             for knob in self.knobs.values():

@@ -125,6 +125,8 @@ class MainPicture(Screen):
         session = self.session
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
+        if session.data.surface is None:
+            return session.say("This rule has no map of other settings.")
         surface, values = session.data.surface, dict(vars(session.state))
         if session.state.rule_option.make is full_only:
             values["max_wait_ms"] = math.inf

@@ -1,9 +1,10 @@
-"""Servers in the explorer: the menu that lists them, their defaults, and their words for a control."""
+"""Servers in the explorer: the menu, their defaults, and their words for a control."""
 
 import inspect
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from batchsim.scenario import Scenario
@@ -32,7 +33,7 @@ def option_of(rule: Any, options: Mapping[str, Option]) -> str | None:
     return next(fits, None)
 
 
-def menu(state: Any) -> list[tuple[str, str]]:
+def menu(state: Any) -> tuple[tuple[str, str], ...]:
     """Return the servers, each with the rule that it has by default, then the rules, as (label, value)."""
     options, items = state.kind.options[state.kind.rule], list[tuple[str, str]]()
     for name, each in state.kind.servers.items():
@@ -41,7 +42,7 @@ def menu(state: Any) -> list[tuple[str, str]]:
         own = getattr(state, state.kind.rule) if chosen else option_of(defaults(each).rule, options)
         if own is not None:
             items.append((f"{each.title}: {_lower(options[own].part.title)}", name))
-    return items + [(f"Rule: {_lower(option.label)}", name) for name, option in options.items()]
+    return (*items, *((f"Rule: {_lower(option.label)}", name) for name, option in options.items()))
 
 
 def _lower(text: str) -> str:
@@ -49,7 +50,7 @@ def _lower(text: str) -> str:
 
 
 def defaults(server: Server, size: int = 32, **known: Any) -> ServerConfig:
-    """Return a server's defaults; `size` is its batch size if it has no default, `known` what else is known.
+    """Return a server's defaults, on a known model and card; `size` is for a server whose size has none.
 
     >>> defaults(ALL["triton"]).rule, defaults(ALL["torchserve"]).queue_limit
     (SizeOrWait(max_batch_size=32, max_wait_ms=0), 100)
@@ -72,6 +73,17 @@ def on_device(name: str) -> dict[str, str]:
         card = card_named(card.partition("/")[0]).name
         return dict.fromkeys(MODELS, model) | {"gpu": card}
     return {}
+
+
+def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
+    """Return a config with the memory of a known card, if it leaves out the card of the same known model."""
+    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
+    model = next((given[name] for name in MODELS if name in given), None)
+    with suppress(ValueError):  # a model without a data sheet
+        if known and model and "gpu" not in given and model_named(model) is model_named(known["model"]):
+            meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
+            return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
+    return config
 
 
 def check(server: str, rule: Any) -> None:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import anywidget
 import traitlets
 
-from batchsim._files import CONFIG_BYTES
 from batchsim._format import listed, several
 from batchsim.scenario import Scenario
 from batchsim.servers.edit import edited
@@ -29,6 +28,8 @@ from batchsim.view.explorer.state import State
 
 HINT = "Paste a server's config: config.pbtxt, config.properties, YAML, Python, vllm serve ..."
 CHECKING = "The film plays. Lint and a search for better numbers run in the background."
+MOST = 100_000  # letters of a text: with each of them escaped, still a message that the app takes
+SEARCHED = 100_000  # requests of the longest run of a search
 WHOLE, AROUND, LONGEST = 60, 2, 200  # lines that are shown at most or around a mark, and letters of one
 
 
@@ -39,17 +40,18 @@ class ConfigBox(anywidget.AnyWidget):
     text = traitlets.Unicode().tag(sync=True)
     answer = traitlets.Dict().tag(sync=True)
     hint = traitlets.Unicode(HINT).tag(sync=True)
-    most = traitlets.Int(CONFIG_BYTES).tag(sync=True)
+    most = traitlets.Int(MOST).tag(sync=True)
 
 
 class Pasted(NamedTuple):
     """A config that was read, the scenario before it, and the state that it made."""
 
     text: str
-    config: ServerConfig
+    own: ServerConfig
+    config: ServerConfig  # on the card of the step time, if the text does not name one
     before: Scenario
     state: State
-    said: str  # what it was read as
+    summary: str  # the server, and what was adapted
 
 
 class ConfigPage(Page):
@@ -75,32 +77,38 @@ class ConfigPage(Page):
         if not text.strip():
             self.pasted, self.box.answer = None, {}
             return
+        if len(text) > MOST:
+            return self._refuse(too_long(len(text)))
         try:
             self.pasted = self._taken(text)
         except (TypeError, ValueError) as error:
-            self.pasted, self.box.answer = None, {"said": sentence(str(error)), "alert": True}
-            return
+            return self._refuse(str(error))
         self.session.move_to(self.pasted.state)
         if self.session.data is None or self.session.data_state != self.pasted.state:
-            self.box.answer = {"said": self.session.status[0], "alert": True}
+            self.box.answer = {"summary": self.session.status[0], "alert": True}
             return
         self.play.player.play()
-        self.box.answer = listing(text, {}) | {"said": f"{self.pasted.said} {CHECKING}"}
+        self.box.answer = listing(text, {}) | {"summary": f"{self.pasted.summary} {CHECKING}"}
         self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
+
+    def _refuse(self, why: str) -> None:
+        self.pasted, self.job = None, None
+        self.box.answer = {"summary": sentence(why), "alert": True}
 
     def _taken(self, text: str) -> Pasted:
         session, chosen = self.session, self.session.state.server
         try:
-            config = parse(text)
+            own = parse(text)
         except ValueError as error:  # the text alone may fit several servers
             try:
-                config = parse(text, chosen or None)
+                own = parse(text, chosen or None)
             except ValueError:
                 raise error from None
-        mode = next(mode for mode, kind in KINDS.items() if config.server in kind.servers)
+        mode = next(mode for mode, kind in KINDS.items() if own.server in kind.servers)
         state = session.state
         if mode != state.mode:
             state = session.left[mode].replace(seed=state.seed)
+        config = presets.on_card(own, state.kind.on_device(state))
         fitting = state.kind.fitting(state, config)
         cut = [f"{CONTROLS[name].label} {value:,}" for name, value in fitting.differences(state).items()]
         before = session.runner.scenario(fitting)
@@ -109,10 +117,11 @@ class ConfigPage(Page):
             session.runner.scenario(state)
         except ValueError as error:
             raise ValueError(in_labels(str(error))) from None
-        own = ALL[config.server]
-        said = f"{own.title} ({own.version}): {type(config.rule).title.lower()}."
-        said += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
-        return Pasted(text, config, before, state, said)
+        server = ALL[own.server]
+        summary = f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
+        summary += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
+        summary += f" Memory is that of {config.settings['gpu']}." if config is not own else ""
+        return Pasted(text, own, config, before, state, summary)
 
     def _check(self, pasted: Pasted, surface: Any) -> None:
         """Mark what lint finds, then propose a diff: on another thread, while the text may change."""
@@ -122,7 +131,7 @@ class ConfigPage(Page):
             if self.pasted is pasted:
                 self.box.answer = answer | {"result": "The search for better numbers is running."}
             answer |= self._proposed(pasted, surface)
-        except Exception as error:  # the page shows none of a thread
+        except Exception as error:  # a page does not show the errors of a thread
             answer = self.box.answer | {"result": sentence(str(error))}
         if self.pasted is pasted:
             self.box.answer = answer
@@ -132,21 +141,26 @@ class ConfigPage(Page):
         """Return the tuned numbers as a diff of the text, with a sentence."""
         state, config = pasted.state, pasted.config
         slo = state.kind.slo(state)
+        if surface is None:
+            return {"result": "No numbers are proposed: a search needs a rule with a fast engine."}
         if slo is None:
             return {"result": "Set an objective and check again: then a better setting is proposed here."}
-        axes = presets.axes(ALL[config.server], self.session.runner.scenario(state), surface)
-        scenario = self.session.runner.scenario(state)
-        best = tune(scenario, slo, axes, self.session.runner.requests, state.seed)
-        change = edited(pasted.text, best, config.server)
+        runner = self.session.runner
+        scenario = runner.scenario(state)
+        requests = min(state.kind.requests(scenario, runner.requests), SEARCHED)
+        best = tune(scenario, slo, presets.axes(ALL[config.server], scenario, surface), requests, state.seed)
+        # Only the searched settings change, in the terms of the text.
+        meant = pasted.own.apply(pasted.before, silent=True).replace(best.knobs)
+        change = edited(pasted.text, meant, config.server)
         gives = ", ".join(measured(each.key, best.expected[each.key].value) for each in slo.objectives)
-        said = f"Proposed: {gives}, within the objective ({slo})."
+        summary = f"Proposed: {gives}, within the objective ({slo})."
         if not change.diff:
-            said = f"The config has the best of the settings that were tried: {gives}."
+            summary = f"The config has the best of the settings that were tried: {gives}."
         if not best.met:
-            said = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
+            summary = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
         if change.lost:
-            said += f" The file is written anew, without {several(change.lost, 9)}."
-        return {"result": said, "diff": change.diff}
+            summary += f" The file is rewritten, without {several(change.lost, 9)}."
+        return {"result": summary, "diff": change.diff}
 
     def update(self) -> None:
         """Offer another check once the controls have moved."""
@@ -157,15 +171,18 @@ class ConfigPage(Page):
 
     def _hear(self, _: Any, content: Mapping[str, Any], __: Any) -> None:
         if "long" in content:
-            self.pasted = None
-            got = f"a config must have at most {CONFIG_BYTES:,} characters, got {content['long']:,}"
-            self.box.answer = {"said": sentence(got), "alert": True}
+            self._refuse(too_long(content["long"]))
         elif "copy" in content:
             self.screen.send({"copy": self.box.answer.get("diff", "")})
             self.session.say("The diff is on the clipboard.")
         elif "again" in content:
             with self.session.reporting():
                 self.read()
+
+
+def too_long(letters: int) -> str:
+    """Return why a text is refused."""
+    return f"a pasted config must have at most {MOST:,} characters, got {letters:,}"
 
 
 def sentence(text: str) -> str:
@@ -175,7 +192,7 @@ def sentence(text: str) -> str:
 
 
 def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
-    """Return the lines of a text with what was found about each, and the rest below."""
+    """Return the lines of a text with the findings about each, and the rest below."""
     marks: dict[int, list[str]] = {}
     below = []
     for each in [*found, *found.notes]:
@@ -184,9 +201,10 @@ def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
             marks.setdefault(line, []).append(words)
         if not found.lines(each):
             below.append(words)
+    below += [f"Note: {each}." for each in pasted.config.notes]
     traffic = pasted.before.workload
-    said = f"{pasted.said} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
-    return listing(pasted.text, marks) | {"said": said, "below": below}
+    summary = f"{pasted.summary} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
+    return listing(pasted.text, marks) | {"summary": summary, "below": below}
 
 
 def listing(text: str, marks: Mapping[int, list[str]]) -> dict[str, Any]:
