@@ -52,7 +52,7 @@ def frames(page):
         yield picture(), STILL_MS
     page.locator(".batchsim-large select").select_option(label="p99 of every setting at this load")
     yield picture(), STILL_MS
-    page.locator(".batchsim-tabs .lm-TabBar-tab", has_text="Play").click()
+    page.locator(".batchsim-tabs .lm-TabBar-tab", has_text="Film").click()
     yield picture(), STILL_MS
     page.locator(".batchsim-player button").first.click()
     for _ in range(FILMED):

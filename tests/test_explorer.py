@@ -93,7 +93,7 @@ def test_a_stored_notebook_keeps_a_picture_of_it(panel):
 def test_it_can_begin_with_the_film(mode, view):
     panel = bs.explore(requests=300, link=f"mode={mode}", play=True)
     assert panel.large.value == view
-    assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
+    assert panel.tabs.titles[panel.tabs.selected_index] == "Film"
     assert panel.status.value == ""
 
 

@@ -74,7 +74,7 @@ def test_labels_and_pages_are_those_of_one_control_each():
 def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
     options = KINDS["requests"].options["rule"].values()
     (option,) = (option for option in options if option.part is rule and option.make is None)
-    assert option.label == rule.title
+    assert option.label == rule.label()
     for name, parameter in rule.parameters().items():
         assert CONTROLS[name].label == parameter.label
     assert set(rule.map_knobs) <= set(option.controls)

@@ -46,7 +46,7 @@ def test_the_film_lies_over_the_large_view(panel):
 
 def test_another_view_stops_the_film(panel):
     player, sent = panel.play.player, []
-    player.set_state({"playing": True})
+    player.moment = (*player.moment[:2], True)
     player.send = lambda content, buffers=None: sent.append(content)
     panel.screen.enlarge("latency")
     assert sent == [{"play": False}]
@@ -91,7 +91,7 @@ def test_another_run_is_loaded_and_the_same_one_keeps_its_time(panel):
 
 def test_while_it_plays_another_run_is_played_from_its_beginning(panel):
     player = panel.play.player
-    player.set_state({"playing": True})
+    player.moment = (*player.moment[:2], True)
     panel.controls["rate_per_s"].value = 100
     assert player.playing
     assert player.time_s == player.stretch.begin_s

@@ -25,6 +25,12 @@ def sent_by(player):
     return sent
 
 
+def report(player, time_s, playing, number=None):
+    """Report a moment as a page does that has obeyed an order, by default the last."""
+    number = player.moment[0] if number is None else number
+    player._handle_custom_msg({"moment": [number, time_s, playing]}, [])
+
+
 def column(found):
     """Return an array that a page unpacks."""
     return np.frombuffer(found["bytes"], found["dtype"])
@@ -91,24 +97,40 @@ def test_a_page_is_told_where_to_go_and_when_to_play(player):
     player.time_ms = 12.5
     player.play()
     player.next()
-    assert sent[:2] == [{"go": 0.0125}, {"play": True}]
-    assert sent[2:] == [{"play": False}, {"go": player.time_s}]
+    assert sent == [{"play": True}, {"play": False}]
+    number, time_s, _ = player.moment
+    assert (number, time_s) == (3, player.time_s)  # the film, 12.5 ms, and the next event
 
 
 def test_what_a_page_reports_is_the_films_time(player):
-    player.set_state({"moved_s": 0.02, "playing": True})
+    report(player, 0.02, True)
     assert (player.time_ms, player.playing) == (20.0, True)
     assert player.words.startswith("At 20 ms:")
 
 
 def test_another_window_that_comes_while_a_film_plays_is_played_from_its_beginning(player):
     other = bs.film(PLAIN.replace(rate_per_s=100), requests=50).window
-    player.set_state({"moved_s": 0.02, "playing": True})
+    report(player, 0.02, True)
     player.load(other)
     assert player.time_s == other.stretch.begin_s
-    player.set_state({"playing": False})
-    player.load(other)
+    report(player, None, False)
     assert player.time_s == other.start_s[0]
+
+
+def test_a_page_that_reports_before_an_order_has_arrived_is_ignored(player):
+    other, number = bs.film(PLAIN.replace(rate_per_s=100), requests=50).window, player.moment[0]
+    player.load(other)
+    report(player, 0.02, False, number)
+    assert player.time_s == other.start_s[0]
+    player.go_to(other.stretch.until_s)
+    report(player, other.stretch.begin_s, True, number + 1)
+    assert (player.time_s, player.playing) == (other.stretch.until_s, False)
+
+
+def test_a_film_that_looks_the_same_keeps_its_time(player):
+    player.time_ms = 12.5
+    player.load(bs.film(PLAIN, requests=100).window)
+    assert player.time_ms == 12.5
 
 
 def test_a_page_gets_arrays_and_no_frames(player):

@@ -120,3 +120,25 @@ def test_the_exports_are_what_they_say(panel, monkeypatch):
     rows = list(csv.DictReader(io.StringIO(files["batchsim.csv"].decode())))
     assert len(rows) == 300
     assert float(rows[7]["arrival_s"]) == panel.result.arrival_s[7]
+
+
+@pytest.mark.parametrize("link", ["", "rule=at_least&servers=3&seed=9", "mode=tokens&max_num_seqs=64"])
+def test_the_copied_python_opens_the_same_state_and_view(link):
+    panel = bs.explore(requests=300, link=link)
+    panel.screen.enlarge("map")
+    sent = []
+    panel.screen.send = lambda content, buffers=None: sent.append(content)
+    panel.share.buttons["Copy link"].click()
+    names = {}
+    exec(sent[0]["copy"].replace("bs.explore", "panel = bs.explore"), names)
+    other = names["panel"]
+    assert (other.state, other.session.style.large) == (panel.state, "map")
+    assert other.result.arrival_s.size == panel.result.arrival_s.size
+    panel.screen.enlarge("latency" if panel.state.mode == "requests" else "load")
+    panel.share.link.value = sent[0]["link"]
+    assert panel.session.style.large == "map"
+
+
+def test_a_link_with_an_unknown_view_is_refused():
+    with pytest.raises(ValueError, match="got 'moon'"):
+        bs.explore(link="view=moon")

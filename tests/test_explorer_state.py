@@ -264,7 +264,6 @@ def test_a_host_part_on_a_device_of_its_own_is_a_device_for_each_server():
         ("requests", {"slowdown": {1: 2.0}}, "slowdown must grow evenly to be explored"),
         ("requests", {"service": bs.Affine(1, 1).compiling({1: 2, 8: 3})}, "compile_ms must be one for all"),
         ("tokens", {"rule": bs.Continuous(8, 99, prefix_reuse=True)}, "a Continuous without prefix_reuse"),
-        ("tokens", {"rule": bs.servers.tgi()}, "the rule must be a Continuous"),
         ("tokens", {"service": bs.StepTime(6, 9, 0.1, ragged=True)}, "must not be ragged"),
     ],
 )
@@ -368,7 +367,7 @@ def test_a_control_of_tokens_matters_to_the_options_that_use_it():
     assert seen(reserve="life") - seen() == {"limit"}
     of_continuous = {
         "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
-        "watermark_blocks", "long_prefill_token_threshold", "token_map",
+        "watermark_blocks", "long_prefill_token_threshold", "max_model_len", "token_map",
     }  # fmt: skip
     for rule, own in {
         "whole": {"max_batch_size"},

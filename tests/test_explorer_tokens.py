@@ -140,6 +140,11 @@ def test_every_control_moves_the_picture(panel, control, value):
     assert panel.screen.frame != frame
 
 
+# Settings with little memory, under which each parameter of these rules matters.
+SGLANG = {"batching": "new_token_ratio", "kv_blocks": 400, "init_new_token_ratio": 0.7}
+TGI = {"batching": "waiting_served_ratio", "chunked": "off", "prompt_most": 2048}
+
+
 @pytest.mark.parametrize(
     ("first", "control", "value"),
     [
@@ -151,6 +156,13 @@ def test_every_control_moves_the_picture(panel, control, value):
         ({"kv_blocks": 400}, "watermark_blocks", 40),
         ({"rate_per_s": 40}, "queue_limit", 3),
         ({"rate_per_s": 40}, "timeout_ms", 900),
+        (SGLANG, "max_prefill_tokens", 300),
+        (SGLANG, "init_new_token_ratio", 0.2),
+        (SGLANG, "min_new_token_ratio", 0.5),
+        (SGLANG, "decay_steps", 3),
+        (SGLANG, "mixed", "on"),
+        (TGI, "waiting_served_ratio", 2),
+        (TGI | {"waiting_served_ratio": 2}, "max_waiting_tokens", 2),
         ({"step": "own"}, "fixed_ms", 12),
         ({"step": "own"}, "weights_ms", 20),
         ({"step": "own"}, "per_token_ms", 0.2),
@@ -180,7 +192,15 @@ def test_every_control_of_tokens_is_among_those_that_are_moved_here():
         for name, control in KINDS["tokens"].controls.items()
         if control.page and name not in KINDS["requests"].controls
     }
-    assert of_tokens <= moved
+    assert of_tokens <= moved | {"max_model_len"}  # it only refuses
+
+
+def test_a_length_that_the_model_does_not_have_is_refused_in_the_field(panel):
+    panel.move_to(FIRST)
+    with pytest.raises(ValueError, match="must hold every prompt with its output"):
+        panel.controls["max_model_len"].value = 4096
+    panel.controls["max_model_len"].value = 5120
+    assert panel.scenario.rule.max_model_len == 5120
 
 
 def test_its_own_step_time_begins_as_the_one_that_was_chosen(panel):

@@ -118,13 +118,13 @@ def instructions(host: str, port: int, token: str, pages: int) -> str:
     """Return the lines for the teacher: the class's address, the memory, and the lack of encryption."""
     gigabytes = pages * MB_A_PAGE / 1000
     return (
-        f"The class opens http://{_name(host)}:{port}/?token={token}\n"
+        f"The class opens http://{name_of(host)}:{port}/?token={token}\n"
         f"At most {pages} pages at once (PAGES), about {MB_A_PAGE} MB each: {gigabytes:.1f} GB in all.\n"
         "This is HTTP without encryption: anyone who can read the network's traffic can read the token."
     )
 
 
-def _name(host: str) -> str:
+def name_of(host: str) -> str:
     """Return the name that other machines use for the address."""
     if ":" in host and host != "::":
         return f"[{host}]"

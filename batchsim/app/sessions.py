@@ -11,6 +11,7 @@ from tornado.web import HTTPError
 from traitlets import Dict, Instance, Integer, Set
 
 from batchsim.app.access import ASKING
+from batchsim.app.classroom import environment
 from batchsim.app.limits import without_secrets
 from batchsim.app.standby import Standby
 
@@ -56,9 +57,8 @@ class Sessions(AsyncMappingKernelManager):
         try:
             if kernel_id in self.abandoned:
                 raise HTTPError(410)
-            if not (
-                standby and await standby.take(without_secrets(settings.get("env", {})), dict(os.environ))
-            ):
+            page = without_secrets(settings.get("env", {})) | environment(self.parent)
+            if not (standby and await standby.take(page, dict(os.environ))):
                 await self.start_process(kernel_id=kernel_id, **settings)
             if kernel_id in self.abandoned:
                 raise HTTPError(410)
@@ -88,7 +88,7 @@ class Sessions(AsyncMappingKernelManager):
 
     async def start_process(self, **settings: Any) -> str:
         """Start a kernel, even if the app is full."""
-        settings["env"] = without_secrets(settings.get("env") or os.environ)
+        settings["env"] = without_secrets(settings.get("env") or os.environ) | environment(self.parent)
         return await super().start_kernel(**settings)
 
     def pages(self) -> set[str]:

@@ -16,7 +16,7 @@ scenario.
 from batchsim.servers.batched import batched
 from batchsim.servers.bentoml import bentoml
 from batchsim.servers.clipper import clipper
-from batchsim.servers.edit import Edited, edit
+from batchsim.servers.edit import Edited, edit, edited
 from batchsim.servers.files import file_name, parse, read, write, write_all
 from batchsim.servers.kserve import kserve
 from batchsim.servers.linter import Finding, Findings, Note, lint
@@ -37,8 +37,8 @@ from batchsim.servers.vllm import vllm
 from batchsim.servers.vllm_v0 import vllm_v0
 
 __all__ = [
-    "Edited", "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS", "batched",
-    "bentoml", "clipper", "config", "edit", "file_name", "kserve", "lint", "litserve", "mosec", "orca",
-    "parse", "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving", "tgi", "torchserve",
-    "triton", "vllm", "vllm_v0", "write", "write_all",
+    "Edited", "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS",
+    "batched", "bentoml", "clipper", "config", "edit", "edited", "file_name", "kserve", "lint", "litserve",
+    "mosec", "orca", "parse", "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving",
+    "tgi", "torchserve", "triton", "vllm", "vllm_v0", "write", "write_all",
 ]  # fmt: skip

@@ -81,6 +81,7 @@ class Model:
 
 SERVER = Server(
     "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim", "workers"),
+    title="BentoML",
     words=Words("max_batch_size", timeout=LIMIT), extras=_extras, notes=_notes,
     formats=(FORM.format("a BentoML service", "service.py", r"\bbentoml\b|\bbatchable\b"),),
 )  # fmt: skip

@@ -85,7 +85,11 @@ clipper_conn.link_model_to_app("model", "model")
 
 SERVER = Server(
     "clipper", "HEAD", clipper, config, ("default_output",),
-    words=Words("batch_size", timeout="slo_micros", timeout_unit_ms=0.001), extras=_extras,
+    title="Clipper",
+    words=Words(
+        "batch_size", timeout="slo_micros", timeout_unit_ms=0.001, others={"deadline_ms": "slo_micros"}
+    ),
+    extras=_extras,
     formats=(
         FORM.format(
             "a deployment on Clipper", "deploy.py",

@@ -51,8 +51,16 @@ def edit(
     ...     edit(path, SizeOrWait(16, 0)).text
     'max_batch_size { value: 16 }  # measured'
     """
-    text = files.text_of(path)
+    return edited(files.text_of(path), what, server, which, path)
+
+
+def edited(
+    text: str, what: Any, server: str | None = None, which: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Edited:  # fmt: skip
+    """Return the text of a server's file with other settings, as `edit` does; `path` names it in the diff."""
     document = files.document(text, server, which, path)
+    path = document.server.formats[0].file if path is None else path
     own, config = document.server, document.config()
     if not isinstance(what, (ServerConfig, Rule)):
         what = getattr(what, "scenario", what)  # of a Recommendation
@@ -103,7 +111,10 @@ def _is_meant(document: Document, wanted: ServerConfig, what: Any) -> bool:
 
 def _diff(path: str | os.PathLike[str], old: str, new: str) -> str:
     name, before, after = os.fspath(path), old.splitlines(keepends=True), new.splitlines(keepends=True)
-    return "".join(difflib.unified_diff(before, after, f"{name} (now)", f"{name} (new)", n=1))
+    lines = difflib.unified_diff(before, after, f"{name} (now)", f"{name} (new)", n=1)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
 
 
 def _changed(text: str, name: str, value: Any, server: str, which: str | None) -> str | None:

@@ -70,8 +70,11 @@ def document(
         form.read(document, text, which)
     except RecursionError:
         raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
-    for name, value in BESIDES.findall(text):
-        document.settings.setdefault(name, _literal(name, value.strip(" \t")))
+    for match in BESIDES.finditer(text):
+        name, at = match[1], match.start(1)
+        if name not in document.settings:
+            document.settings[name] = _literal(name, match[2].strip(" \t"))
+            document.places[name] = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
     return document
 
 
@@ -118,6 +121,9 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     fits = fits or own
     if len(fits) > 1 and server is None:
         known = " or ".join(dict.fromkeys(each.name for each, _ in fits))
+        if not signed:
+            must = "a config must have a key that only its server has, or server must be given"
+            raise ValueError(f"{must} ({known}), got neither")
         raise ValueError(f"server must be given for a config that may be one of {known}, got none")
     return fits[0]
 
@@ -214,6 +220,16 @@ def target_of(what: Any) -> ServerConfig:
 def translated(server: Server, target: ServerConfig) -> ServerConfig:
     """Return the config of another server, or of none, in a server's settings."""
     return _translated(server, target)[0]
+
+
+def has_rule(server: Server, rule: Rule) -> bool:
+    """Return whether some settings of a server give a rule of this kind."""
+    try:
+        found = translated(server, ServerConfig("", rule)).rule
+    except ValueError:
+        return False
+    # Every server turns one of these into a rule of its own.
+    return type(found) is type(rule) or not isinstance(rule, (SizeOrWait, Continuous))
 
 
 def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:

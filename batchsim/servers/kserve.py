@@ -77,7 +77,7 @@ def _read_keys(document: Document, content: Any, path: str, places: Places) -> N
     for key, value in content.items():
         inner = f"{path}.{key}".strip(".")
         if key not in known:
-            document.put_unknown(inner, known)
+            document.put_unknown(inner, known, places.get(tuple(inner.split("."))))
         elif inner in KNOWN:
             _read_keys(document, value, inner, places)
         elif path == BATCHER:
@@ -101,6 +101,7 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 SERVER = Server(
     "kserve", "2026-06", kserve, None, ("timeout",),
+    title="KServe",
     words=Words("maxBatchSize", "maxLatency", whole=True, least=1),
     formats=(
         Format(

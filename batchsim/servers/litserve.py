@@ -98,6 +98,7 @@ if __name__ == "__main__":
 
 SERVER = Server(
     "litserve", "0.2.19", litserve, config, ("accelerator", "api_path", "stream"),
+    title="LitServe",
     words=Words(
         "max_batch_size", "batch_timeout", 1000, servers="workers_per_device",
         timeout="timeout", timeout_unit_ms=1000,

@@ -65,6 +65,7 @@ if __name__ == "__main__":
 
 SERVER = Server(
     "mosec", "2026-06", mosec, config, ("env", "start_method"),
+    title="Mosec",
     words=Words(
         "max_batch_size", "max_wait_time", whole=True, least=1, servers="num", queue="capacity",
         timeout="timeout",

@@ -21,4 +21,6 @@ def orca(max_batch_size: int = 32) -> Continuous:
     return Continuous(size, UNCUT, chunked=False, reserve="life")
 
 
-SERVER = Server("orca", "2022", orca)
+SERVER = Server(
+    "orca", "2022", orca, title="Orca", extras=lambda target: {"max_batch_size": target.rule.max_batch_size}
+)

@@ -100,7 +100,11 @@ class Model:
 
 SERVER = Server(
     "ray_serve", "2.60", ray_serve, config, ("num_replicas",),
-    words=Words("max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches"),
+    title="Ray Serve",
+    words=Words(
+        "max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches",
+        others={"max_ongoing": "max_ongoing_requests"},
+    ),
     extras=_extras, variants=({}, {"handler": "blocking"}, {"before_mid_2023": True}),
     formats=(
         FORM.format(

@@ -54,6 +54,8 @@ class ServerConfig:
     unknown: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     kept: Mapping[str, Any] = field(default_factory=dict)  # parts of a file to write back while still true
+    # The line and the column of each setting, and of each unknown key, in the text that was read.
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         levels = f"1 to {self.priority_levels}, {self.default_priority_level} by default"
@@ -194,6 +196,7 @@ class Words:
     timeout_unit_ms: float = 1.0
     timeout_action: str = ""
     budget: str = ""  # tokens in a step
+    others: Mapping[str, str] = field(default_factory=dict)  # by the parameter of its rule
 
     def wait_of(self, wait_ms: float) -> float:
         """Return a wait in the server's unit, rounded up if the server requires whole numbers.
@@ -245,6 +248,7 @@ class Server:
     rule: Callable[..., Rule]
     config: Callable[..., ServerConfig] | None = None
     ignored: tuple[str, ...] = ()
+    title: str = ""  # its name for people, by default `name`
     words: Words = Words("max_batch_size")
     formats: tuple[Format, ...] = ()  # the first one is written
     extras: Callable[[ServerConfig], dict[str, Any]] = lambda target: {}
@@ -256,6 +260,9 @@ class Server:
     notes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = lambda settings: ()
     calm: Mapping[str, Any] = field(default_factory=dict)
     by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
 
     @property
     def settings(self) -> list[str]:

@@ -163,6 +163,7 @@ LINE = CommandLine(
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
+    title="SGLang",
     words=Words(
         "max_running_requests", servers="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"
     ),

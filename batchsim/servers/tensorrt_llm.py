@@ -1,12 +1,13 @@
 """NVIDIA TensorRT-LLM: in-flight batching, as in `trtllm-serve`."""
 
 import math
+from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.language import blocks_beside, config_of, known_unless, maybe_whole
-from batchsim.servers.server import Server, Words
+from batchsim.servers.language import blocks_beside, config_of, known_unless, maybe_whole, without_defaults
+from batchsim.servers.server import Server, ServerConfig, Words
 
 NO_EVICT = "GUARANTEED_NO_EVICT"
 POLICIES = (NO_EVICT, "MAX_UTILIZATION", "STATIC_BATCH")
@@ -62,9 +63,22 @@ def tensorrt_llm(
     )  # fmt: skip
 
 
+def _extras(target: ServerConfig) -> dict[str, Any]:
+    rule = target.rule
+    assert isinstance(rule, Continuous)
+    return without_defaults({
+        "max_batch_size": rule.max_num_seqs, "max_num_tokens": rule.max_num_batched_tokens,
+        "capacity_scheduler_policy": "MAX_UTILIZATION" if rule.reserve == "step" else NO_EVICT,
+        "enable_chunked_prefill": rule.chunked, "tokens_per_block": rule.block_size,
+        "max_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
+        "max_seq_len": rule.max_model_len,
+    }, capacity_scheduler_policy=NO_EVICT, enable_chunked_prefill=False, tokens_per_block=32)  # fmt: skip
+
+
 SERVER = Server(
     "tensorrt_llm", "1.0", tensorrt_llm,
     lambda **settings: config_of("tensorrt_llm", tensorrt_llm(**settings)), ("enable_block_reuse",),
-    words=Words("max_batch_size", budget="max_num_tokens"),
+    title="TensorRT-LLM",
+    words=Words("max_batch_size", budget="max_num_tokens"), extras=_extras,
     calm={"capacity_scheduler_policy": NO_EVICT},
 )  # fmt: skip

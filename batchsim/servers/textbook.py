@@ -37,6 +37,7 @@ batcher = bs.InferenceBatcher(model_fn{+batching})
 
 SERVER = Server(
     "textbook", "batchsim", textbook,
+    title="Textbook",
     words=Words("max_batch_size", "max_wait_ms"), unbounded=True,
     formats=(FORM.format("the textbook's batcher", "batcher.py", r"\bInferenceBatcher\b"),),
 )  # fmt: skip

@@ -93,6 +93,7 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 SERVER = Server(
     "tf_serving", "2026-06", tf_serving, config, ("pad_variable_length_inputs",),
+    title="TensorFlow Serving",
     words=Words(
         "max_batch_size", "batch_timeout_micros", 0.001, whole=True, servers=THREADS,
         queue="max_enqueued_batches", queue_in_batches=True, sizes=SIZES,

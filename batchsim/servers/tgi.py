@@ -89,6 +89,7 @@ LINE = CommandLine(
 SERVER = Server(
     "tgi", "3.3.6", tgi, lambda **settings: config_of("tgi", tgi(**settings)),
     ("max_concurrent_requests", "max_input_tokens"),
+    title="TGI",
     words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
     formats=(
         LINE.format(

@@ -75,7 +75,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
     """Fill a document with a config.properties, for the model called `which` if it has several."""
     for prop in parse_properties(text):
         if prop.key not in PROPERTIES:
-            document.put_unknown(prop.key, PROPERTIES)
+            document.put_unknown(prop.key, PROPERTIES, prop.place)
         elif prop.key == "models":
             _read_models(document, prop, which)
         else:
@@ -137,7 +137,7 @@ def _put_model(document: Document, settings: dict[str, Any], place_of: Callable[
             own = QUEUE if key == QUEUE_OF_MODEL else key
             document.put(own, _number(value) if own in document.server.settings else value, place_of(key))
         else:
-            document.put_unknown(key, MODEL_KEYS)
+            document.put_unknown(key, MODEL_KEYS, place_of(key))
 
 
 def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
@@ -163,7 +163,7 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
         if key in MODEL_KEYS or key in HANDLER_KEYS:
             document.put(own, value, places.get((key,)))
         else:
-            document.put_unknown(str(key), MODEL_KEYS | HANDLER_KEYS)
+            document.put_unknown(str(key), MODEL_KEYS | HANDLER_KEYS, places.get((str(key),)))
     if document.unknown:
         document.note("a handler may read keys that TorchServe itself does not have")
 
@@ -177,6 +177,7 @@ def _write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 SERVER = Server(
     "torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"),
+    title="TorchServe",
     words=Words(
         "batchSize", "maxBatchDelay", whole=True, least=1, servers="minWorkers", queue=QUEUE,
     ),

@@ -298,10 +298,11 @@ def _fields(path: tuple[str, ...]) -> Any:
 
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
+    title="Triton",
     words=Words(
         "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count", devices="gpus",
         queue="max_queue_size", timeout="default_timeout_microseconds", timeout_unit_ms=0.001,
-        timeout_action="timeout_action",
+        timeout_action="timeout_action", others={"preferred": "preferred_batch_size"},
     ),
     extras=_extras, level_limits=_level_limits, notes=_notes,
     formats=(

@@ -184,6 +184,7 @@ _KEYS = "|".join(
 )
 SERVER = Server(
     "vllm", "0.19.0", vllm, config, IGNORED,
+    title="vLLM",
     words=Words("max_num_seqs", servers="data_parallel_size", budget="max_num_batched_tokens"),
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},
     by_card=(("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),

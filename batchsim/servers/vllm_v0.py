@@ -64,6 +64,7 @@ LINE = CommandLine("vllm_v0", "VLLM_USE_V1=0 vllm serve", STARTS, "model", posit
 SERVER = Server(
     "vllm_v0", "0.6.6", vllm_v0, lambda **settings: config_of("vllm_v0", vllm_v0(**settings)),
     ("enable_prefix_caching", "scheduler_delay_factor", "swap_space"),
+    title="vLLM V0",
     words=Words("max_num_seqs", budget="max_num_batched_tokens"), extras=_extras, remarks=remarks,
     formats=(LINE.format("a command line of vLLM with its V0 engine", "vllm-v0-serve.sh", V0, STARTS),),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """For the notebooks: predictions to commit to, and exercises that grade themselves."""
 
+from batchsim._vote import join
 from batchsim.teaching.drawing import Drawing, draw_p99
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import SEED, SERVICE
@@ -11,7 +12,7 @@ from batchsim.teaching.progress import Progress, progress
 
 __all__ = [
     "EXERCISES", "SEED", "SERVICE", "BeTheBatcher", "Drawing", "Prediction", "Progress",
-    "be_the_batcher", "check", "draw_p99", "predict", "progress",
+    "be_the_batcher", "check", "draw_p99", "join", "predict", "progress",
 ]  # fmt: skip
 
 describe_pictures()

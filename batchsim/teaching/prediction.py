@@ -7,9 +7,10 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from batchsim import _check
+from batchsim import _check, _vote
 from batchsim.teaching.output_capture import WholeText, shown
 from batchsim.teaching.progress import note_prediction
+from batchsim.teaching.progress_store import change
 
 KEY = r"\d\d\.[a-z]"  # a lesson and a letter
 
@@ -75,13 +76,30 @@ class Prediction(WholeText, widgets.VBox):
         self.choice.disabled = self.commit.disabled = True
         if self.key is not None:
             note_prediction(self.key, chosen, chosen == self.answer)
+        if _vote.joined():
+            self._cast(chosen)
+        else:
+            self._tell(chosen)
+
+    def _cast(self, chosen: str) -> None:
+        """Send the answer to the class's chart, and keep back what is right until the class has seen it."""
+        self.verdict.value = "Your answer is on its way to the class's chart, without your name."
+        show = widgets.Button(description="Show the outcome", tooltip="When your teacher asks for it")
+        show.on_click(lambda _: self._tell(chosen))
+        problem = widgets.Label()
+        self.children: Any = [*self.children[:-1], problem, self.outcome]
+        self.outcome.children = [show]
+        vote = _vote.Vote(self.question, self.choices, chosen, self.answer)
+        _vote.send([vote], lambda sentence: setattr(problem, "value", sentence), change(lambda _: None).key)
+
+    def _tell(self, chosen: str) -> None:
         told = [f"✓ Right. {self.because}"]
         if chosen != self.answer:
             wrong = f"✗ Not this time. {self.why.get(chosen, '')}".rstrip()
             told = [wrong, f"The right answer is “{self.answer}”. {self.because}"]
         self.verdict.value = "<br>".join(html.escape(line, quote=False) for line in told)
+        self.outcome.children = [] if self.then is None else [widgets.HTML("Computing …")]
         if self.then is not None:
-            self.outcome.children = [widgets.HTML("Computing …")]
             self.outcome.children = shown(self.then)
 
     def __repr__(self) -> str:

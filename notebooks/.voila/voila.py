@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import sys
 
 from batchsim.app import access
@@ -17,11 +18,15 @@ except ValueError as error:
     sys.exit(f"make app: {error}")  # any other exception, and Voila would go on without these settings
 c.Voila.ip = host
 c.Voila.auto_token = True
-c.Voila.identity_provider_class = "batchsim.app.access.TokenAccess"
+c.Voila.identity_provider_class = "batchsim.app.classroom.ClassAccess"
+c.ClassAccess.teacher_token = secrets.token_urlsafe()
 if token is not None:
     c.Voila.token = token
-if host not in (access.LOOPBACK, "localhost"):
-    print(access.instructions(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
+    port = int(os.environ.get("PORT") or 8888)
+    if host not in (access.LOOPBACK, "localhost"):
+        print(access.instructions(host, port, token, pages))
+    projector = f"http://{access.name_of(host)}:{port}/class?teacher_token={c.ClassAccess.teacher_token}"
+    print(f"The teacher's projector shows the class's answers: {projector}", flush=True)
 c.Voila.tornado_settings = {"headers": access.HEADERS, "websocket_max_message_size": MOST_BYTES}
 c.Voila.kernel_websocket_connection_class = "batchsim.app.limits.PageSocket"
 c.Sessions.kernel_manager_class = "batchsim.app.limits.PageKernel"

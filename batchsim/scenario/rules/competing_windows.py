@@ -211,7 +211,8 @@ class CompetingWindows(Rule):
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
     picked = staticmethod(picked)
-    title = "Competing windows"
+    title = "Per-worker batching"
+    used_by = "Mosec, LitServe"
 
     @property
     def state_size(self) -> int:  # type: ignore[override]

@@ -88,6 +88,7 @@ class Continuous(Rule):
     max_model_len: int | None = None
 
     title = "Continuous batching"
+    used_by = "vLLM, TensorRT-LLM, Orca"
     map_knobs = ("max_num_seqs", "max_num_batched_tokens")
 
     def check(self) -> None:
@@ -249,7 +250,8 @@ class NewTokenRatio(Continuous):
     )
     mixed: bool = False
 
-    title = "New token ratio"
+    title = "Continuous, new token ratio"
+    used_by = "SGLang"
     compiled = False
 
     def check(self) -> None:
@@ -304,7 +306,8 @@ class WaitingServedRatio(Continuous):
         at_most=MOST,
     )
 
-    title = "Waiting / served ratio"
+    title = "Continuous, waiting / served ratio"
+    used_by = "TGI"
     compiled = False
 
     def check(self) -> None:

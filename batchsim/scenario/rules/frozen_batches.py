@@ -89,7 +89,8 @@ class FrozenBatches(Rule):
     finished = staticmethod(finished)
     state_size = 4
     freezes = forms_while_busy = True
-    title = "Frozen batches"
+    title = "Batches close in advance"
+    used_by = "Ray Serve"
     clock = "the clock starts as a request is taken, server busy or not, and closed batches do not grow"
 
     def check(self) -> None:

@@ -192,7 +192,8 @@ class LearnedCork(Rule):
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
     state_size = SIZES + 3 * KEPT
-    title = "Learned cork"
+    title = "Adaptive batching"
+    used_by = "BentoML"
     clock = "there is no clock: it learns how long holding a batch pays"
     map_knobs = ("max_batch_size", "patience")
 

@@ -125,7 +125,8 @@ class LearnedSizes(Rule):
     wake_s = staticmethod(rule_api.never_s)
     computed_as = staticmethod(computed_as)
     finished = staticmethod(finished)
-    title = "Learned batch sizes"
+    title = "Adaptive batch size"
+    used_by = "Clipper"
     clock = "there is no clock: a batch is as large as can be computed in time"
     map_knobs = ("max_batch_size", "deadline_ms")
 

@@ -47,7 +47,7 @@ class PreferredSizes(Rule):
 
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
-    title = "Preferred sizes"
+    title = "Preferred sizes or wait"
     clock = "the clock starts as the oldest request comes, and preferred sizes leave before"
 
     def check(self) -> None:

@@ -46,7 +46,8 @@ class PreferredUntilLate(PreferredSizes):
 
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
-    title = "Preferred sizes until late"
+    title = "Preferred batch sizes"
+    used_by = "Triton"
 
     @property
     def largest_batch(self) -> int:

@@ -60,6 +60,7 @@ class PullThenWait(Rule):
     wake_s = staticmethod(wake_s)
     state_size = 3
     title = "Pull, then wait"
+    used_by = "TorchServe, KServe"
     clock = "the clock starts as a free server takes a request, however long that has waited"
 
     @property

@@ -153,7 +153,8 @@ class Rule(Described):
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
-    title: ClassVar[str] = ""  # the rule's name in a list
+    title: ClassVar[str] = ""  # its name for people
+    used_by: ClassVar[str] = ""  # the servers that have it, for people
     clock: ClassVar[str] = ""  # when its batches start to wait, as a clause
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
     by_params: ClassVar[dict[type, type["Rule"]]] = {}
@@ -168,6 +169,12 @@ class Rule(Described):
             Rule.by_params[cls.Params] = cls
         if "decide" in own and "threshold" not in own:
             cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
+
+    @classmethod
+    def label(cls) -> str:
+        """Return the rule's name in a list, with its servers."""
+        users = vars(cls).get("used_by", "")  # not those of its parent
+        return f"{cls.title} ({users})" if users else cls.title
 
     @classmethod
     def _own_params(cls) -> type:

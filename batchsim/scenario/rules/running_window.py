@@ -92,7 +92,7 @@ class RunningWindow(Rule):
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
     state_size = 2
-    title = "Running window"
+    title = "Tumbling windows"
     clock = "the clock runs in windows, whether or not a request has come"
 
     @property

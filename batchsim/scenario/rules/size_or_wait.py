@@ -37,7 +37,8 @@ class SizeOrWait(Rule):
 
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
-    title = "Size or wait (textbook)"
+    title = "Size or wait"
+    used_by = "textbook, Triton, TensorFlow Serving"
     clock = "the clock starts as the oldest request comes, and the batch grows until it leaves"
 
     @property

@@ -71,7 +71,8 @@ class SleepingPoll(Rule):
     finished = staticmethod(finished)
     state_size = 3
     freezes = True
-    title = "Sleeping poll"
+    title = "Fixed-interval polling"
+    used_by = "batched"
     clock = "the loop sleeps for the whole wait, and arrivals do not wake it"
 
     @property

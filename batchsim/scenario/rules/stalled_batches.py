@@ -69,7 +69,8 @@ class StalledBatches(Rule):
     wake_s = staticmethod(wake_s)
     state_size = 4
     freezes = True
-    title = "Stalled batches"
+    title = "Blocking handler"
+    used_by = "Ray Serve"
 
     @property
     def steps(self) -> tuple[Step, ...]:

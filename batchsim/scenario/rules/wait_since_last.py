@@ -56,6 +56,7 @@ class WaitSinceLast(Rule):
     finished = staticmethod(finished)
     state_size = 2
     title = "Wait since the last batch"
+    used_by = "Ray Serve until mid-2023"
     clock = "the clock starts as the batch before ends"
 
     @property

@@ -230,7 +230,7 @@ class CommandLine:
                 elif alone and self.model not in document.written:
                     self._put_model(document, word)
                 elif not isinstance(word.text, Source):
-                    document.put_unknown(word.text, ())
+                    document.put_unknown(word.text, (), word.place)
                 continue
             name, given, text = word.text.partition("=")
             if self.glued and name.startswith(self.glued) and name != self.glued:
@@ -297,7 +297,7 @@ class CommandLine:
     def put(self, document: Document, flag: str, value: Any, word: Word) -> None:
         """Add a flag: as a setting, as one without effect, or as an unknown one."""
         if flag.partition(".")[0] not in flags_of(self.server):
-            document.put_unknown(flag, flags_of(self.server))
+            document.put_unknown(flag, flags_of(self.server), word.place)
             return
         name = flag.lstrip("-").replace("-", "_")
         if name == "config":

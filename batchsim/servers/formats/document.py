@@ -43,6 +43,7 @@ class Document:
     kept: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
+    strange: dict[str, Place] = field(default_factory=dict)  # the places of unknown keys
     written: set[str] = field(default_factory=set)
     others: int = 0  # unknown keys that are not named
 
@@ -57,11 +58,13 @@ class Document:
         if place is not None:
             self.places[name] = place
 
-    def put_unknown(self, path: str, known: Iterable[str]) -> None:
+    def put_unknown(self, path: str, known: Iterable[str], place: Place | None = None) -> None:
         """Add a key that the server does not have, with the nearest that it has."""
         if len(self.unknown) < NAMED:
-            name = path.rpartition(".")[2]
-            self.unknown[_format.brief_text(path)] = _check.closest(name, known)
+            name, shown = path.rpartition(".")[2], _format.brief_text(path)
+            self.unknown[shown] = _check.closest(name, known)
+            if place is not None:
+                self.strange[shown] = place
         else:
             self.others += 1
 
@@ -84,5 +87,6 @@ class Document:
             unused={**found.unused, **self.unused},
             unknown=self.unknown,
             kept=self.kept,
+            places=self.strange | self.places,
             notes=(*found.notes, *self.notes, *more),
         )

@@ -199,7 +199,7 @@ class Program:
                     document.put(name, value, place)
             elif f"_{name}" not in callee.params and name not in callee.params:
                 known = [param for param in callee.params if not param.startswith("_")]
-                document.put_unknown(name, known)
+                document.put_unknown(name, known, place)
 
 
 def _written(value: Any) -> str:

@@ -94,7 +94,7 @@ def read(document: Document, text: str, kind: Any) -> tuple[Any, dict[tuple[str,
     """Return a text's message and the places of its keys; the document lists its unknown keys."""
     message, unknown, places = parse(text, kind)
     for key in unknown:
-        document.put_unknown(".".join(key.path), key.siblings)
+        document.put_unknown(".".join(key.path), key.siblings, key.place)
     return message, places
 
 

@@ -66,13 +66,19 @@ class Finding:
         gives = f" gives {self.gain}" if self.gain else ""
         return f"{self.code}: {self.sentence} Now {self.proof}; {self.advice}{gives}."
 
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The setting that the finding is about: the first that changes."""
+        return tuple(self.change)[:1]
+
 
 @dataclass(frozen=True)
 class Note:
-    """A fact about a setting that no run confirms as a cost."""
+    """A fact about settings, by name, that no run confirms as a cost."""
 
     code: str
     sentence: str
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,6 +113,15 @@ class Findings(Sequence[Finding]):
         found = counted(len(self), "finding") if self else "nothing found"
         return f"{self.config.server}: {found}"
 
+    def lines(self, each: Finding | Note) -> tuple[int, ...]:
+        """Return the lines of the text that was read which hold what a finding or a note is about."""
+        places = self.config.places
+        return tuple(dict.fromkeys(places[name][0] for name in each.about if name in places))
+
+    def _at(self, each: Finding | Note) -> str:
+        lines = self.lines(each)
+        return f"line {', '.join(map(str, lines))}: " if lines else ""
+
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with one row per finding."""
         import pandas
@@ -119,8 +134,13 @@ class Findings(Sequence[Finding]):
         names = ("code", "sentence", "key", "value", "changed_value", "effect", "change", "remedy")
         return {
             "server": self.config.server,
-            "findings": [{name: getattr(each, name) for name in names} for each in self],
-            "notes": [vars(note) for note in self.notes],
+            "findings": [
+                {name: getattr(each, name) for name in names} | {"lines": self.lines(each)} for each in self
+            ],
+            "notes": [
+                {"code": note.code, "sentence": note.sentence, "lines": self.lines(note)}
+                for note in self.notes
+            ],
         }
 
     def __repr__(self) -> str:
@@ -128,20 +148,22 @@ class Findings(Sequence[Finding]):
         for place, each in enumerate(self, 1):
             gives = f" gives {each.gain}" if each.gain else ""
             lines += [
-                f"{place}. {each.code}: {each.sentence}",
+                f"{place}. {self._at(each)}{each.code}: {each.sentence}",
                 f"     now     {each.proof}",
                 f"     change  {each.advice}{gives}",
             ]
-        return "\n".join([*lines, *(f"note: {note.sentence}" for note in self.notes)])
+        return "\n".join([*lines, *(f"note: {self._at(note)}{note.sentence}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         left = 'style="text-align:left"'
         heads = ("", "what is wrong", "now", "change", "gives")
-        rows = [(each.code, each.sentence, each.proof, each.advice, each.gain) for each in self]
+        rows = [
+            (each.code, self._at(each) + each.sentence, each.proof, each.advice, each.gain) for each in self
+        ]
         head = "".join(f'<th scope="col" {left}>{text}</th>' for text in heads)
         body = "".join(
             f"<tr>{''.join(f'<td {left}>{html.escape(text)}</td>' for text in row)}</tr>" for row in rows
         )
-        notes = "".join(f"<p>Note: {html.escape(note.sentence)}</p>" for note in self.notes)
+        notes = "".join(f"<p>Note: {html.escape(self._at(note) + note.sentence)}</p>" for note in self.notes)
         table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if self else ""
         return f"<table><caption>{html.escape(self.title)}</caption>{table}</table>{notes}"

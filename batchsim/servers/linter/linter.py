@@ -1,5 +1,6 @@
 """The checks, and the order of their findings."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -49,7 +50,7 @@ def lint(
     if cores is not None and server.per_core and server.per_core not in config.settings:
         known = {name: each for name, each in config.settings.items() if name not in config.unknown}
         meant = server.configure(known | {server.per_core: _check.whole("cores", cores)})
-        config = replace(meant, unused=config.unused, unknown=config.unknown)
+        config = replace(meant, unused=config.unused, unknown=config.unknown, places=config.places)
     requests, of_tokens = _check.whole("requests", requests), config.server in TOKEN_SERVERS
     if of_tokens:
         requests = min(requests, tokens.REQUESTS if config.rule.compiled else tokens.OF_SIMPY)
@@ -71,15 +72,17 @@ def lint(
 
 def _notes(trial: Trial) -> Iterator[Note]:
     name, settings = trial.config.server, trial.config.settings
-    yield from (Note(code, sentence) for code, sentence in trial.server.notes(settings))
+    for code, sentence in trial.server.notes(settings):
+        yield Note(code, sentence, tuple(each for each in settings if re.search(rf"\b{each}\b", sentence)))
     if trial.config.untold(trial.base):
         low, high = (measured(P99, each.p99_ms) for each in (trial.now, trial.alone))
-        yield Note("sharing-not-measured", f"{trial.config.sharing_unknown(low, high)}.")
+        name_of = trial.server.words.servers
+        yield Note("sharing-not-measured", f"{trial.config.sharing_unknown(low, high)}.", (name_of,))
     for key, near in trial.config.unknown.items():
         hint = f", did you mean {near}?" if near else ""
-        yield Note("unknown", f"{name} does not have {key}{hint}.".replace("?.", "?"))
+        yield Note("unknown", f"{name} does not have {key}{hint}.".replace("?.", "?"), (key,))
     # Other keys of a file, such as a model's name, are irrelevant here.
     given = {each: value for each, value in trial.config.unused.items() if each in settings}
     if given:
         unused = listed([f"{each}={value!r}" for each, value in given.items()])
-        yield Note("unused", f"Not simulated, so not judged: {unused}.")
+        yield Note("unused", f"Not simulated, so not judged: {unused}.", tuple(given))

@@ -142,4 +142,4 @@ def notes(trial: Trial) -> Iterator[Note]:
     if fit < seats < MOST:
         room = f"memory holds {int(fit):,} requests of {int(held):,} tokens on average"
         what = f"{trial.server.words.size} is {seats:,}, but {room}, and {most:,} ran at most."
-        yield Note("memory-below-seats", what)
+        yield Note("memory-below-seats", what, (trial.server.words.size,))

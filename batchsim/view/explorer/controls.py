@@ -1,12 +1,16 @@
 """The explorer's controls: one for every value of its state that a hand can move."""
 
 import functools
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import ipywidgets as widgets
 
+from batchsim.servers.registry import ALL
+from batchsim.servers.server import Server
+from batchsim.view.explorer import presets
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.kind import Values
 from batchsim.view.explorer.kinds import CONTROLS, on_page, relevant
@@ -56,6 +60,8 @@ class Controls:
         if name == "service":
             return ServiceChooser(spec.label, tip, [*self.services, *offer.MEASURE_HERE])
         options = [(label, word) for word, label in spec.bounds["options"].items()]
+        if name == self.session.state.kind.rule:
+            return dropdown(spec.label, tip, presets.menu(self.session.state), self._shown(name))
         if name == "mode":
             return toggle([word for _, word in options], spec.about, value)
         if self.session.runner.given[0 if name == "workload" else 1] is None:
@@ -86,7 +92,9 @@ class Controls:
             return
         value = self.by_name[name].value
         if name == "service":
-            return self._choose(value)
+            return self._choose(lambda state: state.kind.rescaled(state, self._values(value)))
+        if value in ALL and name == self.session.state.kind.rule:
+            return self._choose(self._served_by(ALL[value]))
         if name == "mode":
             with self.session.reporting():
                 self.session.turn_to(value)
@@ -104,15 +112,28 @@ class Controls:
             self._show_relevant()
         self.session.move(continuous=name in self.knobs and self.knobs[name].sliding)
 
-    def _choose(self, label: str) -> None:
-        state = self.session.state
+    def _choose(self, chosen: Callable[[State], State]) -> None:
         with self.session.reporting():
             try:
-                self.session.move_to(state.kind.rescaled(state, self._values(label)))
+                self.session.move_to(chosen(self.session.state))
             except Exception:
-                with self._pause():
-                    self._follow_service()  # the previous choice
+                self._follow()  # the previous choice
                 raise
+
+    def _served_by(self, server: Server) -> Callable[[State], State]:
+        """Return what gives a state a server's defaults, with batches that the service time covers."""
+
+        def served(state: State) -> State:
+            scenario = self.session.runner.scenario(state)
+            size = scenario.rule.max_batch_size
+            config = presets.defaults(server, size, **state.kind.on_device(state))
+            largest = scenario.service.largest_batch
+            if config.rule.max_batch_size > largest:
+                rule = replace(config.rule, max_batch_size=int(largest))  # type: ignore[type-var]
+                config = replace(config, rule=rule)
+            return state.kind.served(state, config, scenario)
+
+        return served
 
     def _values(self, label: str) -> Values:
         """Return the values for a service time, after measuring it if necessary."""
@@ -136,13 +157,21 @@ class Controls:
 
     # How they follow a state from elsewhere.
 
+    def _shown(self, name: str) -> Any:
+        """Return the value of the state that a control shows: the chosen server, if there is one."""
+        state = self.session.state
+        return (name == state.kind.rule and state.server) or getattr(state, name)
+
     def _follow(self) -> None:
         self._make_missing()
+        state = self.session.state
         with self._pause():
             self._follow_service()
             for name, control in self.by_name.items():
+                if name == state.kind.rule and control.options != (menu := presets.menu(state)):
+                    control.options = menu
                 if name != "service":
-                    control.value = getattr(self.session.state, name)
+                    control.value = self._shown(name)
             for knob in self.knobs.values():
                 knob.settle()  # removes a refused text, though the value is the same
             self._fit()
@@ -161,9 +190,14 @@ class Controls:
         chooser.value = label
 
     def _show_relevant(self) -> None:
-        values = vars(self.session.state)
+        state = self.session.state
         for name, control in self.by_name.items():
-            hide(control, not relevant(name, values))
+            hide(control, not relevant(name, vars(state)))
+        aliases: Mapping[str, str] = {}
+        with suppress(TypeError, ValueError):  # of a state that is refused
+            aliases = presets.aliases(state.server, self.session.runner.scenario(state))
+        for name, knob in self.knobs.items():
+            knob.say_also(aliases.get(name, ""))
 
     def _fit(self) -> None:
         state = self.session.state

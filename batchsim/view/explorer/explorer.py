@@ -17,11 +17,12 @@ from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
+from batchsim.view.explorer.pages.config import ConfigPage
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
-from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
+from batchsim.view.explorer.session import REQUESTS, Session
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, view_of
 from batchsim.view.explorer.widgets import hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
@@ -53,10 +54,11 @@ class Explorer(widgets.Box):
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
         self.play = PlayPage(session, self.screen, self.pseudocode)
+        self.config = ConfigPage(session, self.screen, self.play)
         self.share = SharePage(session, self.screen, controls["seed"])
 
         self.settings = {page: stack([]) for page in SETTINGS}
-        self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
+        self.pages: list[Page] = [self.config, self.compare, self.predict, self.play, self.share]
         self.tabs = plain(widgets.Tab, [*self.settings.values(), *self.pages], selected_index=0)
         self.tabs.add_class("batchsim-tabs")
         self.knobs = plain(widgets.VBox)
@@ -182,7 +184,7 @@ class Explorer(widgets.Box):
             self.tabs.selected_index = 0
 
     def _update(self) -> None:
-        """Show the picture's description, and update the open page; the others wait until opened."""
+        """Show the picture's description and the rule, and update the pages; most wait until opened."""
         session = self.session
         with session.lock, session.reporting():
             _set_class(self, "batchsim-projector", session.style.size == "projector")
@@ -196,21 +198,23 @@ class Explorer(widgets.Box):
             self._offer_servers()
             index = self.tabs.selected_index
             selected = None if index is None else self.tabs.children[index]
+            if selected is not None:
+                for page in self.pages:
+                    page.is_open = page is selected
+            self.play.opened = any(page.is_open and page.plays for page in self.pages)
+            for page in self.pages:
+                if page.is_open or page.follows:
+                    page.update()
+            films = self.play.player.shown
+            _set_class(self.pseudocode, "batchsim-acting", films)
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:
                 self.readout.value = line(self.screen.alt)
-                if selected is not self.play:  # that page marks the acting line
+                if not films:  # which has an acting line
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
-            _set_class(self.pseudocode, "batchsim-acting", selected is self.play)
-            for page in self.pages:
-                page.is_open = page is selected
-            self.play.follow(selected)
-            for page in self.pages:
-                if page.is_open:
-                    page.update()
             self.note.value = self.state.kind.note(self.state)
             self.origin.value = session.data_state.kind.origin(session.data_state)
 
@@ -227,15 +231,15 @@ def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
 
 def explore(
     service: Any = None, workload: OpenLoop | ClosedLoop | None = None, *,
-    requests: int = 100_000, seed: int = 0, link: str | None = None, play: bool = False,
+    requests: int = REQUESTS, seed: int = 0, link: str | None = None, play: bool = False,
 ) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can also measure
     models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
     begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each run.
-    `link`: the state of another explorer, as its line of text. `play`: begin with the film of the requests,
-    above their timeline.
+    `link`: the state and the view of another explorer, as its line of text. `play`: begin with the
+    film of the requests, above their timeline.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20
@@ -265,6 +269,8 @@ def explore(
     elif costs:
         state = state.kind.rescaled(state, costs, keep_rate=workload is not None)
     session = Session(state, requests, traffic, tokens)
-    if play:
-        session.style = session.style._replace(large=state.kind.film)
+    large = (view_of(link, state.mode) if link else None) or (
+        state.kind.film if play else session.style.large
+    )
+    session.style = session.style._replace(large=large)
     return Explorer(session, services)

@@ -12,7 +12,9 @@ from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, Size
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.scenario import RATE
 from batchsim.scenario.service import SHAPES
+from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available
+from batchsim.study.slo import SLO
 from batchsim.view.explorer.control import (
     ARRIVALS,
     CLASS,
@@ -46,6 +48,7 @@ class Kind(abc.ABC):
     options: Mapping[str, Mapping[str, Option]]  # of each list, by the control that chooses from it
     controls: Mapping[str, Control]  # in the order in which pages show them
     conditions: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {}  # when a control makes a difference
+    servers: Mapping[str, Server]  # that the menu of rules lists
     rule, service = "rule", "service"  # the lists of these two
     service_type: type
     titles: Mapping[str, str] = {}  # of pages that are called something else
@@ -112,7 +115,28 @@ class Kind(abc.ABC):
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change when a hand moves one control."""
-        return {name: value}
+        return {name: value} | ({"server": ""} if name == self.rule else {})
+
+    def served(self, state: State, config: ServerConfig, scenario: Scenario) -> State:
+        """Return the state with a server's settings in place of the rule and the servers of its scenario."""
+        meant = config.apply(scenario, silent=True)
+        return state.replace(server=config.server, **self.setting_values(meant))
+
+    def fitting(self, state: State, config: ServerConfig) -> State:
+        """Return the state with traffic that a server accepts."""
+        return state
+
+    def on_device(self, state: State) -> Mapping[str, Any]:
+        """Return what a server's defaults depend on: its model and its card, if they are known."""
+        return {}
+
+    @abc.abstractmethod
+    def slo(self, state: State) -> SLO | None:
+        """Return the objective of a state; None without one."""
+
+    @abc.abstractmethod
+    def setting_values(self, scenario: Scenario) -> Values:
+        """Return the controls' values for what a server's settings decide; ValueError if there are none."""
 
     @abc.abstractmethod
     def ranges(self, state: State, tokens: Tokens | None) -> Ranges:

@@ -33,7 +33,8 @@ class Knob(widgets.VBox):
         self.busy = False  # while this code, not a hand, moves the widgets
         self.sliding = False  # while a hand moves the slider
         self.sent: deque[tuple[float, float, float]] = deque(maxlen=8)  # places, steps, when
-        name = label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')
+        self.name = label("")
+        self.say_also("")
         self.slider: Any = None
         scale = spec.slider and spec.slider.scale
         self.is_log, self.is_whole, self.is_share = scale == "log", scale == "whole", scale == "share"
@@ -54,7 +55,7 @@ class Knob(widgets.VBox):
         self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
         sliders = [] if self.slider is None else [self.slider]
-        parts = [name, self.field, *sliders, self.refusal]
+        parts = [self.name, self.field, *sliders, self.refusal]
         super().__init__(parts, value=value, **looks(type(self), {}))
         self.add_class("batchsim-knob")
         self.field.observe(self._typed, names="value")
@@ -80,6 +81,14 @@ class Knob(widgets.VBox):
             self.busy = before
             if not before and slider is not None and position != (slider.value, slider.step):
                 self.sent.append((self._place(slider.value), slider.step, time.monotonic()))
+
+    def say_also(self, alias: str) -> None:
+        """Show what a server calls this value, below its name."""
+        name, about, alias = (html.escape(text) for text in (self.spec.label, self.spec.about, alias))
+        more = f"<code>{alias}</code>" if alias else ""
+        text = f'<span title="{about}">{name}</span>{more}'
+        if self.name.value != text:
+            self.name.value = text
 
     def fit(self, low: float, high: float, step: float | None = None) -> None:
         """Give the slider a range, widened to the present value."""

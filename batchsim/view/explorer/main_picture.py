@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from batchsim.scenario import Rule
+from batchsim.view.explorer import presets
 from batchsim.view.explorer.kind import full_only
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import Screen
@@ -124,6 +125,8 @@ class MainPicture(Screen):
         session = self.session
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
+        if session.data.surface is None:
+            return session.say("This rule has no map of other settings.")
         surface, values = session.data.surface, dict(vars(session.state))
         if session.state.rule_option.make is full_only:
             values["max_wait_ms"] = math.inf
@@ -139,8 +142,9 @@ class MainPicture(Screen):
             self._move_to(self._values_of(rule))
 
     def _values_of(self, rule: Rule) -> dict[str, Any]:
-        kind = self.session.state.kind
-        return kind.values_of(kind.rule, rule) or {}
+        state = self.session.state
+        values = state.kind.values_of(state.kind.rule, rule) or {}
+        return values | {"server": presets.kept(state.server, rule)}
 
     def _move_to(self, values: dict[str, Any]) -> None:
         with self.session.reporting():

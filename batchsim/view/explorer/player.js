@@ -1,4 +1,4 @@
-// A film in a notebook: its window comes as arrays; its time goes back when it pauses, or twice a second.
+// A film in a notebook: its window comes as arrays; its moment goes back when it pauses, or twice a second.
 import { element, isDark } from "../../web/js/dom.js";
 import { Film } from "../../web/js/film.js";
 
@@ -39,26 +39,30 @@ export function render({ model, el }) {
     const [left, top, width, height] = model.get("place"), { offsetLeft: x, offsetTop: y, offsetWidth: w, offsetHeight: h } = picture;
     Object.assign(el.style, { left: `${x + left * w}px`, top: `${y + top * h}px`, width: `${width * w}px`, height: `${height * h}px` });
   };
-  let reported = 0, told = null;
+  let loaded = null, told = [null, null, false], reported = 0; // the kernel's film, and the moment that it knows of
   const report = () => {
-    const now = performance.now(), standing = !film.playing && (model.get("playing") || film.time_s !== told);
-    if (film.untouched || !(standing || (film.playing && now - reported > REPORT_MS))) return;
-    [reported, told] = [now, film.time_s];
-    model.set({ moved_s: film.time_s, playing: film.playing });
-    model.save_changes();
+    const now = performance.now(), { playing } = film, moment = [told[0], film.untouched && !playing ? null : film.time_s, playing];
+    if (!loaded || (playing === told[2] && (playing ? now - reported < REPORT_MS : moment[1] === told[1]))) return;
+    [reported, told] = [now, moment];
+    model.send({ moment });
   };
   film.onmoment(() => { report(); mark(panel(), film); });
-  const load = () => model.get("film").lanes && film.load(unpack(model.get("film")), film.playing ? null : model.get("moved_s"));
+  const obey = () => { // another film, or another time
+    const before = loaded, next = model.get("film"), moment = model.get("moment"), [number, time_s] = moment;
+    if (number === told[0] || !next.lanes) return;
+    [loaded, told] = [next, moment];
+    if (next !== before) film.load(unpack(next), before ? null : time_s);
+    else if (time_s !== null) film.goTo(time_s);
+  };
   const restyle = () => {
     Object.assign(film.options, { theme: themed(), em: model.get("em") || undefined });
     lie();
     film.layOut();
   };
   const receive = (content) => {
-    if (content.go !== undefined) film.goTo(told = content.go);
     if (content.play !== undefined) content.play ? film.play() : film.pause();
   };
-  const events = { "change:film": load, "change:theme": restyle, "change:em": restyle, "change:place": restyle, "change:shown": restyle, "msg:custom": receive };
+  const events = { "change:moment": obey, "change:theme": restyle, "change:em": restyle, "change:place": restyle, "change:shown": restyle, "msg:custom": receive };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
   const themes = new MutationObserver(restyle), sizes = new ResizeObserver(() => {
     lie();
@@ -67,7 +71,7 @@ export function render({ model, el }) {
   });
   themes.observe(document.body, { attributes: true });
   sizes.observe(el);
-  load();
+  obey();
   lie();
   return () => {
     themes.disconnect();

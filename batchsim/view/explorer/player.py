@@ -1,6 +1,7 @@
 """A film in a page: `film.js` with its own clock and controls, and its time for Python."""
 
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import numpy as np
@@ -19,6 +20,10 @@ class Player(anywidget.AnyWidget):
     The page plays it without the kernel, and reports its time when it pauses, or twice a second. Without a
     page, set `time_ms`, or call `next` and `previous`.
 
+    `moment` is the number of the kernel's last order (another film, or another time), the time if it was
+    moved, and whether the film plays. A page repeats the number in its reports: one that it sent before the
+    order arrived is about another film or another time, and is ignored.
+
     `place` is the part of the explorer's picture that the film covers, as fractions; without it the film has
     a place of its own. `theme` is "auto" for the page's own colours.
     """
@@ -32,16 +37,46 @@ class Player(anywidget.AnyWidget):
     shown = traitlets.Bool(True).tag(sync=True)
     em = traitlets.Float(0.0).tag(sync=True)
     theme = traitlets.Unicode("auto").tag(sync=True)
-    moved_s = traitlets.Float(None, allow_none=True).tag(sync=True)  # the film's time, once it was moved
-    playing = traitlets.Bool(False).tag(sync=True)
+    moment: traitlets.Tuple = traitlets.Tuple(
+        traitlets.Int(), traitlets.Float(allow_none=True), traitlets.Bool(), default_value=(0, None, False)
+    ).tag(sync=True)
     window: Window | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_msg(self._receive)
+
     def load(self, window: Window) -> None:
-        """Play another window. If a film is playing, the new one continues from its beginning."""
-        self.window = window
-        with self.hold_sync():
-            self.moved_s = window.stretch.begin_s if self.playing else None
-            self.film = window.message()
+        """Play another window; one that looks the same keeps its time.
+
+        If a film is playing, the new one continues from its beginning.
+        """
+        self.window, film = window, window.message()
+        if film != self.film:
+            with self.hold_sync():
+                self.film = film
+                self._order(window.stretch.begin_s if self.playing else None)
+
+    def _order(self, time_s: float | None) -> None:
+        number, _, playing = self.moment
+        self.moment = number + 1, time_s, playing
+
+    def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
+        """Take over the moment that a page shows, unless an order is on its way there."""
+        match content:
+            case {"moment": [number, time_s, playing]} if number == self.moment[0]:
+                self.moment = number, time_s, playing
+
+    @property
+    def moved_s(self) -> float | None:
+        """The film's time, once it was moved."""
+        time_s: float | None = self.moment[1]
+        return time_s
+
+    @property
+    def playing(self) -> bool:
+        """Whether a page plays the film."""
+        return bool(self.moment[2])
 
     @property
     def stretch(self) -> PlayRange:
@@ -81,8 +116,7 @@ class Player(anywidget.AnyWidget):
     def go_to(self, time_s: float) -> None:
         """Show the moment at a time, or at the nearest end."""
         begin_s, until_s = self.stretch
-        self.moved_s = min(max(time_s, begin_s), until_s)
-        self.send({"go": self.moved_s})
+        self._order(min(max(time_s, begin_s), until_s))
 
     def next(self) -> None:
         """Go to the next event."""
@@ -98,7 +132,7 @@ class Player(anywidget.AnyWidget):
 
     def pause(self) -> None:
         self.send({"play": False})
-        self.playing = False
+        self.moment = (*self.moment[:2], False)
 
     def _step(self, way: int) -> None:
         if self.window is None:

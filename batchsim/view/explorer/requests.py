@@ -8,8 +8,10 @@ from typing import Any
 
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.servers.registry import SERVERS
+from batchsim.study.slo import SLO
 from batchsim.view.canvas.axes import nice
-from batchsim.view.explorer import kind, reasons
+from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
@@ -22,6 +24,7 @@ from batchsim.view.explorer.control import (
     choice,
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.runs import Stored, request_run
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.window import Window, request_window
@@ -34,7 +37,7 @@ FIELDS = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "
 
 # Every registered rule, by its name in snake case, and one for full batches only.
 RULE_OPTIONS: Mapping[str, Option] = {
-    kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters())) for rule in RULES
+    kind.snake(rule): Option(rule.label(), rule, tuple(rule.parameters())) for rule in RULES
 } | {
     "full_only": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
         kind.size_of_full),
@@ -59,7 +62,9 @@ CONTROLS: Mapping[str, Control] = {
     "priorities": Control("Priorities",
         "Share of level 1, which is served first; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
-    "rule": choice("Rule", "When a batch leaves", "size_or_wait", RULE, RULE_OPTIONS),
+    "rule": choice("Server or rule", "When a batch leaves: as on a server, with its defaults, or by a rule",
+        "size_or_wait", MAIN, RULE_OPTIONS),
+    **SERVER,
     **PARAMETERS,
     "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, SERVICES),
     "fixed_ms": FIXED_MS,
@@ -110,6 +115,7 @@ class Requests(Kind):
         "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
         "timeout_action": lambda values: values["timeout_ms"] is not None,
     }
+    servers: Mapping[str, Any] = SERVERS
     service_type = Service
     film = TimelineView.KEY
     compared = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
@@ -142,7 +148,10 @@ class Requests(Kind):
             state.timeout_ms, timeout_action=state.timeout_action, **sharing,
         )  # fmt: skip
 
-    def values(self, scenario: Scenario) -> Values:
+    def slo(self, state: State) -> SLO | None:
+        return None if state.objective_ms is None else SLO(p99_ms=state.objective_ms)
+
+    def setting_values(self, scenario: Scenario) -> Values:
         slowdown, sharing = scenario.slowdown, 0.0
         if slowdown is not None:
             sharing = slowdown.get(2, 1.0) - 1
@@ -157,7 +166,12 @@ class Requests(Kind):
                 raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
         if scenario.devices is None and (scenario.host_ms > 0 or scenario.contention > 1):
             values["devices"] = scenario.servers  # one each, which is the same
-        return values | self.workload_values(scenario.workload) | rule | self.service_values(scenario.service)
+        levels, padding = scenario.workload.priorities or (), scenario.service.padding or ()
+        return values | rule | {"priorities": levels, "padding": padding}
+
+    def values(self, scenario: Scenario) -> Values:
+        values = self.workload_values(scenario.workload) | self.service_values(scenario.service)
+        return values | self.setting_values(scenario)
 
     def service_values(self, service: Service, curve_of: str = "") -> Values:
         values = self.values_of("service", service)
@@ -177,7 +191,8 @@ class Requests(Kind):
         if state.service == "published":  # by its name, not point by point
             points = f"bs.{published(state.published)!r}"
             service = service.replace(points, f'bs.published("{state.published}")')
-        return {"rule": f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")'), "service": service}
+        rule = f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")')
+        return {"rule": presets.python(state.server, scenario) or rule, "service": service}
 
     def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
         service = state.service_time()

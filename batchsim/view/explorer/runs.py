@@ -59,14 +59,19 @@ class Stored:
         loops are compiled then, and only this thread may announce that.
         """
         if self.values and key not in self.values:
-            make = _thread(os.getpid()).submit(make).result
+            make = thread("curve").submit(make).result
         return lambda: self.get(key, make)
 
 
+def thread(work: str) -> ThreadPoolExecutor:
+    """Return this process's thread for a kind of work."""
+    return _thread(work, os.getpid())
+
+
 @functools.cache
-def _thread(_: int) -> ThreadPoolExecutor:
+def _thread(work: str, _: int) -> ThreadPoolExecutor:
     """Return the thread of a process; after a fork, the parent's pool has no thread."""
-    return ThreadPoolExecutor(1, thread_name_prefix="batchsim-curve")
+    return ThreadPoolExecutor(1, thread_name_prefix=f"batchsim-{work}")
 
 
 def at_any_load(scenario: Scenario) -> Scenario:
@@ -129,11 +134,13 @@ def token_run(
     The objectives are for TTFT and TPOT. `knobs` are those of the heat map, by default the rule's own.
     ValueError if the scenario makes no sense.
     """
+    ttft_ms, tpot_ms = objectives_ms
+    if not scenario.rule.compiled:  # only the run itself: others would take minutes
+        return ViewData(simulated(scenario, requests, seed)[0], ttft_ms=ttft_ms, tpot_ms=tpot_ms)
     count = min(requests, MOVING) if moving else requests
     key = "tokens' curve", at_any_load(scenario), count, seed
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     result, _ = simulated(scenario, count, seed)
-    ttft_ms, tpot_ms = objectives_ms
     return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
         surface=_token_map(scenario, count, seed, objectives_ms, stored, moving, knobs))  # fmt: skip
 

@@ -35,6 +35,15 @@ async function copy(text) {
   }
 }
 
+// The link to a state: in the app its address, which keeps what the server reads of it; in a notebook Python.
+function shared({ copy, link }) {
+  if (!document.body.dataset.voila) return copy;
+  const address = new URL(location.href), own = ["token", "theme"].map((name) => [name, address.searchParams.get(name)]);
+  const kept = own.filter(([, value]) => value !== null).map((pair) => pair.map(encodeURIComponent).join("="));
+  address.search = [...kept, link].join("&");
+  return address.href;
+}
+
 function download(name, type, bytes) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([bytes], { type }));
@@ -94,8 +103,8 @@ function scroller(el) {
 }
 
 function visibleHeight(panel) {
-  const scrolls = scroller(panel);
-  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight);
+  const scrolls = scroller(panel), head = document.querySelector(".batchsim-head")?.offsetHeight ?? 0; // the app's title
+  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight) - (head && head + MARGIN_PX);
   const top = panel.getBoundingClientRect().top + scrollY; // a separate page, below its margin
   return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
 }
@@ -280,7 +289,7 @@ function render({ model, el }) {
   themeChanges.observe(document.body, { attributes: true });
 
   const receive = (content, buffers) => {
-    if (content.copy !== undefined) copy(content.copy);
+    if (content.copy !== undefined) copy(content.link === undefined ? content.copy : shared(content));
     if (content.download) download(content.download, content.type, buffers[0]);
     if (content.tip !== undefined) showTip(content.tip, content.act);
   };

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
 from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
-from batchsim.view.explorer.state import DEFAULTS, State
+from batchsim.view.explorer.state import DEFAULTS, State, view_of
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.views import NAMES
 
@@ -45,12 +45,21 @@ def in_place_of(refused: State, shown: State) -> str:
     differ = shown.differences(refused)
     if len(differ) != 1:
         return "The picture shows the default settings instead."
-    ((name, value),) = differ.items()
+    return f"The picture shows {setting(*differ.popitem())} instead."
+
+
+def setting(name: str, value: Any) -> str:
+    """Return the value of a control as its page shows it.
+
+    >>> setting("max_wait_ms", 10.0)
+    'Max wait (ms) = 10'
+    """
     control = CONTROLS[name]
     text = control.bounds["options"][value] if control.kind == "choice" else as_typed(value)
-    return f"The picture shows {control.label} = {text or 'none'} instead."
+    return f"{control.label} = {text or 'none'}"
 
 
+REQUESTS = 100_000  # of a run, unless the caller asks for others
 Event = Literal["state", "run", "change", "release", "status"]
 
 
@@ -92,7 +101,8 @@ class Session:
         self.data_state = state  # the state of `data`
         self.data_coarse = False  # whether a run of more requests follows the gesture
         self.seen: ViewData | None = None  # shown last without a cover
-        self.origin: ViewData | None = None  # shown when the present gesture began
+        self.origin: ViewData | None = None  # shown when the last gesture began
+        self.held = False  # during a gesture
         self.moved = False  # since the last release
         self.moving = False  # whether the present move is part of a gesture
         self.pinned: ViewData | None = None  # A, and its state
@@ -121,6 +131,27 @@ class Session:
     def python(self) -> str:
         return self.runner.python(self.state)
 
+    def link(self) -> str:
+        """Return the state and the large view as a line of text."""
+        return "&".join(filter(None, [self.state.to_link(), f"view={self.style.large}"]))
+
+    def explored(self, link: str) -> str:
+        """Return Python that opens a link; the reader must supply given traffic and tokens."""
+        traffic, tokens = self.runner.given
+        given = ["workload=traffic"] if traffic is not None else []
+        if tokens is not None:
+            given = ["scenario"]  # which has the traffic, too
+        given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
+        return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
+
+    def open_link(self, link: str) -> None:
+        """Move to a link's state and view; ValueError, without a move, if they make no sense."""
+        state = State.from_link(link)
+        view = view_of(link, state.mode)
+        self.move_to(state)
+        if view is not None:
+            self.restyle(self.style._replace(large=view))
+
     # Moves.
 
     def move_to(self, state: State) -> None:
@@ -144,7 +175,8 @@ class Session:
         """Run the state, which has changed; moves that come while one is drawn are dropped, except the last.
 
         The picture compares the state with the previous one. A gesture counts as one move if its moves are
-        `continuous`, like a slider's.
+        `continuous`, like a slider's. The last of them may come after its end: a page holds a slider's value
+        back while the kernel is busy.
         """
         self.moves += 1
         move = self.moves
@@ -153,11 +185,15 @@ class Session:
                 before = self.origin if continuous else None
                 if before is None and self.seen is not None:
                     before = alone(self.seen)
-                self.moved, self.moving = True, continuous
+                self.moved, self.moving = True, continuous and self.held
                 try:
                     self.refresh(before)
                 finally:
                     self.moving = False
+                if not continuous:
+                    self.origin = None
+                elif not self.held:
+                    self.release()
 
     def refresh(self, before: ViewData | None = None) -> None:
         """Run and show the state, compared with `before`; on failure keep the old data, and report why.
@@ -195,17 +231,17 @@ class Session:
     def press(self) -> None:
         """Begin a gesture, such as a drag."""
         with self.lock:
-            self.origin = None if self.seen is None else alone(self.seen)
+            self.held, self.origin = True, None if self.seen is None else alone(self.seen)
 
     def hold(self) -> None:
         """Continue the last move, as a key that is held down does."""
         with self.lock:
-            self.origin = None if self.seen is None else self.seen.before
+            self.held, self.origin = True, None if self.seen is None else self.seen.before
 
     def release(self) -> None:
         """End a gesture: axes may shrink again."""
         with self.lock, self.reporting():
-            self.origin = None
+            self.held = False
             if self.moved:
                 self.moved = False
                 if self.data is not None and self.data_coarse:

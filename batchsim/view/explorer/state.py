@@ -7,9 +7,11 @@ from urllib.parse import parse_qsl, urlencode
 from batchsim import _check
 from batchsim.scenario import OpenLoop, Scenario, Tokens
 from batchsim.simulate import available
+from batchsim.view.explorer import presets
 from batchsim.view.explorer.control import Option
 from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, KINDS
+from batchsim.view.pictures.views import NAMES
 
 
 def _check_values(values: Any) -> None:
@@ -75,7 +77,9 @@ class State(_Values):
             raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
         else:
             workload = traffic.with_rate(self.rate_per_s)
-        return self.kind.scenario(self, workload, tokens)
+        scenario = self.kind.scenario(self, workload, tokens)
+        presets.check(self.server, scenario.rule)
+        return scenario
 
     def service_time(self) -> Any:
         """Return the duration of a batch, or of a step: noise, padding and a cold start included."""
@@ -145,6 +149,8 @@ class State(_Values):
             raise ValueError(f"a link must be like rate_per_s=900&servers=2, got {text!r:.80}")
         values: dict[str, Any] = {}
         for name, value in parse_qsl(query, keep_blank_values=True):
+            if name == "view":  # see `view_of`
+                continue
             if name not in CONTROLS:
                 hint = _check.nearest(name, CONTROLS)
                 raise ValueError(f"a link must name the explorer's controls, got {name!r}{hint}")
@@ -152,6 +158,14 @@ class State(_Values):
                 raise ValueError(f"a link must set each control once, got {name} twice")
             values[name] = CONTROLS[name].read(name, value)
         return cls(**vars(DEFAULTS[values.get("mode", FIRST)]) | values)
+
+
+def view_of(link: str, mode: str) -> str | None:
+    """Return the large view that a link names, None if it names none."""
+    named = dict(parse_qsl(link.strip().rpartition("?")[2])).get("view")
+    if named is not None and named not in NAMES[mode]:
+        raise ValueError(f"view must be one of {', '.join(NAMES[mode])}, got {named!r:.80}")
+    return named
 
 
 def as_text(value: Any) -> str:

@@ -24,13 +24,21 @@ from batchsim.scenario import (
     Tokens,
     Uniform,
 )
-from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
+from batchsim.scenario.rules.continuous import (
+    FIRST,
+    MOST,
+    RESERVE,
+    NewTokenRatio,
+    WaitingServedRatio,
+)
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
+from batchsim.servers.registry import TOKEN_SERVERS
+from batchsim.servers.server import ServerConfig
 from batchsim.study.preference import SECTIONS
-from batchsim.study.slo import LEVEL
-from batchsim.view.explorer import kind, reasons
+from batchsim.study.slo import LEVEL, SLO
+from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
@@ -43,6 +51,7 @@ from batchsim.view.explorer.control import (
     choice,
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, token_run
 from batchsim.view.film.lane_kinds import TokenLanes
@@ -55,13 +64,14 @@ from batchsim.view.pictures.seats import SeatsView, lanes_of
 
 WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 ON, OFF = "on", "off"
+SWITCHES = "chunked", "mixed"
+LIMITS = "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size", "max_model_len"
 CONTINUOUS = (
-    "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
-    "watermark_blocks", "long_prefill_token_threshold",
+    *LIMITS, "first", "chunked", "reserve", "watermark_blocks", "long_prefill_token_threshold",
 )  # fmt: skip
 OWN = "own"  # a step time with other costs than the published ones
 STEP = "llama-3.1-8b/rtx-4090"  # `batchsim.kv_blocks` finds the default `kv_blocks` for it
-MOST_REQUESTS = 20_000  # of a run, each with hundreds of tokens
+MOST_REQUESTS, OF_SIMPY = 20_000, 1000  # of a run, each with hundreds of tokens, on either engine
 LARGEST_WHOLE, LONGEST_MS = 256, 10_000.0  # the ends of the sliders of whole batches
 MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
     "budget": ("max_num_seqs", "max_num_batched_tokens"),
@@ -102,16 +112,22 @@ def _lengths(of: str) -> Mapping[str, Option]:
     }
 
 
-def _continuous(*values: Any) -> Continuous:
-    named = dict(zip(CONTINUOUS, values, strict=True))
-    return Continuous(**named | {"chunked": named["chunked"] == ON})
+def _continuous(rule: type[Continuous], *names: str) -> Option:
+    """Return the option of a rule with these settings; a switch has a list of its two states."""
 
+    def make(*values: Any) -> Continuous:
+        return rule(**{
+            name: value == ON if name in SWITCHES else value
+            for name, value in zip(names, values, strict=True)
+        })  # fmt: skip
 
-def _continuous_values(rule: Continuous) -> Sequence[Any] | None:
-    if rule.prefix_reuse:
-        return None
-    values = {name: getattr(rule, name) for name in CONTINUOUS}
-    return tuple((values | {"chunked": ON if rule.chunked else OFF}).values())
+    def read(rule: Continuous) -> Sequence[Any] | None:
+        if rule.prefix_reuse:
+            return None
+        values = {name: getattr(rule, name) for name in names}
+        return [(ON if each else OFF) if name in SWITCHES else each for name, each in values.items()]
+
+    return Option(rule.label(), rule, names, make, read)
 
 
 def _published(name: str) -> Option:
@@ -130,9 +146,15 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "prompts": _lengths("prompt"),
     "outputs": _lengths("output"),
     "batching": {
-        "continuous": Option("Continuous batching", Continuous, CONTINUOUS, _continuous, _continuous_values),
-        "size_or_wait": Option("Size or wait", SizeOrWait, tuple(SizeOrWait.parameters())),
-        "at_least": Option("Minimum batch size", AtLeast, tuple(AtLeast.parameters())),
+        "continuous": _continuous(Continuous, *CONTINUOUS),
+        "new_token_ratio": _continuous(NewTokenRatio, *LIMITS, "max_prefill_tokens", "init_new_token_ratio",
+            "min_new_token_ratio", "decay_steps", "mixed"),
+        "waiting_served_ratio": _continuous(WaitingServedRatio, *LIMITS, "chunked", "waiting_served_ratio",
+            "max_waiting_tokens"),
+        **{
+            kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters()))
+            for rule in (SizeOrWait, AtLeast)
+        },
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
             kind.size_of_full),
     },
@@ -144,7 +166,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
 }  # fmt: skip
 
 # The controls. Parameters of `Continuous` describe themselves.
-_parameters = Continuous.parameters()
+_parameters = NewTokenRatio.parameters() | WaitingServedRatio.parameters() | Continuous.parameters()
 _costs = OPTIONS["step"][STEP].make().cost  # type: ignore[misc]
 
 
@@ -153,6 +175,10 @@ def _parameter(
 ) -> Control:  # fmt: skip
     bounds = {"at_least": at_least, "at_most": MOST}
     return Control(label, _parameters[name].about, "whole", default, page, slider, bounds)
+
+
+def _ratio(name: str, default: float, **bounds: float) -> Control:
+    return Control(name, _parameters[name].about, "real", default, RULE, None, {"at_least": 0, **bounds})
 
 
 def _of_lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, Control]:
@@ -177,11 +203,13 @@ def _cost(name: str, label: str, about: str, high: float, step: float) -> Contro
 _each = {**_of_lengths("prompt", "Prompt", 512, 1.0, 4096), **_of_lengths("output", "Output", 128, 0.8, 1024)}
 _rows: dict[str, Control] = {
     **kind.TRAFFIC,
+    "batching": choice("Server or scheduler",
+        "When requests join and leave: as on a server, with its defaults, or by a rule",
+        "continuous", MAIN, OPTIONS["batching"]),
+    **SERVER,
     **{name: _each[name] for name in ("prompt_mean", "output_mean")},  # before the rest of the lengths
     **_each,
     **{name: PARAMETERS[name] for name in ("max_batch_size", "max_wait_ms", "min_batch_size")},
-    "batching": choice("Batching", "When requests join and leave: at every step, or as whole batches",
-        "continuous", RULE, OPTIONS["batching"]),
     "max_num_seqs": _parameter("max_num_seqs", "max_num_seqs", 256, MAIN, Slider("whole", 1, 256)),
     "max_num_batched_tokens": _parameter("max_num_batched_tokens", "max_num_batched_tokens", 2048,
         MAIN, Slider("log", 16, 16_384, 0.01)),
@@ -194,6 +222,17 @@ _rows: dict[str, Control] = {
         {ON: "On: prompts are cut", OFF: "Off: whole prompts only"}),
     "long_prefill_token_threshold": _parameter("long_prefill_token_threshold",
         _parameters["long_prefill_token_threshold"].label, 0, RULE, at_least=0),
+    "max_model_len": Control("max_model_len",
+        "Most tokens of a request, prompt and output together; empty: no limit",
+        "whole", None, RULE, None, {"at_most": MOST}, True),
+    "max_prefill_tokens": _parameter("max_prefill_tokens", "max_prefill_tokens", 16_384, RULE),
+    "init_new_token_ratio": _ratio("init_new_token_ratio", 0.7, at_most=1),
+    "min_new_token_ratio": _ratio("min_new_token_ratio", 0.098),
+    "decay_steps": _parameter("decay_steps", "Decay (steps)", 600, RULE),
+    "mixed": choice("enable_mixed_chunk", "Whether prompts share a step with next tokens", OFF, RULE,
+        {ON: "On: in one step", OFF: "Off: prompts alone"}),
+    "waiting_served_ratio": _ratio("waiting_served_ratio", 0.3),
+    "max_waiting_tokens": _parameter("max_waiting_tokens", "max_waiting_tokens", 20, RULE, at_least=0),
     "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
@@ -242,10 +281,14 @@ class TokenGeneration(Kind):
         name: dataclasses.replace(_rows[name], default=default) for name, default in _defaults.items()
     }
     conditions: Mapping[str, Any] = {
-        "limit": lambda values: values["batching"] == "continuous" and values["reserve"] == "life",
+        "limit": lambda values: (
+            values["batching"] == "waiting_served_ratio"
+            or (values["batching"] == "continuous" and values["reserve"] == "life")
+        ),
         "token_map": lambda values: values["batching"] == "continuous",
     }
     rule, service = "batching", "step"
+    servers: Mapping[str, Any] = TOKEN_SERVERS
     titles: Mapping[str, str] = {DEVICE: "Memory"}
     service_type = StepTime
     film = SeatsView.KEY
@@ -277,10 +320,34 @@ class TokenGeneration(Kind):
         tokens = Tokens(**lengths, limit=state.limit)
         return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
 
+    def slo(self, state: State) -> SLO | None:
+        limits = {"ttft_p99_ms": state.ttft_objective_ms, "tpot_p99_ms": state.tpot_objective_ms}
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        return SLO(**given) if given else None
+
+    def setting_values(self, scenario: Scenario) -> Values:
+        rule = self.values_of("batching", scenario.rule)
+        if rule is None:
+            rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
+            raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
+        return {name: getattr(scenario, name) for name in FIELDS} | rule
+
+    def fitting(self, state: State, config: ServerConfig) -> State:
+        longest = getattr(config.rule, "max_model_len", None)
+        if longest is None:
+            return state
+        # In proportion to their means; shorter ones stay as they are.
+        prompts = max(int(longest * state.prompt_mean / (state.prompt_mean + state.output_mean)), 1)
+        most = {"prompt_most": prompts, "output_most": max(longest - prompts, 1)}
+        return state.replace(**{name: min(getattr(state, name) or each, each) for name, each in most.items()})
+
+    def on_device(self, state: State) -> Mapping[str, Any]:
+        return presets.on_device(state.step)
+
     def values(self, scenario: Scenario) -> Values:
         tokens = scenario.tokens
         assert tokens is not None
-        values = {"limit": tokens.limit} | {name: getattr(scenario, name) for name in FIELDS}
+        values: Values = {"limit": tokens.limit}
         for chooser, part in PARTS.items():
             found = self.values_of(chooser, getattr(tokens, part))
             if found is None:
@@ -288,11 +355,8 @@ class TokenGeneration(Kind):
                     f"the lengths of {chooser} must be registered, got {getattr(tokens, part)!r}"
                 )
             values |= found
-        rule = self.values_of("batching", scenario.rule)
-        if rule is None:
-            rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
-            raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
-        return values | self.workload_values(scenario.workload) | rule | self.service_values(scenario.service)
+        values |= self.workload_values(scenario.workload) | self.service_values(scenario.service)
+        return values | self.setting_values(scenario)
 
     def service_values(self, step: Any, curve_of: str = "") -> Values:
         values = self.values_of("step", step)
@@ -318,13 +382,15 @@ class TokenGeneration(Kind):
             lengths.append(f"{part}={f'tokens.{part}' if getattr(state, chooser) == 'given' else text}")
         limit = [] if state.limit is None else [f"limit={state.limit}"]
         return {
-            "rule": f"bs.{type(rule).__name__}({settings})", "service": service,
+            "rule": presets.python(state.server, scenario) or f"bs.{type(rule).__name__}({settings})",
+            "service": service,
             "tokens": f"bs.Tokens({', '.join([*lengths, *limit])})",
         }  # fmt: skip
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         costs = before.made("step").cost._asdict() if name == "step" and value == OWN else {}
-        return {name: value, **costs}  # a step time of your own begins with the costs of the last one
+        # A step time of your own begins with the costs of the last one.
+        return super().changes(before, name, value) | costs
 
     def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
         # An estimate, without an engine, is good enough for a slider's range.
@@ -365,10 +431,12 @@ class TokenGeneration(Kind):
         return origin_of(state.step)
 
     def note(self, state: State) -> str:
-        return "" if state.batching == "continuous" else WHOLE_NOTE
+        return "" if issubclass(state.rule_option.part, Continuous) else WHOLE_NOTE
 
     def requests(self, scenario: Scenario, requests: int) -> int:
-        some = super().requests(scenario, min(requests, MOST_REQUESTS))
+        some = super().requests(
+            scenario, min(requests, MOST_REQUESTS if scenario.rule.compiled else OF_SIMPY)
+        )
         assert scenario.tokens is not None
         return min(some, scenario.tokens.max_requests or some)
 

@@ -144,7 +144,7 @@ class HeatMapView(View):
     the same as the best, and a star marks the best: the one that `tune` would choose among them.
     """
 
-    KEY = "map"
+    KEY, NEEDS = "map", "surface"
     RANK = None
     ROOM, ROWS = LARGE._replace(left=4.2), 2
     NAME, SHORT = "p99 of every setting at this load", "p99 of every setting"

@@ -74,7 +74,9 @@ class LivePicture(RunPicture):
         for view in self.views:
             box = view.box
             if self.data is not None and box.left <= x < box.right and box.top <= y < box.bottom:
-                return view.spot(x, y, self.data) if view.large else Spot(view.KEY, f"Enlarge: {view.NAME}")
+                if not view.large:
+                    return Spot(view.KEY, f"Enlarge: {view.NAME}")
+                return None if view.lacks(self.data) else view.spot(x, y, self.data)
         return None
 
 

@@ -49,7 +49,7 @@ class LoadPanels(View):
     Durations end at saturation, beyond which there is no steady state. A small view has only the first panel.
     """
 
-    KEY = "load"
+    KEY, NEEDS = "load", "curve"
     RANK = None
     PANELS: ClassVar[tuple[Panel, ...]]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
@@ -119,7 +119,7 @@ class LoadPanels(View):
     def update(self, data: ViewData) -> None:
         curve, theory, other = data.curve, data.theory, data.other
         x = load_of(data.result)
-        if other is not None and other.curve.x != curve.x:
+        if other is not None and getattr(other.curve, "x", None) != curve.x:
             other = None
         heights = self._show(data, self.curves, self.points)
         for artist in (*self.other_curves, *self.other_points):

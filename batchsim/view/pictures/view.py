@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle, StepPatch
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from batchsim._format import tick, tick_in, unit_of
@@ -65,6 +66,9 @@ class Entry:
     value: str | None = field(default=None, compare=False)  # a new value leaves the legend where it is
 
 
+LACKS = "only for rules with a fast engine"
+
+
 class View(Tile):
     """One subject of a picture: `update` draws the data, and `describe` describes it in words.
 
@@ -77,9 +81,12 @@ class View(Tile):
     SHORT: ClassVar[str]  # and of the small one
     ROOM, SMALL_ROOM = LARGE, SMALL  # around the axes of a large view, and of a small one
     ROWS = 1  # of a large view's legend
+    NEEDS: ClassVar[str] = ""  # what the data must have for it to draw; else it says that this is missing
     RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
     server = 0  # the one whose steps are shown
     plot_box: Box  # of the axes
+    lack: Text | None = None  # the line of a view whose data lack what it draws
+    hidden: Sequence[Artist] = ()  # meanwhile
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
@@ -187,10 +194,30 @@ class View(Tile):
             return max(held[0], wanted[0]), min(held[1], wanted[1])
         return min(held[0], wanted[0]), max(held[1], wanted[1])
 
+    def lacks(self, data: ViewData) -> bool:
+        """Return whether the data lacks what this view draws."""
+        return bool(self.NEEDS) and getattr(data, self.NEEDS) is None
+
+    def show(self, data: ViewData) -> None:
+        """Draw the data, or a line if they lack what is drawn."""
+        lacks = self.lacks(data)
+        if self.hold("lacks", lacks):
+            if lacks:
+                shown = (each for each in (*self.axes, *self.fixed, *self.moving) if each is not self.title)
+                self.hidden = [artist for artist in shown if artist.get_visible()]
+                place = self.box.left + 0.8 * self.em, self.box.top + (TITLE + 1.6) * self.em
+                self.lack = self.add_text(*place, LACKS, fontsize=self.em, color=self.theme.soft)
+            elif self.lack is not None:
+                self.remove([self.lack])
+            for artist in self.hidden:
+                artist.set_visible(not lacks)
+        if not lacks:
+            self.update(data)
+
     def release(self, data: ViewData) -> None:
         """Let axes shrink to the present data."""
         self.held.clear()
-        self.update(data)
+        self.show(data)
 
     def set_label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
         """Label an axis; an axis of durations up to `upper_ms` has a suitable unit."""

@@ -44,7 +44,7 @@ class RunPicture(Picture):
     def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
         self.data = data
         for view in self.views:
-            view.update(data)
+            view.show(data)
 
     def release(self) -> bool:
         """Let the axes shrink to the present data; return whether a redraw is necessary."""
@@ -59,4 +59,6 @@ class RunPicture(Picture):
 
     def describe(self, data: ViewData) -> str:
         """Return a description of the picture in sentences: everything that the eye can see."""
-        return " ".join(sentence for view in self.views for sentence in view.describe(data))
+        return " ".join(
+            sentence for view in self.views if not view.lacks(data) for sentence in view.describe(data)
+        )

@@ -11,7 +11,9 @@ class Page(widgets.VBox):
     """The widgets of one tab."""
 
     title = ""
-    is_open = False
+    is_open = False  # or folded while it was open
+    follows = False  # whether it is updated while it is closed, too
+    plays = False  # whether the film covers the large view while this page is open
 
     def __init__(self, session: Session, children: Sequence[widgets.Widget]) -> None:
         self.session = session
@@ -19,4 +21,4 @@ class Page(widgets.VBox):
         self.add_class("batchsim-page")
 
     def update(self) -> None:
-        """Show the session's data: called when the page opens, and at every change while it is open."""
+        """Show the session's data: called when it opens, at every change while open, or if it `follows`."""

@@ -23,6 +23,7 @@ class ComparePage(Page):
     """Buttons that pin A, and a table of the differences B - A, each with its interval."""
 
     title = "A and B"
+    follows = True
 
     def __init__(self, session: Session) -> None:
         self.pin = button("Pin as A", "Keep the present setting to compare with", session.pin)
@@ -30,8 +31,6 @@ class ComparePage(Page):
         self.swap = button("Swap A and B", "Move to A, and pin the present setting", self._swap)
         self.table = plain(widgets.HTML)
         super().__init__(session, [flow([self.pin, self.unpin, self.swap]), self.table])
-        session.subscribe("change", self.update)
-        self.update()
 
     def _swap(self) -> None:
         if (state := self.session.pinned_state) is not None and self.session.visible:
@@ -39,7 +38,7 @@ class ComparePage(Page):
             self.session.move_to(state)
 
     def update(self) -> None:
-        """Show the differences, even while this page is closed."""
+        """Show the differences."""
         session = self.session
         self.unpin.disabled = self.swap.disabled = session.pinned is None
         if session.pinned_state is None:

@@ -1,7 +1,8 @@
-"""Play: the large view becomes a film of the requests, slowed down or from event to event."""
+"""Film: the large view becomes a film of the requests, slowed down or from event to event."""
 
 import ipywidgets as widgets
 
+from batchsim.result import Result
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
@@ -10,6 +11,7 @@ from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
 from batchsim.view.film.pseudocode import pseudocode, to_html
+from batchsim.view.pictures.data import ViewData
 
 HINT = "In the large view, space plays and pauses, and arrows go from event to event."
 
@@ -21,20 +23,22 @@ class PlayPage(Page):
     in `code`, the explorer's pseudo-code. Opening the page makes the film's view large.
     """
 
-    title = "Play"
+    title = "Film"
+    follows = plays = True
+    opened = False  # whether this page is open, or another one that plays the film
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
-        self.screen, self.code, self.opened = screen, code, False
+        self.screen, self.code = screen, code
         self.player, self.hint = Player(), plain(widgets.HTML)
         self.back = button("Show the film", "Make the film the large view", self._enlarge)
         words = plain(widgets.Box)  # where the page writes the moment
         words.add_class("batchsim-moment")
         super().__init__(session, [self.hint, self.back, words])
-        self.mode = session.style.mode
-        self.run: tuple[object, int] | None = None  # the result and the server in the film
+        self.was_open, self.mode = False, session.style.mode
+        self.run: tuple[Result, int] | None = None  # the result and the server in the film
         self.player.shown = False
-        self.player.observe(lambda _: self._mark(), names=["moved_s", "playing"])
-        session.subscribe("change", self.update)
+        self.player.place = [0.0, 0.0, 1.0, 1.0]  # from the start, as a page asks once whether it has one
+        self.player.observe(lambda _: self._mark(), names="moment")
 
     @property
     def filming(self) -> bool:
@@ -46,36 +50,22 @@ class PlayPage(Page):
         session = self.session
         session.restyle(session.style._replace(large=KINDS[session.style.mode].film))
 
-    def follow(self, page: Page | None) -> None:
-        """Follow the reader to another page; a folded column keeps the film."""
-        if page is not None and self.opened is not (page is self):
-            self.opened = page is self
-            if self.opened and self.session.visible and not self.filming:
-                return self._enlarge()
-            self.update()
-
     def update(self) -> None:
         """Show the film of the present run, or hide it."""
         session, player, data = self.session, self.player, self.session.data
+        turned, self.was_open = self.opened and not self.was_open, self.opened
         if session.visible and self.mode != session.style.mode:
-            self.mode = session.style.mode
-            if self.opened and not self.filming and player.shown:
-                return self._enlarge()  # the film of the other mode
+            turned, self.mode = turned or player.shown, session.style.mode  # to the film of the other mode
+        if turned and self.opened and session.visible and not self.filming:
+            return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")
         hide(self.back, self.filming or bool(session.cover))
-        if not self.filming or data is None:
+        shows = self.filming and data is not None and self._load(data, session.style.server)
+        if not shows:
             if player.playing:
                 player.pause()
             player.shown = False
             return
-        run = data.result, session.style.server
-        if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
-            window = session.data_state.kind.window(data, session.style.server)
-            if window is None:
-                player.shown = False
-                return
-            self.run = run
-            player.load(window)
         picture, box = self.screen.picture, self.screen.picture.views[0].box
         width, height = picture.width_px, picture.height_px
         with player.hold_sync():
@@ -85,9 +75,20 @@ class PlayPage(Page):
         player.shown = True
         self._mark()
 
+    def _load(self, data: ViewData, server: int) -> bool:
+        """Load the film of a run, unless it is there; return whether there is one."""
+        run = data.result, server
+        if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
+            window = KINDS[data.result.scenario.kind].window(data, server)
+            if window is None:
+                return False
+            self.run = run
+            self.player.load(window)
+        return True
+
     def _mark(self) -> None:
-        """Mark the acting line; while the film plays, the page does."""
-        data = self.session.data
-        if self.is_open and self.filming and data is not None and not self.player.playing:
-            lines = pseudocode(data.result.scenario)
-            self.code.value = to_html(lines, acting=self.player.line, theme=self.session.style.theme)
+        """Show the rule with its acting line; while the film plays, the page marks it."""
+        if self.player.shown and self.run is not None:
+            lines = pseudocode(self.run[0].scenario)
+            acting = None if self.player.playing else self.player.line
+            self.code.value = to_html(lines, acting=acting, theme=self.session.style.theme)

@@ -1,19 +1,26 @@
 """Predict, then reveal: the picture is covered until the learner has predicted its change."""
 
 import html
+import textwrap
+import zlib
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.kinds import KINDS
+from batchsim import _vote
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
-from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.session import Session, setting
+from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.explorer.widgets import button, label, line, plain, toggle
 from batchsim.view.pictures.data import ViewData
 
 HELP = (
     "Tick the box, move a control, and predict the change before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
+)
+SENT = (
+    "Your answers are on their way to the class's chart. Choose Reveal again when your teacher asks for it."
 )
 RIGHT, WRONG, NEITHER = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}", "\N{EN DASH}"
 
@@ -22,13 +29,14 @@ class PredictPage(Page):
     """Questions about three numbers after each move, and a button that reveals the picture.
 
     It works without a browser: set `predicting.value`, move a control, set the answers' values, call
-    `reveal.click()`, read `rows["p99"].value` and `verdict.value`.
+    `reveal.click()`, read `rows["p99"].value` and `verdict.value`. In a class, reveal twice.
     """
 
     title = "Predict"
 
     def __init__(self, session: Session) -> None:
         self.seen: ViewData | None = None  # seen last by the learner
+        self.seen_state, self.sent = session.state, ""
         self.correct = self.answered = 0
         self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
         self.mode = session.state.mode
@@ -61,7 +69,8 @@ class PredictPage(Page):
 
     def _turn(self, mode: str) -> None:
         """Ask the questions of another kind of run, and drop an open prediction."""
-        self.mode, self.seen = mode, self.session.data
+        self.mode = mode
+        self._see()
         for name, answer, words in zip(self.names, self.toggles, KINDS[mode].questions.values(), strict=True):
             name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
         for answer, said in zip(self.toggles, self.lines, strict=True):
@@ -81,12 +90,16 @@ class PredictPage(Page):
             return self._turn(self.session.state.mode)
         old, new = (each and (each.result.scenario, each.result.seed) for each in (self.seen, data))
         if not self.predicting.value:
-            self.seen = data
+            self._see()
         elif not self.session.cover and old != new:
             self._ask()
             self.verdict.value = "Move other controls if you like, then answer all three questions."
             # Before anything is drawn: the change is announced after this.
             self.session.cover = KINDS[self.mode].cover
+        elif self.sent and self.sent != in_words(self.seen_state, self.session.data_state):
+            self.sent = ""  # a new move is a new question
+            for answer in self.toggles:
+                answer.disabled = False
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
@@ -101,8 +114,11 @@ class PredictPage(Page):
         if not self.session.cover or self.reveal.disabled or data is None or before is None:
             return
         kind = KINDS[self.mode]
+        outcomes = {key: kind.outcome(key, before.result, data.result) for key in self.answers}
+        if _vote.joined() and not self.sent:
+            return self._cast(outcomes)
         for (key, answer), name in zip(self.answers.items(), kind.questions.values(), strict=True):
-            found = kind.outcome(key, before.result, data.result)
+            found = outcomes[key]
             if found.way is not None:
                 self.correct, self.answered = self.correct + (answer.value == found.way), self.answered + 1
             self.rows[key].value = row(name.partition(",")[0], answer.value, found)
@@ -110,8 +126,25 @@ class PredictPage(Page):
         self._uncover()
         self.verdict.value = line(score)
 
+    def _cast(self, outcomes: dict[str, Outcome]) -> None:
+        """Send the answers to the class's chart, and keep the cover until the class has seen it."""
+        self.sent, self.verdict.value = in_words(self.seen_state, self.session.data_state), SENT
+        votes = [
+            _vote.Vote(f"{self.sent}: {name}?", list(answer.options), answer.value, outcomes[key].way)
+            for (key, answer), name in zip(
+                self.answers.items(), KINDS[self.mode].questions.values(), strict=True
+            )
+        ]
+        for answer in self.toggles:
+            answer.disabled = True
+        _vote.send(votes, lambda sentence: self.session.say(sentence, alert=True))
+
+    def _see(self) -> None:
+        """Keep what the learner sees, to compare the next move with."""
+        self.seen, self.seen_state, self.sent = self.session.data, self.session.data_state, ""
+
     def _uncover(self) -> None:
-        self.seen = self.session.data
+        self._see()
         for answer in self.answers.values():
             answer.disabled = True
         self.reveal.disabled = True
@@ -128,3 +161,23 @@ def row(key: str, answer: str, found: Outcome) -> str:
     said = f"{key}: you said it {answer}: {verdict}."
     texts = (html.escape(text) for text in (sign, said, found.words, found.why))
     return '<div role="status"><b>{} {}</b> {}.<br>{}</div>'.format(*texts)
+
+
+def in_words(before: State, after: State) -> str:
+    """Return a move, and the other settings that are not the first ones.
+
+    >>> in_words(State(servers=2), State(servers=2, max_wait_ms=5))
+    'From Max wait (ms) = 10 to Max wait (ms) = 5, with Servers = 2'
+    """
+    first, names = DEFAULTS[after.mode], [name for name in CONTROLS if name != "mode"]
+    used = [name for name in names if relevant(name, vars(before)) or relevant(name, vars(after))]
+    moved = [name for name in used if getattr(before, name) != getattr(after, name)]
+    others = [name for name in used if name not in moved and getattr(after, name) != getattr(first, name)]
+    old, new, rest = (
+        ", ".join(setting(name, getattr(state, name)) for name in names)
+        for state, names in ((before, moved), (after, moved), (after, others))
+    )
+    text = (f"From {old} to {new}" if moved else "Back again") + (f", with {rest}" if rest else "")
+    short = textwrap.shorten(text, 300)
+    # What is cut off still tells one move from another.
+    return text if short == text else f"{short} ({zlib.crc32(text.encode()):x})"

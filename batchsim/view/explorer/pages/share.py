@@ -11,7 +11,6 @@ from batchsim.view.explorer.kinds import in_labels
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.state import State
 from batchsim.view.explorer.widgets import button, flow, label, line, plain, toggle
 
 WIDE = {"layout": {"width": "auto"}, "style": {"description_width": "auto"}}
@@ -86,13 +85,19 @@ class SharePage(Page):
         if text == self.text:
             return
         try:
-            self.session.move_to(State.from_link(text))
+            self.session.open_link(text)
         except (TypeError, ValueError) as error:
             self.refusal.value = line(in_labels(str(error)), "alert")
 
     def _copy(self, name: str) -> None:
-        self.picture.send({"copy": self.text if name == "link" else self.session.python()})
-        self.session.say(f"The {name} is on the clipboard.")
+        if name == "Python":
+            self.picture.send({"copy": self.session.python()})
+            return self.session.say("The Python is on the clipboard.")
+        link = self.session.link()
+        self.picture.send({"copy": self.session.explored(link), "link": link})
+        self.session.say(
+            "The link is on the clipboard: in the app an address, in a notebook a line of Python."
+        )
 
     def _save(self, kind: str, media_type: str) -> None:
         if self.session.cover:

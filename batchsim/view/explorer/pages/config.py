@@ -1,0 +1,218 @@
+"""Config: a pasted config of a server, its film, what lint finds on its lines, and a tuned diff."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anywidget
+import traitlets
+
+from batchsim._format import listed, several
+from batchsim.scenario import Scenario
+from batchsim.servers.edit import edited
+from batchsim.servers.files import parse
+from batchsim.servers.linter import Findings, lint
+from batchsim.servers.linter.finding import measured
+from batchsim.servers.registry import ALL
+from batchsim.servers.server import ServerConfig
+from batchsim.study.tune import tune
+from batchsim.view.explorer import presets
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels
+from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.pages import Page
+from batchsim.view.explorer.pages.play import PlayPage
+from batchsim.view.explorer.runs import thread
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import State
+
+HINT = "Paste a server's config: config.pbtxt, config.properties, YAML, Python, vllm serve ..."
+CHECKING = "The film plays. Lint and a search for better numbers run in the background."
+MOST = 100_000  # letters of a text: with each of them escaped, still a message that the app takes
+SEARCHED = 100_000  # requests of the longest run of a search
+WHOLE, AROUND, LONGEST = 60, 2, 200  # lines that are shown at most or around a mark, and letters of one
+
+
+class ConfigBox(anywidget.AnyWidget):
+    """A text to paste, and the answer to it, as a page shows both."""
+
+    _esm = Path(__file__).parents[1].joinpath("config_box.js").read_text("utf-8")
+    text = traitlets.Unicode().tag(sync=True)
+    answer = traitlets.Dict().tag(sync=True)
+    hint = traitlets.Unicode(HINT).tag(sync=True)
+    most = traitlets.Int(MOST).tag(sync=True)
+
+
+class Pasted(NamedTuple):
+    """A config that was read, the scenario before it, and the state that it made."""
+
+    text: str
+    own: ServerConfig
+    config: ServerConfig  # on the card of the step time, if the text does not name one
+    before: Scenario
+    state: State
+    summary: str  # the server, and what was adapted
+
+
+class ConfigPage(Page):
+    """A box for a config. Without a browser: set `box.text`, wait for `job.result()`, read `box.answer`."""
+
+    title = "Config"
+
+    def __init__(self, session: Session, screen: MainPicture, play: PlayPage) -> None:
+        self.screen, self.play, self.box = screen, play, ConfigBox()
+        self.pasted: Pasted | None = None
+        self.job: Future[None] | None = None
+        self.box.observe(lambda _: self.read(), names="text")
+        self.box.on_msg(self._hear)
+        super().__init__(session, [self.box])
+
+    @property
+    def plays(self) -> bool:  # type: ignore[override]
+        return self.pasted is not None
+
+    def read(self) -> None:
+        """Take the settings of the text, play its film, and begin to check it; a bad text changes nothing."""
+        text, self.job = self.box.text, None
+        if not text.strip():
+            self.pasted, self.box.answer = None, {}
+            return
+        if len(text) > MOST:
+            return self._refuse(too_long(len(text)))
+        try:
+            self.pasted = self._taken(text)
+        except (TypeError, ValueError) as error:
+            return self._refuse(str(error))
+        self.session.move_to(self.pasted.state)
+        if self.session.data is None or self.session.data_state != self.pasted.state:
+            self.box.answer = {"summary": self.session.status[0], "alert": True}
+            return
+        self.play.player.play()
+        self.box.answer = listing(text, {}) | {"summary": f"{self.pasted.summary} {CHECKING}"}
+        self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
+
+    def _refuse(self, why: str) -> None:
+        self.pasted, self.job = None, None
+        self.box.answer = {"summary": sentence(why), "alert": True}
+
+    def _taken(self, text: str) -> Pasted:
+        session, chosen = self.session, self.session.state.server
+        try:
+            own = parse(text)
+        except ValueError as error:  # the text alone may fit several servers
+            try:
+                own = parse(text, chosen or None)
+            except ValueError:
+                raise error from None
+        mode = next(mode for mode, kind in KINDS.items() if own.server in kind.servers)
+        state = session.state
+        if mode != state.mode:
+            state = session.left[mode].replace(seed=state.seed)
+        config = presets.on_card(own, state.kind.on_device(state))
+        fitting = state.kind.fitting(state, config)
+        cut = [f"{CONTROLS[name].label} {value:,}" for name, value in fitting.differences(state).items()]
+        before = session.runner.scenario(fitting)
+        try:
+            state = state.kind.served(fitting, config, before)
+            session.runner.scenario(state)
+        except ValueError as error:
+            raise ValueError(in_labels(str(error))) from None
+        server = ALL[own.server]
+        summary = f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
+        summary += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
+        summary += f" Memory is that of {config.settings['gpu']}." if config is not own else ""
+        return Pasted(text, own, config, before, state, summary)
+
+    def _check(self, pasted: Pasted, surface: Any) -> None:
+        """Mark what lint finds, then propose a diff: on another thread, while the text may change."""
+        try:
+            found = lint(pasted.config, pasted.before, seed=pasted.state.seed)
+            answer = marked(pasted, found)
+            if self.pasted is pasted:
+                self.box.answer = answer | {"result": "The search for better numbers is running."}
+            answer |= self._proposed(pasted, surface)
+        except Exception as error:  # a page does not show the errors of a thread
+            answer = self.box.answer | {"result": sentence(str(error))}
+        if self.pasted is pasted:
+            self.box.answer = answer
+            self.update()
+
+    def _proposed(self, pasted: Pasted, surface: Any) -> dict[str, Any]:
+        """Return the tuned numbers as a diff of the text, with a sentence."""
+        state, config = pasted.state, pasted.config
+        slo = state.kind.slo(state)
+        if surface is None:
+            return {"result": "No numbers are proposed: a search needs a rule with a fast engine."}
+        if slo is None:
+            return {"result": "Set an objective and check again: then a better setting is proposed here."}
+        runner = self.session.runner
+        scenario = runner.scenario(state)
+        requests = min(state.kind.requests(scenario, runner.requests), SEARCHED)
+        best = tune(scenario, slo, presets.axes(ALL[config.server], scenario, surface), requests, state.seed)
+        # Only the searched settings change, in the terms of the text.
+        meant = pasted.own.apply(pasted.before, silent=True).replace(best.knobs)
+        change = edited(pasted.text, meant, config.server)
+        gives = ", ".join(measured(each.key, best.expected[each.key].value) for each in slo.objectives)
+        summary = f"Proposed: {gives}, within the objective ({slo})."
+        if not change.diff:
+            summary = f"The config has the best of the settings that were tried: {gives}."
+        if not best.met:
+            summary = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
+        if change.lost:
+            summary += f" The file is rewritten, without {several(change.lost, 9)}."
+        return {"result": summary, "diff": change.diff}
+
+    def update(self) -> None:
+        """Offer another check once the controls have moved."""
+        pasted, answer = self.pasted, self.box.answer
+        moved = pasted is not None and self.session.state != pasted.state
+        if moved is not bool(answer.get("again")):
+            self.box.answer = answer | {"again": moved}
+
+    def _hear(self, _: Any, content: Mapping[str, Any], __: Any) -> None:
+        if "long" in content:
+            self._refuse(too_long(content["long"]))
+        elif "copy" in content:
+            self.screen.send({"copy": self.box.answer.get("diff", "")})
+            self.session.say("The diff is on the clipboard.")
+        elif "again" in content:
+            with self.session.reporting():
+                self.read()
+
+
+def too_long(letters: int) -> str:
+    """Return why a text is refused."""
+    return f"a pasted config must have at most {MOST:,} characters, got {letters:,}"
+
+
+def sentence(text: str) -> str:
+    """Return a message as a sentence on one line."""
+    text = " ".join(text.split())
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
+    """Return the lines of a text with the findings about each, and the rest below."""
+    marks: dict[int, list[str]] = {}
+    below = []
+    for each in [*found, *found.notes]:
+        words = str(each).partition(": ")[2] if each in found else f"Note: {each.sentence}"
+        for line in found.lines(each):
+            marks.setdefault(line, []).append(words)
+        if not found.lines(each):
+            below.append(words)
+    below += [f"Note: {each}." for each in pasted.config.notes]
+    traffic = pasted.before.workload
+    summary = f"{pasted.summary} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
+    return listing(pasted.text, marks) | {"summary": summary, "below": below}
+
+
+def listing(text: str, marks: Mapping[int, list[str]]) -> dict[str, Any]:
+    """Return the lines to show, each with its number and marks: those around a mark, if there are many."""
+    lines = text.splitlines()
+    shown = set(range(1, len(lines) + 1))
+    if len(lines) > WHOLE:
+        shown = {near for line in marks for near in range(line - AROUND, line + AROUND + 1)} & shown
+    return {
+        "lines": [(line, lines[line - 1][:LONGEST], marks.get(line, [])) for line in sorted(shown)],
+    }  # fmt: skip

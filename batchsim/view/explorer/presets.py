@@ -1,0 +1,149 @@
+"""Servers in the explorer: the menu, their defaults, and their words for a control."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from batchsim.scenario import Scenario
+from batchsim.scenario.data_sheets import card_named, model_named
+from batchsim.servers.files import has_rule, target_of, translated
+from batchsim.servers.registry import ALL
+from batchsim.servers.server import Server, ServerConfig
+from batchsim.view.explorer.control import Control, Option, choice
+
+MODELS = "model", "model_path", "model_id"  # what servers call the setting for the model
+# The controls for what a server's `Words` name, by the field of `Words`; a rule has some of them.
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "size": ("max_batch_size", "max_num_seqs"), "wait": ("max_wait_ms",), "servers": ("servers",),
+    "devices": ("devices",), "queue": ("queue_limit",), "sizes": ("padding",), "timeout": ("timeout_ms",),
+    "budget": ("max_num_batched_tokens",),
+}  # fmt: skip
+SERVER: Mapping[str, Control] = {
+    "server": choice("Server", "The server whose settings the controls move", "", None,
+        {"": ""} | {name: server.title for name, server in ALL.items()}),
+}  # fmt: skip
+
+
+def option_of(rule: Any, options: Mapping[str, Option]) -> str | None:
+    """Return the name of the option that makes a rule with its own numbers; None if there is none."""
+    fits = (name for name, option in options.items() if option.values(rule) is not None)
+    return next(fits, None)
+
+
+def menu(state: Any) -> tuple[tuple[str, str], ...]:
+    """Return the servers, each with the rule that it has by default, then the rules, as (label, value)."""
+    options, items = state.kind.options[state.kind.rule], list[tuple[str, str]]()
+    for name, each in state.kind.servers.items():
+        # The chosen server's settings may have chosen another of its rules.
+        chosen = name == state.server
+        own = getattr(state, state.kind.rule) if chosen else option_of(defaults(each).rule, options)
+        if own is not None:
+            items.append((f"{each.title}: {_lower(options[own].part.title)}", name))
+    return (*items, *((f"Rule: {_lower(option.label)}", name) for name, option in options.items()))
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def defaults(server: Server, size: int = 32, **known: Any) -> ServerConfig:
+    """Return a server's defaults, on a known model and card; `size` is for a server whose size has none.
+
+    >>> defaults(ALL["triton"]).rule, defaults(ALL["torchserve"]).queue_limit
+    (SizeOrWait(max_batch_size=32, max_wait_ms=0), 100)
+    """
+    parameter = inspect.signature(server.rule).parameters.get(server.words.size)
+    needed = parameter is not None and parameter.default is parameter.empty
+    given = {name: value for name, value in known.items() if name in server.settings}
+    return server.configure(given | ({server.words.size: size} if needed else {}))
+
+
+def on_device(name: str) -> dict[str, str]:
+    """Return the settings for the model and the card of a published step time; {} if one is unknown.
+
+    >>> on_device("llama-3.1-8b/rtx-4090")["gpu"], on_device("llama-2-7b/gh200/vllm")
+    ('rtx-4090', {})
+    """
+    model, _, card = name.partition("/")
+    with suppress(ValueError):
+        model_named(model)
+        card = card_named(card.partition("/")[0]).name
+        return dict.fromkeys(MODELS, model) | {"gpu": card}
+    return {}
+
+
+def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
+    """Return a config with the memory of a known card, if it leaves out the card of the same known model."""
+    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
+    model = next((given[name] for name in MODELS if name in given), None)
+    with suppress(ValueError):  # a model without a data sheet
+        if known and model and "gpu" not in given and model_named(model) is model_named(known["model"]):
+            meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
+            return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
+    return config
+
+
+def check(server: str, rule: Any) -> None:
+    """Raise ValueError for a rule that a server does not have."""
+    if server and not has_rule(ALL[server], rule):
+        raise ValueError(f"the rule must be one of {ALL[server].title}, got {rule!r}")
+
+
+def kept(server: str, rule: Any) -> str:
+    """Return the server if it has the rule, else ""."""
+    return server if server and has_rule(ALL[server], rule) else ""
+
+
+def settings(server: str, scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario in a server's own settings; {} if it has no settings for it."""
+    try:
+        return {**translated(ALL[server], target_of(scenario)).settings}
+    except ValueError:
+        return {}
+
+
+def aliases(server: str, scenario: Scenario) -> dict[str, str]:
+    """Return the server's own setting and its value for each control that has another name.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> aliases("triton", Scenario(Poisson(9), SizeOrWait(8, 2), Affine(5, 1)))["max_wait_ms"]
+    'max_queue_delay_microseconds: 2000'
+    """
+    if not server:
+        return {}
+    words, given = ALL[server].words, settings(server, scenario)
+    names = {control: getattr(words, word) for word, controls in WORDS.items() for control in controls}
+    names |= words.others
+    return {
+        control: f"{name}: {given[name]}" if name in given else name
+        for control, name in names.items() if name and name != control
+    }  # fmt: skip
+
+
+def axes(server: Server, scenario: Scenario, surface: Any) -> dict[str, list[Any]]:
+    """Return a heat map's values of the server's settings, as it can have them, and the present ones."""
+    words, rule, found = server.words, scenario.rule, dict[str, list[Any]]()
+    for knob, values in ((surface.x, surface.x_values), (surface.y, surface.y_values)):
+        now = getattr(rule, knob)
+        if words.wait and knob in WORDS["wait"]:
+            whole = [words.wait_of(each) * words.wait_unit_ms for each in values if math.isfinite(each)]
+            found[knob] = sorted({*map(float, whole), float(now)})
+        elif knob in (*WORDS["size"], *WORDS["budget"]):
+            padded = scenario.service.padding or ()  # some servers require one of these
+            found[knob] = sorted({each for each in values if not padded or each == now} | {now})
+    return found
+
+
+def python(server: str, scenario: Scenario) -> str | None:
+    """Return Python for a scenario's rule by its server's name; None if that does not make the same rule."""
+    with suppress(TypeError, ValueError, KeyError):
+        own = ALL[server].rule
+        names = inspect.signature(own).parameters
+        given = {name: each for name, each in settings(server, scenario).items() if name in names}
+        if own(**given) == scenario.rule:
+            text = ", ".join(f"{name}={each!r}" for name, each in given.items())
+            return f"bs.servers.{server}({text})".replace("=inf", '=float("inf")')
+    return None

@@ -1,0 +1,82 @@
+"""A config pasted into a page: its film plays, marks and a diff appear, and no script of it ever runs."""
+
+import pytest
+
+PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
+BOX = ".batchsim-config textarea"
+TRITON = """\
+name: "resnet"
+max_batch_size: 16
+dynamic_batching {
+  max_queue_delay_microseconds: 500000  # <img src=x onerror="window.ran = 1">
+  prefered_batch_size: [8]
+}
+"""
+HOSTILE = [
+    ("<script>window.ran = 1</script>", "A config must have a key"),
+    ("max_batch_size: \"<img src=x onerror='window.ran = 1'>\"\ndynamic_batching { }", "Line 1, column 17"),
+    ("\x00\x07\x1b[31m\ufffd", "A config must have a key"),
+    ("x" * 2_000_000, "A pasted config must have at most 100,000 characters, got 2,000,000."),
+    ("\x01" * 100_000, "A config must have at most 30,000 words and signs"),  # 600 kB in a message
+]
+
+
+@pytest.fixture(scope="module", params=["lab", "app"])
+def panel(request, opened):
+    server = request.getfixturevalue(request.param)
+    cells = [PANEL] if request.param == "lab" else []
+    with opened(server, *cells, viewport={"width": 1280, "height": 800}) as panel:
+        yield panel
+
+
+def open_page(panel):
+    panel.page.click(".batchsim-tabs .lm-TabBar-tab:has-text('Config')")
+    panel.page.wait_for_selector(BOX)
+
+
+def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
+    page = panel.page
+    open_page(panel)
+    page.fill(BOX, TRITON)
+    page.wait_for_selector(".batchsim-diff")
+    lines = page.eval_on_selector_all(
+        ".batchsim-marked", "them => them.map((it) => [it.value, it.innerText])"
+    )
+    assert [number for number, _ in lines] == [4, 5]
+    assert "is too long" in lines[0][1]
+    assert "did you mean preferred_batch_size" in lines[1][1]
+    diff = page.inner_text(".batchsim-diff")
+    assert "-max_batch_size: 16" in diff
+    assert "+  max_queue_delay_microseconds: " in diff
+    chosen = page.eval_on_selector(".batchsim-knob-rule select", "it => it.selectedOptions[0].text")
+    assert chosen.replace("\xa0", " ") == "Triton: size or wait"  # JupyterLab writes such blanks
+    assert page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500"
+    assert "max_queue_delay_microseconds: 500000" in page.inner_text(".batchsim-knob-max_wait_ms")
+    page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
+    film, picture = (page.locator(each).bounding_box() for each in (".batchsim-player", panel.picture))
+    assert film["y"] >= picture["y"] - 1  # it covers the large view
+    assert film["y"] + film["height"] <= picture["y"] + picture["height"] + 1
+    assert page.evaluate("window.ran") is None
+    assert panel.noise.errors == []
+
+
+@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=["script", "tag", "binary", "long", "wide"])
+def test_a_hostile_text_gives_a_sentence_and_runs_nothing(panel, text, said):
+    page = panel.page
+    open_page(panel)
+    page.fill(BOX, "")
+    page.wait_for_function("document.querySelector('.batchsim-config [role]') === null")
+    page.fill(BOX, text)
+    page.wait_for_selector(".batchsim-config [role=alert]")
+    assert page.inner_text(".batchsim-config [role=alert]").startswith(said)
+    assert page.evaluate("window.ran") is None
+    panel.quiet()
+    assert panel.noise.errors == []
+
+
+def test_the_diff_can_be_copied(panel):
+    page = panel.page
+    open_page(panel)
+    page.fill(BOX, TRITON)
+    page.click("button:has-text('Copy the diff')")
+    page.wait_for_selector(".batchsim-status:has-text('on the clipboard')")
