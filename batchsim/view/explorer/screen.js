@@ -103,11 +103,10 @@ function scroller(el) {
 }
 
 function visibleHeight(panel) {
-  const scrolls = scroller(panel);
-  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight);
-  const head = document.querySelector(".batchsim-head")?.offsetHeight ?? 0; // of a separate page, above its margin
-  const top = panel.getBoundingClientRect().top + scrollY - head;
-  return innerHeight - head - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
+  const scrolls = scroller(panel), head = document.querySelector(".batchsim-head")?.offsetHeight ?? 0; // the app's title
+  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight) - (head && head + MARGIN_PX);
+  const top = panel.getBoundingClientRect().top + scrollY; // a separate page, below its margin
+  return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
 }
 
 // Lay the explorer out, and return the size of its picture; null while it is hidden.
@@ -242,11 +241,13 @@ function gestures(model, panel) {
   const anywhere = { pointerup: lift, pointercancel: lift, keyup: release, blur: away };
   for (const [name, act] of Object.entries(inside)) panel.addEventListener(name, act, true);
   for (const [name, act] of Object.entries(anywhere)) window.addEventListener(name, act, true);
-  return () => {
+  const end = () => {
     clearTimeout(timer);
     for (const [name, act] of Object.entries(inside)) panel.removeEventListener(name, act, true);
     for (const [name, act] of Object.entries(anywhere)) window.removeEventListener(name, act, true);
   };
+  // A slider holds its last value back while the kernel is busy: that move may come after the end of its gesture.
+  return { end, settle: () => pressed || model.send({ release: true }) };
 }
 
 function render({ model, el }) {
@@ -260,7 +261,7 @@ function render({ model, el }) {
   const draw = frames(model, img), showTip = tooltips(model, img, tip);
   arrowKeys(model, img);
 
-  let panel = null, measuring, seen = false, endGestures = () => {};
+  let panel = null, measuring, seen = false, gesture = null;
   const measure = () => {
     const box = panel && layOut(panel, el);
     if (!box) return; // hidden, as on a closed tab
@@ -278,7 +279,7 @@ function render({ model, el }) {
     if (!panel) {
       panel = el.closest(".batchsim-explorer"); // null until the element is in the page
       if (panel) {
-        endGestures = gestures(model, panel);
+        gesture = gestures(model, panel);
         for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
       }
     }
@@ -300,7 +301,7 @@ function render({ model, el }) {
     el.classList.toggle("batchsim-covered", Boolean(model.get("cover")));
   };
   const events = {
-    "change:number": draw, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
+    "change:number": () => { draw(); gesture?.settle(); }, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
   };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
   updateAlt();
@@ -311,7 +312,7 @@ function render({ model, el }) {
     themeChanges.disconnect();
     window.removeEventListener("resize", later);
     clearTimeout(measuring);
-    endGestures();
+    gesture?.end();
     for (const [name, act] of Object.entries(events)) model.off(name, act);
     if (img.src) URL.revokeObjectURL(img.src);
   };

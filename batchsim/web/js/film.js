@@ -686,7 +686,7 @@ export class Film {
     this.bar = make(host, "div", { className: "batchsim-film-controls" }, { display: "flex", flexWrap: "wrap", gap: "4px 8px", alignItems: "center", padding: "4px 8px" });
     const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)" };
     this.buttons = Object.entries(buttons).map(([name, title]) => make(this.bar, "button", { type: "button", title, onclick: () => this[name]() }));
-    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => this.pace(Number(this.speed.value)) }, { maxWidth: "8em" });
+    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => this.pace(Number(this.speed.value)) }, { maxWidth: "9.5em" });
     this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
     this.clock = make(this.bar, "span", {}, { minWidth: "9em" }); // no <output>, which would be read out at every frame
     for (const [element, name] of [[this.speed, "Speed"], [this.place, "Time"]]) element.setAttribute("aria-label", name);
