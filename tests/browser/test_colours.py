@@ -9,8 +9,7 @@ from browser.panel import eventually
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 THEMES = "@jupyterlab/apputils-extension/themes.jupyterlab-settings"
 SURFACE = {"light": [255, 255, 255], "dark": [17, 17, 17]}
-LEAST = 4.5  # WCAG 2.2, success criterion 1.4.3
-# How much lighter a text is than what is behind it, or darker, for every text that is seen; and the surfaces.
+# Texts whose contrast with what is behind them is too low, and the surfaces.
 COLOURS = """(selector) => {
     const parts = (colour) => {
         const [r, g, b, alpha = 1] = colour.match(/[\\d.]+/g).map(Number);
@@ -19,23 +18,27 @@ COLOURS = """(selector) => {
     const over = (front, back) => front.rgb.map((each, i) => each * front.alpha + back[i] * (1 - front.alpha));
     const behind = (node) => {
         if (!node) return [255, 255, 255];
-        const own = parts(getComputedStyle(node).backgroundColor);
-        return own.alpha === 1 ? own.rgb : over(own, behind(node.parentElement));
+        const back = parts(getComputedStyle(node).backgroundColor);
+        return back.alpha === 1 ? back.rgb : over(back, behind(node.parentElement));
     };
     const luminance = (rgb) => {
-        const [r, g, b] = rgb.map((each) => each / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+        const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        const [r, g, b] = rgb.map((each) => linear(each / 255));
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const panel = document.querySelector(".batchsim-explorer"), faint = [];
-    const said = (node) => node.matches("input, select, textarea") ? node.value : [...node.childNodes]
-        .filter((each) => each.nodeType === Node.TEXT_NODE).map((each) => each.textContent).join("").trim();
+    const own = (node) => [...node.childNodes].filter((each) => each.nodeType === Node.TEXT_NODE);
+    const said = (node) => node.matches("input, select, textarea") ? node.value
+        : own(node).map((each) => each.textContent).join("").trim();
     let texts = 0;
     for (const node of panel.querySelectorAll("*")) {
-        if (!said(node) || !node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-        if (node.matches("option, [type=range]") || node.disabled || node.closest("svg, .batchsim-tip")) continue;
+        const seen = node.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+        if (!said(node) || !seen || node.disabled) continue;
+        if (node.matches("option, [type=range]") || node.closest("svg, .batchsim-tip")) continue;
         texts += 1;
         const back = behind(node), text = over(parts(getComputedStyle(node).color), back);
-        const [low, high] = [luminance(text), luminance(back)].sort((a, b) => a - b), ratio = (high + 0.05) / (low + 0.05);
+        const [low, high] = [luminance(text), luminance(back)].sort((a, b) => a - b);
+        const ratio = (high + 0.05) / (low + 0.05); // 4.5: WCAG 2.2, success criterion 1.4.3
         if (ratio < 4.5) faint.push([said(node).slice(0, 30), node.className, Math.round(10 * ratio) / 10]);
     }
     const img = document.querySelector(selector), canvas = document.createElement("canvas");
