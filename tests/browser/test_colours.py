@@ -15,7 +15,7 @@ COLOURS = """(selector) => {
         const [r, g, b, alpha = 1] = colour.match(/[\\d.]+/g).map(Number);
         return { rgb: [r, g, b], alpha };
     };
-    const over = (front, back) => front.rgb.map((each, i) => each * front.alpha + back[i] * (1 - front.alpha));
+    const over = (front, back) => front.rgb.map((it, i) => it * front.alpha + back[i] * (1 - front.alpha));
     const behind = (node) => {
         if (!node) return [255, 255, 255];
         const back = parts(getComputedStyle(node).backgroundColor);
