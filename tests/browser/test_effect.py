@@ -64,7 +64,7 @@ def test_a_key_that_is_held_down_is_one_move_and_two_keys_are_two(panel):
 def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     panel.kernel.run("panel.share.buttons['Reset'].click()")
     panel.quiet(600)
-    panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab").nth(5).click()
+    panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab", has_text="Predict").click()
     panel.page.get_by_text("Predict before seeing").click()
     pixels = panel.pixels()
     panel.handle("max_wait_ms").focus()
