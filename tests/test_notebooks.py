@@ -263,7 +263,9 @@ def test_nothing_is_seen_below_the_first_prediction_but_questions(path):
     below = [cell for cell in cells[first:] if cell.outputs]
     assert [cell.source for cell in below if not cell.source.startswith(ASKS)] == []
     for cell in below:
-        assert [output.data["text/plain"].startswith(("Predict: ", "Draw: ")) for output in cell.outputs] == [True]
+        assert [output.data["text/plain"].startswith(("Predict: ", "Draw: ")) for output in cell.outputs] == [
+            True
+        ]
     without = [cell for cell in cells[first:] if not cell.source.startswith(ASKS)]
     assert [cell.source for cell in without if NOT_CHECKED not in cell.metadata.tags] == []
 

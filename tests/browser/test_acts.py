@@ -1,11 +1,14 @@
-"""The parts in which a student acts, in JupyterLab: a game from the keyboard, and a drawing with the mouse."""
+"""The parts in which a student acts, in JupyterLab: a game by keyboard, a drawing by mouse."""
 
 import os
 
 import pytest
 
 SIZE = {"width": 1280, "height": 800}
-GAME = "import batchsim as bs\nfrom batchsim.teaching import be_the_batcher, draw_p99\ngame = be_the_batcher()\ngame"
+GAME = """import batchsim as bs
+from batchsim.teaching import be_the_batcher, draw_p99
+game = be_the_batcher()
+game"""
 PAPER = """scenario = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(32, 0), bs.Affine(1.85, 0.15))
 paper = draw_p99(scenario, top_ms=40, promised_ms=20, then=lambda: print("the outcome"), key="05.a")
 paper"""
@@ -26,12 +29,12 @@ def shot(panel, name):
 
 def test_a_game_is_played_from_the_keyboard_and_compared_by_python(panel):
     page = panel.page
-    send = page.get_by_role("button", name="Start")
+    send = page.get_by_role("button", name="Start", exact=True)
     send.wait_for()
     page.evaluate(FAST)
     send.scroll_into_view_if_needed()
     send.press("Enter")
-    send = page.get_by_role("button", name="Send")
+    send = page.get_by_role("button", name="Send", exact=True)
     send.wait_for()
     send.press("Space")
     while send.count():
@@ -40,8 +43,12 @@ def test_a_game_is_played_from_the_keyboard_and_compared_by_python(panel):
     page.wait_for_selector(".batchsim-play table:not([hidden])")
     shot(panel, "game")
     cells = page.locator(".batchsim-play tbody td").all_inner_texts()
-    rows = panel.kernel.ask("[[row['mean_ms'], row['p99_ms'], row['batches']] for row in game.answered['rows']]")
-    shown = [text for mean, p99, batches in rows for text in (f"{mean:.1f} ms", f"{p99:.1f} ms", f"{batches}")]
+    rows = panel.kernel.ask(
+        "[[row['mean_ms'], row['p99_ms'], row['batches']] for row in game.answered['rows']]"
+    )
+    shown = [
+        text for mean, p99, batches in rows for text in (f"{mean:.1f} ms", f"{p99:.1f} ms", f"{batches}")
+    ]
     assert cells == shown
     assert panel.kernel.ask("len(game.sends_s)") > 3
     assert "best policy" in page.locator(".batchsim-play [role=status]").first.inner_text()
@@ -74,7 +81,7 @@ def test_a_drawing_with_a_gap_is_told_so_and_a_whole_one_is_judged(panel):
     draw(1, 0.4)  # backwards
     show.click()
     page.get_by_text("Your shape is right").wait_for()
-    page.get_by_text("the outcome").wait_for()
+    page.get_by_text("the outcome", exact=True).wait_for()
     shot(panel, "drawing")
     drawn = panel.kernel.ask("[paper.paper.done['drawn'], list(paper.paper.answered['curve_ms'])]")
     assert all(ms is not None for ms in drawn[0])
