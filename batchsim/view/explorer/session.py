@@ -113,6 +113,7 @@ class Session:
         # One move at a time: callbacks may come on several threads, and matplotlib is not thread-safe.
         self.lock = threading.RLock()
         self.moves = 0
+        self.followed: int | None = None  # the request that the film follows
         self._subscribers: dict[Event, list[Callable[[], None]]] = defaultdict(list)
 
     def subscribe(self, event: Event, callback: Callable[[], None]) -> None:
@@ -216,7 +217,7 @@ class Session:
                 state, data = found
             if before is not None and not same_kind(before, data):
                 before = None
-            self.data, self.data_state = replace(data, before=before), state
+            self.data, self.data_state = replace(data, before=before, followed=self.followed), state
             self.data_coarse = self.moving and state.kind.shortens
             if self.style.server >= data.result.scenario.servers:
                 self.style = self.style._replace(server=0)
@@ -274,6 +275,15 @@ class Session:
         with self.lock, self.reporting():
             if style != self.style:
                 self.style = style
+                self._notify("change")
+
+    def follow(self, request: int | None) -> None:
+        """Frame a request in every view, or, with None, no request; later moves keep it."""
+        with self.lock, self.reporting():
+            self.followed = request
+            if self.data is not None:
+                self.data = copy.copy(self.data)  # with all derived values
+                vars(self.data).update(followed=request)
                 self._notify("change")
 
     def set_cover(self, text: str) -> None:

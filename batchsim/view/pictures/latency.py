@@ -239,6 +239,10 @@ class LatencyView(GrowingView):
         if self.large:
             self.show_legend([Entry("", value=self._note(data))], self._marks(data, values, right_ms))
 
+    def followed(self, data: ViewData) -> tuple[float, float] | None:
+        at_ms = min(data.followed_ms, float(self.ax.get_xlim()[1]))
+        return None if data.overloaded else (at_ms, at_ms)
+
     def _note(self, data: ViewData) -> str:
         """Return the words below the title: the difference from A, or the share within the objective."""
         if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):
