@@ -45,11 +45,8 @@ def join(address: str) -> None:
         refusal = _asked(address, "GET")
         if not refusal:
             os.environ[ADDRESS] = address
-        print(
-            f"{refusal}."
-            if refusal
-            else "Joined the class: its chart shows your predictions, without your name."
-        )
+        joined = "Joined the class: its chart shows your predictions, without your name"
+        print(f"{refusal or joined}.")
 
 
 def send(votes: Iterable[Vote], tell: Callable[[str], None], student: str = _SELF) -> None:
@@ -57,16 +54,15 @@ def send(votes: Iterable[Vote], tell: Callable[[str], None], student: str = _SEL
 
     `student` is random: its hash with the question lets a later answer replace the earlier one.
     """
-    address, whose = os.environ.get(ADDRESS, ""), os.environ.get(STUDENT, platform.node() + student)
+    address, whose = os.environ.get(ADDRESS, ""), os.environ.get(STUDENT) or platform.node() + student
 
     def run() -> None:
         for question, choices, chosen, right in votes:
             name = hashlib.sha256(json.dumps([whose, question, *choices]).encode()).hexdigest()[:32]
-            numbers = {
-                "chosen": choices.index(chosen),
+            message = {
+                "question": question, "choices": choices, "student": name, "chosen": choices.index(chosen),
                 "right": None if right is None else choices.index(right),
-            }
-            message = {"question": question, "choices": choices, "student": name, **numbers}
+            }  # fmt: skip
             if refusal := _asked(address, "POST", json.dumps(message), PAUSES_S):
                 return tell(f"{refusal}: the chart lacks your prediction.")
 
@@ -86,12 +82,9 @@ def _asked(address: str, method: str, body: str = "", pauses_s: Sequence[float] 
             with suppress(OSError, http.client.HTTPException), closing(connection):
                 connection.request(method, place.path.rstrip("/") + PATH, body, headers)
                 answer = connection.getresponse()
-                plain = answer.headers.get_content_type() == "text/plain"
-                why = (
-                    answer.read(200).decode(errors="replace")
-                    if plain
-                    else f"HTTP {answer.status} {answer.reason}"
-                )
+                why = answer.read(200).decode(errors="replace")
+                if answer.headers.get_content_type() != "text/plain":
+                    why = f"HTTP {answer.status} {answer.reason}"
                 if answer.status < 500:
                     return "" if answer.status == 204 else f"The class's server refuses, {why}"
     except (KeyError, ValueError, AttributeError, http.client.InvalidURL):

@@ -5,8 +5,9 @@ import re
 import pytest
 
 import batchsim as bs
+from batchsim.view.explorer.pages.predict import in_words
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_requests
-from batchsim.view.explorer.state import DEFAULT
+from batchsim.view.explorer.state import DEFAULT, State
 
 PAGES = ["A and B", "Predict", "Film", "Class"]
 
@@ -160,3 +161,17 @@ def test_the_verdict_has_a_sign_the_numbers_and_the_reason():
     assert [row[0] for row in (p50, p99, throughput)] == [right, wrong, right]
     assert re.search(r"[\d.]+ \N{RIGHTWARDS ARROW} [\d.]+ ms", p99)
     assert "forming grew from" in p99
+
+
+def test_a_class_counts_different_moves_apart_however_long_their_words_are():
+    assert in_words(DEFAULT, DEFAULT) == "Back again"
+    assert (
+        in_words(DEFAULT, State(servers=2, seed=7)) == "From Servers = 1, Seed = 0 to Servers = 2, Seed = 7"
+    )
+    assert in_words(State(rate_per_s=500), State(rate_per_s=500, servers=2)).endswith(
+        "with Arrival rate (per s) = 500"
+    )
+    curves = [tuple((size, 1.0 + size) for size in range(1, last)) for last in (100, 101)]
+    moves = [in_words(DEFAULT, State(service="curve", curve=curve)) for curve in curves]
+    assert moves[0] != moves[1]
+    assert all(len(move) < 320 for move in moves)

@@ -297,6 +297,36 @@ def test_arrivals_are_seen_coming_but_not_in_a_closed_loop(ask):
         assert any(step["coming"] for step in found) == seen
 
 
+def overlapping(tiles):
+    """Return the pairs of squares that overlap by more than the rounding of a pixel."""
+    return [
+        (one, other)
+        for one, other in combinations(tiles, 2)
+        if abs(one["x"] - other["x"]) < min(one["side"], other["side"]) - 1e-6
+        and abs(one["y"] - other["y"]) < min(one["side"], other["side"]) - 1e-6
+    ]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_at_rest_no_two_tiles_overlap(ask, name):
+    film = Film(bs.simulate(SCENARIOS[name], 300, seed=5))
+    middle_s = float(film.instants[film.instants.size // 2])
+    boxes = [BOX, {"x": 0, "y": 60, "w": 375, "h": 90}, {"x": 0, "y": 50, "w": 1200, "h": 330}]
+    jobs, seen = [], 0
+    for at_s in (0.0, middle_s):
+        window = request_window(film, (at_s, at_s))
+        steps = [[time_s, 1] for time_s in [at_s, *times_in(window, 12, seed=len(name))]]
+        jobs += [
+            {"does": "crowd", "film": window.message(), "box": box, "em": 12, "steps": steps} for box in boxes
+        ]
+    for found in ask(*jobs):
+        for moment in found:
+            tiles = [*moment["of"], *moment["coming"]]
+            seen = max(seen, len(tiles))
+            assert not overlapping(tiles), (name, overlapping(tiles)[0])
+    assert seen > 3
+
+
 def test_the_first_speed_suits_the_traffic_and_the_batches(ask):
     for rate_per_s in (1, 30, 1000, 1e5):
         for fixed_ms in (0.05, 5, 500):

@@ -49,7 +49,7 @@ const does = {
     const crowd = new Crowd(lane, placesIn(box, waiting, lane.servers, largest, em));
     return steps.map(([time_s, share]) => {
       const moving = crowd.move(lane.at(time_s), share);
-      return { moving, of: [...crowd.of].map(([i, it]) => ({ ...it, i: lane.first + i })), coming: crowd.coming.length };
+      return { moving, of: [...crowd.of].map(([i, it]) => ({ ...it, i: lane.first + i })), coming: crowd.coming };
     });
   },
 };

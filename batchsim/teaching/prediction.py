@@ -10,7 +10,7 @@ import ipywidgets as widgets
 from batchsim import _check, _vote
 from batchsim.teaching.output_capture import shown
 from batchsim.teaching.progress import note_prediction
-from batchsim.teaching.progress_store import load
+from batchsim.teaching.progress_store import change
 
 KEY = r"\d\d\.[a-z]"  # a lesson and a letter
 
@@ -90,7 +90,7 @@ class Prediction(widgets.VBox):
         self.children: Any = [*self.children[:-1], problem, self.outcome]
         self.outcome.children = [show]
         vote = _vote.Vote(self.question, self.choices, chosen, self.answer)
-        _vote.send([vote], lambda sentence: setattr(problem, "value", sentence), load().key)
+        _vote.send([vote], lambda sentence: setattr(problem, "value", sentence), change(lambda _: None).key)
 
     def _tell(self, chosen: str) -> None:
         told = [f"✓ Right. {self.because}"]

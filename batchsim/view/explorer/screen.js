@@ -103,8 +103,8 @@ function scroller(el) {
 }
 
 function visibleHeight(panel) {
-  const scrolls = scroller(panel);
-  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight);
+  const scrolls = scroller(panel), head = document.querySelector(".batchsim-head")?.offsetHeight ?? 0; // the app's title
+  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight) - (head && head + MARGIN_PX);
   const top = panel.getBoundingClientRect().top + scrollY; // a separate page, below its margin
   return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
 }

@@ -304,12 +304,25 @@ export class Tokens {
 /** The requests on a stage. `of` maps each to { x, y, side, alpha, doing }. */
 export class Crowd {
   constructor(lane, places) {
-    Object.assign(this, { lane, places, of: new Map(), coming: [] });
+    Object.assign(this, { lane, places, of: new Map(), coming: [], ahead_s: AHEAD * lane.pace_s });
+    this.rows = this.rowsOfArrivals();
+  }
+
+  /** The row in which each request comes in, so that no two overlap; -1 for those that find no row free. */
+  rowsOfArrivals() {
+    const { lane, box, queue } = this.places, pitch = queue.side + 1, { arrival_s, first, open } = this.lane;
+    const least_s = (this.ahead_s * pitch) / Math.max(lane.w - queue.side, 1), last_s = Array(Math.max(Math.floor(box.h / pitch), 1)).fill(-Infinity);
+    return Array.from(open ? arrival_s : [], (s, i) => {
+      const from = Math.floor((((first + i) * SPREAD) % 1) * last_s.length), free = last_s.findIndex((_, k) => s - last_s[(from + k) % last_s.length] >= least_s);
+      if (free < 0) return -1;
+      last_s[(from + free) % last_s.length] = s;
+      return (from + free) % last_s.length;
+    });
   }
 
   entry(i) {
-    const { lane, box, queue } = this.places;
-    return [lane.x + lane.w - queue.side, box.y + (box.h - queue.side) * (((this.lane.first + i) * SPREAD) % 1)];
+    const { lane, box, queue } = this.places, pitch = queue.side + 1, rows = Math.max(Math.floor(box.h / pitch), 1), row = this.rows[i] ?? -1;
+    return [lane.x + lane.w - queue.side, box.y + (box.h - rows * pitch) / 2 + pitch * (row < 0 ? (this.lane.first + i) % rows : row)];
   }
 
   /** The place of everybody who waits or is computed. */
@@ -345,10 +358,9 @@ export class Crowd {
   }
 
   approaching(t) {
-    const { lane, places } = this, ahead_s = AHEAD * lane.pace_s, first = upTo(lane.arrival_s, t);
-    const count = Math.min(upTo(lane.arrival_s, t + ahead_s) - first, COMING);
-    return Array.from({ length: count }, (_, k) => {
-      const i = first + k, share = 1 - (lane.arrival_s[i] - t) / ahead_s, [x, y] = this.entry(i);
+    const { lane, places, ahead_s } = this, first = upTo(lane.arrival_s, t), count = Math.min(upTo(lane.arrival_s, t + ahead_s) - first, COMING);
+    return Array.from({ length: count }, (_, k) => first + k).filter((i) => this.rows[i] >= 0).map((i) => {
+      const share = 1 - (lane.arrival_s[i] - t) / ahead_s, [x, y] = this.entry(i);
       return { x: places.lane.x + (x - places.lane.x) * share, y, side: places.queue.side, alpha: Math.min(3 * share, 1) };
     });
   }
@@ -716,7 +728,7 @@ export class Film {
     const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)",
       followSlowest: "Follow the slowest request (S); a click on a square follows another, N the next" };
     this.buttons = Object.entries(buttons).map(([name, title]) => make(this.bar, "button", { type: "button", title, onclick: () => this[name]() }));
-    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => this.pace(Number(this.speed.value)) }, { maxWidth: "8em" });
+    this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => this.pace(Number(this.speed.value)) }, { maxWidth: "9.5em" });
     this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
     this.clock = make(this.bar, "span", {}, { minWidth: "9em" }); // no <output>, which would be read out at every frame
     for (const [element, name] of [[this.speed, "Speed"], [this.place, "Time"]]) element.setAttribute("aria-label", name);

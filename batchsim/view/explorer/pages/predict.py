@@ -2,11 +2,12 @@
 
 import html
 import textwrap
+import zlib
 
 import ipywidgets as widgets
 
 from batchsim import _vote
-from batchsim.view.explorer.kinds import KINDS, relevant
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
 from batchsim.view.explorer.session import Session, setting
@@ -168,11 +169,15 @@ def in_words(before: State, after: State) -> str:
     >>> in_words(State(servers=2), State(servers=2, max_wait_ms=5))
     'From Max wait (ms) = 10 to Max wait (ms) = 5, with Servers = 2'
     """
-    moved, first = after.differences(before), DEFAULTS[after.mode]
-    others = [name for name in after.differences(first) if name not in moved and relevant(name, vars(after))]
+    first, names = DEFAULTS[after.mode], [name for name in CONTROLS if name != "mode"]
+    used = [name for name in names if relevant(name, vars(before)) or relevant(name, vars(after))]
+    moved = [name for name in used if getattr(before, name) != getattr(after, name)]
+    others = [name for name in used if name not in moved and getattr(after, name) != getattr(first, name)]
     old, new, rest = (
         ", ".join(setting(name, getattr(state, name)) for name in names)
         for state, names in ((before, moved), (after, moved), (after, others))
     )
-    move = f"From {old} to {new}" if moved else "Back again"
-    return textwrap.shorten(move + (f", with {rest}" if rest else ""), 300)
+    text = (f"From {old} to {new}" if moved else "Back again") + (f", with {rest}" if rest else "")
+    short = textwrap.shorten(text, 300)
+    # What is cut off still tells one move from another.
+    return text if short == text else f"{short} ({zlib.crc32(text.encode()):x})"
