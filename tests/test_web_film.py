@@ -133,7 +133,8 @@ def test_the_parts_of_a_latency_are_those_of_the_result(ask):
 
 def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
     ms = r"([\d,.]+) ms"
-    served = rf"waited {ms} for company and {ms} for the server, and was computed in {ms} with (\d+) others?: {ms} in all"
+    waited = f"waited {ms} for company and {ms} for the server"
+    served = rf"{waited}, and was computed in {ms} with (\d+) others?: {ms} in all"
     for name in ("plain", "eight servers", "two levels", "losing"):
         film, window = film_and_window(name)
         result, code = film.result, pseudocode(film.result.scenario)

@@ -54,7 +54,7 @@ function render({ model, el }) {
     [reported, told] = [now, moment];
     model.send({ moment });
   };
-  const follow = () => film.follow(model.get("followed"));
+  const follow = () => film.picked !== model.get("followed") && film.follow(model.get("followed"));
   const tell = () => { // whom the reader follows
     if (!loaded || film.picked === model.get("followed")) return;
     model.set("followed", film.picked);

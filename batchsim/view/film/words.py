@@ -64,6 +64,6 @@ def life(result: Result, request: int) -> str:
         f"; it was preempted {'once' if times == 1 else f'{times:,} times'}, for {preempted}" if times else ""
     )
     return (
-        f"Request {request:,} waited {duration(waited_ms)} for a seat, and received its first token {prefill} "
-        f"later (prefill of {prompt:,} tokens){tokens}{again}: {latency} in all."
+        f"Request {request:,} waited {duration(waited_ms)} for a seat, and received its first token "
+        f"{prefill} later (prefill of {prompt:,} tokens){tokens}{again}: {latency} in all."
     )

@@ -833,7 +833,10 @@ export class Film {
   }
 
   /** The requests that can be followed, [number, latency] each: those that have a place of their own. */
-  get numbers() { return this.staged || this.lanes[0]?.kind === "tokens" ? this.lanes[0].latencies : []; }
+  get numbers() {
+    const lanes = this.lanes.filter((lane) => this.staged || lane.kind === "tokens");
+    return [...new Map(lanes.flatMap((lane) => lane.latencies))].sort(([a], [b]) => a - b);
+  }
 
   /** Highlight a request and tell its life, or, with null, nobody's. */
   follow(number) {
@@ -847,7 +850,7 @@ export class Film {
   followAt(number) {
     if (number === undefined) return this.say("This film shows no single requests.");
     this.pause();
-    this.goTo(this.lanes[0].arrived(number));
+    this.goTo(this.lanes.map((lane) => lane.arrived(number)).find((s) => s !== undefined));
     this.follow(number);
   }
 
@@ -864,7 +867,10 @@ export class Film {
 
   get words() {
     if (this.note) return this.note;
-    if (this.picked !== null) return this.lanes.map((lane) => [...lane.title, lane.life(this.picked)].join(": ")).join(" ");
+    if (this.picked !== null) {
+      const lives = this.lanes.map((lane) => [...lane.title, lane.life(this.picked)]).filter((parts) => parts.at(-1));
+      return lives.map((parts) => parts.join(": ")).join(" ");
+    }
     const [t, within] = this.moment, { lanes } = this;
     if (lanes.length === 1 && (this.staged || lanes[0].moments)) return lanes[0].words(lanes[0].at(t), within);
     return `At ${precise(t * 1000, 7)} ms: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
