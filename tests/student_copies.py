@@ -33,7 +33,7 @@ def student_copy(solved):
     for cell in deepcopy(solved.cells):
         cell.source = cell.source.replace("](../", "](")  # the copy is one folder higher
         if cell.cell_type == "code":
-            asking = cell.source.startswith("predict(")
+            asking = cell.source.startswith(("predict(", "draw_p99("))
             predicting = predicting or asking
             if asking:
                 cell.source = with_key(cell.source, f"{lesson[1]}.{next(keys)}")
@@ -62,7 +62,7 @@ def without_code(found):
 
 
 def with_key(source, key):
-    """Return a call of `predict` with a key as its last argument."""
+    """Return a call of `predict` or `draw_p99` with a key as its last argument."""
     call = source.rstrip()
     assert call.endswith(",\n)"), "the arguments of predict() are one a line, with a comma after the last"
     return f'{call[:-1]}    key="{key}",\n)'

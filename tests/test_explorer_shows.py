@@ -52,8 +52,7 @@ class Reader(RuleBasedStateMachine):
                 10**knob.slider.max if knob.is_log else knob.slider.max)  # fmt: skip
         else:
             knob.value = value
-        if held:
-            panel.session.release()
+        panel.session.release()  # as a page does at the end of a gesture, and at a frame that comes later
 
     @rule(mode=modes)
     def turn_to_mode(self, mode):
@@ -104,7 +103,7 @@ class Reader(RuleBasedStateMachine):
     @invariant()
     def the_session_is_settled(self):
         session = self.panel.session
-        assert not session.held
+        assert not session.moving
         assert not session.data_coarse
         assert session.data.result.scenario == session.runner.scenario(session.data_state)
         assert session.data_state == session.state or 'role="alert"' in self.panel.status.value

@@ -27,7 +27,7 @@ CORRIDOR = [
     ["simulate"],
     ["theory"],
     ["study", "device", "servers"],
-    ["view", "view.canvas"],
+    ["view", "view.canvas", "view.scripts"],
     ["view.film"],
     ["view.pictures"],
     ["view.explorer"],

@@ -23,6 +23,7 @@ DOORS = [NOTEBOOKS / "00-explorer.ipynb", NOTEBOOKS / "app.ipynb"]  # they teach
 COPIES = sorted(set(notebooks("notebooks/*.ipynb")) - set(DOORS))  # of the lessons, for students
 LESSONS = notebooks("notebooks/solutions/*.ipynb")
 EXECUTED = [*DOORS, *LESSONS]
+ASKS = "predict(", "draw_p99("  # what a student commits to before an outcome
 EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
 
 every_notebook = pytest.mark.parametrize(
@@ -258,12 +259,14 @@ def test_a_students_copy_is_what_the_script_makes(path):
 @every_copy
 def test_nothing_is_seen_below_the_first_prediction_but_questions(path):
     cells = code(read(path))
-    first = next(index for index, cell in enumerate(cells) if cell.source.startswith("predict("))
+    first = next(index for index, cell in enumerate(cells) if cell.source.startswith(ASKS))
     below = [cell for cell in cells[first:] if cell.outputs]
-    assert [cell.source for cell in below if not cell.source.startswith("predict(")] == []
+    assert [cell.source for cell in below if not cell.source.startswith(ASKS)] == []
     for cell in below:
-        assert [output.data["text/plain"].startswith("Predict: ") for output in cell.outputs] == [True]
-    without = [cell for cell in cells[first:] if not cell.source.startswith("predict(")]
+        assert [output.data["text/plain"].startswith(("Predict: ", "Draw: ")) for output in cell.outputs] == [
+            True
+        ]
+    without = [cell for cell in cells[first:] if not cell.source.startswith(ASKS)]
     assert [cell.source for cell in without if NOT_CHECKED not in cell.metadata.tags] == []
 
 
@@ -402,7 +405,7 @@ def test_a_copy_notes_each_prediction_under_a_key_of_its_own(path):
     )
     assert [lesson for lesson, _ in keys] == [path.name[:2]] * len(keys)
     assert "".join(letter for _, letter in keys) == "abcdefghij"[: len(keys)]
-    asked = [cell for cell in code(read(path)) if cell.source.startswith("predict(")]
+    asked = [cell for cell in code(read(path)) if cell.source.startswith(ASKS)]
     assert len(keys) == len(asked)
 
 

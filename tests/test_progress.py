@@ -409,7 +409,7 @@ def test_the_table_says_what_is_done_and_what_is_next(file):
     assert lines[0] == "Ann <3's progress"
     (row,) = [line for line in lines if line.strip().startswith("01-why-batch")]
     cells = re.split(r"\s{2,}", row.strip())
-    assert cells[1:] == ["1 of 1 right", "1 of 3", "1 solved (1 try); 2 not solved yet (1 try)"]
+    assert cells[1:] == ["1 of 1 right", "1 of 4", "1 solved (1 try); 2 not solved yet (1 try)"]
     assert [line.split()[0] for line in lines if "0 of 1 right" in line] == ["99"]
     assert "Next: exercise 01.2." in lines
     shown = progress()._repr_html_()

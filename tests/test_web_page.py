@@ -18,6 +18,7 @@ from batchsim.cli import app
 from batchsim.view.canvas.cells import colours
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import sizes, waits
+from batchsim.view.scripts import bundle
 from batchsim.web import page
 from batchsim.web.descriptions import SHOWN, descriptions
 
@@ -135,16 +136,21 @@ def test_each_preset_is_a_line_near_the_published_times():
             assert preset["fixed_ms"] + preset["per_item_ms"] * size == pytest.approx(ms, rel=0.052)
 
 
-def test_modules_become_functions_that_return_their_exports():
-    sources = {"a": "export const one = 1;", "b": 'import { one } from "./a.js";\nexport function start() {}'}
+def test_modules_become_functions_that_return_their_exports(tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.js").write_text("export const one = 1;")
+    (tmp_path / "b.js").write_text('import { one } from "./more/a.js";\nexport function start() {}')
     a = "modules.a = (() => {\nconst one = 1;\nreturn { one };\n})();\n"
     b = "modules.b = (() => {\nconst { one } = modules.a;\nfunction start() {}\nreturn { start };\n})();\n"
-    assert page.bundle("b", sources.get) == f"const modules = {{}};\n{a}{b}modules.b.start();"
+    assert (
+        bundle(tmp_path / "b.js", "modules.b.start();") == f"const modules = {{}};\n{a}{b}modules.b.start();"
+    )
 
 
-def test_a_module_with_an_import_that_a_bundle_cannot_have_is_refused():
+def test_a_module_with_an_import_that_a_bundle_cannot_have_is_refused(tmp_path):
+    (tmp_path / "one.js").write_text('import two from "./two.js";')
     with pytest.raises(ValueError, match="plain imports"):
-        page.bundle("one", {"one": 'import two from "./two.js";'}.get)
+        bundle(tmp_path / "one.js", "")
 
 
 def test_the_command_prints_where_the_page_is_or_how_to_build_it(tmp_path, monkeypatch):

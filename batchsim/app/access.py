@@ -150,7 +150,9 @@ def theme_of(text: str) -> str:
 def prepare(handler: Any, notebook: Any, cwd: str) -> None:
     """Prepare a page before its kernel starts: Voila's `prelaunch_hook`."""
     # Without this, Voila would copy the `theme=` of an address into the page, unescaped.
-    notebook.metadata["voila"] = {"theme": theme_of(handler.get_query_argument("theme", ""))}
+    asked = handler.get_query_argument("theme", "")
+    # The page follows the browser's preference unless its address names a theme.
+    notebook.metadata["voila"] = {"theme": theme_of(asked), "follows": asked not in THEMES}
     # A page that closes asks Voila to end its kernel. Voila requires the XSRF cookie with that request, and
     # sets the cookie only when its value is read.
     _ = handler.xsrf_token

@@ -44,7 +44,8 @@ def check(exercise: str, answer: Any) -> None:
     asked = [_asked(exercise, record.key, number) for number in range(rounds, -1, -1)]
     if task.is_open(answer):
         question = f"{asked[0].again} Put" if rounds else "put"
-        print(f"Not answered yet: {question} your answer in place of the ...: {task.asks}.")
+        put = f"{question} your answer in place of the ...: {task.asks}."
+        print(f"Not answered yet: {task.missing or put}")
     else:
         try:
             verdicts = [each.judge(answer) for each in asked]
@@ -86,6 +87,8 @@ def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict])
                 f"An example with other numbers: {other.again} Answer: {other.judge(other.right()).text}"
             )
         tried.last_at = now()
+        if verdicts[0].right and (evidence := asked.evidence(answer)):
+            record.evidence[exercise] = evidence
 
     progress_store.change(note)
     return lines

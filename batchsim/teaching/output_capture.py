@@ -16,6 +16,15 @@ SHARP = 2  # pixels of a picture to one of the page
 PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
 
 
+class WholeText:
+    """A widget that leaves its whole text to readers of a page without a kernel: ipywidgets cuts it."""
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        found = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        whole = {"text/plain": repr(self)}
+        return (found[0] | whole, found[1]) if isinstance(found, tuple) else found and found | whole
+
+
 def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
     r"""Call a function, and return what it prints and returns: one object, or a tuple of them.
 

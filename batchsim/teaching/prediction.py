@@ -8,14 +8,14 @@ from typing import Any
 import ipywidgets as widgets
 
 from batchsim import _check, _vote
-from batchsim.teaching.output_capture import shown
+from batchsim.teaching.output_capture import WholeText, shown
 from batchsim.teaching.progress import note_prediction
 from batchsim.teaching.progress_store import change
 
 KEY = r"\d\d\.[a-z]"  # a lesson and a letter
 
 
-class Prediction(widgets.VBox):
+class Prediction(WholeText, widgets.VBox):
     r"""A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
 
     `choices` may map each wrong choice to the reason why it is wrong. `then` is a function without arguments
@@ -105,11 +105,6 @@ class Prediction(widgets.VBox):
     def __repr__(self) -> str:
         marks = [("(x)" if choice == self.choice.value else "( )") + f" {choice}" for choice in self.choices]
         return "\n  ".join([f"Predict: {self.question}", *marks])
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str] | None:
-        bundle: dict[str, str] | None = super()._repr_mimebundle_(**options)
-        # The whole text, for readers of the page without a kernel: ipywidgets cuts it at 110 characters.
-        return bundle and bundle | {"text/plain": repr(self)}
 
 
 predict = Prediction

@@ -74,6 +74,9 @@ class Record:
     batchsim: str = __version__
     predictions: dict[str, Predicted] = field(default_factory=dict)
     exercises: dict[str, Tried] = field(default_factory=dict)
+    evidence: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # of exercises that a grade simulates again
 
 
 def now() -> str:
@@ -138,14 +141,15 @@ def _parsed(path: Path, text: bytes) -> Record:
         ours = f"batchsim {__version__} reads version {VERSION}"
         raise OtherVersionError(f"{other} {content.get('batchsim', '?')!s:.20}, and {ours}")
     names = ["format", "version", *(each.name for each in fields(Record)), "checksum"]
-    if lacks := [name for name in names if name not in content]:
+    since: dict[str, Any] = {"evidence": {}}  # files from before have none
+    if lacks := [name for name in names if name not in since | content]:
         raise ValueError(f"{path} is not a progress file: it lacks {', '.join(lacks)}")
     if content["format"] != FORMAT:
         raise ValueError(f"{path} is not a progress file: its format is {content['format']!r:.40}")
     if content["checksum"] != checksum(content):
         raise ValueError(f"{path} was changed after batchsim wrote it: its checksum does not match")
     try:
-        record: Record = _fit("", {name: content[name] for name in names[2:-1]}, Record)
+        record: Record = _fit("", {name: (since | content)[name] for name in names[2:-1]}, Record)
         record.student = record.student and name_of(record.student)
         return record
     except ValueError as error:

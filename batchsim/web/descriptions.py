@@ -5,6 +5,7 @@ JavaScript copies none of these, so a label, a bound or a colour that changes he
 
 import functools
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from batchsim.measured.published import published_names, published_source
 from batchsim.scenario import RULES, Affine
 from batchsim.scenario.rules.rule import Trigger
 from batchsim.study.surface import LOADS
+from batchsim.teaching import game
 from batchsim.theory.batch import at_least
-from batchsim.theory.optimum import optimum
 from batchsim.view.canvas import axes, cells
 from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, in_words, looks
 from batchsim.view.explorer.control import Control
@@ -32,8 +33,8 @@ DRAWN = ("latency", "map", "load", "breakdown")  # the views of the page; the fi
 LARGEST_MAPPED = 64  # the largest batch size of the map, as the explorer's
 CLOSE = 0.05  # the worst relative error of a published table's straight line
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
-# The scenario in which the reader is the batcher: the explorer's service time, at a third of its load.
-PLAYED = {"rate_per_s": 800.0, "max_batch_size": 32, "fixed_ms": 5.0, "per_item_ms": 0.25}
+# The scenario in which the reader is the batcher.
+PLAYED = {"rate_per_s": game.RATE_PER_S, "max_batch_size": game.MAX_BATCH_SIZE, **asdict(game.SERVICE)}
 
 
 @functools.cache
@@ -96,13 +97,11 @@ def presets() -> dict[str, dict[str, Any]]:
 
 def played() -> dict[str, Any]:
     """Return the scenario in which the reader is the batcher, and the best policy for it."""
-    service = Affine(PLAYED["fixed_ms"], PLAYED["per_item_ms"])
-    best = optimum(PLAYED["rate_per_s"], service, int(PLAYED["max_batch_size"]))
-    if best.control_limit is None:
-        raise ValueError(f"the best policy of the played scenario must have a control limit, got {best!r}")
-    none = at_least(PLAYED["rate_per_s"], service, 1, best.max_batch_size)
+    best = game.best()
+    none = at_least(game.RATE_PER_S, game.SERVICE, 1, best.max_batch_size)
     means = {"mean_latency_ms": best.mean_latency_ms, "without_wait_ms": none.mean_latency_ms}
-    return {**PLAYED, "least": best.control_limit, **means}
+    rivals = {name: {"rule": type(rule).__name__, **asdict(rule)} for name, rule in game.rivals().items()}  # type: ignore[call-overload]
+    return {**PLAYED, **means, "least": best.control_limit, "rivals": rivals, "until_s": game.UNTIL_S}
 
 
 def terms() -> dict[str, str]:

@@ -11,7 +11,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +20,13 @@ from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
+from batchsim.view.scripts import JS, bundle
 from batchsim.web.descriptions import PLAYED, descriptions
 
-JS = Path(__file__).parent / "js"
 BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
 LARGEST = 500_000  # bytes
 REQUESTS = 20_000
-IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";', re.MULTILINE)
-EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
 Values = dict[str, Any]  # by the names of controls
-
-
-def module(name: str) -> str:
-    """Return the text of a JavaScript module."""
-    return (JS / f"{name}.js").read_text(encoding="utf-8")
-
-
-def bundle(first: str, read: Callable[[str], str] = module) -> str:
-    """Return a module and those that it imports as one script, which ends with a call of its `start`.
-
-    Each becomes a function that returns its exports: their names cannot collide, and a page that was opened
-    from a disk could import nothing.
-    """
-    done: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        source = read(name)
-        for _, imported in IMPORT.findall(source):
-            if imported not in done:
-                add(imported)
-        names = ", ".join(EXPORT.findall(source))
-        text = EXPORT.sub("", IMPORT.sub(r"const \1 = modules.\2;", source))
-        if left := re.search(r"^(?:import|export)\b.*", text, re.MULTILINE):
-            raise ValueError(f"a module must have plain imports and exports, got {left[0]!r} in {name}.js")
-        done[name] = f"modules.{name} = (() => {{\n{text.strip()}\nreturn {{ {names} }};\n}})();\n"
-
-    add(first)
-    return "const modules = {};\n" + "".join(done.values()) + f"modules.{first}.start();"
 
 
 def run(values: Values) -> Result:
@@ -130,7 +99,8 @@ def style() -> str:
     )
     preferred = f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
     rules = f":root{{{light}}}{preferred}:root[data-theme=dark]{{{dark}}}"
-    return (JS / "page.css").read_text(encoding="utf-8").replace("@@THEMES@@", rules)
+    sheets = "".join((JS / name).read_text(encoding="utf-8") for name in ("page.css", "play.css"))
+    return sheets.replace("@@THEMES@@", rules)
 
 
 def policy(page: str) -> str:
@@ -159,7 +129,7 @@ def page(compiled: bytes) -> str:
         "CAPACITY": f"{float(f'{most.rate_per_s:.3g}'):,.0f}",
         "DESCRIBED": json.dumps(described, separators=(",", ":")).replace("<", "\\u003c"),
         "MODULE": base64.b64encode(gzip.compress(compiled, mtime=0)).decode(),
-        "CODE": bundle("essay").replace("</script", "<\\/script"),
+        "CODE": bundle(JS / "essay.js", "modules.essay.start();").replace("</script", "<\\/script"),
     }  # fmt: skip
     text = filled((JS / "page.html").read_text(encoding="utf-8"))
     for name, value in parts.items():

@@ -4,7 +4,7 @@ import pytest
 
 from browser.panel import HANDLE, eventually
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
+PANEL = "import batchsim as bs\npanel = bs.explore(requests=4_000)\npanel"
 WAIT = "panel.result.scenario.rule.max_wait_ms"
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
 TOP = "document.querySelector('.batchsim-explorer').getBoundingClientRect().top"
@@ -64,7 +64,7 @@ def test_a_key_that_is_held_down_is_one_move_and_two_keys_are_two(panel):
 def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     panel.kernel.run("panel.share.buttons['Reset'].click()")
     panel.quiet(600)
-    panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab").nth(5).click()
+    panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab", has_text="Predict").click()
     panel.page.get_by_text("Predict before seeing").click()
     pixels = panel.pixels()
     panel.handle("max_wait_ms").focus()
@@ -100,3 +100,13 @@ def test_the_pointer_is_told_what_a_click_does_and_a_click_enlarges(panel):
     panel.page.mouse.down()
     panel.page.mouse.up()
     assert eventually(lambda: panel.page.locator(".batchsim-large select").input_value() != large)
+
+
+def test_a_last_value_that_arrives_after_its_drag_ends_with_an_exact_run(panel):
+    panel.kernel.run("panel.predict.predicting.value = False; panel.session.turn_to('tokens')")
+    panel.quiet(600)
+    # As from a page whose slider waited for a busy kernel: a move, and no gesture.
+    panel.kernel.run("panel.controls['max_num_seqs'].slider.set_state({'value': 99})")
+    settled = "not (panel.session.moved or panel.session.data_coarse)"
+    assert eventually(lambda: panel.kernel.ask(settled), 20)
+    assert panel.kernel.ask("panel.result.scenario.rule.max_num_seqs") == 99

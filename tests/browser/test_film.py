@@ -215,3 +215,39 @@ def test_the_page_marks_the_acting_line_while_it_plays(page):
     assert len(set(lines)) >= 2
     # A callback that came before the marking one sees the mark of the frame before.
     assert sum(line == marked for line, marked in found) > 0.9 * len(found)
+
+
+SHOWN = """() => {
+    const { film, lanes, time_s, playing, said } = document.querySelector(".batchsim-player").film;
+    const rows = [...document.querySelectorAll(".batchsim-acting [role=group] > div > div")];
+    const code = rows.map((row) => row.lastElementChild.textContent.trim()).filter(Boolean);
+    const acts = rows.findIndex((row) => row.ariaCurrent);
+    return [film.begin_s, film.until_s, lanes[0].kind, time_s, playing, said.textContent, code, acts];
+}"""
+MEANT = """[player.stretch.begin_s, player.stretch.until_s, panel.result.scenario.kind, player.time_s, False,
+    player.words, [line.text for line in pseudocode(panel.result.scenario)],
+    -1 if player.line is None else player.line]"""
+SETTLED = """(not (panel.session.moved or panel.session.data_coarse)
+    and panel.session.data_state == panel.state and panel.play.run[0] is panel.result)"""
+
+
+def test_the_film_is_the_run_after_each_of_14_drags_while_paused_with_a_busy_kernel(page):
+    page.kernel.run("film = panel; shown.children = (panel,); player = panel.play.player")
+    page.kernel.run("from batchsim.view.film.pseudocode import pseudocode")
+    page.page.wait_for_function(f"{FILM}?.pen")
+    knobs = {"requests": ("rate_per_s", "max_wait_ms"), "tokens": ("rate_per_s", "max_num_seqs")}
+    for drag in range(14):
+        mode = "tokens" if 5 <= drag < 10 else "requests"
+        page.page.locator(".batchsim-knob-mode button").nth(int(mode == "tokens")).click()
+        assert eventually(lambda mode=mode: page.kernel.ask("panel.result.scenario.kind") == mode)
+        page.quiet(600)
+        button(page, "Play").click()
+        page.page.wait_for_function(f"{FILM}.playing")
+        busy = page.kernel.start(BUSY.replace(f"{SECONDS + 1}", "1.2"))
+        page.page.wait_for_timeout(550)  # a report is on its way when it pauses
+        button(page, "Pause").click()
+        page.drag(knobs[mode][drag % 2], to=0.15 + 0.05 * drag, steps=10, seconds=0.2)
+        page.kernel.wait(busy)
+        assert eventually(lambda: page.kernel.ask(SETTLED), 20)
+        page.quiet(400)
+        assert page.page.evaluate(SHOWN) == page.kernel.ask(MEANT), drag

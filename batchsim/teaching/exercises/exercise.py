@@ -115,6 +115,7 @@ class Exercise:
     look = ""
     vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
     again = ""  # a question with {name} as the place of a value
+    missing = ""  # what to do first, if it is more than to write an answer
     name = ""
 
     def __init_subclass__(cls, name: str = "") -> None:
@@ -142,6 +143,14 @@ class Exercise:
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
+
+    def evidence(self, answer: Any) -> list[float]:
+        """Return what the record keeps of a right answer, so that a grade need not trust the record."""
+        return []
+
+    def holds(self, evidence: Sequence[float], key: str) -> bool:
+        """Return whether a record's evidence shows that the student with this key solved the exercise."""
+        return True
 
     def varied(self, values: Mapping[str, Any]) -> Self:
         """Return the same exercise with other numbers, and `again` as the question about them."""

@@ -5,6 +5,7 @@ from typing import ClassVar
 from scipy.optimize import brentq
 
 from batchsim.teaching.exercises.exercise import SERVICE, Mistakes, Number
+from batchsim.teaching.exercises.played import Played
 from batchsim.theory import mg1, size_or_wait
 
 
@@ -94,3 +95,10 @@ class BreakEven(Number, name="01.3"):
         slower = "longer" if answer > right else "shorter"
         at = f"with a wait of {answer:g} ms batches take {self.together_ms(answer):.2f} ms"
         return f"{at}: {slower} than {self.alone_ms:.2f} ms one at a time."
+
+
+class BeatTheWait(Played, name="01.4"):
+    """A game of the student's own requests, played better than a wait of 10 ms."""
+
+    parts = "when the server is free, how many requests wait then, and how long until you press Send"
+    look = "Be the batcher"

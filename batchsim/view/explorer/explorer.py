@@ -8,6 +8,7 @@ import ipywidgets as widgets
 from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
+from batchsim.view.canvas.theme import THEMES
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
@@ -189,6 +190,8 @@ class Explorer(widgets.Box):
         with session.lock, session.reporting():
             _set_class(self, "batchsim-projector", session.style.size == "projector")
             _set_class(self, "batchsim-dark", session.style.theme == "dark")
+            for name in THEMES:
+                _set_class(self, f"batchsim-as-{name}", session.theme == name)
             views = views_of(session.style.mode)
             if self.large.options != views:
                 self.changes_views = True  # new options choose the first, which the reader did not

@@ -1,5 +1,6 @@
-
 // A film in a notebook: its window comes as arrays; its moment goes back when it pauses, or twice a second.
+import { element, isDark } from "../../web/js/dom.js";
+import { Film } from "../../web/js/film.js";
 
 const ARRAYS = { float64: Float64Array, int32: Int32Array, uint8: Uint8Array }, REPORT_MS = 500;
 
@@ -7,14 +8,6 @@ function unpack(value) {
   if (value?.dtype) return new ARRAYS[value.dtype](value.bytes.buffer.slice(value.bytes.byteOffset, value.bytes.byteOffset + value.bytes.byteLength));
   if (Array.isArray(value)) return value.map(unpack);
   return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, each]) => [name, unpack(each)])) : value;
-}
-
-function isDark(el) { // by the brightness of the page behind it, as theme names differ
-  for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
-    const parts = getComputedStyle(node).backgroundColor.match(/[\d.]+/g)?.map(Number);
-    if (parts && (parts.length < 4 || parts[3] > 0.5)) return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] < 128;
-  }
-  return false;
 }
 
 // Mark the lines of an explorer's pseudo-code: the acting one, and that of the followed request.
@@ -31,12 +24,12 @@ function mark(panel, film) {
   });
 }
 
-function render({ model, el }) {
+export function render({ model, el }) {
   const placed = () => model.get("place").length === 4, panel = () => (placed() ? el.closest(".batchsim-explorer") : null);
   el.classList.add("batchsim-player");
   el.classList.toggle("batchsim-placed", placed());
   const themed = () => (model.get("theme") === "auto" ? (isDark(el.parentElement ?? el) ? "dark" : "light") : model.get("theme"));
-  const words = placed() ? make(el, "div") : undefined; // which moves to the explorer's page
+  const words = placed() ? el.appendChild(element("div")) : undefined; // which moves to the explorer's page
   const film = new Film(el, { looks: model.get("looks"), theme: themed(), em: model.get("em") || undefined, fill: placed(), words });
   el.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; }); // notebooks have shortcuts on letters
   const lie = () => { // over its part of the explorer's picture
@@ -95,5 +88,3 @@ function render({ model, el }) {
     film.destroy();
   };
 }
-
-export default { render };

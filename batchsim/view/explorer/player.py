@@ -11,8 +11,7 @@ from batchsim import _check
 from batchsim.view.canvas.theme import looks
 from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.window import Window
-
-FILM = Path(__file__).parents[2] / "web" / "js" / "film.js"
+from batchsim.view.scripts import widget
 
 
 class Player(anywidget.AnyWidget):
@@ -32,7 +31,7 @@ class Player(anywidget.AnyWidget):
     """
 
     # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
-    _esm = FILM.read_text("utf-8") + Path(__file__).with_name("player.js").read_text("utf-8")
+    _esm = widget(Path(__file__).with_name("player.js"))
     _css = Path(__file__).with_name("player.css").read_text("utf-8")
     film = traitlets.Dict().tag(sync=True)
     looks = traitlets.Dict(looks()).tag(sync=True)

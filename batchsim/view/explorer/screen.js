@@ -241,11 +241,13 @@ function gestures(model, panel) {
   const anywhere = { pointerup: lift, pointercancel: lift, keyup: release, blur: away };
   for (const [name, act] of Object.entries(inside)) panel.addEventListener(name, act, true);
   for (const [name, act] of Object.entries(anywhere)) window.addEventListener(name, act, true);
-  return () => {
+  const end = () => {
     clearTimeout(timer);
     for (const [name, act] of Object.entries(inside)) panel.removeEventListener(name, act, true);
     for (const [name, act] of Object.entries(anywhere)) window.removeEventListener(name, act, true);
   };
+  // A slider holds its last value back while the kernel is busy: that move may come after the end of its gesture.
+  return { end, settle: () => pressed || model.send({ release: true }) };
 }
 
 function render({ model, el }) {
@@ -259,7 +261,7 @@ function render({ model, el }) {
   const draw = frames(model, img), showTip = tooltips(model, img, tip);
   arrowKeys(model, img);
 
-  let panel = null, measuring, seen = false, endGestures = () => {};
+  let panel = null, measuring, seen = false, gesture = null;
   const measure = () => {
     const box = panel && layOut(panel, el);
     if (!box) return; // hidden, as on a closed tab
@@ -277,7 +279,7 @@ function render({ model, el }) {
     if (!panel) {
       panel = el.closest(".batchsim-explorer"); // null until the element is in the page
       if (panel) {
-        endGestures = gestures(model, panel);
+        gesture = gestures(model, panel);
         for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
       }
     }
@@ -299,7 +301,7 @@ function render({ model, el }) {
     el.classList.toggle("batchsim-covered", Boolean(model.get("cover")));
   };
   const events = {
-    "change:number": draw, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
+    "change:number": () => { draw(); gesture?.settle(); }, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
   };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
   updateAlt();
@@ -310,7 +312,7 @@ function render({ model, el }) {
     themeChanges.disconnect();
     window.removeEventListener("resize", later);
     clearTimeout(measuring);
-    endGestures();
+    gesture?.end();
     for (const [name, act] of Object.entries(events)) model.off(name, act);
     if (img.src) URL.revokeObjectURL(img.src);
   };

@@ -101,8 +101,7 @@ class Session:
         self.data_state = state  # the state of `data`
         self.data_coarse = False  # whether a run of more requests follows the gesture
         self.seen: ViewData | None = None  # shown last without a cover
-        self.origin: ViewData | None = None  # shown when the last gesture began
-        self.held = False  # during a gesture
+        self.origin: ViewData | None = None  # shown when the present gesture began
         self.moved = False  # since the last release
         self.moving = False  # whether the present move is part of a gesture
         self.pinned: ViewData | None = None  # A, and its state
@@ -176,8 +175,7 @@ class Session:
         """Run the state, which has changed; moves that come while one is drawn are dropped, except the last.
 
         The picture compares the state with the previous one. A gesture counts as one move if its moves are
-        `continuous`, like a slider's. The last of them may come after its end: a page holds a slider's value
-        back while the kernel is busy.
+        `continuous`, like a slider's.
         """
         self.moves += 1
         move = self.moves
@@ -186,15 +184,11 @@ class Session:
                 before = self.origin if continuous else None
                 if before is None and self.seen is not None:
                     before = alone(self.seen)
-                self.moved, self.moving = True, continuous and self.held
+                self.moved, self.moving = True, continuous
                 try:
                     self.refresh(before)
                 finally:
                     self.moving = False
-                if not continuous:
-                    self.origin = None
-                elif not self.held:
-                    self.release()
 
     def refresh(self, before: ViewData | None = None) -> None:
         """Run and show the state, compared with `before`; on failure keep the old data, and report why.
@@ -232,17 +226,17 @@ class Session:
     def press(self) -> None:
         """Begin a gesture, such as a drag."""
         with self.lock:
-            self.held, self.origin = True, None if self.seen is None else alone(self.seen)
+            self.origin = None if self.seen is None else alone(self.seen)
 
     def hold(self) -> None:
         """Continue the last move, as a key that is held down does."""
         with self.lock:
-            self.held, self.origin = True, None if self.seen is None else self.seen.before
+            self.origin = None if self.seen is None else self.seen.before
 
     def release(self) -> None:
         """End a gesture: axes may shrink again."""
         with self.lock, self.reporting():
-            self.held = False
+            self.origin = None
             if self.moved:
                 self.moved = False
                 if self.data is not None and self.data_coarse:

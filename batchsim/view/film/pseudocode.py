@@ -231,7 +231,7 @@ def to_html(
     padded = [*lines, *[CodeLine("", 0)] * (MOST_LINES - len(lines))]
     for number, (line, share) in enumerate(zip_longest(padded, shares or ())):
         acts = number == acting
-        arrow = f'<span aria-hidden="true" style="color:{colours.vermilion}">▶\ufe0e</span>' if acts else ""
+        arrow = '<span aria-hidden="true">▶\ufe0e</span>' if acts else ""
         bold = f";font-weight:bold;background:{colours.faint}" if acts else ""
         current = ' aria-current="step"' if acts else ""
         percentage = "" if share is None else percent(share)

@@ -1,9 +1,11 @@
 /** The essay: its figures, the numbers inside its sentences, and the two parts in which the reader acts. */
 import { number, percent } from "./charts.js";
+import { element } from "./dom.js";
 import { Engine } from "./engine.js";
-import { Figure, element, mapper } from "./figure.js";
+import { Figure, mapper } from "./figure.js";
 import { Film } from "./film.js";
-import { player, sketch } from "./play.js";
+import { batcher } from "./play.js";
+import { sketch } from "./sketch.js";
 import { serve } from "./worker.js";
 
 const DRAGGED_PX = 300; // from the low end of a number's range to the high one
@@ -29,8 +31,8 @@ export async function start() {
     const figures = alone(page, described) ?? find(".figure[data-views]");
     for (const host of figures) section(host, { engine, askMap, described, Film });
     if (page.classList.contains("alone")) return;
-    player(document.getElementById("player"), engine, described);
-    sketch(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
+    play(document.getElementById("player"), engine, described.played);
+    draw(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
     page.className = "stills";
     console.warn(error);
@@ -60,6 +62,26 @@ function themes(page) {
   button.onclick = () => show(page.dataset.theme === "dark" ? "light" : "dark");
   dark.onchange = () => show(dark.matches ? "dark" : "light");
   show(dark.matches ? "dark" : "light");
+}
+
+/** The reader is the batcher: the same requests go to two rules and to the best policy. */
+function play(host, engine, { until_s, least, rivals, ...given }) {
+  const settings = { ...given, servers: 1 };
+  const arrival_s = [...engine.run({ ...settings, max_wait_ms: 0, requests: 2000 }).arrival_s].filter((at_s) => at_s < until_s);
+  const seconds = Array.from({ length: settings.max_batch_size + 1 }, (_, size) => (settings.fixed_ms + settings.per_item_ms * size) / 1000);
+  const row = (name, run) => ({ name, ...engine.summary(run, settings), batches: run.batches.size.length });
+  const others = Object.entries(rivals).map(([name, rule]) => row(name, engine.run({ ...settings, arrival_s: Float64Array.from(arrival_s), ...rule })));
+  const compare = (_, you) => [row("You", you), ...others];
+  batcher(host, { setting: { arrival_s, seconds, until_s }, least, compare });
+}
+
+/** The reader draws p99 of a figure's first setting. */
+function draw(host, engine, { load, looks }, { values, data }) {
+  const [setting, loads] = [{ ...values }, load.loads.filter((each) => each < 1)];
+  const rates = loads.map((each) => each * data.saturation_per_s);
+  const curve_ms = () => engine.loads(setting, rates).p99_ms;
+  const again = sketch(host, { loads, top_ms: 100, looks, theme: () => document.documentElement.dataset.theme, curve_ms });
+  document.addEventListener("restyle", again);
 }
 
 /** Make a figure and connect the sentences of its section: live numbers, numbers to drag, and the question. */

@@ -1,19 +1,12 @@
 /** The figure: sliders, and the views of one run, all computed and drawn again in every frame of a drag. */
 import { Chart, duration, grasp, inWords, nice, number, percent } from "./charts.js";
+import { element } from "./dom.js";
 import { queueing } from "./engine.js";
 
 const ORDER = ["latency", "map", "load", "film", "breakdown"];
 const PLACES = 200; // of a slider
 const REST_MS = 300; // after the last move, the state counts as the one before the next
 const FILMED = 160; // requests
-
-/** Make an element with properties, attributes and children. */
-export function element(tag, { attributes = {}, ...properties } = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 /** Return a function that asks a worker for a map; of the questions that come meanwhile only the newest is answered. */
 export function mapper(worker) {

@@ -1,154 +1,133 @@
-/** Two parts in which the reader acts: as the batcher, and with a pencil. */
-import { Chart, number } from "./charts.js";
-import { element } from "./figure.js";
+/** Be the batcher: press Send for twenty slowed seconds, then compare with two rules and the best policy. */
+import { element } from "./dom.js";
 
-const SLOWED = 200; // times slower than the server
-const PLAYED_S = 20; // of the reader's time
+const SLOWED = 100; // times slower than the server
 const OLD_MS = 20; // the age at which a waiting request's bar is full
-const TOP_MS = 100; // of the paper on which the reader draws
+const SAY_MS = 2500; // between two sentences about the queue
+const CALM_MS = 250; // between two pictures, for readers who asked for less motion
+const HIDDEN_MS = 1000; // a longer pause between two pictures: the page was out of sight, and the clock stood still
+const REST_MS = 1500; // after the game: a hand that still presses Send starts no other
+const nanoseconds = (time_s) => Math.round(time_s * 1e9) / 1e9; // as batchsim/_clock.py
 
-/** The reader is the batcher: press Send for twenty slowed seconds, then compare with the rules. */
-export function player(host, engine, described) {
-  const setting = { ...described.played, servers: 1 };
-  const [send, said, doing, queue, server, result] = ["button", "[role=status]", ".doing", ".queue", "progress", "table"].map((each) => host.querySelector(each));
-  const every_s = engine.run({ ...setting, max_wait_ms: 0, requests: 2000 }).arrival_s;
-  const arrival_s = every_s.filter((at) => at < PLAYED_S / SLOWED);
-  const seconds = (size) => (setting.fixed_ms + setting.per_item_ms * size) / 1000;
-  let state = null;
+/** Return the run so far that sends make: each takes all that wait, once the server is free; at `until_s` the rest leaves. */
+export function replay({ arrival_s, seconds, until_s }, sends_s, now_s = Infinity) {
+  const run = { arrival_s, batch_index: [], batches: { start_s: [], finish_s: [], size: [], server: [] }, armed: false, free_s: 0 };
+  const { batch_index, batches } = run;
+  const came = (time_s) => arrival_s.filter((at_s) => at_s <= time_s).length;
+  let started_s = -1;
+  const leave = (send_s) => {
+    const start_s = Math.max(send_s, run.free_s);
+    run.armed = start_s > now_s;
+    if (run.armed) return;
+    const size = Math.min(came(start_s) - batch_index.length, seconds.length - 1);
+    batch_index.push(...Array(size).fill(batches.size.length));
+    run.free_s = nanoseconds(start_s + seconds[size]);
+    started_s = start_s;
+    Object.entries({ start_s, finish_s: run.free_s, size, server: 0 }).forEach(([name, value]) => batches[name].push(value));
+  };
+  for (const send_s of sends_s) {
+    if (send_s > now_s || send_s >= until_s) break;
+    if (send_s > started_s && came(send_s) > batch_index.length) leave(send_s);
+  }
+  while (now_s >= until_s && !run.armed && batch_index.length < arrival_s.length) leave(until_s);
+  for (const name of ["start_s", "finish_s"]) run[name] = batch_index.map((batch) => batches[name][batch]);
+  return { ...run, waiting: came(now_s) - batch_index.length };
+}
 
+/**
+ * Put the game into an element. `setting` has `arrival_s`, `seconds` of each size of a batch from 0 on, and `until_s`.
+ * `compare(sends_s, run)` returns, or promises, a row for each batcher, the reader's first and the best policy's last.
+ */
+export function batcher(host, { setting, least, compare, rows }) {
+  const { arrival_s, seconds, until_s } = setting;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const [queue, doing, said] = [element("div", { className: "queue", attributes: { "aria-hidden": "true" } }), element("p", { className: "doing" }), element("p", { attributes: { role: "status" } })];
+  const server = element("progress", { max: 1, value: 0, attributes: { "aria-label": "The server" } });
+  const send = element("button", { type: "button", className: "big", textContent: "Start" });
+  const result = element("table", { hidden: true });
+  const named = (name, node) => element("div", {}, element("span", { textContent: name }), node);
+  host.classList.add("batchsim-play");
+  host.append(element("div", { className: "belt" }, named("waiting requests, the oldest on the right", queue), named("server", server)), doing, element("p", {}, send), result, said);
+  let [state, rested_ms] = [null, 0];
+
+  const now = () => nanoseconds((performance.now() - state.began) / 1000 / SLOWED);
+  const words = ({ waiting, armed, free_s, batches }, now_s) =>
+    `${waiting} waiting · server ${now_s < free_s ? `computes ${batches.size.at(-1)}` : "idle"}${armed ? ", then the next batch leaves" : ""} · ${Math.max((until_s - now_s) * SLOWED, 0).toFixed(0)} s left`;
   const step = () => {
-    const now_s = (performance.now() - state.began) / 1000 / SLOWED;
-    const arrived = arrival_s.filter((at) => at <= now_s).length;
-    const { finish_s, armed } = state;
-    const waiting = arrived - finish_s.length;
-    if ((armed || now_s > PLAYED_S / SLOWED) && waiting && now_s >= state.free_s) {
-      const size = Math.min(waiting, setting.max_batch_size);
-      Object.assign(state, { free_s: now_s + seconds(size), size, batches: state.batches + 1, armed: false });
-      for (let i = 0; i < size; i++) finish_s.push(state.free_s);
-    }
-    show(now_s, arrived - finish_s.length);
-    if (finish_s.length < arrival_s.length || now_s < state.free_s) requestAnimationFrame(step);
-    else compare();
+    const at = performance.now();
+    if (at - state.seen > HIDDEN_MS) state.began += at - state.seen;
+    state.seen = at;
+    const now_s = now();
+    const run = replay(setting, state.sends_s, now_s);
+    show(run, now_s);
+    if (at - state.told > SAY_MS) say(words(run, now_s));
+    if (run.batch_index.length === arrival_s.length && now_s >= run.free_s) return finish(run);
+    if (calm) setTimeout(step, CALM_MS);
+    else requestAnimationFrame(step);
   };
-  const show = (now_s, waiting) => {
-    const busy = now_s < state.free_s;
-    while (queue.children.length > waiting) queue.lastChild.remove();
-    while (queue.children.length < waiting) queue.append(element("i"));
-    const age = (i) => Math.min((1000 * (now_s - arrival_s[state.finish_s.length + i])) / OLD_MS, 1);
+  const say = (sentence) => {
+    said.textContent = sentence;
+    if (state) state.told = performance.now();
+  };
+  const show = (run, now_s) => {
+    while (queue.children.length > run.waiting) queue.lastChild.remove();
+    while (queue.children.length < run.waiting) queue.append(element("i"));
+    const age = (i) => Math.min((1000 * (now_s - arrival_s[run.batch_index.length + i])) / OLD_MS, 1);
     [...queue.children].forEach((bar, i) => bar.style.setProperty("--age", age(i)));
-    server.value = busy ? 1 - (state.free_s - now_s) / seconds(state.size) : 0;
-    const then = state.armed ? ", then the next batch leaves" : "";
-    doing.textContent = `${waiting} waiting · server ${busy ? `computes ${state.size}${then}` : "idle"} · ${Math.max(PLAYED_S - now_s * SLOWED, 0).toFixed(0)} s left`;
+    server.value = now_s < run.free_s ? 1 - (run.free_s - now_s) / seconds[run.batches.size.at(-1)] : 0;
+    doing.textContent = words(run, now_s);
   };
-  const compare = () => {
-    const rule = (changes) => engine.run({ ...setting, arrival_s, ...changes });
-    const runs = {
-      You: { finish_s: state.finish_s, batches: { size: { length: state.batches } } },
-      "Wait of 10 ms": rule({ max_wait_ms: 10 }),
-      "No wait": rule({ max_wait_ms: 0 }),
-      "Best possible policy": rule({ rule: "AtLeast", min_batch_size: setting.least }),
-    };
-    const means = Object.entries(runs).map(([name, { finish_s, batches }]) => {
-      const latency_s = arrival_s.map((arrival, i) => finish_s[i] - arrival);
-      const mean = (1000 * latency_s.reduce((sum, each) => sum + each, 0)) / latency_s.length;
-      const texts = [mean, engine.percentiles(latency_s, [99])[0]].map((ms) => `${ms.toFixed(1)} ms`);
-      const bar = element("span", { className: "bar" });
-      bar.style.width = `${mean / 2}em`;
-      const cells = [[texts[0], bar], [texts[1]], [`${batches.size.length}`]].map((content) => element("td", {}, ...content));
-      return [texts[0], element("tr", {}, element("th", { scope: "row", textContent: name }), ...cells)];
-    });
-    result.tBodies[0].replaceChildren(...means.map((row) => row[1]));
-    result.hidden = false;
-    said.textContent = `Your mean is ${means[0][0]}. The best possible policy takes ${means[3][0]} for the same requests.`;
+  const press = () => {
+    const now_s = now();
+    const { waiting, armed } = replay(setting, state.sends_s, now_s);
+    if (armed) return say("The next batch leaves as soon as the server is free.");
+    if (!waiting) return say("No request waits: there is nothing to send.");
+    state.sends_s.push(now_s);
+    const { armed: later, batches } = replay(setting, state.sends_s, now_s);
+    say(later ? `Batch ${batches.size.length + 1} leaves as soon as the server is free.` : `Batch ${batches.size.length}: ${batches.size.at(-1)} sent.`);
+  };
+  const finish = async (run) => {
+    const { sends_s } = state;
     state = null;
+    rested_ms = performance.now() + REST_MS;
+    said.textContent = "Comparing …";
+    compared(await compare(sends_s, run));
+  };
+  const compared = (found) => {
+    const most_ms = Math.max(...found.map((row) => row.p99_ms));
+    const cell = (ms) => {
+      const bar = element("span", { className: "bar" });
+      bar.style.setProperty("--share", ms / most_ms);
+      return element("td", {}, bar, `${ms.toFixed(1)} ms`);
+    };
+    const lines = found.map((row) => element("tr", {}, element("th", { scope: "row", textContent: row.name }), cell(row.mean_ms), cell(row.p99_ms), element("td", { textContent: row.batches })));
+    const heads = ["batcher", "mean", "p99", "batches"].map((name) => element("th", { scope: "col", textContent: name }));
+    result.replaceChildren(element("caption", { textContent: `The same ${arrival_s.length} requests, four batchers` }), element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...lines));
+    result.hidden = false;
+    const [you, best] = [found[0], found.at(-1)];
+    const idle = `It lets requests wait ${best.forming_ms.toFixed(1)} ms each while the server is idle; you, ${you.forming_ms.toFixed(1)} ms.`;
+    const luck = you.mean_ms < best.mean_ms ? " You beat it: with so few requests luck can do that, in the long run no policy can." : "";
+    said.textContent = `The best policy sends all that wait, once the server is free and ${least} wait. ${idle}${luck}`;
     send.textContent = "Play again";
   };
-  send.onclick = () => {
-    if (state) {
-      state.armed = true;
-      return;
-    }
-    state = { began: performance.now(), free_s: 0, size: 0, batches: 0, armed: false, finish_s: [] };
+  const start = () => {
+    if (performance.now() < rested_ms) return;
+    const at = performance.now();
+    state = { began: at, seen: at, told: at, sends_s: [] };
     send.textContent = "Send";
-    said.textContent = `${arrival_s.length} requests come. Send!`;
-    requestAnimationFrame(step);
+    said.textContent = `${arrival_s.length} requests come. Send with the button, Space or Enter.`;
+    step();
   };
-}
-
-/** The reader draws p99 against the load before the curve appears. */
-export function sketch(host, engine, described, figure) {
-  const [reveal, said] = [host.querySelector("button"), host.querySelector("[role=status]")];
-  const loads = described.load.loads.filter((load) => load < 1);
-  const truth = engine.loads(figure.values, loads.map((load) => load * figure.data.saturation_per_s)).p99_ms;
-  const guess = loads.map(() => NaN);
-  const chart = new Chart("load", host.querySelector(".paper"), described);
-  const { canvas } = chart;
-  canvas.setAttribute("role", "application");
-  canvas.setAttribute("aria-label", "Draw p99 against the load: left and right choose a load, up and down change p99");
-  canvas.tabIndex = 0;
-  let [shown, at] = [false, -1];
-
-  const curve = (values, colour, dash, name, below) => {
-    const points = [...values.entries()].filter(([, ms]) => ms >= 0).map(([i, ms]) => [chart.x(100 * loads[i]), chart.y(Math.min(ms, TOP_MS))]);
-    chart.line(points, colour, 2.6, dash);
-    if (points.length > 3) chart.text(name, points[3][0], points[3][1] + below, { align: "center", halo: true });
-  };
-  const paint = () => {
-    chart.axes({ x: [0, 100], y: [0, TOP_MS], xLabel: "load (% of saturation)", yLabel: "p99 (ms)" });
-    if (guess.every(Number.isNaN)) chart.text("Draw here", chart.x(50), chart.y(50), { align: "center", bold: true });
-    curve(guess, chart.theme.blue, [6, 4], "your drawing", -8);
-    if (shown) curve(truth, chart.theme.green, [], "p99", 16);
-    else if (at >= 0) chart.text("▼", chart.x(100 * loads[at]), chart.y(guess[at]) - 6, { align: "center" });
-  };
-  const draw = () => {
-    chart.theme = described.looks[document.documentElement.dataset.theme];
-    chart.measure();
-    chart.draw(null, null, false, paint);
-  };
-  const put = (index, ms) => {
-    guess[index] = Math.min(Math.max(ms, 0), TOP_MS);
-    const step = at < 0 ? 0 : Math.sign(index - at); // a fast hand skips loads between
-    for (let i = at + step; step && i !== index; i += step) guess[i] = guess[at] + ((guess[index] - guess[at]) * (i - at)) / (index - at);
-    at = index;
-    draw();
-  };
-  canvas.onpointermove = (event) => {
-    if (shown || !canvas.hasPointerCapture(event.pointerId)) return;
-    const away = loads.map((load) => Math.abs(100 * load - chart.atX(event.offsetX)));
-    put(away.indexOf(Math.min(...away)), chart.atY(event.offsetY));
-  };
-  canvas.onpointerdown = (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    at = -1;
-    canvas.onpointermove(event);
-  };
-  canvas.onkeydown = (event) => {
-    const [across, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 5], ArrowDown: [0, -5] }[event.key] ?? [0, 0];
-    if (shown || !(across || up)) return;
+  doing.textContent = `${arrival_s.length} requests · one server · twenty seconds, slowed ${SLOWED} times`;
+  const act = () => (state ? press() : start());
+  send.onpointerdown = () => state && press(); // sooner than the click
+  send.onclick = ({ detail }) => (detail && state ? null : act());
+  send.onkeydown = (event) => {
+    if (!["Enter", " "].includes(event.key)) return;
     event.preventDefault();
-    const index = Math.min(Math.max(at + across, 0), loads.length - 1);
-    put(index, (guess[index] || guess[Math.max(at, 0)] || 20) + up);
-    said.textContent = `Load ${Math.round(100 * loads[index])}%: ${number(guess[index])} ms.`;
+    event.stopPropagation();
+    if (!event.repeat) act();
   };
-  reveal.onclick = () => {
-    shown = !shown;
-    reveal.textContent = shown ? "Draw again" : "Show the curve";
-    said.textContent = shown && !guess.some(Number.isNaN) ? judged(loads, guess, truth) : "";
-    host.classList.add("shown");
-    if (!shown) guess.fill(NaN);
-    draw();
-  };
-  document.addEventListener("restyle", draw);
-  new ResizeObserver(draw).observe(host);
-}
-
-/** Return what is right and wrong about the shape of a drawing: when it rises, and how steeply it ends. */
-export function judged(loads, guess, truth) {
-  const end = loads[loads.length - 1];
-  const at = (values, load) => values[loads.findIndex((each) => each >= load - 1e-9)];
-  const rise = (values, from, to) => at(values, to) / Math.max(at(values, from), 1);
-  const [start, middle, last] = [0.1, 0.6, end].map((load) => `At ${Math.round(100 * load)}% load p99 is ${number(at(truth, load))} ms.`);
-  if (rise(guess, 0.1, 0.6) > 1.5 * rise(truth, 0.1, 0.6)) return `Your curve rises too early. ${start} ${middle} The rise comes late.`;
-  if (rise(guess, 0.6, end) < 0.6 * rise(truth, 0.6, end)) return `Your curve ends too low. ${middle} ${last} It has no limit at 100%.`;
-  return `Your shape is right: flat for long, then steep. ${middle} ${last}`;
+  send.onkeyup = (event) => event.preventDefault(); // Space clicks as it is released
+  if (rows?.length) compared(rows);
 }

@@ -11,6 +11,18 @@ window.voila_finish = () => {
 };
 document.addEventListener("DOMContentLoaded", window.voila_finish);
 
+// The body's names of the theme follow the browser's preference, as the style sheets do; the picture watches them.
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => {
+  const { body } = document, dark = prefersDark.matches;
+  if (!("follows" in body.dataset)) return;
+  Object.assign(body.dataset, { jpThemeLight: String(!dark), jpThemeName: `JupyterLab ${dark ? "Dark" : "Light"}` });
+  body.classList.toggle("theme-dark", dark);
+  body.classList.toggle("theme-light", !dark);
+};
+prefersDark.addEventListener("change", follow);
+document.addEventListener("DOMContentLoaded", follow);
+
 // anywidget gives up on a picture that takes two seconds to begin with, and never tries again. On a machine
 // that opens thirty pages it takes longer.
 const signalAfter = AbortSignal.timeout.bind(AbortSignal);

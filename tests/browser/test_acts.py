@@ -1,0 +1,90 @@
+"""The parts in which a student acts, in JupyterLab: a game by keyboard, a drawing by mouse."""
+
+import os
+
+import pytest
+
+SIZE = {"width": 1280, "height": 800}
+GAME = """import batchsim as bs
+from batchsim.teaching import be_the_batcher, draw_p99
+game = be_the_batcher()
+game"""
+PAPER = """scenario = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(32, 0), bs.Affine(1.85, 0.15))
+paper = draw_p99(scenario, top_ms=40, promised_ms=20, then=lambda: print("the outcome"), key="05.a")
+paper"""
+EXPLORER = "panel = bs.explore(requests=500)\npanel"
+FAST = "() => { const now = performance.now.bind(performance); performance.now = () => 5 * now(); }"
+
+
+@pytest.fixture(scope="module")
+def panel(lab, opened):
+    with opened(lab, GAME, PAPER, EXPLORER, viewport=SIZE) as panel:
+        yield panel
+
+
+def shot(panel, name):
+    if folder := os.environ.get("SHOTS"):
+        panel.page.screenshot(path=f"{folder}/{name}.png")
+
+
+def test_a_game_is_played_from_the_keyboard_and_compared_by_python(panel):
+    page = panel.page
+    send = page.get_by_role("button", name="Start", exact=True)
+    send.wait_for()
+    page.evaluate(FAST)
+    send.scroll_into_view_if_needed()
+    send.press("Enter")
+    send = page.get_by_role("button", name="Send", exact=True)
+    send.wait_for()
+    send.press("Space")
+    while send.count():
+        page.keyboard.press("Space")
+        page.wait_for_timeout(60)
+    page.wait_for_selector(".batchsim-play table:not([hidden])")
+    shot(panel, "game")
+    cells = page.locator(".batchsim-play tbody td").all_inner_texts()
+    rows = panel.kernel.ask(
+        "[[row['mean_ms'], row['p99_ms'], row['batches']] for row in game.answered['rows']]"
+    )
+    shown = [
+        text for mean, p99, batches in rows for text in (f"{mean:.1f} ms", f"{p99:.1f} ms", f"{batches}")
+    ]
+    assert cells == shown
+    assert panel.kernel.ask("len(game.sends_s)") > 3
+    assert "best policy" in page.locator(".batchsim-play [role=status]").first.inner_text()
+    assert panel.noise.errors == []
+
+
+def test_a_drawing_with_a_gap_is_told_so_and_a_whole_one_is_judged(panel):
+    page = panel.page
+    paper = page.locator(".batchsim-play .paper canvas")
+    paper.scroll_into_view_if_needed()
+    show = page.get_by_role("button", name="Show the curve")
+    said = page.locator(".batchsim-play [role=status]").last
+    show.click()
+    assert "empty" in said.inner_text()
+    box = paper.bounding_box()
+
+    def draw(begin, end):
+        for step in range(41):
+            at = begin + (end - begin) * step / 40
+            height = 0.12 + 0.1 * at + 0.5 * at**12
+            x = box["x"] + 40 + at * (box["width"] - 52)
+            page.mouse.move(x, box["y"] + box["height"] - 36 - height * (box["height"] - 62))
+            if not step:
+                page.mouse.down()
+        page.mouse.up()
+
+    draw(0, 0.5)
+    show.click()
+    assert "a gap" in said.inner_text()
+    draw(1, 0.4)  # backwards
+    show.click()
+    page.get_by_text("Your shape is right").wait_for()
+    page.get_by_text("the outcome", exact=True).wait_for()
+    shot(panel, "drawing")
+    drawn = panel.kernel.ask("[paper.paper.done['drawn'], list(paper.paper.answered['curve_ms'])]")
+    assert all(ms is not None for ms in drawn[0])
+    assert drawn[1] == panel.kernel.ask("paper.curve_ms()")
+    assert panel.kernel.ask("bs.teaching.progress().record.predictions['05.a'].right")
+    assert panel.noise.errors == []
