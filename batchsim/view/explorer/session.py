@@ -137,10 +137,9 @@ class Session:
 
     def explored(self, link: str) -> str:
         """Return Python that opens a link; the reader must supply given traffic and tokens."""
-        traffic, tokens = self.runner.given
-        given = ["workload=traffic"] if traffic is not None else []
-        if tokens is not None:
-            given = ["scenario"]  # which has the traffic, too
+        # A scenario with tokens has the traffic, too.
+        names = ["workload=traffic", "scenario"]
+        given = [name for name, it in zip(names, self.runner.given, strict=True) if it is not None][-1:]
         given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
         return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
 

@@ -83,10 +83,10 @@ def request_lane(film: Film, stretch: PlayRange) -> Lane:
     first = int(there[0]) if there.size else arrival_s.size
     last = min(int(arrival_s.searchsorted(stretch.until_s, side="right")) + COMING, arrival_s.size)
     rows, since_s = slice(first, last), float(arrival_s[min(first, arrival_s.size - 1)])
-    seen = (log.finish_s > min(since_s, stretch.begin_s)) & (log.start_s <= stretch.until_s)
+    shown = (log.finish_s > min(since_s, stretch.begin_s)) & (log.start_s <= stretch.until_s)
     # And the last batch before the first request arrived, from which the life of a request counts.
-    seen[: log.start_s.searchsorted(since_s, side="right")][-1:] = True
-    seen = np.flatnonzero(seen)
+    shown[: log.start_s.searchsorted(since_s, side="right")][-1:] = True
+    seen = np.flatnonzero(shown)
     index = result.batch_index[rows]
     place = np.minimum(seen.searchsorted(index), max(seen.size - 1, 0))
     known = np.isin(index, seen)
