@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import re
 import shutil
 import subprocess
 from itertools import combinations
@@ -13,11 +14,11 @@ import pytest
 
 import batchsim as bs
 from batchsim.view.film.lane_kinds import TokenLanes
-from batchsim.view.film.pseudocode import acting
+from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.snapshot import Film, PlayRange
 from batchsim.view.film.token_film import StepFilm, TokenFilm, WholeFilm
 from batchsim.view.film.window import Window, moments, request_lane, request_window, token_lane
-from batchsim.view.film.words import describe
+from batchsim.view.film.words import describe, life
 
 SCRIPT = Path(bs.__file__).parent / "web" / "js" / "film.js"
 NODE = shutil.which("node")
@@ -130,6 +131,54 @@ def test_the_parts_of_a_latency_are_those_of_the_result(ask):
         assert known > 50
 
 
+def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
+    ms = r"([\d,.]+) ms"
+    waited = f"waited {ms} for company and {ms} for the server"
+    served = rf"{waited}, and was computed in {ms} with (\d+) others?: {ms} in all"
+    for name in ("plain", "eight servers", "two levels", "losing"):
+        film, window = film_and_window(name)
+        result, code = film.result, pseudocode(film.result.scenario)
+        (lives,) = ask({"does": "lives", "film": window.message()})
+        assert len(lives) > 100
+        for request, latency_s, words, line in lives:
+            before = np.searchsorted(result.batches.start_s, result.arrival_s[request], side="right") - 1
+            exact, arrived = [], f"Request {request} arrived"
+            if before >= 0:
+                exact.append(1000 * (result.arrival_s[request] - result.batches.start_s[before]))
+                arrived += f" {ms} after a batch left"
+            if latency_s is None:
+                assert np.isnan(result.finish_s[request])
+                lost = {1: "was rejected", 2: "timed out"}[int(result.status[request])]
+                pattern = rf"{arrived} and {lost} after {ms}\."
+                exact.append(1000 * (film.done_s[request] - result.arrival_s[request]))
+            else:
+                batch = result.batch_index[request]
+                assert code[line].trigger == result.batches.trigger[batch]
+                pattern = rf"{arrived}, {served}. Its batch left: {re.escape(code[line].because)}\."
+                exact += [
+                    getattr(result, f"{part}_ms")[request] for part in ("forming", "queueing", "computing")
+                ]
+                exact += [result.batches.batch_size[batch] - 1, result.latency_ms[request]]
+            found = re.fullmatch(pattern, words.replace(" alone:", " with 0 others:"))
+            assert found, words
+            told = [float(each.replace(",", "")) for each in found.groups()]
+            assert told == pytest.approx(exact, rel=0.006, abs=1e-5), words
+
+
+def test_the_life_of_a_request_with_tokens_is_pythons(ask):
+    tight = TOKENS.replace(rule=bs.Continuous(8, kv_blocks=90), rate_per_s=30)
+    result = bs.simulate(tight, 80, seed=5)
+    film = TokenFilm.of(result)
+    stretch = PlayRange(float(result.arrival_s[30]), float(result.arrival_s[50]))
+    lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
+    (lives,) = ask({"does": "lives", "film": Window(stretch, film.instants, [lane], lambda *_: "").message()})
+    assert {request for request, *_ in lives} == set(film.seats.within(*stretch).request.tolist())
+    assert any("preempted" in words for _, _, words, _ in lives)
+    for request, latency_s, words, _ in lives:
+        assert latency_s == pytest.approx(result.latency_ms[request] / 1000)
+        assert words == life(result, request)
+
+
 @pytest.mark.parametrize(
     ("rule", "kind"), [(TOKENS.rule, StepFilm), (bs.SizeOrWait(8, 500), WholeFilm)], ids=["steps", "whole"]
 )
@@ -138,7 +187,7 @@ def test_the_sentence_of_a_step_is_pythons(ask, rule, kind):
     film, seats = kind(result), TokenFilm(result)
     instants = film.instants
     stretch = PlayRange(float(instants[50]), float(instants[200]))
-    lane = token_lane(seats.seats, seats.queue, seats.busy, (1, 8), result.arrival_s, stretch)
+    lane = token_lane(seats.seats, seats.queue, seats.busy, (1, 8), result, stretch)
     lane["moments"] = moments(film, stretch)
     window = Window(stretch, instants, [lane], lambda time_s, within_s: "")
     times = times_in(window, 40)
@@ -153,7 +202,7 @@ def test_lanes_say_how_many_wait_and_what_the_servers_do(ask):
     result = bs.simulate(TOKENS.replace(rate_per_s=9), 100)
     film = TokenFilm(result)
     stretch = PlayRange(2.0, 6.0)
-    lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result.arrival_s, stretch)
+    lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
     tokens = Window(stretch, film.instants, [lane], lambda time_s, within_s: "")
     plain, requests = film_and_window("two levels")
     jobs = [

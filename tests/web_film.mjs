@@ -35,6 +35,11 @@ const does = {
     const lane = laneOf(film);
     return [...lane.arrival_s.keys()].map((i) => lane.story(i));
   },
+  // The requests that can be followed: number, latency, life, and the line that sent the batch.
+  lives({ film }) {
+    const lane = laneOf(film);
+    return lane.latencies.map(([number, latency_s]) => [number, latency_s, lane.life(number), lane.lineOf(number)]);
+  },
   slots: ({ box, count, largest, rows }) => slots(box, count, largest, rows),
   places: ({ box, waiting, servers, batch, em }) => placesIn(box, waiting, servers, batch, em),
   comfortable: ({ film }) => comfortable(film, laneOf(film)),

@@ -132,6 +132,37 @@ def test_the_slider_is_the_time(panel):
     assert slider.get_attribute("aria-valuetext").endswith(" ms")
 
 
+def test_a_request_is_followed_by_key_and_by_click(panel):
+    page, said = panel.page, f"{FILM}.said.textContent"
+    latencies = page.evaluate(f"{FILM}.numbers")
+    page.locator(CANVAS).focus()
+    page.keyboard.press("s")
+    if not latencies:  # lanes of batches, which show no single requests
+        page.wait_for_function(f"{said} === 'This film shows no single requests.'")
+        return
+    slowest = max((each for each in latencies if each[1] is not None), key=lambda each: each[1])[0]
+    page.wait_for_function(f"{FILM}.picked === {slowest} && {said}.includes('Request {slowest:,} ')")
+    assert eventually(lambda: panel.kernel.ask("player.followed") == slowest, 20)
+    page.keyboard.press("n")
+    page.wait_for_function(f"{FILM}.picked !== {slowest}")
+    page.keyboard.press("Escape")
+    page.wait_for_function(f"{FILM}.picked === null")
+    stand_at(panel, panel.kernel.ask("sum(player.stretch) / 2"))
+    number, x, y = page.evaluate(
+        f"""(() => {{
+            const film = {FILM}, {{ there }} = film.shown, [number, box] = there.at(-1);
+            return [number, box.x + box.w / 2, film.below.y + box.y + box.h / 2];
+        }})()"""
+    )
+    page.locator(CANVAS).click(position={"x": x, "y": y})
+    page.wait_for_function(f"{FILM}.picked === {number} && {said}.includes('Request {number:,} ')")
+    page.locator(CANVAS).click(position={"x": 2, "y": 2})
+    page.wait_for_function(
+        f"{FILM}.picked === null && {said}.startsWith('There is no request at this place')"
+    )
+    assert not panel.noise.errors
+
+
 def test_the_film_is_played_from_the_keyboard_and_ends_by_itself(panel):
     until_s = panel.kernel.ask("player.stretch.until_s")
     stand_at(panel, f"player.stretch.until_s - 0.3 / {panel.page.evaluate(f'{FILM}.slowness')}")

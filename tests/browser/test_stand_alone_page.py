@@ -278,15 +278,15 @@ def test_axe_finds_nothing(opened):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for scheme, viewport in (("light", WIDE), ("dark", WIDE), ("light", PHONE)):
         with opened(color_scheme=scheme, viewport=viewport) as page:
-            page.locator("#sketch button").click()
+            page.locator("#sketch button").dblclick()  # the paper is empty: the second click shows the curve
             found = axe.run(page).response["violations"]
             assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
 
 
 def test_every_control_is_reached_and_moved_with_the_keyboard(opened):
     with opened(reduced_motion="reduce") as page:
-        page.locator("#sketch button").click()
-        page.locator("#sketch button").click()
+        for _ in range(3):  # the paper is empty, the curve appears, the next drawing begins
+            page.locator("#sketch button").click()
         reached = set()
         focused = """() => {
           const it = document.activeElement;
@@ -353,7 +353,8 @@ def test_a_phone_shows_everything_in_its_width_and_a_finger_moves_it(opened):
         assert shown.count() == 1
         page.locator("#choose .picker select").select_option("latency")
         assert "Latency" in shown.inner_text()
-        page.locator("#sketch button").tap()
+        for _ in range(2):  # the paper is empty: the second tap shows the curve
+            page.locator("#sketch button").tap()
         page.touchscreen.tap(*place(page, "tail", "load", 1600, 30))
         until(page, "Math.abs(batchsim.figures.tail.values.rate_per_s - 1600) < 50")
         page.locator("#cost input[name=max_wait_ms]").scroll_into_view_if_needed()

@@ -10,10 +10,11 @@ function unpack(value) {
   return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, each]) => [name, unpack(each)])) : value;
 }
 
-// Mark the acting line of an explorer's pseudo-code.
+// Mark the lines of an explorer's pseudo-code: the acting one, and that of the followed request.
 function mark(panel, film) {
-  const rows = panel?.querySelectorAll(".batchsim-acting [role=group] > div > div") ?? [], line = rows.length ? film.line : -1;
+  const rows = panel?.querySelectorAll(".batchsim-acting [role=group] > div > div") ?? [], [line, followed] = rows.length ? [film.line, film.lineFollowed] : [];
   rows.forEach((row, at) => {
+    row.classList.toggle("batchsim-followed", at === followed); // the line that sent the batch of the followed request
     if (row.hasAttribute("aria-current") === (at === line)) return;
     row.toggleAttribute("aria-current", at === line);
     if (at === line) row.setAttribute("aria-current", "step");
@@ -46,11 +47,18 @@ export function render({ model, el }) {
     [reported, told] = [now, moment];
     model.send({ moment });
   };
-  film.onmoment(() => { report(); mark(panel(), film); });
+  const follow = () => film.picked !== model.get("followed") && film.follow(model.get("followed"));
+  const tell = () => { // whom the reader follows
+    if (!loaded || film.picked === model.get("followed")) return;
+    model.set("followed", film.picked);
+    model.save_changes();
+  };
+  film.onmoment(() => { report(); tell(); mark(panel(), film); });
   const obey = () => { // another film, or another time
     const before = loaded, next = model.get("film"), moment = model.get("moment"), [number, time_s] = moment;
     if (number === told[0] || !next.lanes) return;
     [loaded, told] = [next, moment];
+    film.picked = model.get("followed");
     if (next !== before) film.load(unpack(next), before ? null : time_s);
     else if (time_s !== null) film.goTo(time_s);
   };
@@ -62,7 +70,7 @@ export function render({ model, el }) {
   const receive = (content) => {
     if (content.play !== undefined) content.play ? film.play() : film.pause();
   };
-  const events = { "change:moment": obey, "change:theme": restyle, "change:em": restyle, "change:place": restyle, "change:shown": restyle, "msg:custom": receive };
+  const events = { "change:moment": obey, "change:followed": follow, "change:theme": restyle, "change:em": restyle, "change:place": restyle, "change:shown": restyle, "msg:custom": receive };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
   const themes = new MutationObserver(restyle), sizes = new ResizeObserver(() => {
     lie();

@@ -24,6 +24,8 @@ class Player(anywidget.AnyWidget):
     moved, and whether the film plays. A page repeats the number in its reports: one that it sent before the
     order arrived is about another film or another time, and is ignored.
 
+    `followed` is the number of the request that the reader follows.
+
     `place` is the part of the explorer's picture that the film covers, as fractions; without it the film has
     a place of its own. `theme` is "auto" for the page's own colours.
     """
@@ -40,6 +42,7 @@ class Player(anywidget.AnyWidget):
     moment: traitlets.Tuple = traitlets.Tuple(
         traitlets.Int(), traitlets.Float(allow_none=True), traitlets.Bool(), default_value=(0, None, False)
     ).tag(sync=True)
+    followed = traitlets.Int(None, allow_none=True).tag(sync=True)
     window: Window | None = None
 
     def __init__(self) -> None:

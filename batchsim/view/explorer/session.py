@@ -112,6 +112,7 @@ class Session:
         # One move at a time: callbacks may come on several threads, and matplotlib is not thread-safe.
         self.lock = threading.RLock()
         self.moves = 0
+        self.followed: int | None = None  # the request that the film follows
         self._subscribers: dict[Event, list[Callable[[], None]]] = defaultdict(list)
 
     def subscribe(self, event: Event, callback: Callable[[], None]) -> None:
@@ -136,10 +137,9 @@ class Session:
 
     def explored(self, link: str) -> str:
         """Return Python that opens a link; the reader must supply given traffic and tokens."""
-        traffic, tokens = self.runner.given
-        given = ["workload=traffic"] if traffic is not None else []
-        if tokens is not None:
-            given = ["scenario"]  # which has the traffic, too
+        # A scenario with tokens has the traffic, too.
+        names = ["workload=traffic", "scenario"]
+        given = [name for name, it in zip(names, self.runner.given, strict=True) if it is not None][-1:]
         given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
         return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
 
@@ -210,7 +210,7 @@ class Session:
                 state, data = found
             if before is not None and not same_kind(before, data):
                 before = None
-            self.data, self.data_state = replace(data, before=before), state
+            self.data, self.data_state = replace(data, before=before, followed=self.followed), state
             self.data_coarse = self.moving and state.kind.shortens
             if self.style.server >= data.result.scenario.servers:
                 self.style = self.style._replace(server=0)
@@ -268,6 +268,15 @@ class Session:
         with self.lock, self.reporting():
             if style != self.style:
                 self.style = style
+                self._notify("change")
+
+    def follow(self, request: int | None) -> None:
+        """Frame a request in every view, or, with None, no request; later moves keep it."""
+        with self.lock, self.reporting():
+            self.followed = request
+            if self.data is not None:
+                self.data = copy.copy(self.data)  # with all derived values
+                vars(self.data).update(followed=request)
                 self._notify("change")
 
     def set_cover(self, text: str) -> None:

@@ -172,7 +172,7 @@ class TokenLanes(RequestLanes):
         taken = int(film.seats.within(*stretch).seat.max(initial=0)) + 1
         seats = group.result.scenario.rule.largest_batch
         drawn = servers, min(seats, max(taken, cls.least_scale), max(int(TALL / LEAST) // servers, 1))
-        return token_lane(film.seats, film.queue, film.busy, drawn, group.result.arrival_s, stretch)
+        return token_lane(film.seats, film.queue, film.busy, drawn, group.result, stretch)
 
     @staticmethod
     def numbers(group: Group) -> dict[str, str]:

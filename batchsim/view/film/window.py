@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.log import Status
+from batchsim.result import Result
 from batchsim.scenario import OpenLoop
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.seats import Seats
 from batchsim.view.film.snapshot import REQUESTS, Activity, Film, PlayRange
 from batchsim.view.film.token_film import QueueLength, StepFilm, TokenFilm, WholeFilm, WholeMoment
-from batchsim.view.film.words import describe
+from batchsim.view.film.words import describe, life
 
 Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it
 MOVED = 0.0675  # of its computing time: the batch with which a film begins has just left
@@ -82,7 +83,10 @@ def request_lane(film: Film, stretch: PlayRange) -> Lane:
     first = int(there[0]) if there.size else arrival_s.size
     last = min(int(arrival_s.searchsorted(stretch.until_s, side="right")) + COMING, arrival_s.size)
     rows, since_s = slice(first, last), float(arrival_s[min(first, arrival_s.size - 1)])
-    seen = np.flatnonzero((log.finish_s > min(since_s, stretch.begin_s)) & (log.start_s <= stretch.until_s))
+    shown = (log.finish_s > min(since_s, stretch.begin_s)) & (log.start_s <= stretch.until_s)
+    # And the last batch before the first request arrived, from which the life of a request counts.
+    shown[: log.start_s.searchsorted(since_s, side="right")][-1:] = True
+    seen = np.flatnonzero(shown)
     index = result.batch_index[rows]
     place = np.minimum(seen.searchsorted(index), max(seen.size - 1, 0))
     known = np.isin(index, seen)
@@ -121,7 +125,7 @@ def request_lane(film: Film, stretch: PlayRange) -> Lane:
 
 def token_lane(
     stays: Seats, queue: QueueLength, busy: Sequence[tuple[np.ndarray, np.ndarray]], drawn: tuple[int, int],
-    arrival_s: np.ndarray, stretch: PlayRange,
+    result: Result, stretch: PlayRange,
 ) -> Lane:  # fmt: skip
     """Return the seats of some servers during a stretch; `drawn`: how many servers, and seats of each."""
     first, last = queue.times_s.searchsorted(stretch, side="right").tolist()
@@ -131,12 +135,18 @@ def token_lane(
         if ends[0] < stretch.until_s and ends[1] > stretch.begin_s
     ]  # fmt: skip
     server, begin_s, end_s = np.array(spells, float).reshape(-1, 3).T
-    begin, end = arrival_s.searchsorted(stretch)
+    begin, end = result.arrival_s.searchsorted(stretch)
+    stays = stays.within(*stretch)
+    request = np.unique(stays.request)
     return {
         "kind": "tokens", "title": [], "servers": drawn[0], "seats": drawn[1],
-        "arrival_s": arrival_s[begin:end],
+        "arrival_s": result.arrival_s[begin:end],
         "queue": {"at_s": queue.times_s[part], "waiting": queue.waiting[part].astype(int)},
-        "stays": vars(stays.within(*stretch)),
+        "stays": vars(stays),
+        "lives": {
+            "request": request, "words": [life(result, i) for i in request.tolist()],
+            "arrival_s": result.arrival_s[request], "latency_s": result.latency_ms[request] / 1000,
+        },
         "busy": {"server": server.astype(int), "begin_s": begin_s, "end_s": end_s},
     }  # fmt: skip
 
@@ -148,7 +158,7 @@ def step_window(
     """Return a stretch of one server of token generation, with a sentence for each of its instants."""
     stays = stays.of(stays.server == film.shown)
     stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), int)})
-    lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result.arrival_s, stretch)
+    lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result, stretch)
     lane["moments"] = moments(film, stretch)
     return Window(
         stretch, film.instants, [lane],

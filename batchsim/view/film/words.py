@@ -1,6 +1,7 @@
-"""A moment of a film in a sentence."""
+"""A moment of a film in a sentence, and the life of a request of token generation."""
 
-from batchsim._format import listed, number
+from batchsim._format import duration, listed, number
+from batchsim.result import Result
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.snapshot import Activity, Snapshot
 from batchsim.view.film.token_film import StepMoment, WholeMoment
@@ -41,3 +42,28 @@ def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
     because = pseudocode(snapshot.scenario)[acting(snapshot, within_s)].because
     leaves = f"a batch of {snapshot.last.requests.size:,} leaves"
     return f"{leaves}: {because}", leaves
+
+
+def life(result: Result, request: int) -> str:
+    """Return what a request of token generation went through; `film.js` writes those of whole batches.
+
+    >>> from batchsim import Constant, Scenario, SizeOrWait, StepTime, Tokens, simulate
+    >>> scenario = Scenario(Constant(100), SizeOrWait(2, 50), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
+    >>> print(life(simulate(scenario, 2), 0))
+    Request 0 waited 10.0 ms for a seat, and received its first token 10.0 ms later (prefill of 9 tokens) ...
+    """
+    waited_ms = (result.start_s[request] - result.arrival_s[request]) * 1000
+    prefill, decode, preempted, latency = (
+        duration(float(getattr(result, f"{part}_ms")[request]))
+        for part in ("prefill", "decode", "preempted", "latency")
+    )
+    prompt, others = int(result.prompt_tokens[request]), int(result.output_tokens[request]) - 1
+    times = int(result.preemptions[request])
+    tokens = f" and the other {others:,} in {decode} (decode)" if others else ""
+    again = (
+        f"; it was preempted {'once' if times == 1 else f'{times:,} times'}, for {preempted}" if times else ""
+    )
+    return (
+        f"Request {request:,} waited {duration(waited_ms)} for a seat, and received its first token "
+        f"{prefill} later (prefill of {prompt:,} tokens){tokens}{again}: {latency} in all."
+    )

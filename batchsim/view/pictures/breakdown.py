@@ -43,6 +43,11 @@ class BreakdownView(StackedView):
             [Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper)
         )
 
+    def followed(self, data: ViewData) -> tuple[float, float]:
+        groups = min(data.ranked.count, GROUPS)
+        group = int(data.ranked.below(data.followed_ms) * groups / data.ranked.count)
+        return 100 * group / groups, 100 * (group + 1) / groups
+
     def _names(self, data: ViewData, means: np.ndarray, upper: float) -> list[Label]:
         """Return the names of the components with their means, right of their last bars."""
         if not data.summary["served"]:

@@ -107,7 +107,8 @@ class ViewData:
     `objective_ms` is for the p99 of the latency; token generation also has limits on TTFT and TPOT, `ttft_ms`
     and `tpot_ms`. `before` is the data before the last move. `pinned` is A, the data of an earlier setting;
     the present one is B, and `comparison` holds the differences B - A in runs of the same traffic. Derived
-    values are computed once, also for A, which stays the same while B moves.
+    values are computed once, also for A, which stays the same while B moves. `followed` is the number of the
+    request that the film follows.
     """
 
     result: Result
@@ -120,6 +121,7 @@ class ViewData:
     comparison: Comparison | None = None
     ttft_ms: float | None = None
     tpot_ms: float | None = None
+    followed: int | None = None
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -183,6 +185,12 @@ class ViewData:
     def other(self) -> "ViewData | None":
         """The comparison that a view draws: A if it is pinned, else the data before the last move."""
         return self.before if self.pinned is None else self.pinned
+
+    @property
+    def followed_ms(self) -> float:
+        """The latency of the request that the film follows; NaN if there is none, or it was lost."""
+        latency_ms, request = self.result.latency_ms, self.followed
+        return math.nan if request is None or request >= latency_ms.size else float(latency_ms[request])
 
     @property
     def overloaded(self) -> bool:

@@ -259,6 +259,10 @@ class LatencyView(GrowingView):
                 labels.append(Label("objective", middle, y, "center"))
         return labels
 
+    def followed(self, data: ViewData) -> tuple[float, float] | None:
+        at_ms = min(data.followed_ms, float(self.ax.get_xlim()[1]))
+        return None if data.overloaded else (at_ms, at_ms)
+
     def _note(self, data: ViewData) -> str:
         """Return the words below the title: the difference from A, or the share within the objective."""
         if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):

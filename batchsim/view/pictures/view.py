@@ -1,5 +1,6 @@
 """The base of all views of a run: a title, axes that keep their limits, labels, a description in words."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -113,6 +114,11 @@ class View(Tile):
             False: {"color": theme.ghost, "linestyle": "-", "linewidth": 2.0 * line_px},
         }
         self.add_artists()
+        # The request that the reader follows: a frame over the height of the axes.
+        style: Style = {"edgecolor": theme.vermilion, "linewidth": 1.5 * line_px, "fill": False, "zorder": 6}
+        ax = self.axes[0]
+        self.frame = ax.add_patch(Rectangle((0, 0), 0, 1, transform=ax.get_xaxis_transform(), **style))
+        self.set_moving(self.frame)
 
     def add_artists(self) -> None:
         """Make the axes and all artists, empty."""
@@ -120,6 +126,16 @@ class View(Tile):
 
     def update(self, data: ViewData) -> None:
         raise NotImplementedError
+
+    def followed(self, data: ViewData) -> tuple[float, float] | None:
+        """Return where the request that the reader follows is, from left to right; None for nowhere."""
+        return None
+
+    def show_followed(self, data: ViewData) -> None:
+        """Frame the request that the reader follows."""
+        found = None if math.isnan(data.followed_ms) else self.followed(data)
+        left, right = found or (0.0, 0.0)
+        self.frame.set(x=left, width=right - left, visible=found is not None)
 
     def describe(self, data: ViewData) -> list[str]:
         """Return a description of what the view shows, in sentences."""
@@ -215,6 +231,7 @@ class View(Tile):
                 artist.set_visible(not lacks)
         if not lacks:
             self.update(data)
+            self.show_followed(data)
 
     def release(self, data: ViewData) -> None:
         """Let axes shrink to the present data."""

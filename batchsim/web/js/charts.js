@@ -124,6 +124,12 @@ export class Chart {
     ctx.lineJoin = "round";
   }
 
+  /** Frame the part of the axes that has the request that the reader follows. */
+  frame(left, right) {
+    const { ctx, theme, box } = this, x = this.x(left);
+    Object.assign(ctx, { strokeStyle: theme.vermilion, lineWidth: 2.4 }).strokeRect(x, box.top, this.x(right) - x, box.bottom - box.top);
+  }
+
   line(points, colour, width = 1.6, dash = []) {
     const { ctx } = this;
     ctx.beginPath();
@@ -201,6 +207,7 @@ function drawLatency(chart, data, before) {
   chart.handle(limit, true, theme.objective, [5, 3]);
   const marks = [[`p50 ${number(data.p50_ms)}`, data.p50_ms, [4, 3]], [`p99 ${number(data.p99_ms)}`, data.p99_ms, []]];
   for (const [, ms, dash] of marks) chart.line([[chart.x(ms), chart.box.top], [chart.x(ms), chart.box.bottom]], theme.ink, 1.2, dash);
+  if (data.followed_ms >= 0) chart.frame(Math.min(data.followed_ms, right), Math.min(data.followed_ms, right));
   if (limit <= right) marks.push([`objective ${number(limit)}`, limit]);
   const ends = [-Infinity, -Infinity]; // of the labels in two rows
   for (const [words, ms] of marks.sort((a, b) => a[1] - b[1])) {
@@ -295,6 +302,10 @@ function drawBreakdown(chart, data, before) {
     chart.text(number(ms < 0.005 ? 0 : ms), box.right + 6, middle + 10, { bold: true });
   });
   chart.line(then.flatMap((ms, i) => [[chart.x(i * width), chart.y(ms)], [chart.x((i + 1) * width), chart.y(ms)]]), theme.before, 2.6);
+  if (data.followed_ms >= 0) {
+    const group = Math.floor((data.latency_ms.filter((ms) => ms < data.followed_ms).length * groups.length) / data.latency_ms.length);
+    chart.frame(group * width, (group + 1) * width);
+  }
   chart.handle(data.settings.max_wait_ms, false, theme.ink, [2, 3], `max wait ${number(data.settings.max_wait_ms)}`);
 }
 

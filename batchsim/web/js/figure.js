@@ -44,7 +44,9 @@ export class Figure {
     this.compute();
     this.settle();
     new ResizeObserver(() => this.resize()).observe(host);
-    if (this.film) this.playWhenSeen(plays);
+    if (!this.film) return;
+    this.playWhenSeen(plays);
+    this.film.onmoment(({ picked }) => picked !== this.followed && this.draw());
   }
 
   build(Film) {
@@ -291,6 +293,8 @@ export class Figure {
     const name = document.documentElement.dataset.theme ?? "light";
     const theme = this.d.looks[name];
     if (this.film && this.film.options.theme !== name) this.film.theme = name;
+    this.followed = this.film?.picked ?? null; // the film has the first requests of the run
+    this.data.followed_ms = this.followed === null ? NaN : this.data.latency_ms[this.followed];
     for (const chart of this.charts) {
       chart.theme = { ...theme, now: theme.green, before: theme.grey, objective: theme.vermilion };
       chart.draw(this.data, this.before, !this.settled);

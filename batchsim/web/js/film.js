@@ -24,7 +24,9 @@ const PAGE = 24; // requests on a page of the timeline
 const TOKENS = 0.7; // the height of tokens in the row of a seat, whose prompts fill it
 const SLOWNESS = Array.from({ length: 30 }, (_, i) => Number(`${[1, 2, 5][i % 3]}e${Math.floor(i / 3) - 3}`));
 const STEPS = [3, 1, 0, -1, -3, -6]; // the speeds in the menu: up to 10 times slower than the usual one, and 100 times faster
+const FOLLOWED = "vermilion"; // the frame of the request that the reader follows
 const STATUS = ["served", "rejected", "timed_out", "failed"];
+const LOST = ["was rejected", "timed out", "failed"]; // for those of a STATUS other than served
 const LEAVING = "a batch leaves", FORMING = "waiting for company", QUEUEING = "waiting for a server", IDLE = "no request waits";
 
 // Numbers.
@@ -58,6 +60,7 @@ function rounded(value, digits = 3) { // to these digits, but all before the poi
   const text = value.toExponential(digits - 1), power = Number(text.split("e")[1]);
   return written(power < digits ? Number(text) : value, { maximumFractionDigits: clamp(digits - 1 - power, 0, 20) });
 }
+const inMs = (ms) => (Math.abs(ms) < 5e-6 ? "0 ms" : `${rounded(ms)} ms`);
 const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
 const listed = (parts) => (parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : parts[0]);
 const slower = (times) => (times === 1 ? "In real time" : times > 1 ? `${whole(times)}x slower` : `${whole(1 / times)}x faster`);
@@ -208,6 +211,34 @@ export class Requests {
 
   largestBatch() { return Math.max(1, ...this.batches.size); }
 
+  /** The requests whose batch starts in the film, or that are lost: [number, seconds of latency, NaN if lost] each. */
+  get latencies() {
+    const all = Array.from(this.arrival_s, (s, i) => [this.first + i, this.status[i] === 0 ? this.done_s[i] - s : NaN]);
+    return all.filter(([, s], i) => this.batch[i] >= 0 || (Number.isNaN(s) && this.done_s[i] <= this.film.until_s));
+  }
+
+  arrived(number) { return this.arrival_s[number - this.first]; }
+
+  /** The life of a request in one sentence. */
+  life(number) {
+    const i = number - this.first, b = this.batch[i], { start_s, size, trigger } = this.batches, parts = this.story(i);
+    const span = (names) => 1000 * sum(parts.filter(([name]) => names.includes(name)).map(([, from, to]) => to - from));
+    const before = upTo(start_s, this.arrival_s[i]) - 1, since_ms = 1000 * (this.arrival_s[i] - start_s[before]);
+    const arrived = `Request ${whole(number)} arrived` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
+    if (this.status[i] !== 0) return `${arrived} and ${LOST[this.status[i] - 1]} after ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))}.`;
+    const shared = span(["device_wait"]), because = this.code.find((line) => line.trigger === trigger[b])?.because;
+    const others = b < 0 ? "" : size[b] === 1 ? " alone" : ` with ${whole(size[b] - 1)} other${size[b] === 2 ? "" : "s"}`;
+    return `${arrived}, waited ${inMs(span(["forming"]))} for company and ${inMs(span(["queueing"]))} for the server`
+      + `${shared ? `, ${inMs(shared)} for the device` : ""}, and was computed in ${inMs(span(["computing"]))}${others}`
+      + `: ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))} in all${because ? `. Its batch left: ${because}` : ""}.`;
+  }
+
+  /** The line of pseudo-code that sent a request's batch, -1 for none. */
+  lineOf(number) {
+    const b = this.batch[number - this.first];
+    return b === undefined || b < 0 ? -1 : this.code.findIndex((line) => line.trigger === this.batches.trigger[b]);
+  }
+
   /** What a request went through: [component, from, to] each. */
   story(i) {
     const parts = [], { times, idle } = this.steps, b = this.batch[i], { start_s, asked_s, begin_s, finish_s } = this.batches;
@@ -242,6 +273,11 @@ export class Tokens {
     now.waiting = this.steps.waiting[upTo(this.steps.times, t) - 1] ?? 0;
     return now;
   }
+
+  get latencies() { return this.lives ? Array.from(this.lives.request, (number, k) => [number, this.lives.latency_s[k]]) : []; }
+  arrived(number) { return this.lives.arrival_s[this.lives.request.indexOf(number)]; }
+  life(number) { return this.lives.words[this.lives.request.indexOf(number)]; }
+  lineOf() { return -1; }
 
   shortWords(now) {
     const names = { prefill: "computing prompts", decode: "making tokens", padded: "done" };
@@ -462,7 +498,7 @@ class StageView {
       }
       const size = lane.level && last > 0 ? FLAG * side * (1 - lane.level[i] / last) : 0;
       if (size) Object.assign(pen.context, { fillStyle: pen.colours.ink }).fill(new Path2D(`M${x} ${y + side}h${size}L${x} ${y + side - size}z`));
-      if (picked === lane.first + i) pen.frame("vermilion", boxOf(x - 1, y - 1, side + 2, side + 2), 3);
+      if (picked === lane.first + i) pen.frame(FOLLOWED, boxOf(x - 1, y - 1, side + 2, side + 2), 3);
     }
   }
 
@@ -543,6 +579,7 @@ function drawTimeline(pen, lane, box, [from_s, to_s]) {
   if (lane.turn) rows.sort((a, b) => batch[a] - batch[b] || a - b); // batches do not overlap then
   const plot = boxOf(box.x + 1.6 * em, box.y + 4.2 * em, box.w - 2.8 * em, box.h - 7 * em), pitch = plot.h / Math.max(rows.length, 6);
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s), middle = (row) => plot.y + pitch * (row + 0.5);
+  const rowsOf = rows.map((i, row) => [lane.first + i, boxOf(x(arrival_s[i]) - 3, plot.y + pitch * row, x(done_s[i]) - x(arrival_s[i]) + 6, pitch)]);
   pen.text("The requests around this moment", box.x + 0.8 * em, box.y + 1.45 * em, { bold: true, size: 1.1 });
   drawAxis(pen, plot, from_s, to_s, noted(from_s));
   rows.forEach((i, row) => {
@@ -564,7 +601,7 @@ function drawTimeline(pen, lane, box, [from_s, to_s]) {
   }
   const entries = ["forming", "queueing", "device_wait", "computing", "compiling", ...STATUS].filter((name) => seen.has(name));
   drawLegend(pen, entries.map((name) => [name, name.replace("_", " "), (pen.fills[name]?.width ?? 5) / 5]), box.x + 0.8 * em, box.y + 3 * em, box.x + box.w);
-  return { plot, x };
+  return { plot, x, there: rowsOf };
 }
 
 const seatRows = (lane) => lane.servers * lane.seats;
@@ -586,19 +623,20 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
   const highest = lanes.map((lane) => mostWaiting(lane, film.begin_s, film.until_s)).sort((a, b) => b - a);
   const scale = Math.max(Math.min(highest[0], 1.25 * Math.max(highest[1] ?? highest[0], 1)), lanes[0].kind === "tokens" ? 8 : 1);
   const heights = lanes.map((lane) => (laneEm(lane) * plot.h) / sum(lanes.map(laneEm)));
-  lanes.forEach((lane, at) => {
+  const there = lanes.flatMap((lane, at) => {
     const top = plot.y + sum(heights.slice(0, at)), room = boxOf(plot.x, top + 0.35 * em, plot.w, heights[at] - 0.7 * em);
     pen.line("faint", left, top + heights[at], plot.x + plot.w, top + heights[at]);
     if (lane.notes) drawNames(pen, lane, left, top + 1.4 * em, side - 0.8 * em, heights[at]);
     const split = lane.kind === "tokens" ? room.y + 1.5 * em : room.y + 0.68 * room.h;
     drawWaiting(pen, lane, room.y, split, scale, x, [from_s, to_s]);
-    (lane.kind === "tokens" ? drawSeats : drawBatches)(pen, lane, boxOf(room.x, split + 0.2 * em, room.w, room.y + room.h - split - 0.2 * em), x, [from_s, to_s]);
+    const found = (lane.kind === "tokens" ? drawSeats : drawBatches)(pen, lane, boxOf(room.x, split + 0.2 * em, room.w, room.y + room.h - split - 0.2 * em), x, [from_s, to_s]);
     const cut = mostWaiting(lane, from_s, to_s), text = `${whole(cut)} wait`;
-    if (cut <= scale) return;
+    if (cut <= scale) return found;
     pen.rect(pen.colours.background, room.x + 0.5 * em, room.y + 0.2 * em, pen.width(text) + 0.6 * em, 1.4 * em);
     pen.text(text, room.x + 0.8 * em, room.y + 1.3 * em);
+    return found;
   });
-  return { plot: boxOf(plot.x, plot.y - 1.2 * em, plot.w, plot.h + 1.2 * em), x };
+  return { plot: boxOf(plot.x, plot.y - 1.2 * em, plot.w, plot.h + 1.2 * em), x, there };
 }
 
 function drawNames(pen, lane, x, y, room, high) {
@@ -629,10 +667,11 @@ function drawBatches(pen, lane, box, x, [from_s, to_s]) {
     const text = String(size[b]);
     if (pitch >= 1.2 * em && wide > pen.width(text) + 0.4 * em) pen.text(text, left + wide / 2, y + pitch / 2 + 0.36 * em, { align: "center", colour: "background" });
   });
+  return []; // no place of a single request
 }
 
 function drawSeats(pen, lane, box, x, [from_s, to_s]) {
-  const { em } = pen, { stays, busy } = lane, gap = 0.5 * em, high = (box.h - gap * (lane.servers - 1)) / seatRows(lane), bare = high - Math.min(1, 0.15 * high);
+  const { em } = pen, { stays, busy } = lane, there = [], gap = 0.5 * em, high = (box.h - gap * (lane.servers - 1)) / seatRows(lane), bare = high - Math.min(1, 0.15 * high);
   const top = (server, seat) => box.y + high * (server * lane.seats + seat) + gap * server;
   busy.begin_s.forEach((s, k) => busy.server[k] < lane.servers
     && pen.rect(pen.fill("empty"), x(s), top(busy.server[k], 0), x(busy.end_s[k]) - x(s), high * lane.seats));
@@ -640,6 +679,7 @@ function drawSeats(pen, lane, box, x, [from_s, to_s]) {
     if (begin > to_s || stays.end_s[k] < from_s || stays.seat[k] >= lane.seats || stays.server[k] >= lane.servers) return;
     const [from, first, last, end] = [begin, stays.first_token_s[k], stays.last_token_s[k], stays.end_s[k]].map(x), y = top(stays.server[k], stays.seat[k]);
     const until = end - (end - from > 3 ? 1 : 0), lower = y + (bare * (1 - TOKENS)) / 2, text = String(stays.request[k]); // a gap before the next
+    there.push([stays.request[k], boxOf(from, y, end - from, bare)]);
     pen.rect(pen.colours.background, from, y, end - from, high);
     pen.rect(pen.fill(stays.again[k] ? "again" : "prefill"), from, y, Math.min(first, until) - from, bare);
     pen.rect(pen.fill("decode"), first, lower, Math.min(last, until) - first, bare * TOKENS);
@@ -650,6 +690,7 @@ function drawSeats(pen, lane, box, x, [from_s, to_s]) {
   if (!lane.notes && high >= 1.2 * em) for (let seat = 0; seat < seatRows(lane); seat += 1) {
     pen.text(String((seat % lane.seats) + 1), box.x - 0.6 * em, top(Math.floor(seat / lane.seats), seat % lane.seats) + high / 2 + 0.36 * em, { align: "right", colour: "soft" });
   }
+  return there;
 }
 
 // The film: a canvas, its controls and its words.
@@ -675,7 +716,7 @@ export function comfortable(film, lane) {
 /**
  * A film in an element, with its own clock and controls: `load` it, then `play`, `pause`, `goTo`, `next`, `previous`.
  * options: { looks: { light, dark, fills }, theme?, em?: px of its letters, fill?: whether it takes the element's height }.
- * `onmoment` calls back at every moment shown; `time_s`, `playing`, `words`, `line`, `at` and `picked` are the seam for others.
+ * `onmoment` calls back at every moment shown; `time_s`, `playing`, `words`, `line`, `at`, `picked` and `follow` are the seam for others.
  */
 export class Film {
   constructor(host, options) {
@@ -684,7 +725,8 @@ export class Film {
     this.canvas = make(host, "canvas", { tabIndex: 0 }, { display: "block", width: "100%", touchAction: "manipulation" });
     this.canvas.setAttribute("role", "img");
     this.bar = make(host, "div", { className: "batchsim-film-controls" }, { display: "flex", flexWrap: "wrap", gap: "4px 8px", alignItems: "center", padding: "4px 8px" });
-    const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)" };
+    const buttons = { toggle: "Play or pause the film (space)", previous: "Go to the previous event (left arrow)", next: "Go to the next event (right arrow)",
+      followSlowest: "Follow the slowest request (S); a click on a square follows another, N the next" };
     this.buttons = Object.entries(buttons).map(([name, title]) => make(this.bar, "button", { type: "button", title, onclick: () => this[name]() }));
     this.speed = make(this.bar, "select", { title: "Seconds on the screen per second of the run", onchange: () => this.pace(Number(this.speed.value)) }, { maxWidth: "9.5em" });
     this.place = make(this.bar, "input", { type: "range", min: 0, max: 1000, step: "any", title: "The film's time" }, { flex: "1 1 5em", minWidth: "5em" });
@@ -693,6 +735,11 @@ export class Film {
     this.place.oninput = () => this.goTo(this.film.begin_s + (this.place.value / 1000) * (this.film.until_s - this.film.begin_s));
     this.said = options.words ?? make(host, "p", {}, { margin: "0", padding: "0 8px 4px", minHeight: "2.8em" });
     this.said.setAttribute("role", "status");
+    this.canvas.onclick = ({ offsetX: x, offsetY: y }) => {
+      const number = this.at(x, y);
+      this.follow(number);
+      if (number === null && this.numbers.length) this.say("There is no request at this place: click a square, or press S for the slowest.");
+    };
     host.addEventListener("keydown", (this.onkey = (event) => this.key(event)));
     this.sizes = new ResizeObserver(() => this.layOut());
     this.sizes.observe(host);
@@ -719,6 +766,7 @@ export class Film {
     this.page_s = film.page_s ?? (this.staged ? Math.max(PAGE / lane.per_s, 5 * lane.batch_s) : film.until_s - film.begin_s);
     this.usual = SLOWNESS.indexOf(comfortable(film, lane));
     this.pace(this.slowed);
+    this.follow(this.picked);
     this.untouched = time_s === null; // Play starts at the beginning
     Object.assign(this, { time_s: this.playing ? film.begin_s : time_s ?? start.time_s, within_s: resumes ? 0 : start.within_s });
     this.layOut();
@@ -747,7 +795,7 @@ export class Film {
   }
 
   label() { // without words where there is no room
-    const texts = [this.playing ? ["▮▮", "Pause"] : ["▶", "Play"], ["◀", "Previous"], ["▶|", "Next event"]];
+    const texts = [this.playing ? ["▮▮", "Pause"] : ["▶", "Play"], ["◀", "Previous"], ["▶|", "Next event"], ["◎", "Slowest"]];
     this.buttons.forEach((button, at) => {
       button.textContent = this.host.clientWidth < 560 ? texts[at][0] : texts[at].join(" ");
       button.setAttribute("aria-label", texts[at][1]);
@@ -761,7 +809,7 @@ export class Film {
   }
 
   snap(time_s, snapped = true) {
-    Object.assign(this, { time_s, within_s: 0, untouched: false, snapped: snapped || this.snapped });
+    Object.assign(this, { time_s, within_s: 0, note: "", untouched: false, snapped: snapped || this.snapped });
     this.want();
   }
 
@@ -777,9 +825,38 @@ export class Film {
     event.stopPropagation(); // otherwise a notebook would move to another cell
     if (event.target !== this.canvas || !this.film) return;
     const { begin_s, until_s } = this.film, acts = { " ": () => this.toggle(), ArrowLeft: () => this.previous(),
-      ArrowRight: () => this.next(), Home: () => this.goTo(begin_s), End: () => this.goTo(until_s) };
-    if (acts[event.key]) event.preventDefault();
-    acts[event.key]?.();
+      ArrowRight: () => this.next(), Home: () => this.goTo(begin_s), End: () => this.goTo(until_s),
+      n: () => this.followNext(), s: () => this.followSlowest(), Escape: () => this.follow(null) };
+    if (acts[event.key] && !event.ctrlKey && !event.metaKey) event.preventDefault();
+    else return;
+    acts[event.key]();
+  }
+
+  /** The requests that can be followed, [number, latency] each: those that have a place of their own. */
+  get numbers() {
+    const lanes = this.lanes.filter((lane) => this.staged || lane.kind === "tokens");
+    return [...new Map(lanes.flatMap((lane) => lane.latencies))].sort(([a], [b]) => a - b);
+  }
+
+  /** Highlight a request and tell its life, or, with null, nobody's. */
+  follow(number) {
+    Object.assign(this, { picked: this.numbers.some(([each]) => each === number) ? number : null, note: "" });
+    this.want();
+  }
+
+  /** Follow the next request, or the first again, at the moment of its arrival. */
+  followNext() { this.followAt((this.numbers.find(([number]) => number > (this.picked ?? -1)) ?? this.numbers[0])?.[0]); }
+  followSlowest() { this.followAt(this.numbers.reduce((most, each) => (each[1] > (most[1] || -1) ? each : most), [])[0]); }
+  followAt(number) {
+    if (number === undefined) return this.say("This film shows no single requests.");
+    this.pause();
+    this.goTo(this.lanes.map((lane) => lane.arrived(number)).find((s) => s !== undefined));
+    this.follow(number);
+  }
+
+  say(text) { // until the next moment
+    this.note = text;
+    this.want();
   }
 
   /** The present moment: its state, and how long ago a batch may have left to count as leaving. */
@@ -789,17 +866,24 @@ export class Film {
   }
 
   get words() {
+    if (this.note) return this.note;
+    if (this.picked !== null) {
+      const lives = this.lanes.map((lane) => [...lane.title, lane.life(this.picked)]).filter((parts) => parts.at(-1));
+      return lives.map((parts) => parts.join(": ")).join(" ");
+    }
     const [t, within] = this.moment, { lanes } = this;
     if (lanes.length === 1 && (this.staged || lanes[0].moments)) return lanes[0].words(lanes[0].at(t), within);
     return `At ${precise(t * 1000, 7)} ms: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
   }
 
+  get lineFollowed() { return this.picked === null ? -1 : this.lanes[0].lineOf(this.picked); }
   get line() { return this.lanes[0].line(this.lanes[0].at(this.moment[0]), this.moment[1]); } // of the first lane's pseudo-code
 
   /** The number of the request at a place of the canvas, in CSS pixels; null for none. */
   at(x, y) {
-    const found = [...(this.stage?.crowd.of ?? [])].find(([, it]) => x >= it.x && x < it.x + it.side && y >= it.y && y < it.y + it.side);
-    return found ? this.lanes[0].first + found[0] : null;
+    const within = ({ x: left, y: top, w, h }, dy = 0) => x >= left && x < left + w && y - dy >= top && y - dy < top + h;
+    const found = [...(this.stage?.crowd.of ?? [])].find(([, it]) => within(boxOf(it.x, it.y, it.side, it.side)));
+    return found ? this.lanes[0].first + found[0] : this.shown?.there.findLast(([, box]) => within(box, this.below.y))?.[0] ?? null;
   }
 
   layOut() {
@@ -830,7 +914,7 @@ export class Film {
     if (this.time_s >= film.until_s && this.playing) this.setPlaying(false);
     const [t, within] = this.moment, moving = this.draw(t, within, passed_s);
     this.place.value = (1000 * (this.time_s - film.begin_s)) / (film.until_s - film.begin_s || 1);
-    const words = this.playing ? "" : this.words;
+    const words = this.playing && this.picked === null ? "" : this.words;
     if (this.said.textContent !== words) this.said.textContent = words;
     if (!this.playing) this.canvas.setAttribute("aria-label", words);
     this.clock.textContent = `Time: ${fixed(1000 * this.time_s, this.lanes[0].decimals)} ms`;
@@ -855,6 +939,9 @@ export class Film {
     const { picture, plot, x } = this.shown, at = x(t), top = below.y + plot.y;
     context.drawImage(picture, 0, below.y, below.w, below.h);
     if (lanes.length > 1) pen.rect(`${pen.colours.background}E0`, at, top, plot.x + plot.w - at + 1, plot.h);
+    for (const [number, { x: left, y, w, h }] of this.shown.there) {
+      if (number === this.picked) pen.frame(FOLLOWED, boxOf(left, below.y + y, w, h), 2.5);
+    }
     pen.line("ink", at, top, at, top + plot.h, 1.2);
     return moving;
   }

@@ -39,6 +39,7 @@ class PlayPage(Page):
         self.player.shown = False
         self.player.place = [0.0, 0.0, 1.0, 1.0]  # from the start, as a page asks once whether it has one
         self.player.observe(lambda _: self._mark(), names="moment")
+        self.player.observe(lambda change: session.follow(change["new"]), names="followed")
 
     @property
     def filming(self) -> bool:
