@@ -74,8 +74,8 @@ LACKS = "only for rules with a fast engine"
 class View(Tile):
     """One subject of a picture: `update` draws the data, and `describe` describes it in words.
 
-    A large view has numbers, names and notes; a small one names its axes and what it draws. Axes only grow until `release`
-    lets them shrink: with new limits at every move, a falling curve would not look lower.
+    A large view has numbers, names and notes; a small one names its axes and what it draws. Axes only grow
+    until `release` lets them shrink: with new limits at every move, a falling curve would not look lower.
     """
 
     KEY: ClassVar[str]
