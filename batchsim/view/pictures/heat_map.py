@@ -257,34 +257,24 @@ class HeatMapView(View):
     def _name_marks(self, pinned: bool) -> None:
         """Name the marks of a small view next to them: where no other mark or name is."""
         (rows, columns), box, em = self.shape, self.plot_box, self.em
-        names = {
-            "B" if pinned else "now": self.now[0],
-            "A" if pinned else "before": self.other[0],
-            "best": self.star,
-        }
-        marks = {name: mark.get_data() for name, mark in names.items() if len(mark.get_data()[0])}
         radius, high = 0.7 * em, 0.8 * em
-        taken, labels = [], []
-        spots = {
-            name: (box.left + box.width * x[0] / columns, box.bottom - box.height * y[0] / rows)
-            for name, (x, y) in marks.items()
-        }
-        taken += [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in spots.values()]
+        marks = {"B" if pinned else "now": self.now[0], "A" if pinned else "before": self.other[0]}
+        spots = {}
+        for name, mark in (marks | {"best": self.star}).items():
+            for x, y in np.asarray(mark.get_data(), dtype=float).T:
+                spots[name] = box.left + box.width * x / columns, box.bottom - box.height * y / rows
+        taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in spots.values()]
+        labels = []
         for name, (x, y) in spots.items():
             wide = width_em(name) * em
             beside = [(x + radius, y - high / 2), (x - radius - wide, y - high / 2)]
             beside += [(x - wide / 2, y + radius), (x - wide / 2, y - radius - high)]
-            for left, top in beside:
-                place = Box(left, top, wide, high)
-                inside = (
-                    box.left <= left
-                    and place.right <= box.right
-                    and box.top <= top
-                    and place.bottom <= box.bottom
-                )
+            for place in (Box(left, top, wide, high) for left, top in beside):
+                within = box.left <= place.left and place.right <= box.right
+                inside = within and box.top <= place.top and place.bottom <= box.bottom
                 if inside and not any(place.overlaps(each) for each in taken):
                     taken.append(place)
-                    labels.append(Label(name, left, place.bottom))
+                    labels.append(Label(name, place.left, place.bottom))
                     break
         self.mark_names.show(labels)
 

@@ -44,10 +44,10 @@ class LivePicture(RunPicture):
         with self.styled():
             self.headline = Headline(self, Box(0, 0, width_px, top))
         rows = max(len(others) - 2, 1)
-        small = (
+        tight = (
             width_px / 3 < LEAST_EM[0] * self.font_px or (height_px - top) / rows < LEAST_EM[1] * self.font_px
         )
-        if alone or small:
+        if alone or tight:
             places = [(first, Box(0, top, width_px, height_px - top), True)]
         else:
             # The large view takes two of three columns, down to the last row; the small ones fill the rest,

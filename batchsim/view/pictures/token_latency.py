@@ -134,7 +134,8 @@ class TokenLatencyView(GrowingView):
     def _names_above(self) -> Iterator[Label]:
         """Return the names of a small view's curves, in a row above their upper ends."""
         box, em, (low, high) = self.plot_box, self.em, np.log(self.ax.get_xlim())
-        ends = {of: np.log(line.get_xdata()[-1]) for of, line in self.curves.items() if len(line.get_xdata())}
+        times_ms = {of: np.asarray(line.get_xdata(), dtype=float) for of, line in self.curves.items()}
+        ends = {of: math.log(each[-1]) for of, each in times_ms.items() if each.size}
         least, half = em * (max(map(width_em, NAMED.values())) + 0.5), em * width_em(NAMED[LATENCY]) / 2
         wanted = [box.left + box.width * (end - low) / (high - low) for end in ends.values()]
         places = apart(wanted, least, self.box.left + half, self.box.right - half - 2)
