@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
+from matplotlib import style as looks
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
@@ -17,12 +18,16 @@ from batchsim.view.canvas.lettering import apart
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.chart import Chart
+from batchsim.view.pictures.figures import STYLE, name_lines
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from batchsim.study.capacity import Capacity
     from batchsim.study.recommendation import Recommendation
 
 
+FONT = 9
 AT_THE_TOP = 0.96  # of the height: where crosses are
 LABELLED = 8  # the most points of a frontier with their settings as labels
 STYLES = (
@@ -69,14 +74,13 @@ def frontier(
     if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
-    chart = Chart()
-    ax = chart.add_subplot()
-    handles: list[Any] = ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
+    chart, ax = _begin()
+    ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
     groups = front.groupby("servers") if "servers" in front else [(0, front)]
     for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
         label, rows = counted(servers, "server") if servers else "Pareto frontier", rows.sort_values(x)
         steps: dict[str, Any] = {"color": colour, "marker": marker, "drawstyle": "steps-pre"}
-        handles += ax.plot(rows[x], rows[value], style, label=label, **steps)
+        ax.plot(rows[x], rows[value], style, label=label, **steps)
     title = "The trade-off between latency and saturation rate"
     varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
     if varied and len(front) <= LABELLED:
@@ -84,30 +88,38 @@ def frontier(
         for _, row in front.iterrows():
             text = ", ".join(charts.texts(row[knob] for knob in varied))
             ax.annotate(text, (row[x], row[value]), xytext=(6, 6), textcoords="offset points", fontsize=8)
+    answer = ""
     if best is not None and math.isfinite(best[value]):
-        star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": best["outcome"]}
-        handles += ax.plot(best[x], best[value], "*", **star, **ON_TOP)
+        answer = best["outcome"]
+        star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": answer}
+        ax.plot(best[x], best[value], "*", **star, **ON_TOP)
     ax.margins(x=0.1)
-    return _finish(chart, x, value, title, handles, [*others[value], *front[value]], objective)
+    return _finish(chart, x, value, title, answer, [*others[value], *front[value]], objective)
+
+
+def _begin() -> "tuple[Chart, Axes]":
+    with looks.context(STYLE | {"font.size": FONT}):
+        chart = Chart()
+        return chart, chart.add_subplot()
 
 
 def _finish(
-    chart: Chart, x: str, value: str, title: str, handles: list[Any], drawn: list[float],
+    chart: Chart, x: str, value: str, title: str, answer: str, drawn: list[float],
     objective: float | None, highest: float | None = None,
 ) -> Chart:  # fmt: skip
-    """Give a picture its scale, which holds what is drawn and the objective, its labels and its legend."""
+    """Give a picture its scale, which holds what is drawn and the objective, and name what it draws."""
     (ax,) = chart.axes
     if objective is not None:
-        name = f"objective: {heading(value)} = {objective:g}"
-        handles += [ax.axhline(objective, color=BLACK, linewidth=1.2, linestyle=(0, (6, 3)), label=name)]
+        name = f"objective: {objective:g}"
+        ax.axhline(objective, color=VERMILION, linewidth=1.4, label=name)
         drawn = [*drawn, objective]
     charts.scale(ax, drawn)
     if highest is not None and drawn:
         charts.room_above(ax, max(*drawn, highest))
     ax.set(xlabel=heading(x), ylabel=heading(value))
-    ax.set_title(title, fontsize="medium")
-    ax.grid(alpha=0.3)
-    charts.show_legend(chart, handles)
+    with looks.context(STYLE | {"font.size": FONT}):
+        ax.set_title(title)
+        name_lines(ax, answer)
     return chart
 
 
@@ -149,12 +161,16 @@ def capacity_curves(
             raise ValueError(f"{curve} must have one row for each {x}: choose among the other knobs")
     levels = charts.distinct(each for frame in named.values() for each in frame[x])
     numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
-    chart = Chart()
-    ax = chart.add_subplot()
-    handles: list[Any] = []
+    chart, ax = _begin()
+    reach: dict[str, float] = {}  # up to where each line keeps the objective
     drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
     bands: list[float] = []
-    crosses = hollows = losing = False
+    losing = any(np.isposinf(frame[value].to_numpy(float)).any() for frame in named.values())
+    lost = ", or too many requests lost" if losing else ""
+    notes = {
+        "x": f"overloaded,\nor not possible{lost}",
+        "o": "of the served requests alone:\nothers are lost",
+    }
     for (colour, style, marker), (name, frame) in zip(cycle(STYLES), named.items(), strict=False):
         place = np.array([each if numeric else levels.index(each) for each in frame[x]], float)
         order = np.argsort(place)
@@ -165,33 +181,32 @@ def capacity_curves(
         if name in capacities and x == "rate_per_s":
             capacity = capacities[name]
             edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
-            label += f"; capacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
+            label += f"\ncapacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
+            reach[label] = max(edges, default=0.0)
             ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
         elif numeric and objective is not None and (crossings := _crossings(at, numbers, objective, partial)):
-            label += f"; {objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
+            label += f"\n{objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
+            reach[label] = max(crossings)
             ax.plot(crossings, np.full(len(crossings), objective), "D", color=colour, **ON_TOP)
-        handles += ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
+        ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
         drawn += numbers.tolist()
         if partial.any():
-            ax.plot(at[partial], numbers[partial], marker, color=colour, markersize=4, **HOLLOW)
+            note = {"label": notes.pop("o", "")} | HOLLOW
+            ax.plot(
+                at[partial], numbers[partial], marker, linestyle="none", color=colour, markersize=4, **note
+            )
         if (band := _band(frame[there], value)) is not None:
             ax.fill_between(at, *band, color=colour, alpha=0.18, linewidth=0)
             bands += band[1][np.isfinite(band[1])].tolist()
-        top = np.full(place[~there].size, AT_THE_TOP)
-        ax.plot(place[~there], top, "x", color=colour, transform=ax.get_xaxis_transform())
-        crosses, hollows = crosses or bool(top.size), hollows or bool(partial.any())
-        losing |= bool(np.isposinf(frame[value].to_numpy(float)).any())
-    mark: dict[str, Any] = {"color": BLACK, "linestyle": "none"}
-    if crosses:
-        label = "overloaded, or not possible" + (", or too many requests lost" if losing else "")
-        handles.append(Line2D([], [], marker="x", label=label, **mark))
-    if hollows:
-        label = "of the served requests alone: others are lost"
-        handles.append(Line2D([], [], marker="o", label=label, **mark, **HOLLOW))
+        if (top := np.full(place[~there].size, AT_THE_TOP)).size:
+            note = {"label": notes.pop("x", ""), "transform": ax.get_xaxis_transform()}
+            ax.plot(place[~there], top, "x", color=colour, **note)
+    crosses = "x" not in notes
     if not numeric:
         ax.set_xticks(range(len(levels)), charts.texts(levels))
     highest = max(bands, default=-math.inf) if crosses else None
-    return _finish(chart, x, value, f"{heading(value)} by {heading(x)}", handles, drawn, objective, highest)
+    answer = max(reach, key=lambda label: reach[label]) if len(named) > 1 and reach else ""
+    return _finish(chart, x, value, f"{heading(value)} by {heading(x)}", answer, drawn, objective, highest)
 
 
 def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:

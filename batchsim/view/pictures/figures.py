@@ -8,6 +8,7 @@ import numpy as np
 import pandas
 from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from batchsim import _format
@@ -20,8 +21,9 @@ STYLE: dict[str, Any] = LIGHT.rc(FONT) | {
     "figure.dpi": 80, "axes.titlelocation": "left", "axes.titlesize": "medium", "axes.titleweight": "bold",
     "axes.grid": True, "axes.axisbelow": True, "grid.color": LIGHT.faint, "lines.linewidth": 1.8,
 }  # fmt: skip
+FAINT = 0.598  # the brightness from which letters are faint on white
 FULL = 0.8  # of the width: the name of a line that ends before stands at its end
-LINE = 1.35  # the least distance of two names, in heights of their letters
+LINE = 1.4  # the least distance of two lines of names, in heights of their letters
 SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
 
 
@@ -29,7 +31,7 @@ def name_lines(ax: Axes, answer: str = "") -> None:
     """Write the name of each line at its end, in its colour; `answer` is the one to highlight."""
     if (figure := ax.get_figure(root=True)) is not None:
         figure.draw_without_rendering()  # now the scales are known
-    at_edge: list[tuple[Any, str, float]] = []
+    ends: tuple[list[Any], list[Any]] = [], []  # of lines that end before the edge, and at it
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
         if name == answer and isinstance(handle, Line2D):
             handle.set(linewidth=1.7 * handle.get_linewidth(), zorder=4)
@@ -37,14 +39,14 @@ def name_lines(ax: Axes, answer: str = "") -> None:
         style: dict[str, Any] = {"color": _colour(handle), "weight": "bold" if name == answer else "normal"}
         if math.isnan(y):  # a vertical line or area
             ax.annotate(name, (x, 1), (4, -4), **_FROM_TOP, va="top", **style)
-        elif x < FULL:
-            ax.annotate(name, (x, y), (7, 0), **_FROM_POINT, va="center", **style)
         else:
-            at_edge.append((style, name, y))
+            ends[x >= FULL].append((style, name, x if x < FULL else 1, y))
     height = ax.get_window_extent().height
-    places = apart([y * height for *_, y in at_edge], LINE * FONT, 0, height)
-    for (style, name, _), place in zip(at_edge, places, strict=True):
-        ax.annotate(name, (1, place / height), (7, 0), **_FROM_POINT, va="center", **style)
+    for group in ends:
+        lines = max((name.count("\n") + 1 for _, name, *_ in group), default=1)
+        places = apart([y * height for *_, y in group], LINE * FONT * lines, 0, height)
+        for (style, name, x, _), place in zip(group, places, strict=True):
+            ax.annotate(name, (x, place / height), (7, 0), **_FROM_POINT, va="center", **style)
 
 
 _FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
@@ -58,7 +60,9 @@ def _end(ax: Axes, handle: Any) -> tuple[float, float]:
         return float(np.max(handle.get_window_extent().transformed(ax.transData.inverted()).x1)), math.nan
     x, y = (np.asarray(values, dtype=float) for values in handle.get_data())
     if handle.get_transform() == ax.get_xaxis_transform():
-        return float(x[0]), math.nan
+        if handle.get_linestyle() != "None":
+            return float(x[0]), math.nan
+        return float((ax.transData + ax.transAxes.inverted()).transform((x[-1], 0))[0]), float(y[-1])
     if handle.get_transform() == ax.get_yaxis_transform():
         return 1.0, float((ax.transData + ax.transAxes.inverted()).transform((ax.get_xlim()[0], y[0]))[1])
     known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
@@ -68,7 +72,9 @@ def _end(ax: Axes, handle: Any) -> tuple[float, float]:
 
 
 def _colour(handle: Any) -> Any:
-    return handle.get_color() if isinstance(handle, Line2D) else LIGHT.soft
+    """Return a line's colour; a grey for areas, and where letters of the line's colour would be faint."""
+    colour = handle.get_color() if isinstance(handle, Line2D) else LIGHT.soft
+    return LIGHT.soft if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > FAINT else colour
 
 
 def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = "") -> None:

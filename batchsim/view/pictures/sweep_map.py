@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib import style as looks
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
@@ -16,6 +17,7 @@ from batchsim.view.canvas.cells import COLOURS, border, ends
 from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.chart import Chart
+from batchsim.view.pictures.figures import STYLE
 
 if TYPE_CHECKING:
     import pandas
@@ -74,8 +76,10 @@ def heat_map(
     rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
     finite = numbers[np.isfinite(numbers)]
 
-    chart = Chart()
-    ax = chart.add_subplot()
+    with looks.context(STYLE | {"axes.grid": False, "font.size": 9}):
+        chart = Chart()
+        ax = chart.add_subplot()
+    ax.spines[:].set_visible(False)
     handles: list[Any] = []
     if finite.size:
         norm, colour_map = _colours(finite, value, objective)
@@ -85,6 +89,7 @@ def heat_map(
         bar = chart.colorbar(
             colours, ax=ax, label=heading(value), extend="neither" if objective is None else "both"
         )
+        bar.outline.set_visible(False)
         if isinstance(norm, LogNorm):
             charts.plain_log(bar.ax.yaxis)
         within = np.zeros(numbers.shape, dtype=bool)
@@ -92,9 +97,16 @@ def heat_map(
             within = rated >= objective if better(value) == "higher" else rated <= objective  # NaN is neither
             sign = "≥" if better(value) == "higher" else "≤"
             handles += _show_border(ax, within, f"{heading(value)} {sign} {objective:g}")
+        best = _best(rated, value)
         if numbers.size <= MANY:
-            _write_numbers(ax, numbers, within, colours)
-        handles += _show_best(ax, rated, value)
+            bold = within.copy()
+            bold[best or (slice(0), slice(0))] = True  # the answer
+            _write_numbers(ax, numbers, bold, colours)
+        if best is not None:
+            at = ", ".join(charts.texts([columns[best[1]], rows[best[0]]]))
+            handles += _show_best(
+                ax, best, f"{'highest' if better(value) == 'higher' else 'lowest'}: {rated[best]:.3g} at {at}"
+            )
     lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
     refused = ~np.isfinite(numbers) & ~unstable & ~losing
     for hatched, style in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
@@ -109,7 +121,8 @@ def heat_map(
     ax.set_xticks(np.arange(len(columns)) + 0.5, charts.texts(columns))
     ax.set_yticks(np.arange(len(rows)) + 0.5, charts.texts(rows))
     ax.tick_params(length=0)
-    ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}", fontsize="medium")
+    with looks.context(STYLE | {"font.size": 9}):
+        ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}")
     charts.show_legend(chart, handles)
     return chart
 
@@ -151,10 +164,16 @@ def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: Sca
         ax.text(*at, text, ha="center", va="center", fontsize=size, color=ink, weight=weight)
 
 
-def _show_best(ax: Axes, numbers: np.ndarray, value: str) -> list[Any]:
+def _best(numbers: np.ndarray, value: str) -> tuple[int, int] | None:
+    """Return the row and the column of the best number; None if there is none, or no better and worse."""
     if better(value) is None or np.isnan(numbers).all():
-        return []
-    best, label = (np.nanargmax, "highest") if better(value) == "higher" else (np.nanargmin, "lowest")
+        return None
+    best = np.nanargmax if better(value) == "higher" else np.nanargmin
     row, column = np.unravel_index(best(numbers), numbers.shape)
+    return int(row), int(column)
+
+
+def _show_best(ax: Axes, cell: tuple[int, int], label: str) -> list[Any]:
+    row, column = cell
     style: dict[str, Any] = {"markersize": 13, "color": ORANGE, "markeredgecolor": BLACK, "linestyle": "none"}
     return list(ax.plot(column + 0.85, row + 0.8, "*", zorder=5, label=label, **style))
