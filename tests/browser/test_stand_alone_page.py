@@ -74,7 +74,7 @@ def opened(browser, file):
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 def test_the_page_opens_with_one_slider_and_a_film_for_those_who_come_first(opened, size):
-    said, shown = "#first [role=status]", "#first .controls label:not([hidden])"
+    said, shown = "#first .opening [role=status]", "#first .controls label:not([hidden])"
     views = "#first .view:not([hidden])"
     with opened(met=False, viewport=size) as page:
         counts = []
