@@ -578,3 +578,53 @@ def test_the_present_load_stands_within_the_axes(link):
     panel = bs.explore(requests=2000, link=link)
     right = panel.picture.view(LoadView).top.get_xlim()[1]
     assert panel.scenario.workload.rate_per_s <= right / 1.02
+
+
+# The small views.
+
+LEAST = {"width_px": 544, "height_px": 470}  # with less, the large view is alone
+ESSENTIAL = {
+    "latency": {"Latency", "latency (ms)", "p50", "p99"},
+    "map": {"p99 by setting", "max batch size", "max wait (ms)", "now", "best"},
+    "load": {"Latency by load (ms)", "arrival rate (per s)", "p99", "mean"},
+    "timeline": {"A moment, by request", "time (ms)", "forming", "queueing"},
+    "breakdown": {"Where time goes (ms)", "fastest to slowest (%)", "forming", "queueing", "computing"},
+    "batches": {"Batch sizes (%)", "batch size", "full", "wait was over"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("large", sorted(NAMES["requests"]))
+def test_a_small_view_names_its_axes_and_what_it_draws_at_the_smallest_size(cases, large, theme):
+    picture = shown(cases["plain"], large=large, theme=theme, **LEAST)
+    for view in picture.views:
+        view.refresh()
+        box = view.box
+        texts = {text: place for text, *place in places_of(view, picture) if text}
+        if not view.large:
+            assert set(texts) >= ESSENTIAL[view.KEY]
+        for text, (left, _, right, bottom) in texts.items():
+            assert box.left <= left < right <= box.right + 0.5, (view.KEY, text)
+            assert bottom <= box.bottom
+    for name, case in cases.items():
+        picture.show(case)
+        if large != "map":  # whose large legend shrinks
+            assert_texts_laid_out(picture, name)
+        assert_drawn_within_places(picture)
+
+
+@pytest.mark.parametrize("less", [{"width_px": 543}, {"height_px": 460}])
+def test_without_room_for_its_names_no_view_is_drawn_small(cases, less):
+    picture = shown(cases["plain"], **LEAST | less)
+    assert [view.large for view in picture.views] == [True]
+
+
+def test_the_marks_of_a_small_map_have_names_of_their_own(cases):
+    for case in cases.values():
+        view = shown(case, large="latency").view(HeatMapView)
+        names = {"now": view.now, "before": view.other}
+        if case.pinned is not None:
+            names = {"B": view.now, "A": view.other}
+        marks = {name: lines[0] for name, lines in names.items()} | {"best": view.star}
+        drawn = {name for name, mark in marks.items() if len(mark.get_xdata())}
+        assert {label.text for label in view.mark_names.labels} == drawn

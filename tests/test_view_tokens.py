@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.token_plans import crowded_plans, token_plans
 from test_view_live import (
+    LEAST,
     LOOKS,
     assert_drawn_within_places,
     assert_texts_laid_out,
@@ -492,3 +493,32 @@ def test_plot_draws_a_run_of_tokens(cases):
     assert picture._repr_png_()
     with pytest.raises(ValueError, match="theory must be False"):
         bs.plot(cases["short"].result, theory=True)
+
+
+ESSENTIAL = {
+    "latency": {"Share within a time", "time", "TTFT", "TPOT", "answer"},
+    "map": {"Goodput by setting", "max_num_seqs", "max_num_batched_tokens", "now"},
+    "load": {"TTFT by load (s)", "arrival rate (per s)", "p99", "mean", "answer p99"},
+    "seats": {"Seats over time", "time (s)", "prompt", "a token a step"},
+    "breakdown": {"Where time goes (s)", "fastest to slowest (%)", "decode", "waiting"},
+    "steps": {"Tokens of each step", "time (s)", "tokens of prompts", "of answers"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("large", sorted(NAMES["tokens"]))
+def test_a_small_view_names_its_axes_and_what_it_draws_at_the_smallest_size(cases, large):
+    picture = LivePicture(**LEAST, large=large, mode="tokens", theme="dark")
+    for name, case in cases.items():
+        picture.show(case)
+        picture.release()
+        for view in picture.views:
+            view.refresh()
+            texts = {text: place for text, *place in places_of(view, picture) if text}
+            if name == "plain" and not view.large:
+                named = {text.replace("(ms)", "(s)") for text in texts}
+                assert named >= ESSENTIAL[view.KEY], view.KEY
+            for text, (left, _, right, bottom) in texts.items():
+                assert view.box.left <= left < right <= view.box.right + 0.5, (name, text)
+                assert bottom <= view.box.bottom
+        if large != "map":  # whose large legend shrinks
+            assert_texts_laid_out(picture, name)

@@ -13,29 +13,30 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.ticker import FixedLocator
 
-from batchsim.view.canvas.lettering import Label, Lettering
+from batchsim.view.canvas.lettering import Label, Lettering, fitted, width_em
 from batchsim.view.canvas.picture import Box, Tile
 
 TICK, PAD = 0.25, 0.3  # in ems
+NAME = 0.7  # the baseline of the horizontal axis' label above the edge of the tile, in ems
 CAP, HALF_CAP = 0.76, 0.36  # height of a capital letter, and the shift that centres a line of text, in ems
 
 
 class Marks:
     """The grid, ticks, numbers and labels of axes; `refresh` puts them where the axes' scales say.
 
-    `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. `bottom_px`
-    is the baseline of the horizontal axis' label. The vertical axis' label is above it, so it needs no
-    turning.
+    `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. The
+    horizontal axis' label is at the lower edge of the tile. The vertical axis' label is above it, so it needs
+    no turning, and begins at `left_px`.
     """
 
     def __init__(
-        self, tile: Tile, ax: Axes, box: Box, bottom_px: float, grid: str = "y",
+        self, tile: Tile, ax: Axes, box: Box, left_px: float, grid: str = "y",
         numbers: str = "xy", ticks: bool = True, right: bool = False,
     ) -> None:  # fmt: skip
         picture, theme, em = tile.picture, tile.theme, tile.picture.font_px
         self.ax, self.box, self.grid, self.numbers, self.right = ax, box, grid, numbers, right
         self.em, self.tick_px = em, TICK * em if ticks else 0.0
-        self.bottom_px = bottom_px
+        self.tile_box, self.left_px = tile.box, left_px
         ax.xaxis.set_visible(False)  # hidden, they still hold the locators, formatters and labels
         ax.yaxis.set_visible(False)
         # Below the axes (a negative zorder): their background is transparent, their data are above the grid.
@@ -67,8 +68,13 @@ class Marks:
         self.ticks.set_segments(ticks if tick else [])
         self.tick_labels.show(labels)
         across, up = self.ax.xaxis.get_label_text(), self.ax.yaxis.get_label_text()
-        names = [Label(across, box.left + box.width / 2, self.bottom_px, "center")] * bool(across)
-        names += [Label(up, box.left, box.top - 0.6 * em)] * bool(up)
+        tile = self.tile_box
+        across = fitted(across, tile.width / em - 0.6)
+        half = (width_em(across) / 2 + 0.3) * em
+        middle = min(max(box.left + box.width / 2, tile.left + half), tile.right - half)
+        names = [Label(across, middle, tile.bottom - NAME * em, "center")] * bool(across)
+        up = fitted(up, (tile.right - self.left_px) / em - 0.3)
+        names += [Label(up, self.left_px, box.top - 0.6 * em)] * bool(up)
         self.names.show(names)
 
     def _ticks(self, axis: Any) -> list[tuple[float, str]]:

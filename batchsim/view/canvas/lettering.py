@@ -8,7 +8,7 @@ There is no kerning.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import font_manager
@@ -20,6 +20,7 @@ from matplotlib.transforms import Affine2D
 
 from batchsim.view.canvas.picture import PX_PER_INCH, Picture
 
+HALO_PX = 2.5  # the width of the outlines
 STARTS = {"left": 0.0, "center": 0.5, "right": 1.0}
 
 
@@ -53,26 +54,52 @@ def width_em(text: str, weight: str = "normal") -> float:
     return sum(glyph(letter, weight)[1] for letter in text)
 
 
+def fitted(text: str, room_em: float) -> str:
+    """Return a text, cut with an ellipsis where it is wider than its room.
+
+    >>> fitted("max batch size", 20), fitted("max batch size", 6)
+    ('max batch size', 'max bat…')
+    """
+    if width_em(text) <= room_em:
+        return text
+    while text and width_em(f"{text}…") > room_em:
+        text = text[:-1]
+    return f"{text}…"
+
+
 class Lettering(PathCollection):
-    """Labels of one size, weight and colour, drawn at once from cached outlines."""
+    """Labels of one size, weight and colour, drawn at once from cached outlines; `halo` is a colour."""
 
     def __init__(
-        self, picture: Picture, font_px: float, color: str, weight: str = "normal", zorder: float = 5
-    ) -> None:
+        self, picture: Picture, font_px: float, color: str, weight: str = "normal", zorder: float = 5,
+        halo: str = "",
+    ) -> None:  # fmt: skip
         place = picture.px_transform
         super().__init__([], facecolor=color, linewidth=0, zorder=zorder, offset_transform=place)
-        self.picture, self.weight = picture, weight
+        self.picture, self.weight, self.halo = picture, weight, halo
         self.set_size(font_px)
         self.set_snap(False)  # snapping to whole pixels would erase the dot of an i
-        self.labels: tuple[Label, ...] = ()
         picture.add_artist(self)
 
     def set_size(self, font_px: float) -> None:
         self.set_transform(Affine2D().scale(font_px / PX_PER_INCH) + self.picture.dpi_scale_trans)
         self.font_px = font_px
+        self.labels: tuple[Label, ...] = ()  # their places depend on the size
+
+    def draw(self, renderer: Any) -> None:
+        if not self.labels:
+            return
+        if self.halo:  # the letters' wide outlines first, then the letters
+            self.set(edgecolor=self.halo, linewidth=HALO_PX)
+            super().draw(renderer)
+            self.set_linewidth(0)
+        super().draw(renderer)
 
     def show(self, labels: Iterable[Label]) -> None:
-        self.labels = tuple(labels)
+        labels = tuple(labels)
+        if labels == self.labels:
+            return
+        self.labels = labels
         paths: list[Path] = []
         offsets: list[tuple[float, float]] = []
         for label in self.labels:

@@ -29,13 +29,12 @@ class BatchView(StackedView):
 
     KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes (%)"
     RANK = 2
-    ROWS = 2
+    ROWS, SMALL_ROWS = 2, 2
 
     def add_artists(self) -> None:
         self.plot_box = self.axes_box()
-        self.ax = self.add_plot(
-            self.plot_box, "batch size (requests)" * self.large, "batches (%)" * self.large
-        )
+        size = "batch size (requests)" if self.large else "batch size"
+        self.ax = self.add_plot(self.plot_box, size, "batches (%)" * self.large)
         self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.add_bars(self.ax, TRIGGERS)
 
@@ -46,11 +45,10 @@ class BatchView(StackedView):
         other = (of_other[0].sum(axis=0), edges) if of_other else None
         highest = self.show_bars(shares[list(TRIGGERS)], edges, other, self.other_style(data))
         self.set_limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
-        if self.large:
-            rule, kinds = data.result.scenario.rule, [kind for kind in self.styles if shares[kind].any()]
-            entries = [Entry(label_of(rule, kind), self.styles[kind]) for kind in kinds]
-            mean = f"mean {fixed(data.summary['mean_batch_size'])}"
-            self.show_legend([*entries, Entry("mean 00.00", value=mean)])
+        rule, kinds = data.result.scenario.rule, [kind for kind in self.styles if shares[kind].any()]
+        entries = [Entry(label_of(rule, kind), self.styles[kind]) for kind in kinds]
+        mean = f"mean {fixed(data.summary['mean_batch_size'])}"
+        self.show_legend([*entries, Entry("mean 00.00", value=mean)])
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         (low, high), across = self.ax.get_xlim(), self.across(x_px, y_px)

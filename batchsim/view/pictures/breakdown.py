@@ -12,7 +12,7 @@ from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Entry, Heights, Spot, StackedView
 
 GROUPS = 20
-NAME_ROOM = 6.6  # right of the axes, in ems
+NAME_ROOM, SMALL_NAME_ROOM = 6.6, 5.2  # right of the axes, in ems
 
 
 class BreakdownView(StackedView):
@@ -23,8 +23,9 @@ class BreakdownView(StackedView):
     PARTS: ClassVar[dict[str, ComponentStyle]] = COMPONENTS
 
     def add_artists(self) -> None:
-        box = self.plot_box = self.axes_box(right=NAME_ROOM if self.large else 0)
-        self.ax = self.add_plot(box, "requests, from the fastest to the slowest (%)" * self.large, "")
+        box = self.plot_box = self.axes_box(right=NAME_ROOM if self.large else SMALL_NAME_ROOM)
+        requests = "requests, from the fastest to the slowest (%)" if self.large else "fastest to slowest (%)"
+        self.ax = self.add_plot(box, requests, "")
         # From the bottom up: computing below, forming on top.
         styles = {name: (style.colour, style.hatch) for name, style in reversed(self.PARTS.items())}
         self.add_bars(self.ax, styles)
@@ -37,11 +38,10 @@ class BreakdownView(StackedView):
         highest = self.show_bars(means, edges, other, self.other_style(data))
         self.set_limits(self.ax, y=(0, nice(1.05 * highest)))
         upper = self.ax.get_ylim()[1]
-        self.set_label(self.ax.yaxis, "mean of each twentieth", upper)
-        if self.large:
-            self.show_legend(
-                [Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper)
-            )
+        self.set_label(self.ax.yaxis, "mean of each twentieth" if self.large else "", upper)
+        self.show_legend(
+            [Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper)
+        )
 
     def followed(self, data: ViewData) -> tuple[float, float]:
         groups = min(data.ranked.count, GROUPS)
@@ -59,18 +59,20 @@ class BreakdownView(StackedView):
         box, last = self.plot_box, means[:, -1]
         middles = np.cumsum(last) - last / 2
         line, unit = 1.3 * self.em, unit_of(upper)[1]
+        lines = 2 if self.large else 1  # the name, and the mean
         places = apart(
             [box.bottom - box.height * each / upper for each in middles[named]],
-            2 * line,
+            lines * line,
             box.top + line,
-            box.bottom - line,
+            box.bottom - (lines - 1) * line,
         )
         labels = []
         for name, place in zip(np.array([*self.bars])[named], places, strict=True):
             labels.append(Label(in_words(name), box.right + 0.5 * self.em, place))
-            labels.append(
-                Label(self.written(data.mean_ms(name), unit), box.right + 0.5 * self.em, place + line)
-            )
+            if self.large:
+                labels.append(
+                    Label(self.written(data.mean_ms(name), unit), box.right + 0.5 * self.em, place + line)
+                )
         return labels
 
     def written(self, mean_ms: float, unit_ms: float) -> str:

@@ -18,6 +18,7 @@ from batchsim.scenario import Continuous, Rule
 from batchsim.study.kinds import GOODPUT, TTFT_P99
 from batchsim.view.canvas.axes import FINE, log_ticks, nice
 from batchsim.view.canvas.cells import NOWHERE, border, colours, ends, shades, squares
+from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import BLACK, ORANGE
 from batchsim.view.pictures.data import ViewData
@@ -146,8 +147,8 @@ class HeatMapView(View):
 
     KEY, NEEDS = "map", "surface"
     RANK = None
-    ROOM, ROWS = LARGE._replace(left=4.2), 2
-    NAME, SHORT = "p99 of every setting at this load", "p99 of every setting"
+    ROOM, ROWS, SMALL_ROWS = LARGE._replace(left=4.2), 2, 1
+    NAME, SHORT = "p99 of every setting at this load", "p99 by setting"
     BEST = "best 00.0 ms at 00, 00.0 ms"  # the widest text of the best setting in the legend
 
     def label(self, surface: Any, name: str) -> str:
@@ -191,6 +192,9 @@ class HeatMapView(View):
         self.star_style = star | {"markersize": 8 * width}
         (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
         self.set_moving(self.image, *patches, *self.now, *self.other, self.star)
+        if not self.large:
+            self.mark_names = Lettering(self.picture, self.em, BLACK, zorder=7, halo="white")
+            self.set_moving(self.mark_names)
         self.shape = (0, 0)
         self.bar: Axes | None = None
         if self.large:
@@ -216,36 +220,63 @@ class HeatMapView(View):
         surface = data.surface
         measure = MEASURES[surface.metric]
         if self.hold("measure", measure.words):
-            title = f"{measure.words} of every setting"
-            self.title.set_text(f"{title} at this load" if self.large else title)
+            of = "of every setting at this load" if self.large else "by setting"
+            self.title.set_text(f"{measure.words} {of}")
         refused, values = surface.refused, measure.values(surface)
         rows, columns = self.shape = refused.shape
         self.image.set_data(measure.colours(values, data))
         self.image.set_extent((0, columns, 0, rows))
         overloaded, losing = surface.overloaded & ~refused, np.isinf(values)
         kinds = {OVERLOADED: overloaded, REFUSED: refused, LOSING: losing}
-        for name, cells in kinds.items():
-            self.cells[name].set_path(squares(cells))
         within = measure.within(values, data)
         kinds[BEYOND] = np.isfinite(values) & ~within & (values > 0) & measure.has_beyond(data)
-        self.cells[BEYOND].set_path(squares(kinds[BEYOND]))
+        for name, cells in kinds.items():
+            self.cells[name].set_path(squares(cells))
+            self.cells[name].set_visible(bool(cells.any()))  # a hatch takes time even without an area
         edges = border(within)
         for lines in self.border:
             lines.set_segments(edges)
         best, ties = surface.best(), surface.ties()
         kinds[TIED] = ties if ties.sum() > 1 else np.zeros_like(ties)
-        for frames in self.ties if self.large else ():
+        for frames in self.ties:
+            frames.set_visible(self.large and bool(kinds[TIED].any()))
             frames.set_path(squares(kinds[TIED], INSET))
         _place([self.star], best and (best[1] + 0.5, best[0] + 0.5))
         for marks, each in ((self.now, data), (self.other, data.other)):
             _place(marks, None if each is None else position(surface, each.result.scenario.rule))
         self._scale(surface)
+        if not self.large:
+            self._name_marks(data.pinned is not None)
         if self.bar is not None:
             measure.show_scale(self, self.bar, values, data)
         if self.large:
             entries = self._marks(data, best, data.other is not None and data.pinned is not None)
             entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
             self.show_legend(entries)
+
+    def _name_marks(self, pinned: bool) -> None:
+        """Name the marks of a small view next to them: where no other mark or name is."""
+        (rows, columns), box, em = self.shape, self.plot_box, self.em
+        radius, high = 0.7 * em, 0.8 * em
+        marks = {"B" if pinned else "now": self.now[0], "A" if pinned else "before": self.other[0]}
+        spots = {}
+        for name, mark in (marks | {"best": self.star}).items():
+            for x, y in np.asarray(mark.get_data(), dtype=float).T:
+                spots[name] = box.left + box.width * x / columns, box.bottom - box.height * y / rows
+        taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in spots.values()]
+        labels = []
+        for name, (x, y) in spots.items():
+            wide = width_em(name) * em
+            beside = [(x + radius, y - high / 2), (x - radius - wide, y - high / 2)]
+            beside += [(x - wide / 2, y + radius), (x - wide / 2, y - radius - high)]
+            for place in (Box(left, top, wide, high) for left, top in beside):
+                within = box.left <= place.left and place.right <= box.right
+                inside = within and box.top <= place.top and place.bottom <= box.bottom
+                if inside and not any(place.overlaps(each) for each in taken):
+                    taken.append(place)
+                    labels.append(Label(name, place.left, place.bottom))
+                    break
+        self.mark_names.show(labels)
 
     def _scale(self, surface: Any) -> None:
         if not self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
@@ -257,7 +288,7 @@ class HeatMapView(View):
         for axis, name, values, length in (horizontal, vertical):
             unit, texts = in_unit(name, values)
             label = self.label(surface, name) + (f" ({unit})" if unit else "")
-            axis.set_label_text(label if self.large else "")
+            axis.set_label_text(label)
             # If the texts need more room than their cells, only every second or third is shown.
             room = 1.15 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
             step = math.ceil(room * self.em / (length / len(texts)))
@@ -364,7 +395,7 @@ def position(surface: Any, rule: Rule) -> tuple[float, float] | None:
 class TokenHeatMapView(HeatMapView):
     """Over two knobs of `Continuous`: goodput, where both objectives are set, else the p99 of TTFT."""
 
-    NAME, SHORT = "Goodput of every setting at this load", "Goodput of every setting"
+    NAME, SHORT = "Goodput of every setting at this load", "Goodput by setting"
     SMALL_ROOM = SMALL._replace(left=3.7)  # for budgets of five digits
     BEST = "best 00.0/s (00.0%) at 000, 00000"
 

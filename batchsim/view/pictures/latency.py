@@ -24,9 +24,9 @@ from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.lettering import Label, width_em
+from batchsim.view.canvas.lettering import Label, apart, width_em
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Spot, View, outline
+from batchsim.view.pictures.view import SMALL, Entry, Spot, View, outline
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
@@ -43,6 +43,7 @@ class GrowingView(View):
     COMPARED: ClassVar[dict[str, tuple[str, str]]]  # differences B - A: name, unit
     UNSTEADY: ClassVar[str]  # what has no steady state
     OVERLOADED = "Overloaded: the queue grows"
+    SMALL_ROOM = SMALL._replace(left=3.7)  # for 100%
     RANK = 0
 
     def add_queue(self, ax: Axes) -> None:
@@ -63,7 +64,7 @@ class GrowingView(View):
                 artist.set_visible(of_queue == grows and artist not in missing)
         if self.hold("title", grows):
             name = self.NAME if self.large else self.SHORT
-            self.title.set_text((self.OVERLOADED if self.large else "Queue (requests)") if grows else name)
+            self.title.set_text((self.OVERLOADED if self.large else "Requests waiting") if grows else name)
         if grows:
             self._show_queue(data, other)
         else:
@@ -96,15 +97,14 @@ class GrowingView(View):
         if self.hold("y label", True):
             self.ax.yaxis.set_major_formatter(tick)
             self.ax.set_ylabel("requests waiting" * self.large)
-        if self.large:
-            growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-            self.show_legend([Entry("", value=growth)])
+        growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
+        self.show_legend([Entry("", value=growth)])
 
     def show_percent(self, label: str = "") -> None:
         """Label the vertical axis with percentages."""
         if self.hold("y label", False):
             self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-            self.ax.set_ylabel(label * self.large)
+            self.ax.set_ylabel(label)
 
     def spot_of_queue(self, at_s: float, data: ViewData) -> Spot | None:
         """Return the number of waiting requests at a time."""
@@ -183,14 +183,15 @@ NEAR = 1.6  # widths of the distribution: an objective farther away is not shown
 class LatencyView(GrowingView):
     """The distribution of latency with its percentiles."""
 
-    NAME, SHORT = "Latency", "Latency (ms)"
+    NAME, SHORT = "Latency", "Latency"
+    SMALL_ROWS = 1  # for the lines' names
     COMPARED: ClassVar = {"p99_ms": ("p99", " ms"), "throughput_per_s": ("throughput", "/s")}
     UNSTEADY = "latency"
 
     def add_artists(self) -> None:
         theme = self.theme
         box = self.plot_box = self.axes_box(top=1.4 if self.large else 0)  # for two rows of labels
-        ax = self.add_plot(box, "latency (ms)", "", numbers="xy" if self.large else "x")
+        ax = self.add_plot(box, "latency (ms)", "")
         self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.13, lw=0)
         self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, zorder=2)
         self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
@@ -236,8 +237,27 @@ class LatencyView(GrowingView):
         self.set_label(self.ax.xaxis, "latency", right_ms)
         self.show_percent()
         self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
-        if self.large:
-            self.show_legend([Entry("", value=self._note(data))], self._marks(data, values, right_ms))
+        notes = [Entry("", value=self._note(data))] if self.large else []
+        self.show_legend(notes, (self._marks if self.large else self._names)(data, values, right_ms))
+
+    def _names(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
+        """Return the names of the percentiles above their lines, in the one row of a small view."""
+        box, wide, y = self.plot_box, width_em("p99") * self.em, self.plot_box.top - 0.5 * self.em
+        shown = {
+            f"p{q}": box.left + box.width * value / right_ms
+            for q, value in values.items()
+            if value <= right_ms
+        }
+        low, high = self.box.left + wide / 2, self.box.right - wide / 2 - 2
+        places = dict(zip(shown, apart([*shown.values()], wide + 0.4 * self.em, low, high), strict=True))
+        labels = [Label(name, x, y, "center") for name, x in places.items()]
+        if data.objective_ms is not None and data.objective_ms <= right_ms:
+            half = width_em("objective") * self.em / 2
+            middle = box.left + box.width * data.objective_ms / right_ms
+            middle = min(max(middle, self.box.left + half), self.box.right - half - 2)
+            if all(abs(x - middle) > half + wide / 2 + 0.4 * self.em for x in places.values()):
+                labels.append(Label("objective", middle, y, "center"))
+        return labels
 
     def followed(self, data: ViewData) -> tuple[float, float] | None:
         at_ms = min(data.followed_ms, float(self.ax.get_xlim()[1]))

@@ -13,15 +13,17 @@ from batchsim.view.pictures.view import Spot
 from batchsim.view.pictures.views import NAMES, VIEWS, RunPicture
 
 LEAST_PX, MOST_PX = 240, 4096
+LEAST_EM = 15.1, 11.0  # the width and the height of a small view: smaller, and its names would not fit
 
 
 class LivePicture(RunPicture):
     """All views of a run in one figure, one of them large.
 
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
-    "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others. `show`
-    draws a `ViewData`, `describe` puts it into words, and `at` answers the pointer. `mode` is the kind of
-    run: "requests" or "tokens". Views of steps and seats show `server`.
+    "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others, as does
+    a picture too small for their names. `show` draws a `ViewData`, `describe` puts it into words, and `at`
+    answers the pointer. `mode` is the kind of run: "requests" or "tokens". Views of steps and seats show
+    `server`.
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class LivePicture(RunPicture):
         others = [kind for kind in views if kind is not first]
         with self.styled():
             self.headline = Headline(self, Box(0, 0, width_px, top))
-        if alone:
+        rows = max(len(others) - 2, 1)
+        tight = (
+            width_px / 3 < LEAST_EM[0] * self.font_px or (height_px - top) / rows < LEAST_EM[1] * self.font_px
+        )
+        if alone or tight:
             places = [(first, Box(0, top, width_px, height_px - top), True)]
         else:
             # The large view takes two of three columns, down to the last row; the small ones fill the rest,
             # with as many rows as they need.
-            rows = max(len(others) - 2, 1)
             xs = [round(width_px * part / 3) for part in range(4)]
             ys = [round(top + (height_px - top) * part / rows) for part in range(rows + 1)]
             cells = [[Box(x, y, right - x, low - y) for x, right in pairwise(xs)] for y, low in pairwise(ys)]

@@ -46,7 +46,8 @@ class Panel(NamedTuple):
 class LoadPanels(View):
     """Curves against the arrival rate or the number of clients, one panel below the other.
 
-    Durations end at saturation, beyond which there is no steady state. A small view has only the first panel.
+    Durations end at saturation, beyond which there is no steady state. A small view has only the first panel,
+    without theory.
     """
 
     KEY, NEEDS = "load", "curve"
@@ -86,6 +87,7 @@ class LoadPanels(View):
             else:
                 ax.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
         self._add_lines()
+        self.values.halo = "" if self.large else self.theme.background  # lines pass names
 
     def _add_lines(self) -> None:
         theme, width = self.theme, self.line_px
@@ -135,7 +137,7 @@ class LoadPanels(View):
             heights = [np.concatenate(both) for both in zip(heights, of_other, strict=True)]
         right = nice(max(1.03 * x, last))
         at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # theory may lack some rates
-        self.theory.set_visible(bool(at.any()))
+        self.theory.set_visible(self.large and bool(at.any()))
         if theory is not None:
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
         self._scale(curve.x, right, heights)
@@ -153,6 +155,8 @@ class LoadPanels(View):
             if np.isfinite(curve.saturation):
                 note = f"grey: overloaded, beyond {number(curve.saturation)} per s"
             self.show_legend([Entry("", value=note)], self._names(data))
+        else:
+            self.show_legend([], self._names_at_the_left())
 
     def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
         """Draw the curves and the setting's point on each; return the heights of each curve."""
@@ -181,9 +185,8 @@ class LoadPanels(View):
             span = ax.get_ylim()
             if self.hold(panel.label, span):
                 log_ticks(ax.yaxis, *span, most=6 if self.large and len(self.panels) < 3 else 4)
-            self.set_label(ax.yaxis, panel.label, span[1])
-        if self.large:
-            self.set_label(self.plots[-1].xaxis, LABELS[x])
+            self.set_label(ax.yaxis, panel.label * self.large, span[1])
+        self.set_label(self.plots[-1].xaxis, LABELS[x])
 
     def _names(self, data: ViewData) -> list[Label]:
         """Return the names of the lines, at their ends, and of the objectives."""
@@ -208,6 +211,20 @@ class LoadPanels(View):
                     at = (box.right, y, "right") if over else (left, y, "left")
                     labels.append(Label(text, *at))
         return labels
+
+    def _names_at_the_left(self) -> list[Label]:
+        """Return the names of a small view's lines where they begin: above each, the lowest one's below."""
+        box, em = self.boxes[0], self.em
+        starts = {}
+        for curve, line in zip(self.panels[0].curves, self.curves, strict=False):
+            ys = np.asarray(line.get_ydata(), dtype=float)
+            if (there := ys[np.isfinite(ys) & (ys > 0)]).size:
+                starts[curve.name] = self._y_px(float(there[0]), self.top, box)
+        lowest = max(starts.values(), default=0.0)
+        below = len(starts) > 1 and lowest + 1.3 * em <= box.bottom
+        wanted = [y + (1.1 if below and y == lowest else -0.35) * em for y in starts.values()]
+        places = apart(wanted, 1.25 * em, box.top + 0.8 * em, box.bottom - 0.2 * em)
+        return [Label(name, box.left + 0.4 * em, y) for name, y in zip(starts, places, strict=True)]
 
     def _beside(self, lines: dict[str, Line2D], ax: Axes, box: Box, saturation: float) -> list[Label]:
         ends = {}

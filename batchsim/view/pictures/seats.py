@@ -19,7 +19,7 @@ from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 FEW = 40  # up to this number, empty seats are shown, too
 LANE = 0.88  # height of a lane, as a part of the distance between two
-STRIP, SMALL_STRIP, APART = 2.2, 1.0, (1.9, 0.4)  # ems: the counts above the seats, and the gap
+STRIP, APART = 2.2, 1.9  # ems: the counts above the seats, and the gap
 # The same names as in `bs.lanes`, in the order of the legend.
 NAMES = {
     "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
@@ -30,31 +30,21 @@ NAMES = {
 class SeatsView(View):
     """Each seat's prompts and tokens; hatched while it is empty, or kept for the others of a batch.
 
-    Above are the numbers of taken seats, now and in the setting before, or in A.
+    Above, in a large view, are the numbers of taken seats, now and in the setting before, or in A.
     """
 
-    KEY, NAME, SHORT = "seats", "The seats", "The seats"
+    KEY, NAME, SHORT = "seats", "The seats", "Seats over time"
     RANK = 3
-    ROWS = 2
+    ROWS, SMALL_ROWS = 2, 2
     data: ViewData | None = None
     part: Moment | None = None  # of the run, that is shown
 
     def add_artists(self) -> None:
         theme = self.theme
-        whole, large = self.axes_box(), self.large
-        self.strip_box = whole._replace(height=(STRIP if large else SMALL_STRIP) * self.em)
-        top = self.strip_box.bottom + APART[not large] * self.em
-        self.plot_box = whole._replace(top=top, height=whole.bottom - top)
-        self.strip = self.add_plot(
-            self.strip_box, "", "seats taken" * large, ticks=False, numbers="y" * large
-        )
-        self.strip.yaxis.get_major_locator().set_params(nbins=2, integer=True)  # type: ignore[call-arg]
-        self.taken, self.other_taken = (
-            self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
-        )
-        self.taken.set(**outline(self.line_style("blue", "-", 1.4)))  # as in the steps
-        numbers = "xy" if large else "x"
-        ax = self.ax = self.add_plot(self.plot_box, "", "seat" * self.large, grid="", numbers=numbers)
+        self.plot_box = self.axes_box()
+        if self.large:
+            self._add_strip()
+        ax = self.ax = self.add_plot(self.plot_box, "", "seat" * self.large, grid="")
         self.styles: dict[str, Style] = {name: fill_style(theme, name) for name in NAMES}
         order = dict.fromkeys(NAMES, 2) | {"empty": 1}
         self.paper = PathPatch(NOWHERE, zorder=1.5, linewidth=0, facecolor=theme.background)
@@ -69,13 +59,25 @@ class SeatsView(View):
         self.preempted = ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
         self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
         self.set_moving(self.paper, *self.bars.values(), self.preempted, self.numbers)
+
+    def _add_strip(self) -> None:
+        whole = self.plot_box
+        self.strip_box = whole._replace(height=STRIP * self.em)
+        top = self.strip_box.bottom + APART * self.em
+        self.plot_box = whole._replace(top=top, height=whole.bottom - top)
+        self.strip = self.add_plot(self.strip_box, "", "seats taken", ticks=False, numbers="y")
+        self.strip.yaxis.get_major_locator().set_params(nbins=2, integer=True)  # type: ignore[call-arg]
+        self.taken, self.other_taken = (
+            self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
+        )
+        self.taken.set(**outline(self.line_style("blue", "-", 1.4)))  # as in the steps
         self.set_moving(self.taken, self.other_taken)
 
     def update(self, data: ViewData) -> None:
         self.data = data
         self.part = now = data.moment(self.server)
         self.name_server(data.result.scenario.servers)
-        for artist in (self.paper, *self.bars.values(), self.preempted, self.taken, self.other_taken):
+        for artist in self.moving:
             artist.set_visible(now is not None)
         if now is None:
             self.numbers.show([])
@@ -90,7 +92,8 @@ class SeatsView(View):
         self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, lanes, x=(0, last_ms), y=(lanes + 0.5, 0.5))
         if self.hold("lanes", lanes):
-            self.ax.yaxis.set_major_locator(FixedLocator(_ticks(lanes)))
+            most = 8 if self.large else max(int(self.plot_box.height / (2 * self.em)), 1)
+            self.ax.yaxis.set_major_locator(FixedLocator(_ticks(lanes, most)))
 
         def ms(times_s: np.ndarray) -> np.ndarray:
             return np.clip(1000 * (times_s - begin_s), 0, last_ms)
@@ -120,7 +123,7 @@ class SeatsView(View):
         ]
         entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * bool(back.any())
         labels = place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em)
-        self.show_legend(entries, [*labels, self._show_taken(now, last_ms)])
+        self.show_legend(entries, [*labels, self._show_taken(now, last_ms)] if self.large else [])
 
     def _show_taken(self, now: Moment, last_ms: float) -> Label:
         """Draw the numbers of taken seats, here and in the other setting, and return their means in words."""
@@ -167,7 +170,7 @@ class SeatsView(View):
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         box, now = self.plot_box, self.part
-        in_strip = self.strip_box.top <= y_px < self.strip_box.bottom
+        in_strip = self.large and self.strip_box.top <= y_px < self.strip_box.bottom
         if now is not None and box.left <= x_px < box.right and in_strip:
             return self._spot_of_taken(now, (x_px - box.left) / box.width, data)
         across = self.across(x_px, y_px)
@@ -255,9 +258,9 @@ def lanes_of(now: Moment) -> int:
     return seats if seats <= max(FEW, 1.5 * taken) else taken
 
 
-def _ticks(lanes: int) -> list[int]:
-    """Return the seats with a number: the first, and multiples of a round number."""
-    if lanes <= 8:
+def _ticks(lanes: int, most: int) -> list[int]:
+    """Return the seats with a number, about `most`: the first, and multiples of a round number."""
+    if lanes <= most:
         return list(range(1, lanes + 1))
-    step = next(step for step in (2, 5, 10, 20, 50, 100, 200, 500, 10**6) if lanes <= 8 * step)
+    step = next(step for step in (2, 5, 10, 20, 50, 100, 200, 500, 10**6) if lanes <= most * step)
     return [1, *range(step if step > 2 else 2 * step, lanes + 1, step)]

@@ -30,7 +30,7 @@ class StepsView(StackedView):
 
     KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
     RANK = 2
-    ROWS = 2
+    ROWS, SMALL_ROWS = 2, 2
 
     def add_artists(self) -> None:
         whole = self.plot_box = self.axes_box()
@@ -95,8 +95,8 @@ class StepsView(StackedView):
         if self.low is not None:
             self._show_lines(data, now, edges_ms, right_ms)
         self.set_label(axis, "time", right_ms)
-        if self.large:
-            self.show_legend(self._entries(now, bool(back.size)), self._labels(now, budget))
+        labels = self._labels(now, budget) if self.large else []
+        self.show_legend(self._entries(now, bool(back.size)), labels)
 
     def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray, right_ms: float) -> None:
         assert self.low is not None
@@ -119,7 +119,7 @@ class StepsView(StackedView):
     def _entries(self, now: Moment, preempts: bool) -> list[Entry]:
         entries = [Entry(text, self.styles[name]) for name, text in PARTS.items()]
         entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * preempts
-        for name, share in taken_shares(now).items():
+        for name, share in taken_shares(now).items() if self.large else ():
             style = self._line_styles()[name]
             line = {"color": style["edgecolor"], "linewidth": style["linewidth"]}
             line |= {"linestyle": style.get("linestyle", "-")}

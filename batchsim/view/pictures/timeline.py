@@ -22,8 +22,9 @@ LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # thei
 class TimelineView(View):
     """The requests of a few batches, each a row of the components of its latency."""
 
-    KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
+    KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment, by request"
     RANK = 3
+    SMALL_ROWS = 2
     part: Window | None = None  # of the run, that is shown
 
     def add_artists(self) -> None:
@@ -105,7 +106,8 @@ class TimelineView(View):
                 entries.append(Entry(_named(status), self.styles[status] | size))
         left, bottom = self.plot_box.left, self.box.bottom - 0.7 * self.em
         # A moving value next to the axis' label, which is fixed.
-        self.show_legend(entries, [Label(f"from {number(begin_s, 4)} s on", left, bottom)])
+        place = Label(f"from {number(begin_s, 4)} s on", left, bottom)
+        self.show_legend(entries, [place] * self.large)
         last_ms = 1020 * (stretch.end_s - begin_s)  # 2 % more than its length
         self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))

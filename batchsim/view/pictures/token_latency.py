@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from batchsim._format import MINUS, duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
 from batchsim.view.canvas.axes import log_ticks, nice_span
-from batchsim.view.canvas.lettering import Label, width_em
+from batchsim.view.canvas.lettering import Label, apart, width_em
 from batchsim.view.pictures.data import NAMED, ViewData
 from batchsim.view.pictures.latency import SAID, GrowingView, describe_objective, difference
 from batchsim.view.pictures.view import Entry, Spot, Style
@@ -28,17 +28,17 @@ class TokenLatencyView(GrowingView):
     Objectives are lines, with a dot at the share that meets each.
     """
 
-    NAME, SHORT = "TTFT, TPOT and answer", "TTFT, TPOT, answer"
+    NAME, SHORT = "TTFT, TPOT and answer", "Share within a time"
     COMPARED: ClassVar = {
         "ttft_p99_ms": ("TTFT p99", " ms"), "tpot_p99_ms": ("TPOT p99", " ms"),
         "output_tokens_per_s": ("throughput", " tokens/s"),
     }  # fmt: skip
     UNSTEADY = "TTFT"
-    ROWS = 2
+    ROWS, SMALL_ROWS = 2, 1
 
     def add_artists(self) -> None:
         self.plot_box = self.axes_box()
-        ax = self.add_plot(self.plot_box, "time", "", grid="xy", numbers="xy" if self.large else "x")
+        ax = self.add_plot(self.plot_box, "time", "", grid="xy")
 
         def line(zorder: float, style: Style) -> Line2D:
             return ax.plot([], [], zorder=zorder, **style)[0]
@@ -77,14 +77,13 @@ class TokenLatencyView(GrowingView):
             self.dots[of].set_data([limit_ms], [100 * data.shares[of]])
         there = [ms for ms in shown_ms if 0 < ms < math.inf]
         self._scale(*nice_span(min(there), max(there)) if there else (1.0, 100.0))
-        if self.large:
-            self.show_legend(self._entries(data), list(self._names()))
+        self.show_legend(self._entries(data), [*(self._names() if self.large else self._names_above())])
 
     def _scale(self, low_ms: float, high_ms: float) -> None:
         self.set_limits(self.ax, "times", x=(low_ms, high_ms), y=(0, TOP))
         span = self.ax.get_xlim()
         self.set_label(self.ax.xaxis, "time")
-        self.show_percent("requests within this time")
+        self.show_percent("requests within this time" * self.large)
         if self.hold("scale", span):
             self.ax.set_xscale("log")
             log_ticks(self.ax.xaxis, *span, most=7 if self.large else 4)
@@ -131,6 +130,17 @@ class TokenLatencyView(GrowingView):
         if data.loss:
             entries.append(Entry("00.00% lost", value=f"{percent(data.loss)} lost"))
         return entries
+
+    def _names_above(self) -> Iterator[Label]:
+        """Return the names of a small view's curves, in a row above their upper ends."""
+        box, em, (low, high) = self.plot_box, self.em, np.log(self.ax.get_xlim())
+        times_ms = {of: np.asarray(line.get_xdata(), dtype=float) for of, line in self.curves.items()}
+        ends = {of: math.log(each[-1]) for of, each in times_ms.items() if each.size}
+        least, half = em * (max(map(width_em, NAMED.values())) + 0.5), em * width_em(NAMED[LATENCY]) / 2
+        wanted = [box.left + box.width * (end - low) / (high - low) for end in ends.values()]
+        places = apart(wanted, least, self.box.left + half, self.box.right - half - 2)
+        for of, x in zip(ends, places, strict=True):
+            yield Label(NAMED[of], x, box.top - 0.5 * em, "center")
 
     def _names(self) -> Iterator[Label]:
         """Return the name of each curve, next to it, where it covers as few others as possible.

@@ -38,7 +38,8 @@ class Room(NamedTuple):
     bottom: float
 
 
-LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.9, 2.2, 1.0, 1.8)
+LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.9, 2.2, 1.0, 3.0)
+SMALL_SWATCH, SMALL_ROW, SMALL_NEXT = 0.8, 1.3, 0.6  # the legend of a small view
 
 
 class Spot(NamedTuple):
@@ -73,15 +74,15 @@ LACKS = "only for rules with a fast engine"
 class View(Tile):
     """One subject of a picture: `update` draws the data, and `describe` describes it in words.
 
-    A large view has numbers, names and notes; a small one has only the curves. Axes only grow until `release`
-    lets them shrink: with new limits at every move, a falling curve would not look lower.
+    A large view has numbers, names and notes; a small one names its axes and what it draws. Axes only grow
+    until `release` lets them shrink: with new limits at every move, a falling curve would not look lower.
     """
 
     KEY: ClassVar[str]
     NAME: ClassVar[str]  # the title of the large view
     SHORT: ClassVar[str]  # and of the small one
     ROOM, SMALL_ROOM = LARGE, SMALL  # around the axes of a large view, and of a small one
-    ROWS = 1  # of a large view's legend
+    ROWS, SMALL_ROWS = 1, 0  # of the legend of a large view, and of a small one, or for labels above its axes
     NEEDS: ClassVar[str] = ""  # what the data must have for it to draw; else it says that this is missing
     RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
     server = 0  # the one whose steps are shown
@@ -170,7 +171,7 @@ class View(Tile):
         """Return the box of the view's axes, with additional room `right` and `top`, in ems."""
         box, em, room = self.box, self.em, self.ROOM if self.large else self.SMALL_ROOM
         width = box.width - (room.left + room.right + right) * em
-        top += room.top + (ROW * (self.ROWS - 1) if self.large else 0)
+        top += room.top + (ROW * (self.ROWS - 1) if self.large else SMALL_ROW * self.SMALL_ROWS)
         height = box.height - (top + room.bottom) * em
         return Box(box.left + room.left * em, box.top + top * em, width, height)
 
@@ -183,7 +184,8 @@ class View(Tile):
             most = max(min(int(length / (4.5 * self.em)), 5), 2)
             axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
             axis.set_major_formatter(tick)
-        self.marks.append(Marks(self, ax, box, self.box.bottom - 0.7 * self.em, **marks))
+        left = box.left if self.large else self.box.left + 0.8 * self.em
+        self.marks.append(Marks(self, ax, box, left, **marks))
         return ax
 
     def refresh(self) -> None:
@@ -241,7 +243,7 @@ class View(Tile):
         unit, ms = ("", 1.0) if upper_ms is None else unit_of(upper_ms)
         if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
             axis.set_major_formatter(tick_in(ms))
-            axis.set_label_text((f"{label} ({unit})" if unit else label) if self.large else "")
+            axis.set_label_text(f"{label} ({unit})" if unit and label else label)
             if "(ms)" in self.SHORT and unit and not self.large:
                 self.title.set_text(self.SHORT.replace("(ms)", f"({unit})"))
 
@@ -255,20 +257,22 @@ class View(Tile):
     # The legend: its names are fixed artists, its values are moving ones in fixed places.
 
     def show_legend(self, entries: Sequence[Entry], extra: Sequence[Label] = ()) -> None:
-        """Show entries below the title of a large view; `extra` are moving labels elsewhere."""
-        self.entries = tuple(entries) if self.large else ()
+        """Show entries below the title, in a small view without values; `extra`: moving labels elsewhere."""
+        self.entries = tuple(entry for entry in entries if self.large or entry.style)
         if self.hold("legend", self.entries):
             self.remove(self.swatches)
             self.swatches, self.slots = [], []
             with self.picture.styled():
                 self._lay_out()
         values = [entry.value for entry in self.entries if entry.value is not None]
-        labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=True)]
-        self.values.show([*labels, *extra] if self.large else [])
+        labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=self.large)]
+        self.values.show([*labels, *extra])
 
     def _lay_out(self) -> None:
         """Place the entries in up to `ROWS` rows, and shrink them if they are still too wide."""
         names: list[Label] = []
+        if not self.large:
+            return self._lay_out_small()
         room, rows = self.box.width - 1.6 * self.em, [[]]  # type: tuple[float, list[list[Entry]]]
         for entry in self.entries:
             if len(rows) < self.ROWS and sum(map(self._width, [*rows[-1], entry])) > room:
@@ -289,6 +293,20 @@ class View(Tile):
                 else:
                     self.slots.append((begin, y))
                 x += self._width(entry) * shrink
+        self.names.show(names)
+
+    def _lay_out_small(self) -> None:
+        """Place each entry in the first of `SMALL_ROWS` rows that has room, and leave out those without."""
+        names, em = [], self.em
+        ends = [self.box.left + 0.8 * em] * self.SMALL_ROWS
+        for entry in self.entries:
+            room = (SMALL_SWATCH + GAP + width_em(entry.text)) * em
+            fit = [row for row, end in enumerate(ends) if end + room <= self.box.right - 0.3 * em]
+            if fit:
+                x, y = ends[fit[0]], self.box.top + (TITLE + SMALL_ROW * (fit[0] + 1)) * em
+                self.swatches.append(self.add(_swatch(entry.style, x, y, em, SMALL_SWATCH)))
+                names.append(Label(entry.text, x + (SMALL_SWATCH + GAP) * em, y))
+                ends[fit[0]] += room + SMALL_NEXT * em
         self.names.show(names)
 
     def _width(self, entry: Entry) -> float:
@@ -327,8 +345,8 @@ def outline(style: Style) -> Style:
     return {"edgecolor": style["color"], **{key: style[key] for key in ("linestyle", "linewidth")}}
 
 
-def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
-    middle, wide = y - 0.33 * em, SWATCH * em
+def _swatch(style: Style, x: float, y: float, em: float, wide_em: float = SWATCH) -> Artist:
+    middle, wide = y - 0.33 * em, wide_em * em
     if "facecolor" in style:
         half = 0.38 * em * style.get("share", 1)
         rest = {name: value for name, value in style.items() if name != "share"}
