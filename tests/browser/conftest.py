@@ -66,7 +66,7 @@ def opened(browser):
     """Open a panel: `with opened(server, *cells)` in a notebook, cells or code; `opened(app)` the app."""
 
     @contextlib.contextmanager
-    def opened(server, *cells, textbook=False, query="", picture=EXPLORER, **page):
+    def opened(server, *cells, textbook=False, query="", picture=EXPLORER, met=True, **page):
         known = server.kernels()
         name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
         if cells:
@@ -74,6 +74,8 @@ def opened(browser):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page})
         context.set_default_timeout(1000 * MOST_S)
         context.add_init_script(path=HERE / "watch.js")
+        if met:  # the reader has seen the opening
+            context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
         view, noise = context.new_page(), Noise()
         noise.listen(view)
         answers = of_the_kernel(view)
@@ -94,7 +96,8 @@ def opened(browser):
             kernel = Kernel(*(server.kernels() - known if cells else server.kernels(session_of(view))))
             selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (picture, KNOB)
             panel = Panel(view, kernel, noise, *selectors, seconds)
-            panel.watch()
+            if met:  # else the film plays from the beginning, and nothing is at rest
+                panel.watch()
             yield panel
         except BaseException:
             print(f"what the page showed: {server.folder / name}.png")

@@ -49,10 +49,12 @@ def opened(browser, file):
     """Open the file without a network; an error or a request to anywhere fails the test."""
 
     @contextlib.contextmanager
-    def opened(before="", fragment="", live=True, **options):
+    def opened(before="", fragment="", live=True, met=True, **options):
         context = browser.new_context(**{"viewport": WIDE, "offline": True, **options})
         context.set_default_timeout(30_000)
         context.add_init_script(before)
+        if met:  # the reader has seen the opening
+            context.add_init_script("localStorage.setItem('batchsim-opening', 1)")
         page, errors, requests = context.new_page(), [], []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
@@ -68,6 +70,45 @@ def opened(browser, file):
         assert not [url for url in requests if not re.match("file:|blob:|data:", url)]
 
     return opened
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_page_opens_with_one_slider_and_a_film_for_those_who_come_first(opened, size):
+    said, shown = "#first .opening [role=status]", "#first .controls label:not([hidden])"
+    views = "#first .view:not([hidden])"
+    with opened(met=False, viewport=size) as page:
+        counts = []
+        for _ in range(5):
+            counts.append((page.locator(shown).count(), page.locator(views).count()))
+            page.locator("#first .opening button").first.click()
+        assert counts == [(1, 1), (2, 1), (3, 1), (3, 2), (3, 3)]
+        assert page.locator("#first").count() == 0
+        assert values(page, "choose")["rate_per_s"] == 20  # goes on where the opening ended
+        page.reload()
+        page.wait_for_selector("html.live")
+        assert not page.locator("#first").is_visible()  # it plays once
+    with opened(met=False, viewport=size) as page:
+        assert page.locator(said).inner_text().startswith("Twenty requests arrive per second")
+        page.keyboard.press("Escape")
+        assert page.locator("#first").count() == 0
+        assert values(page, "choose")["rate_per_s"] != 20
+
+
+def test_a_request_is_followed_through_the_figure(opened):
+    with opened() as page:
+        film = "batchsim.figures.choose.film"
+        page.evaluate(f"{film}.host.scrollIntoView()")
+        page.evaluate(f"{film}.pause(), {film}.canvas.focus()")
+        page.keyboard.press("s")
+        until(page, f"{film}.said.textContent.startsWith('Request ')")
+        number, latency_ms = page.evaluate(
+            f"{film}.numbers.reduce((most, each) => each[1] > most[1] ? each : most)"
+        )
+        assert page.evaluate(f"{film}.picked") == number
+        until(page, "batchsim.figures.choose.data.followed_ms > 0")  # which histogram and breakdown frame
+        assert page.evaluate("batchsim.figures.choose.data.followed_ms") == pytest.approx(1000 * latency_ms)
+        page.keyboard.press("Escape")
+        until(page, f"{film}.picked === null && Number.isNaN(batchsim.figures.choose.data.followed_ms)")
 
 
 def values(page, figure):

@@ -16,6 +16,7 @@ from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.kind import Values
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.opening import Opening
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
 from batchsim.view.explorer.pages.config import ConfigPage
@@ -41,7 +42,7 @@ class Explorer(widgets.Box):
     once, `say(text)` puts a line below the picture, and `large.value` is the key of the large view.
     """
 
-    def __init__(self, session: Session, services: dict[str, Values]) -> None:
+    def __init__(self, session: Session, services: dict[str, Values], opening: bool = False) -> None:
         self.session = session
         self.move_to, self.say = session.move_to, session.say
         self.status, self.readout, self.pseudocode, self.origin, self.note = (
@@ -64,7 +65,8 @@ class Explorer(widgets.Box):
         self.tabs.add_class("batchsim-tabs")
         self.knobs = plain(widgets.VBox)
         self.knobs.add_class("batchsim-knobs")
-        column = plain(widgets.VBox, [self.knobs, self.tabs, self.pseudocode])
+        self.opening = Opening(session, self.screen, self.play.player, opening)
+        column = plain(widgets.VBox, [self.opening, self.knobs, self.tabs, self.pseudocode])
         column.add_class("batchsim-column")
         self._place()
 
@@ -235,14 +237,16 @@ def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
 def explore(
     service: Any = None, workload: OpenLoop | ClosedLoop | None = None, *,
     requests: int = REQUESTS, seed: int = 0, link: str | None = None, play: bool = False,
+    opening: bool = False,
 ) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can also measure
     models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
     begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each run.
-    `link`: the state and the view of another explorer, as its line of text. `play`: begin with the
-    film of the requests, above their timeline.
+    `link`: the state and the view of another explorer, as its line of text. `play`: begin with the film of
+    the requests, above their timeline. `opening`: add one control and view after the other, for readers who
+    have never seen the explorer.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20
@@ -276,4 +280,4 @@ def explore(
         state.kind.film if play else session.style.large
     )
     session.style = session.style._replace(large=large)
-    return Explorer(session, services)
+    return Explorer(session, services, opening and not link)

@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 import { Engine } from "./engine.js";
 import { Figure, mapper } from "./figure.js";
 import { Film } from "./film.js";
+import { opening } from "./opening.js";
 import { batcher } from "./play.js";
 import { sketch } from "./sketch.js";
 import { serve } from "./worker.js";
@@ -29,8 +30,10 @@ export async function start() {
     globalThis.batchsim = { run: (settings) => engine.run(settings), figures: {} };
     page.classList.add("live");
     const figures = alone(page, described) ?? find(".figure[data-views]");
-    for (const host of figures) section(host, { engine, askMap, described, Film });
+    const context = { engine, askMap, described, Film };
+    for (const host of figures) section(host, context);
     if (page.classList.contains("alone")) return;
+    if (!location.hash) first(document.getElementById("first"), context);
     play(document.getElementById("player"), engine, described.played);
     draw(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
@@ -48,6 +51,36 @@ function alone(page, described) {
   host.dataset.views = wanted.get("views");
   host.dataset.controls = (wanted.get("controls") ?? "").split(" ").filter((name) => name in described.controls).join(" ");
   return [host];
+}
+
+/** Before the essay, for those who come first: a figure whose parts come one after another. */
+function first(whole, context) {
+  const { rate_per_s, steps } = context.described.opening, [said, host] = whole.children;
+  const begin = () => {
+    whole.hidden = false;
+    const named = (list) => steps.map(({ name }) => name).filter((name) => name in list);
+    const views = ["film", ...named(context.described.views)], controls = named(context.described.controls);
+    return new Figure(host, { ...context, views, controls, values: { rate_per_s }, plays: true });
+  };
+  let figure = null;
+  const show = (at) => {
+    figure ??= begin();
+    const shown = steps.slice(0, at + 1).map(({ name }) => name);
+    for (const [name, { input }] of Object.entries(figure.sliders)) input.parentElement.hidden = !shown.includes(name);
+    figure.charts.forEach(({ view, canvas }) => { canvas.parentElement.hidden = !shown.includes(view); });
+    figure.numbers.hidden = figure.charts.every(({ view }) => !shown.includes(view));
+    figure.resize();
+  };
+  const end = (skipped) => {
+    if (!skipped) {
+      const { choose } = globalThis.batchsim.figures;
+      choose.move(Object.fromEntries(figure.controls.map((name) => [name, figure.values[name]])));
+      choose.host.scrollIntoView();
+    }
+    figure.film.destroy();
+    whole.remove();
+  };
+  opening(said, steps, { show, end });
 }
 
 function themes(page) {

@@ -1,0 +1,103 @@
+"""The opening of the explorer: the film and one slider, then one thing more with each sentence."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anywidget
+import traitlets
+
+from batchsim.view.canvas.picture import Box
+from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.player import Player
+from batchsim.view.explorer.session import Session
+from batchsim.view.pictures.views import NAMES
+from batchsim.view.scripts import widget
+
+RATE_PER_S = 20.0  # at which it begins: one request after another
+
+
+class Step(NamedTuple):
+    """A thing that appears, a control or a view by its name, with its sentence."""
+
+    name: str
+    words: str
+
+
+STEPS = (
+    Step(
+        "rate_per_s",
+        "Twenty requests arrive per second, and the server computes most of them alone. Raise the arrival "
+        "rate until it computes several together, as a batch.",
+    ),
+    Step(
+        "max_wait_ms",
+        "The server may wait for company before it starts a batch. Move the max wait: batches grow, and "
+        "requests start later.",
+    ),
+    Step(
+        "max_batch_size",
+        "A full batch does not wait. Move the max batch size: small batches fill soon, but the server "
+        "answers fewer requests per second.",
+    ),
+    Step(
+        "latency",
+        "Here is how long the requests take. One in a hundred takes longer than p99, the number that servers "
+        "promise.",
+    ),
+    Step(
+        "map",
+        "Each cell of the map is another max batch size and max wait, and its colour shows p99. Click a cell "
+        "to choose it.",
+    ),
+)
+
+
+class Opening(anywidget.AnyWidget):
+    """The sentences above the controls; the page begins if it is `wanted` and its reader has not seen it.
+
+    `step` is the index of the last thing shown, -1 for everything. `boxes` has the parts of the picture that
+    each view's step shows, as fractions.
+    """
+
+    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
+    _esm = widget(Path(__file__).with_name("opens.js"))
+    steps = traitlets.List([step._asdict() for step in STEPS]).tag(sync=True)
+    wanted = traitlets.Bool(False).tag(sync=True)
+    step = traitlets.Int(-1).tag(sync=True)
+    boxes = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, session: Session, screen: MainPicture, player: Player, wanted: bool) -> None:
+        super().__init__(wanted=wanted)
+        self.session, self.screen, self.player = session, screen, player
+        self.observe(self._turn, names="step")
+        self.on_msg(self._end)
+        session.subscribe("change", self._place)
+
+    def _turn(self, change: Any) -> None:
+        session, style = self.session, self.session.style
+        if change["old"] < 0:
+            session.move_to(session.state.replace(rate_per_s=RATE_PER_S))
+            self.player.play()
+        if style.alone and self.step >= 0 and (name := STEPS[self.step].name) in NAMES[style.mode]:
+            session.restyle(session.style._replace(large=name))  # there is room for one view
+        self._place()
+
+    def _end(self, _: Any, content: dict[str, Any], __: Any) -> None:
+        if content.get("skipped") is True:
+            self.session.reset()
+
+    def _place(self) -> None:
+        """Tell the page where the views are."""
+        if self.step < 0:
+            return
+        picture = self.screen.picture
+        views = {view.KEY: view.box for view in picture.views}
+        head = Box(0, 0, picture.width_px, min(box.top for box in views.values()))
+        parts = {step.name: [head, views[step.name]] for step in STEPS if step.name in views}
+        width, height = picture.width_px, picture.height_px
+        self.boxes = {
+            name: [
+                [box.left / width, box.top / height, box.width / width, box.height / height] for box in boxes
+            ]
+            for name, boxes in parts.items()
+        }

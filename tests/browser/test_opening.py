@@ -1,0 +1,55 @@
+"""The opening: one thing after another for a reader who comes first, once, and skipped with a key."""
+
+import pytest
+
+from browser.panel import eventually
+
+KNOBS = ("rate_per_s", "max_wait_ms", "max_batch_size")
+SHOWN = """() => [...document.querySelectorAll(".batchsim-knobs > *")].filter((each) => each.offsetHeight)
+    .flatMap((each) => [...each.classList]).filter((name) => name.startsWith("batchsim-knob-"))
+    .map((name) => name.slice(14))"""
+CLIP = "() => document.querySelector('.batchsim-main img').style.clipPath.split(',').length"
+NEXT, SKIP = ".batchsim-opening button:first-child", ".batchsim-opening button:last-child"
+TABS = ".batchsim-explorer .batchsim-tabs"
+NOTEBOOK = "import batchsim as bs\npanel = bs.explore(play=True, opening=True)\npanel"
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 800)])
+def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, size):
+    width, height = size
+    with opened(app, met=False, viewport={"width": width, "height": height}) as panel:
+        page = panel.page
+        page.wait_for_selector(NEXT)
+        page.wait_for_function("document.querySelector('.batchsim-player').film.playing")
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
+        assert not page.is_visible(TABS)
+        for at in range(len(KNOBS)):
+            assert set(page.evaluate(SHOWN)) == set(KNOBS[: at + 1])
+            assert page.evaluate(CLIP) == 1  # only the film
+            page.click(NEXT)
+        clips = []
+        for _ in range(2):  # latency, map
+            page.wait_for_timeout(600)
+            clips.append(page.evaluate(CLIP))
+            page.click(NEXT)
+        # Where there is room for one view, it is another one; else one more.
+        assert 1 < clips[0] <= clips[1]
+        assert width < 900 or clips[0] < clips[1]
+        page.wait_for_selector(NEXT, state="detached")
+        assert page.is_visible(TABS)
+        assert len(page.evaluate(SHOWN)) > len(KNOBS)
+        assert panel.kernel.ask("panel.state.rate_per_s") == 20  # it is the reader's now
+        assert page.evaluate("localStorage.getItem('batchsim-opening')")  # it plays once
+        assert not panel.noise.errors
+
+
+def test_a_key_skips_it_in_a_notebook_and_the_explorer_is_as_it_would_have_been(lab, opened):
+    with opened(lab, NOTEBOOK, met=False) as panel:
+        panel.page.wait_for_selector(NEXT)
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
+        panel.page.keyboard.press("Escape")
+        panel.page.wait_for_selector(NEXT, state="detached")
+        assert eventually(lambda: panel.kernel.ask("panel.state == panel.session.initial"), 20)
+        assert panel.page.is_visible(TABS)
+        assert panel.page.evaluate(CLIP) == 1
+        assert not panel.noise.errors
