@@ -23,7 +23,7 @@ STYLE: dict[str, Any] = LIGHT.rc(FONT) | {
 }  # fmt: skip
 FAINT = 0.598  # the brightness from which letters are faint on white
 FULL = 0.8  # of the width: the name of a line that ends before stands at its end
-LINE = 1.4  # the least distance of two lines of names, in heights of their letters
+LINE = 1.5  # the least distance of two lines of names, in heights of their letters
 SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
 
 
