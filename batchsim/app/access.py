@@ -115,7 +115,7 @@ def without_token(text: str) -> str:
 
 
 def instructions(host: str, port: int, token: str, pages: int) -> str:
-    """Return the lines for the teacher: the class's address, the memory, and whether a network is involved."""
+    """Return the lines for the teacher: the class's address, the memory, and who can read the traffic."""
     gigabytes = pages * MB_A_PAGE / 1000
     network = (
         "The app listens on this computer alone: other computers do not reach it (HOST)."

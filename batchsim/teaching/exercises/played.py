@@ -33,7 +33,9 @@ class Played(Exercise):
         you, rule, *_ = game.rows(sends_s)
         if you["mean_ms"] < rule["mean_ms"]:
             less = you["forming_ms"] < rule["forming_ms"]
-            why = "your requests waited less for company" if less else "your requests waited less in the queue"
+            why = (
+                "your requests waited less for company" if less else "your requests waited less in the queue"
+            )
             means = f"your mean is {you['mean_ms']:.1f} ms, the rule's {rule['mean_ms']:.1f} ms"
             return Verdict(True, f"{means}: {why}.")
         means = f"your mean is {you['mean_ms']:.1f} ms, and {rule['mean_ms']:.1f} ms with a wait of 10 ms."
