@@ -178,7 +178,12 @@ def show(deck, cell, answer):
     """Add a code cell: short code that a class should read, and its output."""
     tags, source = cell.metadata.get("tags", []), cell.source
     hidden = cell.metadata.get("jupyter", {}).get("source_hidden") or "solution" in tags
-    if deck.title in SKIPPED or GAME.search(source) or re.search(r"\bcheck\(['\"]", source) or not cell.outputs:
+    if (
+        deck.title in SKIPPED
+        or GAME.search(source)
+        or re.search(r"\bcheck\(['\"]", source)
+        or not cell.outputs
+    ):
         return
     if answer:
         deck.text(answer)
