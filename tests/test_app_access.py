@@ -64,6 +64,9 @@ def test_a_teacher_is_told_the_address_the_memory_and_that_nothing_is_encrypted(
     assert "30 pages" in lines[1]
     assert f"{30 * access.MB_A_PAGE / 1000:.1f} GB" in lines[1]
     assert "without encryption" in lines[2]
+    alone = access.instructions("127.0.0.1", 9000, "tulip", 30).splitlines()
+    assert alone[0] == "The class opens http://127.0.0.1:9000/?token=tulip"
+    assert "this computer alone" in alone[2]
     assert "//0.0.0.0" not in access.instructions("0.0.0.0", 9000, LONG, 30)
 
 

@@ -56,12 +56,12 @@ def sent(server, message):
     return asked(server, _vote.PATH, body, Authorization=f"token {TOKEN}")
 
 
-def shown(server, text):
-    """Return the projector's questions with a text."""
+def shown(server, text=None):
+    """Return the projector's questions, or those with a text."""
     answer = asked(server, f"/class/votes?teacher_token={teacher_token(server)}")
     assert answer[0] == 302  # the token goes into a cookie
     answer = asked(server, "/class/votes", Cookie=f"{COOKIE}={teacher_token(server)}")
-    return [each for each in json.loads(answer[2])["questions"] if each["text"] == text]
+    return [each for each in json.loads(answer[2])["questions"] if text in (None, each["text"])]
 
 
 def test_only_the_teacher_sees_the_counts_and_only_the_class_sends_answers(server):
@@ -196,10 +196,14 @@ def test_the_explorer_sends_its_predictions_first_and_reveals_at_the_second_clic
     assert page.verdict.value.startswith("Your answers are on their way")
     assert page.rows["p99"].value == ""
     assert all(answer.disabled for answer in page.answers.values())
-    move = "From Max wait (ms) = 10 to Max wait (ms) = 50"
-    for words in bs.view.explorer.kinds.KINDS["requests"].questions.values():
-        assert eventually(lambda words=words: shown(joined, f"{move}: {words}?"))
-        (question,) = shown(joined, f"{move}: {words}?")
+    assert page.verdict.value == panel.screen.cover
+    move = "Max wait goes from 10 ms to 50 ms"
+    names = "Throughput", "p99, the slowest in a hundred", "p50, the middle latency"  # the newest is on top
+    texts = [f"{move}. {name}: falls, stays or rises?" for name in names]
+    assert eventually(lambda: shown(joined, texts[-1]))
+    assert [each["text"] for each in shown(joined) if each["text"].startswith(move)] == texts
+    for text in texts:
+        (question,) = shown(joined, text)
         assert (question["choices"], question["counts"]) == (["falls", "stays", "rises"], [0, 0, 1])
     page.reveal.click()
     assert panel.screen.cover == ""
@@ -210,11 +214,11 @@ def test_another_move_after_the_answers_is_another_question(joined):
     panel = explored()
     panel.predict.reveal.click()
     panel.controls["max_wait_ms"].value = 20
-    assert panel.screen.cover
+    assert panel.screen.cover.startswith("Predict first")
     assert not any(answer.disabled for answer in panel.predict.answers.values())
     panel.predict.reveal.click()
     assert panel.screen.cover
-    other = "From Max wait (ms) = 10 to Max wait (ms) = 20: throughput?"
+    other = "Max wait goes from 10 ms to 20 ms. Throughput: falls, stays or rises?"
     assert eventually(lambda: [each["counts"] for each in shown(joined, other)] == [[0, 0, 1]])
     panel.predict.reveal.click()
     assert panel.screen.cover == ""

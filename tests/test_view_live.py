@@ -628,3 +628,14 @@ def test_the_marks_of_a_small_map_have_names_of_their_own(cases):
         marks = {name: lines[0] for name, lines in names.items()} | {"best": view.star}
         drawn = {name for name, mark in marks.items() if len(mark.get_xdata())}
         assert {label.text for label in view.mark_names.labels} == drawn
+
+
+@pytest.mark.parametrize("batch", [SIZES[0], SIZES[-1]])
+@pytest.mark.parametrize("wait_ms", [WAITS[0], 50])
+def test_a_mark_at_the_edge_of_a_small_map_has_its_name_within_the_map(batch, wait_ms):
+    data = data_of(BASE.replace(max_batch_size=batch, max_wait_ms=wait_ms, rate_per_s=100))
+    view = shown(data, large="latency", **LEAST).view(HeatMapView)
+    labels = {label.text: label for label in view.mark_names.labels}
+    assert set(labels) == {"now", "best"}
+    for label in labels.values():
+        assert view.plot_box.top <= label.y - 0.8 * view.em <= label.y <= view.plot_box.bottom

@@ -115,12 +115,17 @@ def without_token(text: str) -> str:
 
 
 def instructions(host: str, port: int, token: str, pages: int) -> str:
-    """Return the lines for the teacher: the class's address, the memory, and the lack of encryption."""
+    """Return the lines for the teacher: the class's address, the memory, and who can read the traffic."""
     gigabytes = pages * MB_A_PAGE / 1000
+    network = (
+        "The app listens on this computer alone: other computers do not reach it (HOST)."
+        if _is_loopback(host)
+        else "This is HTTP without encryption: anyone who can read the network's traffic can read the token."
+    )
     return (
         f"The class opens http://{name_of(host)}:{port}/?token={token}\n"
         f"At most {pages} pages at once (PAGES), about {MB_A_PAGE} MB each: {gigabytes:.1f} GB in all.\n"
-        "This is HTTP without encryption: anyone who can read the network's traffic can read the token."
+        f"{network}"
     )
 
 

@@ -23,8 +23,7 @@ c.ClassAccess.teacher_token = secrets.token_urlsafe()
 if token is not None:
     c.Voila.token = token
     port = int(os.environ.get("PORT") or 8888)
-    if host not in (access.LOOPBACK, "localhost"):
-        print(access.instructions(host, port, token, pages))
+    print(access.instructions(host, port, token, pages))
     projector = f"http://{access.name_of(host)}:{port}/class?teacher_token={c.ClassAccess.teacher_token}"
     print(f"The teacher's projector shows the class's answers: {projector}", flush=True)
 c.Voila.tornado_settings = {"headers": access.HEADERS, "websocket_max_message_size": MOST_BYTES}

@@ -160,7 +160,7 @@ panel.predict.reveal.click()
 
 
 def test_a_page_of_the_app_sends_its_predictions_and_a_reload_is_the_same_student(server, opened):
-    question = "From Max wait (ms) = 10 to Max wait (ms) = 40: throughput?"
+    question = "Max wait goes from 10 ms to 40 ms. Throughput: falls, stays or rises?"
     with opened(server) as panel:
         panel.kernel.run(ANSWERED.format(way="rises"))
         assert panel.kernel.ask("panel.session.cover") != ""

@@ -143,6 +143,11 @@ def test_a_request_is_followed_by_key_and_by_click(panel):
     slowest = max((each for each in latencies if each[1] is not None), key=lambda each: each[1])[0]
     page.wait_for_function(f"{FILM}.picked === {slowest} && {said}.includes('Request {slowest:,} ')")
     assert eventually(lambda: panel.kernel.ask("player.followed") == slowest, 20)
+    if page.locator(".batchsim-acting").count():  # the explorer marks the line that sent the batch
+        page.wait_for_function("document.querySelectorAll('.batchsim-code .batchsim-followed').length === 1")
+        page.wait_for_timeout(500)  # also after the kernel has written the code anew
+        assert page.locator(".batchsim-code .batchsim-followed").count() == 1
+        assert panel.kernel.ask("panel.session.data.followed") == slowest
     page.keyboard.press("n")
     page.wait_for_function(f"{FILM}.picked !== {slowest}")
     page.keyboard.press("Escape")

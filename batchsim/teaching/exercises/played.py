@@ -32,8 +32,12 @@ class Played(Exercise):
         """Simulate the sends, and compare them with the rule."""
         you, rule, *_ = game.rows(sends_s)
         if you["mean_ms"] < rule["mean_ms"]:
-            why = "the server waits less for company with you than with the rule"
-            return Verdict(True, f"with you, your requests take less time than with a wait of 10 ms: {why}.")
+            less = you["forming_ms"] < rule["forming_ms"]
+            why = (
+                "your requests waited less for company" if less else "your requests waited less in the queue"
+            )
+            means = f"your mean is {you['mean_ms']:.1f} ms, the rule's {rule['mean_ms']:.1f} ms"
+            return Verdict(True, f"{means}: {why}.")
         means = f"your mean is {you['mean_ms']:.1f} ms, and {rule['mean_ms']:.1f} ms with a wait of 10 ms."
         if len(sends_s) <= FEW:
             return Verdict(False, f"{means} You hardly sent: the others waited until the end.")

@@ -53,7 +53,14 @@ export function render({ model, el }) {
     model.set("followed", film.picked);
     model.save_changes();
   };
-  film.onmoment(() => { report(); tell(); mark(panel(), film); });
+  const marks = new MutationObserver(() => mark(panel(), film)); // the kernel writes the code anew when the film pauses
+  film.onmoment(() => {
+    report();
+    tell();
+    mark(panel(), film);
+    const code = panel()?.querySelector(".batchsim-code");
+    if (code) marks.observe(code, { childList: true, subtree: true }); // once, however often it is asked for
+  });
   const obey = () => { // another film, or another time
     const before = loaded, next = model.get("film"), moment = model.get("moment"), [number, time_s] = moment;
     if (number === told[0] || !next.lanes) return;
@@ -82,6 +89,7 @@ export function render({ model, el }) {
   obey();
   lie();
   return () => {
+    marks.disconnect();
     themes.disconnect();
     sizes.disconnect();
     for (const [name, act] of Object.entries(events)) model.off(name, act);

@@ -109,7 +109,7 @@ def because(
         leading = max(means, key=lambda name: math.copysign(1, total) * changes[name])
         return f"In {who}, {_moved(leading, old, new)}: {means[leading]}."
     if abs(changes[most]) < least:
-        return f"In {who}, {listed([name.replace('_', ' ') for name in means])} all stayed."
+        return f"In {who}, {listed([name.replace('_', ' ') for name in means])} stayed the same."
     opposite = [name for name in means if changes[name] * changes[most] < 0]
     other = max(opposite, key=lambda name: abs(changes[name]))
     return f"In {who}, {_moved(most, old, new)}; {_moved(other, old, new)}: these cancel out."

@@ -77,11 +77,11 @@ CONTROLS: Mapping[str, Control] = {
     **kind.NOISE,
     "padding": Control("Pad to sizes",
         "Round each batch up to the next of these sizes, e.g. 1, 2, 4, 8; empty: no padding",
-        "sizes", (), COMPUTING, optional=True),
+        "sizes", (), DEVICE, optional=True),
     "compile_ms": Control("Cold start (ms)",
         "Extra time for the first batch of each size, or padded size, while it compiles; the same for all "
         "sizes; 0: warm",
-        "real", 0, COMPUTING, Slider("linear", 0, 3000, 50), {"at_least": 0}),
+        "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     **kind.SERVERS,
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",

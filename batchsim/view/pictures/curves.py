@@ -87,7 +87,9 @@ def frontier(
         title += f"\nbeside each point: {', '.join(map(heading, varied))}"
         for _, row in front.iterrows():
             text = ", ".join(charts.texts(row[knob] for knob in varied))
-            ax.annotate(text, (row[x], row[value]), xytext=(6, 6), textcoords="offset points", fontsize=8)
+            ax.annotate(
+                text, (row[x], row[value]), xytext=(0, 9), textcoords="offset points", fontsize=8, ha="center"
+            )
     answer = ""
     if best is not None and math.isfinite(best[value]):
         answer = best["outcome"]
@@ -267,9 +269,8 @@ def server_curves(comparison: ServerComparison) -> Chart:
 
     Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
     """
-    chart = Chart()
+    chart, ax = _begin()
     chart.set_size_inches(9.6, 5.2)
-    ax = chart.add_subplot()
     reached = min(group.result.metrics.served for group in comparison.groups)
     shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
     # On this logarithmic scale, each further nine of the percentile takes the same room.
@@ -296,8 +297,8 @@ def server_curves(comparison: ServerComparison) -> Chart:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
     ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
-    ax.set_title(f"The same traffic, {len(comparison.rules)} servers", fontsize="medium")
-    ax.grid(alpha=0.3)
+    with looks.context(STYLE | {"font.size": FONT}):
+        ax.set_title(f"The same traffic, {len(comparison.rules)} servers")
     names = [chart.text(0, 0, label, va="center", color=BLACK, fontsize=9) for label in labels]
     wide, tall = chart.bbox.size
     beside = LEAD_PX + max(name.get_window_extent().width for name in names)  # the layout adds an edge

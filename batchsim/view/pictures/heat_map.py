@@ -267,8 +267,12 @@ class HeatMapView(View):
         labels = []
         for name, (x, y) in spots.items():
             wide = width_em(name) * em
-            beside = [(x + radius, y - high / 2), (x - radius - wide, y - high / 2)]
-            beside += [(x - wide / 2, y + radius), (x - wide / 2, y - radius - high)]
+            top = min(
+                max(y - high / 2, box.top), box.bottom - high
+            )  # within the map, next to a mark at its edge
+            left = min(max(x - wide / 2, box.left), box.right - wide)
+            beside = [(x + radius, top), (x - radius - wide, top)]
+            beside += [(left, y + radius), (left, y - radius - high)]
             for place in (Box(left, top, wide, high) for left, top in beside):
                 within = box.left <= place.left and place.right <= box.right
                 inside = within and box.top <= place.top and place.bottom <= box.bottom

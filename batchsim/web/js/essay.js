@@ -2,7 +2,7 @@
 import { number, percent } from "./charts.js";
 import { element } from "./dom.js";
 import { Engine } from "./engine.js";
-import { Figure, mapper } from "./figure.js";
+import { Figure, mapper, saturation } from "./figure.js";
 import { Film } from "./film.js";
 import { opening } from "./opening.js";
 import { batcher } from "./play.js";
@@ -126,19 +126,20 @@ function section(host, context) {
   const known = new Map(); // of a setting that is compared, by the node: it rarely changes
   const other = (node, settings) => {
     const key = JSON.stringify(settings);
-    if (known.get(node)?.key !== key) known.set(node, { key, ...engine.summary(engine.run(settings), settings) });
+    if (known.get(node)?.key !== key) known.set(node, { key, ...engine.summary(engine.run(settings), settings), overloaded: settings.rate_per_s >= saturation(settings) });
     return known.get(node);
   };
   const onchange = (data) => {
     for (const node of live) {
       const found = node.dataset.with ? other(node, { ...data.settings, ...given(node, "with") }) : data;
-      node.textContent = written(node.dataset.live, found[node.dataset.live] ?? data.settings[node.dataset.live]);
+      const name = node.dataset.live, grows = found.overloaded && ["mean_ms", "queueing_ms", "p50_ms", "p99_ms"].includes(name);
+      node.textContent = grows ? "∞" : written(name, found[name] ?? data.settings[name]);
     }
-    if (goal && !goal.classList.contains("solved") && meets(goal.dataset.goal, { ...data.settings, ...data })) {
-      goal.classList.add("solved");
-      whole.querySelector(".answer").open = true;
-      goal.querySelector("[role=status]").textContent = "✓ Yes.";
-    }
+    if (!goal) return;
+    const met = meets(goal.dataset.goal, { ...data.settings, ...data }), known = goal.classList.contains("solved");
+    if (met && !known) whole.querySelector(".answer").open = true;
+    if (met) goal.classList.add("solved");
+    goal.querySelector("[role=status]").textContent = met ? "✓ Yes." : known ? "(You had it.)" : "";
   };
   const controls = host.dataset.controls?.split(" ").filter(Boolean);
   const values = given(host, "values");
@@ -151,7 +152,8 @@ function section(host, context) {
 
 function written(name, value) {
   if (name === "load" || name.endsWith("_share")) return percent(value);
-  return name.endsWith("_ms") && value < 100 && value >= 0.01 ? value.toPrecision(3) : number(value);
+  if (name.endsWith("_ms") && value < 0.005) return "0"; // less is rounding
+  return name.endsWith("_ms") && value < 100 ? value.toPrecision(3) : number(value);
 }
 
 /** Return whether the data meet each condition, such as "p99_ms<=25". */

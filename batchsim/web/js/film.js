@@ -221,16 +221,16 @@ export class Requests {
 
   /** The life of a request in one sentence. */
   life(number) {
-    const i = number - this.first, b = this.batch[i], { start_s, size, trigger } = this.batches, parts = this.story(i);
+    const i = number - this.first, b = this.batch[i], { start_s, size } = this.batches, parts = this.story(i);
     const span = (names) => 1000 * sum(parts.filter(([name]) => names.includes(name)).map(([, from, to]) => to - from));
     const before = upTo(start_s, this.arrival_s[i]) - 1, since_ms = 1000 * (this.arrival_s[i] - start_s[before]);
     const arrived = `Request ${whole(number)} arrived` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
     if (this.status[i] !== 0) return `${arrived} and ${LOST[this.status[i] - 1]} after ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))}.`;
-    const shared = span(["device_wait"]), because = this.code.find((line) => line.trigger === trigger[b])?.because;
+    const shared = span(["device_wait"]);
     const others = b < 0 ? "" : size[b] === 1 ? " alone" : ` with ${whole(size[b] - 1)} other${size[b] === 2 ? "" : "s"}`;
     return `${arrived}, waited ${inMs(span(["forming"]))} for company and ${inMs(span(["queueing"]))} for the server`
       + `${shared ? `, ${inMs(shared)} for the device` : ""}, and was computed in ${inMs(span(["computing"]))}${others}`
-      + `: ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))} in all${because ? `. Its batch left: ${because}` : ""}.`;
+      + `: ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))} in all.`;
   }
 
   /** The line of pseudo-code that sent a request's batch, -1 for none. */
@@ -552,7 +552,7 @@ class StageView {
   drawGauges(now, part) {
     const { pen, lane, left, right, low } = this, { em } = pen, wide = (right - left - 1.6 * em) / 2, high = 0.6 * em;
     const { largest, enough = largest } = lane.rule, count = now.waiting.length, limit_ms = lane.limit_ms, waited_ms = now.waited_ms;
-    const text = `largest batch: ${whole(Math.min(count, largest))} of ${whole(largest)}`, endless = limit_ms === Infinity;
+    const text = `next batch: ${whole(Math.min(count, largest))} of ${whole(largest)}`, endless = limit_ms === Infinity;
     const limit = endless ? "no max wait" : `max wait ${Number(limit_ms.toPrecision(12))} ms`, waited = waited_ms === null ? "" : fixed(waited_ms, lane.decimals);
     const gauges = [
       [left, count / largest, [...(enough === largest ? [] : [`${text}, ${whole(enough)} are enough`]), text, `${whole(count)} of ${whole(largest)}`]],

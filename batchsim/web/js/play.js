@@ -74,6 +74,7 @@ export function batcher(host, { setting, least, compare, rows }) {
     while (queue.children.length < run.waiting) queue.append(element("i"));
     const age = (i) => Math.min((1000 * (now_s - arrival_s[run.batch_index.length + i])) / OLD_MS, 1);
     [...queue.children].forEach((bar, i) => bar.style.setProperty("--age", age(i)));
+    queue.classList.toggle("forming", now_s >= run.free_s); // else they queue for the server
     server.value = now_s < run.free_s ? 1 - (run.free_s - now_s) / seconds[run.batches.size.at(-1)] : 0;
     doing.textContent = words(run, now_s);
   };
@@ -107,8 +108,9 @@ export function batcher(host, { setting, least, compare, rows }) {
     const [you, best] = [found[0], found.at(-1)];
     const idle = `It lets requests wait ${best.forming_ms.toFixed(1)} ms each while the server is idle; you, ${you.forming_ms.toFixed(1)} ms.`;
     const luck = you.mean_ms < best.mean_ms ? " You beat it: with so few requests luck can do that, in the long run no policy can." : "";
-    said.textContent = `The best policy sends all that wait, once the server is free and ${least} wait. ${idle}${luck}`;
+    said.textContent = `The best policy sends every waiting request, once the server is free and ${least} are waiting. ${idle}${luck}`;
     send.textContent = "Play again";
+    send.blur(); // so that the next Shift+Enter in a notebook runs a cell
   };
   const start = () => {
     if (performance.now() < rested_ms) return;
@@ -123,7 +125,7 @@ export function batcher(host, { setting, least, compare, rows }) {
   send.onpointerdown = () => state && press(); // sooner than the click
   send.onclick = ({ detail }) => (detail && state ? null : act());
   send.onkeydown = (event) => {
-    if (!["Enter", " "].includes(event.key)) return;
+    if (!["Enter", " "].includes(event.key) || event.shiftKey || event.ctrlKey) return;
     event.preventDefault();
     event.stopPropagation();
     if (!event.repeat) act();

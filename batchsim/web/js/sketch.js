@@ -101,10 +101,14 @@ export function sketch(host, { loads, top_ms, promised_ms, looks, theme, curve_m
 
 /** Return where a drawing is missing, "" if it is whole. */
 function gap(loads, guess) {
+  for (const [end, next, after] of [[0, 1, 2], [-1, -2, -3].map((at) => at + guess.length)]) { // a hand rarely reaches the edge
+    if (Number.isNaN(guess[end])) guess[end] = Math.max(2 * guess[next] - guess[after], 0);
+  }
   const empty = loads.filter((_, i) => Number.isNaN(guess[i])).map((load) => `${Math.round(100 * load)}%`);
   if (!empty.length) return "";
   if (empty.length === loads.length) return "The paper is empty: draw p99 first.";
-  return `Your drawing has a gap, from ${empty[0]} to ${empty.at(-1)} load: draw there too.`;
+  const where = empty.length > 1 ? `from ${empty[0]} to ${empty.at(-1)}` : `at ${empty[0]}`;
+  return `Your drawing has a gap ${where} load: draw there too.`;
 }
 
 /** Return what is right or wrong about the shape of a drawing: when it rises, and how steeply it ends. */

@@ -13,7 +13,7 @@ from batchsim.view.explorer.widgets import button, hide, line, plain
 from batchsim.view.film.pseudocode import pseudocode, to_html
 from batchsim.view.pictures.data import ViewData
 
-HINT = "In the large view, space plays and pauses, and arrows go from event to event."
+HINT = "Space plays, arrows step. Click a request to follow it, or press S for the slowest."
 
 
 class PlayPage(Page):

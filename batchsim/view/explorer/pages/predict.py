@@ -1,12 +1,15 @@
 """Predict, then reveal: the picture is covered until the learner has predicted its change."""
 
 import html
+import re
 import textwrap
 import zlib
+from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim import _vote
+from batchsim._format import listed
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
@@ -19,9 +22,11 @@ HELP = (
     "Tick the box, move a control, and predict the change before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
 )
+MOVE = "Move other controls if you like, then answer all three questions."
 SENT = (
-    "Your answers are on their way to the class's chart. Choose Reveal again when your teacher asks for it."
+    "Your answers are on their way to the class's chart.\nChoose Reveal again when your teacher asks for it."
 )
+UNIT = re.compile(r" \((ms|s|per s|tokens|blocks|steps)\)$")  # in a control's label
 RIGHT, WRONG, NEITHER = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}", "\N{EN DASH}"
 
 
@@ -93,13 +98,16 @@ class PredictPage(Page):
             self._see()
         elif not self.session.cover and old != new:
             self._ask()
-            self.verdict.value = "Move other controls if you like, then answer all three questions."
-            # Before anything is drawn: the change is announced after this.
-            self.session.cover = KINDS[self.mode].cover
+            self._cover()
         elif self.sent and self.sent != in_words(self.seen_state, self.session.data_state):
             self.sent = ""  # a new move is a new question
             for answer in self.toggles:
                 answer.disabled = False
+            self._cover()
+
+    def _cover(self) -> None:
+        """Cover the picture before anything is drawn: the change is announced after this."""
+        self.verdict.value, self.session.cover = MOVE, KINDS[self.mode].cover
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
@@ -130,14 +138,16 @@ class PredictPage(Page):
         """Send the answers to the class's chart, and keep the cover until the class has seen it."""
         self.sent, self.verdict.value = in_words(self.seen_state, self.session.data_state), SENT
         votes = [
-            _vote.Vote(f"{self.sent}: {name}?", list(answer.options), answer.value, outcomes[key].way)
+            _vote.Vote(asked(self.sent, name), list(answer.options), answer.value, outcomes[key].way)
             for (key, answer), name in zip(
                 self.answers.items(), KINDS[self.mode].questions.values(), strict=True
             )
         ]
         for answer in self.toggles:
             answer.disabled = True
-        _vote.send(votes, lambda sentence: self.session.say(sentence, alert=True))
+        self.session.set_cover(SENT)
+        # The last one first: the chart lists the newest question at the top, and shows it.
+        _vote.send(votes[::-1], lambda sentence: self.session.say(sentence, alert=True))
 
     def _see(self) -> None:
         """Keep what the learner sees, to compare the next move with."""
@@ -154,30 +164,47 @@ class PredictPage(Page):
 def row(key: str, answer: str, found: Outcome) -> str:
     """Return the answer, whether it is right, the number before and after, and why, as HTML."""
     if found.way is None:
-        sign, verdict = NEITHER, "that does not count"
+        sign, verdict = NEITHER, ", which does not count"
     else:
         right = answer == found.way
-        sign, verdict = (RIGHT, "right") if right else (WRONG, f"no, it {found.way}")
-    said = f"{key}: you said it {answer}: {verdict}."
+        sign, verdict = (RIGHT, ": right") if right else (WRONG, f", but it {found.way}")
+    said = f"{key}: you said it {answer}{verdict}."
     texts = (html.escape(text) for text in (sign, said, found.words, found.why))
     return '<div role="status"><b>{} {}</b> {}.<br>{}</div>'.format(*texts)
+
+
+def asked(move: str, name: str) -> str:
+    """Return the question about a number after a move.
+
+    >>> asked("Max wait goes from 10 ms to 0 ms", "throughput")
+    'Max wait goes from 10 ms to 0 ms. Throughput: falls, stays or rises?'
+    """
+    name = re.sub("^[a-z](?=[a-z])", lambda first: first[0].upper(), name)  # p99 stays p99
+    return f"{move}. {name}: {FALLS}, {STAYS} or {RISES}?"
+
+
+def _move(name: str, old: Any, new: Any) -> str:
+    """Return what happens to a control, each value with its unit."""
+    label = CONTROLS[name].label
+    who, _, unit = UNIT.sub(r"\n\1", label).partition("\n")
+    texts = [setting(name, value).removeprefix(f"{label} = ") for value in (old, new)]
+    first, then = (text if text == "none" else f"{text} {unit}".strip() for text in texts)
+    return f"{who} {'go' if who.endswith('s') and '_' not in who else 'goes'} from {first} to {then}"
 
 
 def in_words(before: State, after: State) -> str:
     """Return a move, and the other settings that are not the first ones.
 
     >>> in_words(State(servers=2), State(servers=2, max_wait_ms=5))
-    'From Max wait (ms) = 10 to Max wait (ms) = 5, with Servers = 2'
+    'Max wait goes from 10 ms to 5 ms, with Servers = 2'
     """
     first, names = DEFAULTS[after.mode], [name for name in CONTROLS if name != "mode"]
     used = [name for name in names if relevant(name, vars(before)) or relevant(name, vars(after))]
     moved = [name for name in used if getattr(before, name) != getattr(after, name)]
     others = [name for name in used if name not in moved and getattr(after, name) != getattr(first, name)]
-    old, new, rest = (
-        ", ".join(setting(name, getattr(state, name)) for name in names)
-        for state, names in ((before, moved), (after, moved), (after, others))
-    )
-    text = (f"From {old} to {new}" if moved else "Back again") + (f", with {rest}" if rest else "")
+    moves = [_move(name, getattr(before, name), getattr(after, name)) for name in moved]
+    rest = ", ".join(setting(name, getattr(after, name)) for name in others)
+    text = (listed(moves) if moves else "No control moves") + (f", with {rest}" if rest else "")
     short = textwrap.shorten(text, 300)
     # What is cut off still tells one move from another.
     return text if short == text else f"{short} ({zlib.crc32(text.encode()):x})"

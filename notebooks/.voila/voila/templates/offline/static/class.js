@@ -57,6 +57,8 @@ const draw = () => {
   $("controls").hidden = !question;
   $("count").textContent = answers(all) + (revealed && right == null ? ", no choice is right" : "");
   $("reveal").textContent = revealed ? "Hide" : "Reveal";
+  // One student's prediction has three questions: more of them, with one answer each, are different moves.
+  $("apart").hidden = questions.length <= 3 || questions.some((each) => total(each) > 1);
   $("more").hidden = questions.length < 2;
   $("follow").ariaPressed = String(!questions.some(({ number }) => number === chosen));
   fit($("questions"), questions.toReversed(), makeQuestion, ({ firstChild: button }, each) => {
