@@ -40,13 +40,14 @@ def name_lines(ax: Axes, answer: str = "") -> None:
         if math.isnan(y):  # a vertical line or area
             ax.annotate(name, (x, 1), (4, -4), **_FROM_TOP, va="top", **style)
         else:
-            ends[x >= FULL].append((style, name, x if x < FULL else 1, y))
+            beside = max(7, handle.get_markersize() / 2 + 3) if x < FULL else 7  # not over a large mark
+            ends[x >= FULL].append((style, name, x if x < FULL else 1, y, beside))
     height = ax.get_window_extent().height
     for group in ends:
         lines = max((name.count("\n") + 1 for _, name, *_ in group), default=1)
-        places = apart([y * height for *_, y in group], LINE * FONT * lines, 0, height)
-        for (style, name, x, _), place in zip(group, places, strict=True):
-            ax.annotate(name, (x, place / height), (7, 0), **_FROM_POINT, va="center", **style)
+        places = apart([y * height for *_, y, _ in group], LINE * FONT * lines, 0, height)
+        for (style, name, x, _, beside), place in zip(group, places, strict=True):
+            ax.annotate(name, (x, place / height), (beside, 0), **_FROM_POINT, va="center", **style)
 
 
 _FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
