@@ -40,7 +40,9 @@ def name_lines(ax: Axes, answer: str = "") -> None:
         if math.isnan(y):  # a vertical line or area
             ax.annotate(name, (x, 1), (4, -4), **_FROM_TOP, va="top", **style)
         else:
-            beside = max(7, handle.get_markersize() / 2 + 3) if x < FULL else 7  # not over a large mark
+            beside = (
+                max(7, handle.get_markersize() / 2 + 3) if x < FULL and isinstance(handle, Line2D) else 7
+            )  # not over a large mark
             ends[x >= FULL].append((style, name, x if x < FULL else 1, y, beside))
     height = ax.get_window_extent().height
     for group in ends:
