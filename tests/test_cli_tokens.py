@@ -157,6 +157,25 @@ def test_one_command_tunes_and_writes_a_servers_own_settings_which_are_read_back
     assert (again.rule, config.unused) == (config.rule, {})
 
 
+def test_a_tuned_command_of_vllm_keeps_the_memory_that_it_leaves_out(tmp_path):
+    (tmp_path / "serve.sh").write_text("vllm serve acme --max-num-seqs 8 --max-num-batched-tokens 512\n")
+    given = ["--server-config", tmp_path / "serve.sh", *BASE[:2], "--kv-blocks", 2841, *BASE[10:]]
+    grid = ["--over", "max_num_seqs=16,32", "--ttft-p99-ms", 5000, "--requests", 400]
+    done = run("tune", *given, *grid, "--write", "vllm")
+    assert "memory is unlimited" not in done.stderr
+    changed = [line for line in done.stdout.splitlines() if line.startswith("+vllm")]
+    assert len(changed) == 1
+    assert "--num-gpu-blocks-override" not in changed[0]
+    unlimited = [*given[:4], *given[6:]]
+    assert "memory is unlimited" in run("simulate", *unlimited, "--requests", 50).stderr
+
+
+def test_steps_without_lengths_name_the_options():
+    assert "a StepTime needs --prompt-tokens and --output-tokens" in refused(
+        "simulate", *BASE[:2], *BASE[10:16]
+    )
+
+
 def test_simulate_says_how_far_off_theory_can_be():
     light = ["simulate", "--rate-per-s", 0.1, *BASE[2:], "--kv-blocks", 600, "--requests", 500]
     theory = run_json(*light)["theory"]

@@ -57,7 +57,7 @@ def test_the_explanation_s_load_is_the_run_s():
     found = tune(scenario, SLO(p99_ms=50), {"max_batch_size": [8], "max_wait_ms": [0]}, requests=20_000)
     text, shares = found.explain(), found.result.metrics.shares()
     assert f"busy {_format.percent(found.result.utilisation)} of the time" in text
-    assert "Full batches would carry 1,143/s, so the load is 8.8%" in text
+    assert "Full batches would carry 1,143/s; compared with that, the load is 8.8%" in text
     at_once = f"{_format.percent(shares['wait_share'])} of the batches leave because a request came"
     assert f"{at_once} and a server is idle" in text
     assert "A max wait of 5.2 ms would change p99 by +" in text
@@ -96,7 +96,7 @@ def test_the_optimum_is_not_told_where_the_mean_is_not_known():
 
 def test_percents_near_none_and_all_are_told():
     tiny = tune(POISSON.replace(rate_per_s=3), SLO(p99_ms=50), {"max_batch_size": [32]}, requests=2_000)
-    assert "so the load is 0.13%." in tiny.explain()
+    assert "compared with that, the load is 0.13%." in tiny.explain()
     one = POISSON.replace(max_batch_size=1)
     missed = tune(one, SLO(p99_ms=5.5), {"max_wait_ms": [0]}, requests=20_000)
     assert re.search(r"met by 99\.\d+% fewer requests, ", missed.explain())
@@ -106,6 +106,14 @@ def test_servers_that_share_a_device_are_said_to():
     scenario = POISSON.replace(servers=2, slowdown={1: 1.0, 2: 1.5})
     text = tune(scenario, SLO(p99_ms=50), SMALL, requests=5_000).explain()
     assert "The 2 servers share a device: when all compute, each takes 1.5 times as long as alone." in text
+
+
+def test_shared_devices_are_told_to_be_busy_beside_their_servers():
+    scenario = POISSON.replace(servers=4, devices=1, rate_per_s=600)
+    found = tune(scenario, SLO(p99_ms=500), {"max_wait_ms": [2]}, requests=5_000)
+    device = _format.percent(found.result.device_utilisation)
+    assert found.result.device_utilisation > found.result.utilisation
+    assert f"on average; the device is busy {device}." in found.explain()
 
 
 def test_an_at_least_rule_is_explained_by_its_least_size():

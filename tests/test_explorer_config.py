@@ -122,6 +122,30 @@ def test_the_diff_is_the_one_of_edit_for_the_setting_that_tune_finds(panel):
     assert bs.simulate(panel.scenario.replace(rule=rule), 50_000).percentile(99) < 25
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'max_batch_size: 64\ndynamic_batching { max_queue_delay_microseconds: 1000 }',
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 8192",
+    ],
+    ids=["triton", "vllm"],
+)  # fmt: skip
+def test_no_setting_is_proposed_that_is_not_better(panel, text):
+    if text.startswith("vllm"):
+        panel.controls["mode"].value = "tokens"
+    answer = answered(panel, text)
+    assert "diff" not in answer
+    assert " setting meets the objective (" in answer["result"]
+    assert answer["result"].endswith("; the search found no better one.")
+
+
+def test_a_proposed_setting_has_a_lower_latency_than_the_pasted_one(panel):
+    answer = answered(panel, TRITON.replace("500000", "20000").replace("  prefered_batch_size: [8]\n", ""))
+    assert "No single setting is clearly wrong under" in answer["summary"]
+    proposed, now = re.search(r"p99 ([\d.]+) ms \(now p99 ([\d.]+) ms\)", answer["result"]).groups()
+    assert float(proposed) < 25 < float(now)
+
+
 def test_without_an_objective_no_diff_is_proposed(panel):
     panel.controls["objective_ms"].value = None
     answer = answered(panel, TRITON)

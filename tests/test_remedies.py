@@ -94,9 +94,9 @@ def test_what_no_change_helps_is_said():
     assert wait.knob == "max_wait_ms"
     assert rate.text.startswith("more requests")
     assert servers.value is None
-    assert servers.text.startswith("no more servers, up to 9, would do with this setting: p99 45.")
+    assert servers.text.startswith("even 9 servers would not meet it with this setting: p99 45.")
     assert service.value is None
-    assert "No faster model would do with this setting, not even 128 times as fast." in found.explain()
+    assert "Even a model 128 times as fast would not meet it with this setting." in found.explain()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_servers_that_share_too_few_devices_are_said_not_to_keep_up():
     (servers,) = (remedy for remedy in found.remedies if remedy.knob == "servers")
     assert (servers.value, servers.kind) == (None, "would not")
     assert not shared.replace(servers=10).stable
-    assert "No more servers on the same 1 device, up to 10, would keep up: load 1.125" in found.explain()
+    assert "Even 10 servers on the same 1 device would not keep up: load 1.125" in found.explain()
 
 
 def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():
@@ -207,7 +207,7 @@ def test_what_cannot_be_told_of_a_change_is_not_called_a_failure():
     text = found.explain()
     assert "Runs of 2,000 requests cannot tell" in text
     assert "would do with this setting:" not in text
-    assert "No faster model" not in text
+    assert "Even a model" not in text
     assert "unknown     runs of 2,000 requests cannot tell whether more servers" in repr(found)
 
 

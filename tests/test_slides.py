@@ -206,3 +206,8 @@ def test_hints_and_what_is_of_use_at_a_computer_only_are_left_out(slides):
         markdown("On paper: 3.", tags=["solution"]),
     )
     assert text(cells) == "## Exercise 1: a rate\nHow many?"
+    game = code('my_game = be_the_batcher("01.4")\nmy_game', printed("run this cell, press Start"))
+    cells = deck(
+        slides, markdown("## Be the batcher\n\nPress Send."), markdown("## Exercise 4\n\nPlay."), game
+    )
+    assert text(cells) == "## Exercise 4\nPlay."

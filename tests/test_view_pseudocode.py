@@ -88,8 +88,8 @@ def holds(condition, now, arrivals_s, max_wait_ms, busy, ended):
         return ended
     if condition == "the oldest comes now":
         return arrivals_s[0] == now
-    if condition.endswith(", one is late"):
-        enough = len(arrivals_s) >= min(sizes(condition.removesuffix(", one is late")))
+    if condition.endswith(" and one is late"):
+        enough = len(arrivals_s) >= min(sizes(condition.removesuffix(" and one is late")))
         return enough and now >= after(arrivals_s[0], max_wait_ms / 1000)
     if condition == "it has waited longer":
         return now > after(arrivals_s[0], max_wait_ms / 1000)

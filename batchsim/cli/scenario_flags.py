@@ -14,6 +14,7 @@ from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario import Scenario, Service
 from batchsim.scenario.toml import KINDS, read_toml
+from batchsim.servers.language import NO_MEMORY
 
 if TYPE_CHECKING:
     from batchsim.servers import ServerConfig
@@ -141,7 +142,11 @@ class ScenarioFlags(Command):
                 config = replace(config, devices=None)
             silent = bool({"host_ms", "contention"} & knobs.keys())
             base, changes = config.apply(base.replace(changes), silent=silent), {}
-        return base.replace(changes | knobs), tables
+        scenario = base.replace(changes | knobs)
+        for note in () if config is None else config.notes:
+            if note != NO_MEMORY or getattr(scenario.rule, "kv_blocks", None) is None:
+                _check.warn(f"{self.server_config}: {note}")
+        return scenario, tables
 
     def read_config(self) -> "ServerConfig | None":
         """Read the server's file, and report keys that have no effect or are unknown."""
@@ -157,8 +162,6 @@ class ScenarioFlags(Command):
         for key, nearest in config.unknown.items():
             hint = f"; did you mean {nearest!r}?" if nearest else ""
             _check.warn(f"{self.server_config}: {config.server} does not have {key}{hint}")
-        for note in config.notes:
-            _check.warn(f"{self.server_config}: {note}")
         return config
 
     def _new(self, parts: dict[str, Any], knobs: dict[str, Any]) -> bs.Scenario:
@@ -176,6 +179,14 @@ class ScenarioFlags(Command):
             if isinstance(service, Service):  # Scenario refuses anything else
                 largest = int(min(largest, service.largest_batch)) or largest
             parts["rule"] = bs.SizeOrWait(**{"max_batch_size": largest} | _taken(_TEXTBOOK, knobs))
+        steps = [
+            part
+            for part in (parts["service"], parts["rule"])
+            if isinstance(part, bs.StepTime | bs.Continuous)
+        ]
+        if steps and "tokens" not in parts:
+            needed = f"a {type(steps[0]).__name__} needs --prompt-tokens and --output-tokens"
+            raise ValueError(f"{needed}, or --tokens, got none")
         return bs.Scenario(**parts)
 
     def _knobs(self) -> dict[str, Any]:

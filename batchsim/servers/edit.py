@@ -63,7 +63,10 @@ def edited(
     path = document.server.formats[0].file if path is None else path
     own, config = document.server, document.config()
     if not isinstance(what, (ServerConfig, Rule)):
-        what = getattr(what, "scenario", what)  # of a Recommendation
+        knobs, what = getattr(what, "knobs", None), getattr(what, "scenario", what)
+        # A search that takes the size of the memory from elsewhere does not change it in the file.
+        if knobs is not None and "kv_blocks" not in knobs and getattr(config.rule, "kv_blocks", 0) is None:
+            what = what.replace(kv_blocks=None)
     wanted, changes = _changes(own, config, what)
     changed: str | None = text
     for name, value in changes.items():

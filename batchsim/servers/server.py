@@ -121,7 +121,7 @@ class ServerConfig:
         """Return a warning that sharing was not measured, with the range of a number."""
         devices = _format.counted(self.devices or 1, "device")
         ends = f"{low} if they take turns (simulated), {high} if each computes as if alone"
-        how = "measure it with scenario.replace(bs.device.measure_sharing(model))"
+        how = "set contention (--contention), which bs.device.measure_sharing(model) measures"
         return f"how {self.servers} servers share {devices} was not measured: {ends}; {how}"
 
     def _rule(self, service: Service) -> Rule:

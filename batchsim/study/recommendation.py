@@ -214,10 +214,15 @@ def _load(found: Recommendation) -> Iterator[str]:
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
-        waiting = ", waiting for a device included," if scenario.device_count < scenario.servers else ""
-        yield f"{who} busy {busy} of the time{waiting} with {size} on average."
+        waiting = devices = ""
+        if scenario.device_count < scenario.servers:
+            what = "device is" if scenario.device_count == 1 else "devices are"
+            waiting = ", waiting for a device included,"
+            devices = f"; the {what} busy {_format.percent(found.result.device_utilisation)}"
+        yield f"{who} busy {busy} of the time{waiting} with {size} on average{devices}."
         which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
-        yield f"{'All seats taken' if in_steps else which} would carry {saturation}, so the load is {load}."
+        which = "All seats taken" if in_steps else which
+        yield f"{which} would carry {saturation}; compared with that, the load is {load}."
 
 
 def _in_steps(found: Recommendation) -> bool:

@@ -210,7 +210,7 @@ def last_whole(inside: int, outside: int, holds: Callable[[int], bool]) -> int:
 def _more_servers(trials: _Trials) -> Iterator[Remedy]:
     scenario, judgement = trials.scenario, None
     if missed := trials.out_of_reach(scenario):
-        yield Remedy("servers", None, f"no more servers would do with this setting: {missed.text}")
+        yield Remedy("servers", None, f"more servers would not meet it with this setting: {missed.text}")
         return
     least = scenario.servers + 1
     if not scenario.stable:
@@ -231,11 +231,11 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
             return
     if judgement is not None:
         numbers = phrases.estimates(judgement)
-        surely = f"no more servers, up to {servers}, would do with this setting: {numbers}"
+        surely = f"even {servers} servers would not meet it with this setting: {numbers}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
     else:
         where, still = _on_the_same(scenario), phrases.overload(more)
-        yield Remedy("servers", None, f"no more servers{where}, up to {servers}, would keep up: {still}")
+        yield Remedy("servers", None, f"even {servers} servers{where} would not keep up: {still}")
 
 
 def _on_the_same(scenario: Scenario) -> str:
@@ -279,7 +279,7 @@ def _faster_model(trials: _Trials) -> Remedy:
     while not meets(times):
         times *= 2
         if times > FASTEST:
-            surely = f"no faster model would do with this setting, not even {FASTEST} times as fast"
+            surely = f"even a model {FASTEST} times as fast would not meet it with this setting"
             return trials.none("service", surely, "a faster model")
     times, _ = edge(times, times / 2, meets, TOLERANCE)
     hundredths = math.ceil(times * 100)  # as printed

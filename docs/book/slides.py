@@ -23,7 +23,7 @@ LONGEST_CODE = 14  # lines of code that still fit a slide
 SHORT = 3.2  # lines: too few for a slide of their own
 SPARE = 2.7  # further lines that still fit, as the foot of a slide is free
 ASIDE_LINE = 44  # characters of text in a line beside a picture
-SKIPPED = ("Set-up", "Try it yourself")  # sections that are useful only at a computer
+SKIPPED = ("Set-up", "Try it yourself", "Be the batcher")  # sections that are useful only at a computer
 HEADING = re.compile(r"^(#{1,3}) (.+)$")
 FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
@@ -31,7 +31,7 @@ ASIDE = re.compile(r"^(The solutions are in|Replace the `\.\.\.`)")
 AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
     r"""\s*(Choose\s+an\s+answer,\s+press\s+\*\*Commit\*\*[^.]*\.
     |At\s+each\s+question\s+marked[^.]*\.\s+The\s+result\s+appears\s+only\s+then\.
-    |Code\s+that\s+only\s+draws[^.]*\.
+    |Code\s+(that\s+only\s+draws|is\s+folded)[^.]*\.
     |\*Going\s+further\*,[^.]*\.
     |(The\s+exercises\s+at\s+the\s+end|To\s+experiment\s+with\s+sliders)[^.]*\.
     |(Now\s+r|R)un\s+this\s+cell\b[^.]*(\.|:$|$)
@@ -47,6 +47,7 @@ POINTS = re.compile(  # words that point at a picture or a table
     r"\b(pictures?|tables?|columns?|rows?|curves?|lines?|maps?|stars?|crosses|bars?|areas?|band|dashed|axes|colou?rs?)\b"
 )
 LIVE = re.compile(r"\bbs\.(explore|film)\(")
+GAME = re.compile(r"\bbe_the_batcher\(")  # without a browser, only how to start it is seen
 
 
 class Deck:
@@ -177,7 +178,12 @@ def show(deck, cell, answer):
     """Add a code cell: short code that a class should read, and its output."""
     tags, source = cell.metadata.get("tags", []), cell.source
     hidden = cell.metadata.get("jupyter", {}).get("source_hidden") or "solution" in tags
-    if deck.title in SKIPPED or re.search(r"\bcheck\(['\"]", source) or not cell.outputs:
+    if (
+        deck.title in SKIPPED
+        or GAME.search(source)
+        or re.search(r"\bcheck\(['\"]", source)
+        or not cell.outputs
+    ):
         return
     if answer:
         deck.text(answer)

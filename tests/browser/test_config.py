@@ -48,6 +48,9 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     diff = page.inner_text(".batchsim-diff")
     assert "-max_batch_size: 16" in diff
     assert "+  max_queue_delay_microseconds: " in diff
+    # A line that was cut would show another number, and code above the diff would hide it.
+    assert page.eval_on_selector(".batchsim-diff", "it => it.scrollWidth <= it.clientWidth")
+    assert page.eval_on_selector(".batchsim-code", "it => getComputedStyle(it).position") != "sticky"
     chosen = page.eval_on_selector(".batchsim-knob-rule select", "it => it.selectedOptions[0].text")
     assert chosen.replace("\xa0", " ") == "Triton: size or wait"  # JupyterLab writes such blanks
     assert page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500"

@@ -66,6 +66,6 @@ class PreferredUntilLate(PreferredSizes):
             because = (
                 f"{size:,} requests wait, a full batch, of which the oldest had waited {typed(wait_ms)} ms"
             )
-            late = f"{size:,} or more wait, one is late"
+            late = f"{size:,} or more wait and one is late"
             full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, because, "full")]
         return (*full, *(rule_api.send_after(wait_ms) if size > 1 else ()), *preferred)

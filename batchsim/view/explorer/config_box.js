@@ -37,6 +37,7 @@ function render({ model, el }) {
     const { summary, alert, lines, below, result, diff, again } = model.get("answer");
     answer.replaceChildren();
     if (summary) add(answer, "p", summary).setAttribute("role", alert ? "alert" : "status");
+    if (result) add(answer, "p", result, "result").setAttribute("role", "status");
     if (again) button(answer, "Check again", "again");
     const list = lines?.length ? add(answer, "ol", "", "lines") : null;
     for (const [number, text, marks] of lines ?? []) {
@@ -46,7 +47,6 @@ function render({ model, el }) {
       for (const mark of marks) add(item, "p", mark);
     }
     for (const text of below ?? []) add(answer, "p", text);
-    if (result) add(answer, "p", result, "result").setAttribute("role", "status");
     if (!diff) return;
     const listing = add(answer, "pre", "", "diff");
     const [from, to, ...changes] = diff.split("\n");

@@ -212,6 +212,8 @@ class Explorer(widgets.Box):
                     page.update()
             films = self.play.player.shown
             _set_class(self.pseudocode, "batchsim-acting", films)
+            # Below a config there are its marks and its diff, which pinned code would hide.
+            _set_class(self.pseudocode, "batchsim-pinned", films and not self.config.is_open)
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:

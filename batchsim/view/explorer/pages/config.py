@@ -16,6 +16,9 @@ from batchsim.servers.linter import Findings, lint
 from batchsim.servers.linter.finding import measured
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import ServerConfig
+from batchsim.study.judgement import OVERLOADED, Judgement, judge
+from batchsim.study.recommendation import Recommendation
+from batchsim.study.traffic import Traffic
 from batchsim.study.tune import tune
 from batchsim.view.explorer import presets
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels
@@ -152,10 +155,15 @@ class ConfigPage(Page):
         # Only the searched settings change, in the terms of the text.
         meant = pasted.own.apply(pasted.before, silent=True).replace(best.knobs)
         change = edited(pasted.text, meant, config.server)
-        gives = ", ".join(measured(each.key, best.expected[each.key].value) for each in slo.objectives)
-        summary = f"Proposed: {gives}, within the objective ({slo})."
-        if not change.diff:
-            summary = f"The config has the best of the settings that were tried: {gives}."
+        now = best.judgement if best.scenario == scenario else OVERLOADED
+        if scenario.stable and best.scenario != scenario:
+            longest = int(best.candidates["requests"].max())
+            now = judge(Traffic(scenario, longest, state.seed).run(scenario), slo)
+        if not change.diff or not better(best, now):
+            return {"result": kept(best, now)}
+        before = numbers(now) if scenario.stable else "overloaded"
+        gives = f"{numbers(best.judgement)} (now {before})"
+        summary = f"The search found a better setting: {gives}, within the objective ({slo})."
         if not best.met:
             summary = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
         if change.lost:
@@ -178,6 +186,32 @@ class ConfigPage(Page):
         elif "again" in content:
             with self.session.reporting():
                 self.read()
+
+
+def numbers(judgement: Judgement) -> str:
+    """Return the value for each objective."""
+    return ", ".join(measured(each.key, found.value) for each, found in judgement.estimates.items())
+
+
+def better(best: Recommendation, now: Judgement) -> bool:
+    """Return whether a recommendation is nearer to the objective, or within it faster, than a setting."""
+    limit = best.slo.latency
+    if best.met and now.excess <= 1 and limit in now.estimates:
+        return best.judgement.estimates[limit].value < now.estimates[limit].value
+    return best.judgement.excess < now.excess
+
+
+def kept(best: Recommendation, now: Judgement) -> str:
+    """Return why no other setting is proposed."""
+    if now is OVERLOADED:
+        return f"This setting is overloaded; the search found no better one for the objective ({best.slo})."
+    objective = f"the objective ({best.slo}): {numbers(now)}"
+    if now.meets:
+        return f"This setting meets {objective}; the search found no better one."
+    if now.too_short:
+        run = "In this run, too short to be sure, the"
+        return f"{run} setting meets {objective}; the search found no better one."
+    return f"This setting misses {objective}; the search found no better one."
 
 
 def too_long(letters: int) -> str:
@@ -203,7 +237,8 @@ def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
             below.append(words)
     below += [f"Note: {each}." for each in pasted.config.notes]
     traffic = pasted.before.workload
-    summary = f"{pasted.summary} {found.title.partition(': ')[2].capitalize()} under {traffic!r}."
+    verdict = found.title.partition(": ")[2] if found else "No single setting is clearly wrong"
+    summary = f"{pasted.summary} {verdict} under {traffic!r}."
     return listing(pasted.text, marks) | {"summary": summary, "below": below}
 
 
