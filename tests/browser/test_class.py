@@ -178,3 +178,17 @@ def test_a_page_of_the_app_sends_its_predictions_and_a_reload_is_the_same_studen
     with opened(server) as panel:  # another browser
         panel.kernel.run(ANSWERED.format(way="falls"))
         assert eventually(lambda: [each["counts"] for each in shown(server, question)] == [[2, 0, 0]])
+
+
+REMOVE = "number => fetch('/class/votes', {method: 'POST', body: JSON.stringify({number, do: 'remove'})})"
+
+
+def test_the_projector_says_so_while_each_question_has_one_answer(server, projector, student):
+    for question in shown(server):  # of the tests before
+        projector.evaluate(REMOVE, question["number"])
+    for number in range(4):  # three are one prediction of the explorer
+        student(number, f"move {number}?", ["falls", "rises"], "falls")
+        projector.wait_for_function("count => questions.length === count", arg=number + 1)
+        assert projector.is_visible("#apart") == (number == 3)
+    student(4, "move 0?", ["falls", "rises"], "falls")
+    projector.wait_for_selector("#apart", state="hidden")
