@@ -203,6 +203,14 @@ def test_reduced_motion_shows_event_after_event_without_gliding(panel):
     assert all(time_s in instants or time_s - begin_s < instants[0] - begin_s for time_s in seen)
 
 
+def test_axe_finds_nothing_in_the_explorer_and_its_film(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page.kernel.run("shown.children = (panel,)")
+    page.page.wait_for_function(f"{FILM}?.pen")
+    found = axe.run(page.page, context=".batchsim-explorer").response["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["id"] != "region"] == []
+
+
 def test_the_page_marks_the_acting_line_while_it_plays(page):
     page.kernel.run("shown.children = (panel,)")
     page.page.wait_for_function(f"{FILM}?.pen")

@@ -189,13 +189,18 @@ function arrowKeys(model, img) {
 
 const MOVES = /^(Arrow|Page|Home|End|Enter| )/;
 
-// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters. A slider's handle gets
-// its label as accessible name, which ipywidgets omits.
-const NAMED = '[class*="batchsim-knob-"]';
+// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters.
 function keepKeys({ target }) {
   target.dataset.lmSuppressShortcuts = "true";
-  const label = target.closest(NAMED)?.querySelector(".batchsim-label");
-  if (label && target.classList.contains("noUi-handle")) target.setAttribute("aria-label", label.textContent.trim());
+  nameControl(target.closest(NAMED));
+}
+
+// A slider's handle and its field get the label as accessible name, which ipywidgets omits.
+const NAMED = '[class*="batchsim-knob-"]';
+function nameControl(control) {
+  const label = control?.querySelector(".batchsim-label");
+  const parts = label ? control.querySelectorAll(".noUi-handle, input") : [];
+  for (const part of parts) part.setAttribute("aria-label", label.textContent.trim());
 }
 
 // A gesture: from a press of the pointer or a key in the explorer until a moment after its release. Python
@@ -268,6 +273,8 @@ function render({ model, el }) {
     const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = backgroundBrightness(el) < 128;
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
     model.save_changes();
+    panel.querySelectorAll(NAMED).forEach(nameControl);
+    for (const list of panel.querySelectorAll(".batchsim-foot select")) list.setAttribute("aria-label", list.title);
     if (!seen) requestAnimationFrame(() => bringIntoView(panel));
     seen = true;
   };
