@@ -70,7 +70,7 @@ def test_axes_are_described_by_their_title_and_what_is_over_what():
                 "max_batch_size",
                 "max_wait_ms",
             ),
-            ["max", "lowest: a mark. a map in colours of 4 values"],
+            ["max", "lowest: 10.8 at 2, 5: a mark", "a map in colours of 4 values, at least 10.8"],
         ),
     ],
 )
