@@ -840,7 +840,8 @@ export class Film {
 
   /** Highlight a request and tell its life, or, with null, nobody's. */
   follow(number) {
-    Object.assign(this, { picked: this.numbers.some(([each]) => each === number) ? number : null, note: "" });
+    const known = number !== null && this.numbers.some(([each]) => each === number); // nobody, at each frame of a drag
+    Object.assign(this, { picked: known ? number : null, note: "" });
     this.want();
   }
 
