@@ -1,6 +1,8 @@
 // The explorer's picture: PNG frames come in; clicks, keys, gestures and the page's size go out.
 // In this order: helpers, frames, the size, the pointer, the keys, and `render`, which joins them.
 
+import { isDark } from "../../web/js/dom.js";
+
 const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold above the picture
 const MARGIN_PX = 12; // above and below the explorer in the window
 const LEAST_PX = 240, LEAST_HEIGHT_PX = 340;
@@ -8,18 +10,6 @@ const SETTLED_MS = 120; // from the last change of size to its report
 const RELEASE_MS = 300; // after the release of the pointer or the key
 
 // Helpers.
-
-// The brightness of the page behind an element, 0 to 255, which shows a dark page in every front end, as
-// theme names differ.
-function backgroundBrightness(el) {
-  for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
-    const parts = getComputedStyle(node).backgroundColor.match(/[\d.]+/g)?.map(Number);
-    if (parts && (parts.length < 4 || parts[3] > 0.5)) {
-      return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2];
-    }
-  }
-  return 255;
-}
 
 async function copy(text) {
   try {
@@ -255,7 +245,7 @@ function gestures(model, panel) {
   return { end, settle: () => pressed || model.send({ release: true }) };
 }
 
-function render({ model, el }) {
+export function render({ model, el }) {
   el.classList.add("batchsim-screen-box");
   const img = make(el, "img", "batchsim-screen");
   const cover = make(el, "div", "batchsim-cover");
@@ -270,7 +260,7 @@ function render({ model, el }) {
   const measure = () => {
     const box = panel && layOut(panel, el);
     if (!box) return; // hidden, as on a closed tab
-    const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = backgroundBrightness(el) < 128;
+    const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = isDark(el);
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
     model.save_changes();
     panel.querySelectorAll(NAMED).forEach(nameControl);
@@ -324,5 +314,3 @@ function render({ model, el }) {
     if (img.src) URL.revokeObjectURL(img.src);
   };
 }
-
-export default { render };

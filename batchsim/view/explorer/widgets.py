@@ -9,6 +9,8 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
+from batchsim.view.scripts import widget
+
 HIDDEN = "batchsim-hidden"
 ECHO_S = 3  # a page echoes a value that was sent to it within this time
 
@@ -125,7 +127,7 @@ class Screen(anywidget.AnyWidget):
     """
 
     # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
-    _esm = Path(__file__).with_name("screen.js").read_text("utf-8")
+    _esm = widget(Path(__file__).with_name("screen.js"))
     _css = Path(__file__).with_name("screen.css").read_text("utf-8")
     frame = traitlets.Bytes().tag(sync=True)
     number = traitlets.Int(0).tag(sync=True)
