@@ -135,7 +135,7 @@ class BeTheBatcher(WholeText, Act):
     No wait               mean 9.9 ms, p99 14.1 ms, 33 batches
     Best possible policy  mean 9.8 ms, p99 13.9 ms, 32 batches
     >>> game.result.mean_batch_size
-    16.9
+    18.2
     """
 
     def __init__(self, exercise: str | None = None) -> None:

@@ -58,7 +58,7 @@ def fitted(text: str, room_em: float) -> str:
     """Return a text, cut with an ellipsis where it is wider than its room.
 
     >>> fitted("max batch size", 20), fitted("max batch size", 6)
-    ('max batch size', 'max bat…')
+    ('max batch size', 'max batc…')
     """
     if width_em(text) <= room_em:
         return text
