@@ -24,6 +24,7 @@ from batchsim.scenario import (
     Tokens,
     Uniform,
 )
+from batchsim.scenario.lengths import LONGEST, Listed
 from batchsim.scenario.rules.continuous import (
     FIRST,
     MOST,
@@ -33,7 +34,6 @@ from batchsim.scenario.rules.continuous import (
 )
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
-from batchsim.scenario.tokens import LONGEST, Listed
 from batchsim.servers.registry import TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.preference import SECTIONS
@@ -152,7 +152,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "waiting_served_ratio": _continuous(WaitingServedRatio, *LIMITS, "chunked", "waiting_served_ratio",
             "max_waiting_tokens"),
         **{
-            kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters()))
+            kind.snake(rule): Option(rule.title, rule, tuple(kind.without_sizes(rule)))
             for rule in (SizeOrWait, AtLeast)
         },
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
