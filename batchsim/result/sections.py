@@ -78,7 +78,7 @@ class Sections:
         arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
         size = NO_SIZES if log.size is None else fold.writable(log.size)
         rows = engine.of_requests(arrival_s, None, index, status, places, size)
-        units = fold.units_of_log(log, scenario)
+        units = engine.units_of_log(log, scenario)
         total.add_batches(batches, count, fold.writable(device_time.begin_s), units=units)
         idle_s, _ = total.note_spans(batches, count)
         delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size

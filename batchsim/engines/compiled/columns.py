@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.draws import NO_SIZES
+from batchsim.engines.draws import NO_SIZES as NO_SIZES
 from batchsim.engines.token_log import PREEMPTIONS, STEPS, Batching, TokenPlan
 from batchsim.scenario import Scenario
 from batchsim.scenario.sized_time import UnitCost

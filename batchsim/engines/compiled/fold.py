@@ -17,17 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.compiled.columns import ENDLESS, NONE, Batches, Requests
+from batchsim.engines.compiled.columns import ENDLESS, NO_SIZES, NONE, Batches, Requests
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.sized import place_of, units_of
 from batchsim.engines.compiled.threshold import begin_of, later, soonest
-from batchsim.engines.draws import NO_SIZES
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import TokenLog
 from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals
-from batchsim.scenario import Scenario
 from batchsim.scenario.rules.rule import Trigger
-from batchsim.scenario.sized_time import UnitCost, unit_cost
+from batchsim.scenario.sized_time import UnitCost
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -349,17 +346,6 @@ def batches_of(log: Log) -> Batches:
 def writable(column: np.ndarray) -> np.ndarray:
     """Return a column that may be written to: Numba compiles a loop once more for read-only ones."""
     return np.require(column, requirements="W")
-
-
-def units_of_log(log: Log, scenario: Scenario) -> Units | None:
-    """Return the units of each batch of a log; None if sizes change no time."""
-    if log.size is None or isinstance(log, TokenLog):
-        return None
-    index, size = writable(log.batch_index), writable(log.size)
-    nothing = np.empty(0, np.uint8)
-    rows = Requests(NONE, NONE, NO_SIZES, index, nothing, nothing, size)
-    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
-    return Units.of(rows, batches_of(log), log.batch_size.size, cost, scenario.cut_to)
 
 
 def delays_s(limits: Sequence[Any]) -> np.ndarray:
