@@ -144,7 +144,7 @@ coverage: $(VENV)/.installed-test
 # In an environment of its own: the servers bring a hundred packages, and versions that the others need not have.
 fidelity-servers: SECONDS = 100
 fidelity-servers:
-	$(MAKE) VENV=.venv-servers .venv-servers/.installed-servers
+	$(MAKE) VENV=.venv-servers .venv-servers/.installed-fidelity
 	JAX_PLATFORMS=cpu .venv-servers/bin/python tests/fidelity_servers.py --seconds $(SECONDS)
 
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.

@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 import batchsim
 from batchsim._format import brief_text
+from batchsim._parts import MissingPart
 from batchsim.cli.course import Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
@@ -76,7 +77,7 @@ def _errors(debug: Callable[[], bool] = bool) -> Iterator[None]:
         except Exception as error:
             if debug():
                 traceback.print_exc()
-            if isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
+            if isinstance(error, (ValueError, TypeError, OSError, MemoryError, MissingPart)):
                 raise _failed(_in_words(error), BAD_INPUT) from None
             # Not 1, which means "not met".
             what = traceback.format_exception_only(error)[-1]
