@@ -162,7 +162,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             answer = {name: getattr(best, name) for name in ANSWER}
             expected = {key: estimate._asdict() for key, estimate in best.expected.items()}
             remedies = [vars(remedy) for remedy in best.remedies]
-            more = {"explain": best.explain(), "expected": expected, "remedies": remedies}
+            more: dict[str, Any] = {"explain": best.explain(), "expected": expected, "remedies": remedies}
             more |= {"statement": best.statement and vars(best.statement), "provisional": best.provisional}
             more |= {"written": written, "refused": refused, "diff": diffs} if self.write else {}
             output.print_json(output.objective_tables(best.scenario, slo) | answer | more)
