@@ -17,9 +17,9 @@ needs_node = pytest.mark.skipif(NODE is None, reason="there is no Node, which ru
 LOADS = np.array(DRAWN)
 WAITS_MS = 0, 5, 10  # with 10, the curve itself has a hump
 TOLD = """import { readFileSync } from "node:fs";
-const said = ([what, loads, drawn, truth]) => {
+const { gap, judge } = modules.sketch, said = ([what, loads, drawn, truth]) => {
   const guess = drawn.map((ms) => ms ?? NaN);
-  return what === "gap" ? [modules.sketch.gap(loads, guess), guess] : modules.sketch.judge(loads, guess, truth);
+  return what === "gap" ? [gap(loads, guess), guess] : judge(loads, guess, truth);
 };
 console.log(JSON.stringify(JSON.parse(readFileSync(process.argv[2])).map(said)));
 """
