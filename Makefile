@@ -30,8 +30,6 @@ STUDENTS ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
-# JupyterLab refuses root (as in a container) unless told; here it listens on loopback, with a token.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 UNITS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout 120
@@ -49,20 +47,16 @@ QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
-# Its file browser lists folders first; links in the lessons open their solutions.
 lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
-	$(BIN)/jupyter lab --ip=127.0.0.1 --port=$(PORT) $(AS_ROOT) --LanguageServerManager.autodetect=False --ContentsManager.hide_globs="['solutions']" \
-		--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb
+	$(BIN)/python -m batchsim lab --notebooks=notebooks --port=$(PORT)
 
-# notebooks/.voila holds the settings and a page that fetches nothing from elsewhere.
 # Through the environment, not the command's line: others on this machine could read a token there. A shell's own
 # HOST (tcsh has one) is not asked for.
 app: export BATCHSIM_HOST = $(if $(findstring command line,$(origin HOST)),$(HOST))
 app: export BATCHSIM_TOKEN = $(TOKEN)
-app: export PORT := $(PORT)
 app: export PAGES := $(PAGES)
 app: $(VENV)/.installed-app
-	JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
+	$(BIN)/python -m batchsim app --port=$(PORT)
 
 # Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
 test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
@@ -189,7 +183,7 @@ $(VENV)/.installed-%: $(VENV)/.python pyproject.toml
 	@echo "Installing batchsim with its $* extra into $(VENV): some minutes the first time."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]' || { echo "Installing failed: is the package registry (PyPI or your mirror) reachable? The first line above says what was missing."; exit 1; }
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
-	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab-settings.json $(JUPYTER_DATA)/lab/settings/overrides.json
+	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab/overrides.json $(JUPYTER_DATA)/lab/settings/
 	@touch $@
 
 clean:

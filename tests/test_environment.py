@@ -58,15 +58,10 @@ def test_conda_installs_the_package_itself_in_place():
     assert sections == [{"pip": ["-e ."]}]
 
 
-def test_no_registry_is_named_in_what_installs():
-    for name in (
-        "pyproject.toml",
-        "environment.yml",
-        "Makefile",
-        ".binder/environment.yml",
-        ".binder/postBuild",
-    ):
-        assert "://" not in (ROOT / name).read_text()
+def test_what_installs_names_no_registry():
+    named = ("pyproject.toml", "environment.yml", "Makefile", ".binder/environment.yml", ".binder/postBuild")
+    found = [url for name in named for url in re.findall(r"\w+://[^\s\"]+", (ROOT / name).read_text())]
+    assert found == list(PROJECT["urls"].values())
 
 
 def test_binder_has_what_the_package_and_its_notebooks_need():
