@@ -25,7 +25,9 @@ class Lab(Command):
     A file that you changed is never replaced: its newer version is named.
     """
 
-    options: list[str] | None = typer.Argument(None, help="Options of JupyterLab, after --.")
+    options: list[str] | None = typer.Argument(
+        None, help="Options of JupyterLab, after --.", metavar="OPTION"
+    )
     port: int = RUN("Port to listen on, on this machine only.", 8888)
     notebooks: Path | None = OUTPUT(
         "Open this folder of notebooks instead; nothing is copied.", metavar="FOLDER"
@@ -67,7 +69,7 @@ class App(Command):
     The token is read from the variable BATCHSIM_TOKEN, as others could see an option.
     """
 
-    options: list[str] | None = typer.Argument(None, help="Options of Voila, after --.")
+    options: list[str] | None = typer.Argument(None, help="Options of Voila, after --.", metavar="OPTION")
     port: int = RUN("Port to listen on.", 8888)
     host: str = RUN("Address to listen on (default: this machine alone).", "", envvar="BATCHSIM_HOST")
     pages: int = RUN("The number of pages that may be open at once.", 40, envvar="PAGES")
