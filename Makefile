@@ -59,7 +59,7 @@ app: $(VENV)/.installed-app
 	$(BIN)/python -m batchsim app --port=$(PORT)
 
 # Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
-test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
+lab app test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
@@ -177,12 +177,13 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The package is installed in place, with an extra; again only when pyproject.toml changes. Bytecode is made on all cores,
-# where pip uses one; a file that is no Python (a package's template) stops nothing.
+# The package is installed in place, with an extra; again only when pyproject.toml changes. For notebooks Python makes the
+# bytecode of what they import, a quarter of all; else it is made here, on all cores, where pip uses one. A file that is
+# no Python (a package's template) stops nothing.
 $(VENV)/.installed-%: $(VENV)/.python pyproject.toml
 	@echo "Installing batchsim with its $* extra into $(VENV): some minutes the first time."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]' || { echo "Installing failed: is the package registry (PyPI or your mirror) reachable? The first line above says what was missing."; exit 1; }
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@[ $* = notebook ] || $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab/overrides.json $(JUPYTER_DATA)/lab/settings/
 	@touch $@
 
