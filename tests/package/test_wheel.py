@@ -50,9 +50,13 @@ def run(place, *command, code=0):
     """Run a command of an environment in its folder, and return what it prints."""
     name, *others = map(str, command)
     done = subprocess.run(
-        [place / "venv" / "bin" / name, *others], cwd=place, env=environment(), capture_output=True, text=True,
+        [place / "venv" / "bin" / name, *others],
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == code, done.stderr
     return done
 
