@@ -10,17 +10,21 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 CONDA_NAMES = {"matplotlib-base": "matplotlib", "playwright-python": "playwright"}
 
 
-def pip_ranges():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    lines = (
-        project["dependencies"] + extras["notebook"] + extras["app"] + extras["distributed"] + extras["test"]
-    )
-    requirements = [Requirement(line) for line in lines]
-    return {r.name: r.specifier for r in requirements if r.name != project["name"]}, project
+def required(*extras):
+    """Return the ranges of the packages that the core and these extras name, and the extras of those."""
+    found, todo = {}, [*PROJECT["dependencies"], f"{PROJECT['name']}[{','.join(extras)}]"]
+    while todo:
+        requirement = Requirement(todo.pop())
+        if requirement.name == PROJECT["name"]:
+            todo += [line for extra in requirement.extras for line in EXTRAS[extra]]
+        else:
+            found[requirement.name] = found.get(requirement.name, SpecifierSet()) & requirement.specifier
+    return found
 
 
 def conda_ranges(name="environment.yml"):
@@ -32,22 +36,21 @@ def conda_ranges(name="environment.yml"):
 
 
 def test_environment_yml_and_pyproject_name_the_same_packages_and_ranges():
-    pip, _ = pip_ranges()
     conda, _ = conda_ranges()
     del conda["pip"]
     del conda["python"]
-    assert conda == pip
+    tests = map(Requirement, EXTRAS["test"])
+    assert conda == required("all") | {r.name: r.specifier for r in tests if r.name != PROJECT["name"]}
 
 
 def test_both_need_the_same_python():
-    _, project = pip_ranges()
     conda, _ = conda_ranges()
-    assert conda["python"] == SpecifierSet(project["requires-python"])
+    assert conda["python"] == SpecifierSet(PROJECT["requires-python"])
 
 
 def test_every_package_has_a_lowest_version():
-    pip, _ = pip_ranges()
-    assert [name for name, specifier in pip.items() if ">=" not in str(specifier)] == []
+    ranges = required(*EXTRAS)
+    assert [name for name, specifier in ranges.items() if ">=" not in str(specifier)] == []
 
 
 def test_conda_installs_the_package_itself_in_place():
@@ -55,26 +58,18 @@ def test_conda_installs_the_package_itself_in_place():
     assert sections == [{"pip": ["-e ."]}]
 
 
-def test_no_registry_is_named_in_what_installs():
-    for name in (
-        "pyproject.toml",
-        "environment.yml",
-        "Makefile",
-        ".binder/environment.yml",
-        ".binder/postBuild",
-    ):
-        assert "://" not in (ROOT / name).read_text()
+def test_what_installs_names_no_registry():
+    named = ("pyproject.toml", "environment.yml", "Makefile", ".binder/environment.yml", ".binder/postBuild")
+    found = [url for name in named for url in re.findall(r"\w+://[^\s\"]+", (ROOT / name).read_text())]
+    assert found == list(PROJECT["urls"].values())
 
 
 def test_binder_has_what_the_package_and_its_notebooks_need():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["notebook"], *extras["app"]]
-    needed = {r.name: r.specifier for r in map(Requirement, lines) if r.name != project["name"]}
+    needed = required("app")
     binder = conda_ranges(".binder/environment.yml")[0]
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     needed |= {r.name: r.specifier for r in map(Requirement, build)}
-    assert binder == needed | {"python": SpecifierSet(project["requires-python"]), "pip": SpecifierSet()}
+    assert binder == needed | {"python": SpecifierSet(PROJECT["requires-python"]), "pip": SpecifierSet()}
 
 
 def test_binder_fetches_nothing_once_its_packages_are_there():
@@ -85,6 +80,5 @@ def test_binder_fetches_nothing_once_its_packages_are_there():
 
 def test_the_citation_is_of_this_project():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert citation["title"].startswith(project["name"])
-    assert citation["license"] == project["license"]
+    assert citation["title"].startswith(PROJECT["name"])
+    assert citation["license"] == PROJECT["license"]

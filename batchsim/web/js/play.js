@@ -93,6 +93,7 @@ export function batcher(host, { setting, least, compare, rows }) {
     rested_ms = performance.now() + REST_MS;
     said.textContent = "Comparing …";
     compared(await compare(sends_s, run));
+    said.scrollIntoView({ block: "nearest" }); // the comparison is larger than what it replaces
   };
   const compared = (found) => {
     const most_ms = Math.max(...found.map((row) => row.p99_ms));
