@@ -173,7 +173,7 @@ class StepRows:
             **requests, **logged, start_s=start_s, first_token_s=first_token_s, finish_s=finish_s,
             server=self.server, steps_before=steps_before, rows_before=rows_before,
             most_at_once=np.array([self.most_running]), gaps_at_s=gaps.at_s, gaps_s=gaps.gap_s,
-            gaps_count=gaps.count.astype(np.int64),
+            gaps_count=gaps.counts.astype(np.int64),
         )  # fmt: skip
 
 

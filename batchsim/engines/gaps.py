@@ -20,7 +20,7 @@ class Gaps(NamedTuple):
 
     at_s: np.ndarray
     gap_s: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
 
     @classmethod
     def joined(cls, parts: Sequence["Gaps"]) -> "Gaps":
@@ -68,5 +68,5 @@ def in_blocks(gaps: Gaps) -> Gaps:
     block, bins = np.arange(order.size) // BLOCK, binned(gaps.gap_s[order])
     keys, place = np.unique(block * BINS + bins, return_inverse=True)
     last = np.minimum((keys // BINS + 1) * BLOCK, order.size) - 1
-    counts = np.bincount(place, gaps.count[order], minlength=keys.size)
+    counts = np.bincount(place, gaps.counts[order], minlength=keys.size)
     return Gaps(gaps.at_s[order][last], middles_s()[keys % BINS], counts)

@@ -55,7 +55,7 @@ class Sections:
     @classmethod
     def of_columns(
         cls, scenario: Scenario, totals: Totals, columns: Mapping[str, np.ndarray], cuts: np.ndarray,
-        edges_s: np.ndarray | None = None, gaps: Any = None,
+        edges_s: Any = None, gaps: Any = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run from cut to cut; `columns` have a row a request.
 
@@ -67,7 +67,7 @@ class Sections:
                 return sums(columns[column] <= limit_ms, cuts)
             kept = gaps.gap_s * 1000 <= limit_ms
             part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept], side="right"), cuts.size - 1) - 1
-            return np.bincount(part, gaps.count[kept], minlength=cuts.size - 1).astype(int)
+            return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
 
         return cls(scenario.servers, scenario.device_count, totals, within)
 

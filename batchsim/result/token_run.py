@@ -143,8 +143,8 @@ class TokenRun(Run):
         log, skip = self.log, self.warmup_requests
         gaps = Gaps.joined([])
         if isinstance(log, FoldedLog):
-            if log.gaps_s is not None:
-                gaps = Gaps(log.gaps_at_s, log.gaps_s, log.gaps_count)
+            columns = [log.gaps_at_s, log.gaps_s, log.gaps_count]
+            gaps = Gaps.joined([Gaps(*columns)] if log.gaps_s is not None else [])  # type: ignore[arg-type]
         elif log.step_gaps is not None:
             late = np.array([log.late_step, log.late_from_s, log.late_gaps], float)
             gaps = GapFold().gaps(0, log.batch_finish_s, log.batch_server, log.step_gaps, late)
@@ -198,7 +198,7 @@ class TokenRun(Run):
 
         def ordered(name: str) -> OrderStatistics | Weighted:
             if name == ITL:
-                return Weighted(self.gaps.gap_s * 1000, self.gaps.count)
+                return Weighted(self.gaps.gap_s * 1000, self.gaps.counts)
             kept = measured[name][skip:]
             return OrderStatistics(kept[~np.isnan(kept)])
 

@@ -360,4 +360,4 @@ class Steps(NamedTuple):
         """Return empty columns of that length."""
         kinds = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
         columns = (np.empty(count, kinds.get(name, np.int64)) for name in STEPS)
-        return cls(first, noise, *columns, np.empty((len(LATE), count + at_once)))
+        return cls(first, noise, *(*columns, np.empty((len(LATE), count + at_once))))

@@ -290,8 +290,8 @@ class Fold:
 
     def add_gaps(self, gaps: Gaps) -> None:
         """Add gaps between tokens, by the time at which each ends."""
-        self.add_finished(gaps.at_s, gaps.count.astype(np.int64), "gaps")
-        self.add_finished(gaps.at_s, gaps.count * gaps.gap_s, "itl_s")
+        self.add_finished(gaps.at_s, gaps.counts.astype(np.int64), "gaps")
+        self.add_finished(gaps.at_s, gaps.counts * gaps.gap_s, "itl_s")
 
     def add_gaps_of_steps(self, steps: Any, count: int, late: np.ndarray) -> None:
         """Add the gaps that end with the next steps to the only part, and their late ones."""
