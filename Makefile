@@ -13,6 +13,7 @@
 # make page      one file that needs no installation and no network: dist/batchsim.html
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
+# make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
 # make bench     what is claimed about speed, as ratios
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
@@ -43,7 +44,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -79,7 +80,7 @@ types:
 # The first compiles every loop once, before workers would each compile it.
 units:
 	$(UNITS) tests/test_agreement.py
-	$(UNITS) -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/test_agreement.py
+	$(UNITS) -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:
@@ -164,6 +165,15 @@ book: $(VENV)/.installed-book page
 page: $(VENV)/.installed-web
 	JAX_PLATFORMS=cpu $(BIN)/python -m batchsim.web.page batchsim/web/batchsim.html
 	@mkdir -p dist && cp batchsim/web/batchsim.html dist/
+
+# Not in CI: it installs the package ten times.
+package: $(VENV)/.installed-package book
+	rm -f dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/pyroma --min=10 dist/*.tar.gz
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rA tests/package
 
 slides: $(VENV)/.installed-book
 	$(BIN)/python docs/book/slides.py build/slides
