@@ -14,6 +14,7 @@ from batchsim.scenario.data_sheets import kv_blocks
 from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import (
     AtLeast,
+    Buckets,
     CompetingWindows,
     FrozenBatches,
     LearnedCork,
@@ -25,6 +26,7 @@ from batchsim.scenario.rules import (
     RunningWindow,
     SizeOrWait,
     SleepingPoll,
+    SortedWindow,
     StalledBatches,
     Trigger,
     WaitSinceLast,
@@ -55,12 +57,13 @@ if TYPE_CHECKING:
     from batchsim.view.pictures.sweep_map import heat_map
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "CompetingWindows",
+    "Affine", "AtLeast", "Batches", "Buckets", "Capacity", "ClosedLoop", "Comparison", "CompetingWindows",
     "Constant", "Continuous",
     "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes",
     "Lognormal", "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
     "PackedTime", "PaddedTime", "Recommendation", "SizeTable",
-    "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
+    "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait",
+    "SortedWindow", "SleepingPoll", "StalledBatches",
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
     "film", "frontier", "heat_map", "kv_blocks", "lanes", "plot", "published", "published_names",

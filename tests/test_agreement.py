@@ -8,6 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.agreement import assert_requests_agree, assert_token_summary_agrees, assert_tokens_agree
 from oracles.plans import RULES, SERVERS_RULES, TIMERS, plans_with_ties, scenarios_at_random
+from oracles.size_plans import size_plans
 from oracles.token_plans import crowded_plans, token_plans
 
 import batchsim as bs
@@ -45,6 +46,13 @@ def test_requests_agree_when_everything_is_tied(plan, chunk, warmup):
 @given(FREE, st.integers(0, 99), CHUNKS, WARMUPS)
 def test_requests_agree_on_random_traffic(scenario, seed, chunk, warmup):
     assert_requests_agree(draw(scenario, 200, seed), chunk, warmup)
+
+
+@settings(max_examples=200)
+@given(size_plans(), CHUNKS, WARMUPS)
+def test_requests_of_different_sizes_agree(plan, chunk, warmup):
+    event(f"{type(plan.scenario.service).__name__}, {type(plan.scenario.rule).__name__}")
+    assert_requests_agree(plan, chunk, warmup)
 
 
 @settings(max_examples=600)

@@ -13,7 +13,7 @@ from batchsim._files import replacing
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag, TrafficFlags, check_output
 from batchsim.cli.scenario_flags import OTHER, ScenarioFlags
-from batchsim.scenario.rules import RULES
+from batchsim.scenario.rules import RULES, RULES_OF_SIZES
 
 if TYPE_CHECKING:
     from batchsim.servers import ServerConfig
@@ -39,7 +39,7 @@ class Init(Command):
 
 def _other_rules() -> Iterator[str]:
     """Yield the other rules as commented-out tables, described by their own docstrings and parameters."""
-    for rule in RULES[1:]:
+    for rule in (*RULES[1:], *RULES_OF_SIZES):
         rows = [(f'kind = "{rule.__name__}"', (rule.__doc__ or "").partition("\n")[0].rstrip("."))]
         for name, parameter in rule.parameters().items():
             usual = list(parameter.usual) if parameter.kind == "sizes" else f"{parameter.usual:g}"

@@ -61,7 +61,8 @@ class Parameter:
 
 
 def parameter(
-    label: str, about: str, *, default: Any = dataclasses.MISSING, kw_only: bool = False, **more: Any
+    label: str, about: str, *, default: Any = dataclasses.MISSING, kw_only: Any = dataclasses.MISSING,
+    **more: Any,
 ) -> Any:  # fmt: skip
     """Return a dataclass field that describes itself; see `Parameter`."""
     described = Parameter(label, about, **more)

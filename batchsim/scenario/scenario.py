@@ -124,6 +124,7 @@ class Scenario:
         if rule.by_size and self.by_level:
             order = "priorities" if self.levels else "a timeout that delays"
             raise ValueError(f"{rule!r} must serve requests in order of arrival, got {order}")
+        _check.at_most("the largest size", self.longest, rule.covers, "the last edge of the buckets")
         if isinstance(service, SizedTime):
             if rule.computed_as is not None:
                 needs = f"a {type(rule).__name__} pads with copies, and needs a time by batch size alone"
@@ -210,6 +211,10 @@ class Scenario:
         """Return the sizes of requests as they are computed."""
         return size if self.cut_to == ENDLESS else np.minimum(size, self.cut_to)
 
+    def mean_s(self, largest: int) -> np.ndarray:
+        """Return the mean seconds of batches of 1 .. `largest` requests, alone: of random sizes, if any."""
+        return mean_seconds(self.service, self.workload.sizes, largest)
+
     @property
     def timeout_s(self) -> float:
         """The longest timeout in seconds; inf without one."""
@@ -223,7 +228,8 @@ class Scenario:
     @property
     def in_order(self) -> bool:
         """Whether requests are served in the order in which they arrive."""
-        return not self.by_level and (self.servers == 1 or self.rule.picked is None)
+        alone = self.servers == 1 and not self.rule.by_size
+        return not self.by_level and (alone or self.rule.picked is None)
 
     @property
     def can_lose(self) -> bool:

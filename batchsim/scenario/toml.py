@@ -29,7 +29,7 @@ from batchsim import _check
 from batchsim._files import SCENARIO_BYTES, opened
 from batchsim._format import brief, several
 from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
-from batchsim.scenario.rules import RULES
+from batchsim.scenario.rules import RULES, RULES_OF_SIZES
 from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
@@ -55,7 +55,7 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(*WORKLOADS)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
-    "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
+    "rule": _by_name(*RULES, *RULES_OF_SIZES, Continuous, NewTokenRatio, WaitingServedRatio),
     "service": _by_name(
         Affine, Table, PaddedTime, PackedTime, SizeTable, StepTime
     ),  # `batchsim.measured` adds its own

@@ -8,6 +8,7 @@ from docstrings import to_rst
 
 import batchsim as bs
 from batchsim.scenario import RULES, WORKLOADS
+from batchsim.scenario.rules import RULES_OF_SIZES
 
 # The title of a page, its first sentence, and its names, in the order in which a reader meets them.
 PAGES = {
@@ -21,7 +22,7 @@ PAGES = {
     "rules": (
         "Rules: when a batch leaves",
         "The textbook's rule, its relatives, and the rules of real servers; `servers` has presets of these.",
-        [*(rule.__name__ for rule in RULES), "Rule", "Trigger"],
+        [*(rule.__name__ for rule in (*RULES, *RULES_OF_SIZES)), "Rule", "Trigger"],
     ),
     "tokens": (
         "Token generation",

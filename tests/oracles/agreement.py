@@ -7,6 +7,7 @@ from unittest.mock import patch
 import numpy as np
 from oracles.naive import Naive
 from oracles.naive_rules import NAIVE
+from oracles.naive_sizes import Units
 from oracles.plans import in_naive_words
 from oracles.token_plans import columns_of, naive
 
@@ -83,14 +84,15 @@ def naive_of(plan) -> Naive:
     """The plain loop's run of a plan of requests."""
     scenario, rule = plan.scenario, plan.scenario.rule
     at_least = isinstance(rule, bs.AtLeast)
-    spelling = NAIVE.get(type(rule).__name__, Naive)
+    limited = isinstance(rule, bs.SizeOrWait) and rule.by_size
+    spelling = Units if limited else NAIVE.get(type(rule).__name__, Naive)
     own = {}  # the parameters of the rule that only its own spelling has
     if spelling is not Naive:
         shared = {field.name for field in dataclasses.fields(Naive)}
         own = {name: getattr(rule, name) for name in rule.parameters() if name not in shared}
     return spelling(
         requests=plan.requests,
-        service_s=[math.nan] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
+        service_s=scenario.service.count_s(rule.max_batch_size).tolist(),
         max_batch_size=rule.max_batch_size,
         max_wait_ms=math.inf if at_least else rule.max_wait_ms,
         enough=rule.min_batch_size if at_least else None,

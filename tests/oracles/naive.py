@@ -46,6 +46,10 @@ class Naive:
     noise: list | None = None
     compile_s: dict | None = None  # by shape: seconds that its first batch takes longer
     padding: list | None = None  # the shapes; None: every size is its own
+    sizes: list | None = None  # of each request, as it is sent
+    largest_size: float = math.inf  # a larger request is rejected, or cut if this `truncates`
+    truncates: bool = False
+    cost: object = None  # what says the seconds and the shape of a batch from its requests' sizes
 
     # A row a request.
     arrival: list = field(default_factory=list)
@@ -168,6 +172,8 @@ class Naive:
         request = len(self.arrival)
         limit = self.of_level(self.queue_limit, request)
         full_up = limit is not None and self.all_waiting(self.level(request)) >= limit
+        if self.sizes is not None and self.sizes[request] > self.largest_size and not self.truncates:
+            full_up = True
         self.arrival.append(now)
         self.start.append(math.nan)
         self.finish.append(math.nan)
@@ -221,15 +227,16 @@ class Naive:
         server = self.computing.index(None)
         number, size = len(self.size), self.computed_as(taken)
         self.computing[server] = number
-        seconds = self.service_s[size]
+        shape, mean_s = self.in_time(taken, size)
+        seconds = mean_s
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
-        begin = self.program_is_there(now, size)
+        begin = self.program_is_there(now, shape)
         finish, waited = after(begin, seconds), 0.0
         if self.devices is not None or self.host_ms > 0:
-            finish, waited = self.on_device(now, server, number, size, begin)
+            finish, waited = self.on_device(now, server, number, mean_s, begin)
         finish = max(finish, after(now, 1e-9))  # nothing takes no time
         self.batch_start.append(now)
         self.batch_finish.append(finish)
@@ -245,16 +252,27 @@ class Naive:
         """As how many a batch is computed: more, where a rule fills it up."""
         return len(taken)
 
-    def program_is_there(self, now: float, size: int) -> float:
+    def size_of(self, request: int) -> int:
+        """The size of a request as it is computed."""
+        return min(self.sizes[request], self.largest_size) if self.truncates else self.sizes[request]
+
+    def in_time(self, taken: list[int], size: int):
+        """Of which shape a batch is, and how long it takes on average."""
+        if self.cost is not None:
+            return self.cost([self.size_of(request) for request in taken])
+        shape = size if self.padding is None else min(s for s in self.padding if s >= size)
+        return shape, self.service_s[size]
+
+    def program_is_there(self, now: float, shape) -> float:
         """When a batch can begin: the first of a shape compiles it, others wait until that is done."""
         if self.compile_s is None:
             return now
-        shape = size if self.padding is None else min(s for s in self.padding if s >= size)
         if shape not in self.compiled:
-            self.compiled[shape] = after(now, self.compile_s[shape])
+            of = shape[0] if isinstance(shape, tuple) else shape
+            self.compiled[shape] = after(now, self.compile_s[of])
         return now if self.compiled[shape] < now else self.compiled[shape]
 
-    def on_device(self, now: float, server: int, number: int, size: int, begin: float):
+    def on_device(self, now: float, server: int, number: int, mean_s: float, begin: float):
         """When a batch is done, first on the host, then on the device, and how long it waits between."""
         devices = self.devices or self.servers
         before = [
@@ -263,7 +281,7 @@ class Naive:
             if by % devices == server % devices
         ]
         reaches = after(begin, self.host_ms / 1000)
-        seconds = self.service_s[size] - self.host_ms / 1000
+        seconds = mean_s - self.host_ms / 1000
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if any(finish > reaches for finish in before):

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive, after
+from oracles.naive_sizes import Ranges, Window
 
 
 @dataclass
@@ -550,6 +551,7 @@ def sum_of(numbers):
 
 
 NAIVE = {
+    "Buckets": Ranges, "SortedWindow": Window,
     "CompetingWindows": Compete,
     "FrozenBatches": Freeze, "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
     "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall,

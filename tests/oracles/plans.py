@@ -5,9 +5,12 @@ import math
 
 import numpy as np
 from hypothesis import strategies as st
+from oracles.naive_sizes import cost_of
 
 import batchsim as bs
 from batchsim.engines.draws import draw
+from batchsim.scenario.service import Service
+from batchsim.scenario.sized_time import SizedTime
 
 WORKLOADS = [
     bs.Poisson(900.0),
@@ -233,7 +236,14 @@ def in_naive_words(plan):
     scenario = plan.scenario
     workload = scenario.workload
     closed = isinstance(workload, bs.ClosedLoop)
+    sized, cold = isinstance(scenario.service, SizedTime), plan.cold_start
+    if sized and cold is not None:
+        cold = Service.cold_start(scenario.service, scenario.rule.max_batch_size)
     return {
+        "sizes": None if plan.size is None else plan.size.tolist(),
+        "largest_size": scenario.rule.largest_size,
+        "truncates": scenario.oversize_action == "truncate",
+        "cost": cost_of(scenario.service) if sized else None,
         "arrivals_s": None if closed else plan.arrival_s.tolist(),
         "clients": workload.clients if closed else 0,
         "think_s": plan.think_s.tolist() if closed else None,
@@ -248,8 +258,6 @@ def in_naive_words(plan):
         "host_ms": scenario.host_ms,
         "contention": scenario.contention,
         "noise": None if plan.noise is None else plan.noise.tolist(),
-        "compile_s": None
-        if plan.cold_start is None
-        else dict(zip(*map(list, plan.cold_start[::-1]), strict=True)),
+        "compile_s": None if cold is None else dict(zip(*map(list, cold[::-1]), strict=True)),
         "padding": scenario.service.padding,
     }

@@ -7,6 +7,7 @@ two of them. They do not hold Python's lock, so threads run in parallel.
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
 from batchsim.engines.compiled.levels import NOBODY
+from batchsim.engines.compiled.sized import form_batches as sized_loop
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
-from batchsim.scenario.rules import Rule, Threshold
-from batchsim.scenario.sized_time import SizedTime, unit_cost
+from batchsim.scenario.rules import Rule
+from batchsim.scenario.sized_time import unit_cost
 
 SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
@@ -31,12 +33,11 @@ def slice_of(servers: int) -> int:
 
 
 def is_fast(scenario: Scenario) -> bool:
-    """Return whether the fast loop applies: a threshold rule, an open loop, every request served in order."""
+    """Return whether a fast loop applies: a threshold rule, an open loop, every request served in order."""
     closed = isinstance(scenario.workload, ClosedLoop)
     return (
-        scenario.rule.threshold is not None and not closed and not scenario.by_level and not scenario.can_lose
-        and not isinstance(scenario.service, SizedTime)
-    )  # fmt: skip
+        scenario.rule.filling is not None and not closed and not scenario.by_level and not scenario.can_lose
+    )
 
 
 class Instants:
@@ -87,18 +88,21 @@ class Instants:
 
 
 def form_batches(
-    arrival_s: np.ndarray, more: bool, threshold: Threshold | None, costs: Costs, free: np.ndarray,
+    arrival_s: np.ndarray, size: np.ndarray, more: bool, rule: Rule, costs: Costs, free: np.ndarray,
     batch_index: np.ndarray, batches: Batches, cancelled: threading.Event | None = None,
 ) -> tuple[int, int]:  # fmt: skip
-    """Run the fast loop on a window; return the number of requests in batches, and of batches."""
-    state, size = np.zeros(2, np.int64), slice_of(free.size)
+    """Run a fast loop on a window; return the number of requests in batches, and of batches.
+
+    The one with sizes if these change when batches leave, or how long they take.
+    """
+    state, work, sized = np.zeros(2, np.int64), slice_of(free.size), rule.by_size or costs.units.rows.size
+    loop = partial(sized_loop, arrival_s, size) if sized else partial(kernels.form_batches, arrival_s)
+    limit = rule.unit_limit if sized else ()
     before = -1
     while before < state[0] < arrival_s.size:  # until a call forms no batch
         check_cancelled(cancelled)
         before = int(state[0])
-        kernels.form_batches(
-            arrival_s, more, threshold, costs, free, state, before + size, batch_index, batches
-        )
+        loop(more, rule.filling, *limit, costs, free, state, before + work, batch_index, batches)
     return int(state[0]), int(state[1])
 
 
@@ -113,10 +117,11 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.allocate(requests)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
-    threshold = scenario.rule.threshold
-    if threshold is not None and is_fast(scenario):
-        free = np.zeros(scenario.servers)
-        _, count = form_batches(arrival_s, False, threshold, costs, free, batch_index, batches, cancelled)
+    if is_fast(scenario):
+        free, size = np.zeros(scenario.servers), plan.computed_size
+        _, count = form_batches(
+            arrival_s, size, False, scenario.rule, costs, free, batch_index, batches, cancelled
+        )
     else:
         run_instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)

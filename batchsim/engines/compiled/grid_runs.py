@@ -80,7 +80,8 @@ def run_many(
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
-    if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
+    sized = plan.unit_cost.rows.size or scenario.rule.by_size
+    if fast and not sized and requests <= size:  # as many settings a call as are some tens of milliseconds
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
         free, step = np.empty(scenario.servers), size // requests
         for begin in range(0, rows, step):
@@ -99,7 +100,7 @@ def run_many(
             if instants is None:
                 free = np.zeros(scenario.servers)
                 _, done = form_batches(
-                    arrival_s, False, rule.threshold, costs, free, taken, batches, cancelled
+                    arrival_s, plan.computed_size, False, rule, costs, free, taken, batches, cancelled
                 )
             else:
                 instants.begin(rule)

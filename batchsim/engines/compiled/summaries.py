@@ -49,22 +49,24 @@ def _fast_windows(
     scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None = None
 ) -> Iterator[_Window]:
     """Run an open loop in which every request is served, under a threshold rule."""
-    threshold, noise = scenario.rule.threshold, _Draws(streams.noise())
+    rule, noise, size_draws = scenario.rule, _Draws(streams.noise()), streams.sizes()
     free, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
-    waiting_s, passed = NONE, 0
+    waiting_s, passed, sizes = NONE, 0, NO_SIZES
     for new_s in streams.arrivals_s(requests, chunk):
         base, passed = passed - waiting_s.size, passed + new_s.size
         arrival_s = np.concatenate([waiting_s, new_s])
         size = arrival_s.size
         batch_index, batches = np.full(size, -1, np.int64), Batches.allocate(size)
         costs = Costs.of(streams, noise.fill(size), devices, cold)
-        more = passed < requests
-        head, count = form_batches(arrival_s, more, threshold, costs, free, batch_index, batches, cancelled)
+        if size_draws:
+            sizes = np.append(sizes, size_draws(new_s.size))
+        more, cut = passed < requests, scenario.cut(sizes)
+        head, count = form_batches(arrival_s, cut, more, rule, costs, free, batch_index, batches, cancelled)
         noise.use(count)
-        rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
+        rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))._replace(size=sizes)
         oldest_s = float(arrival_s[min(head, size - 1)])
         yield _Window(np.arange(base, passed), rows, head, batches, count, oldest_s)
-        waiting_s = arrival_s[head:]
+        waiting_s, sizes = arrival_s[head:], sizes[head:]
 
 
 def _instant_windows(

@@ -98,6 +98,18 @@ def finish_of(now_s, costs, mean_s, place, batch, server, busy):
 
 
 @inlined
+def first_free(free, now):
+    """Return the lowest-numbered server that is free, and how many are busy once it has a batch."""
+    server, busy = free.size, 1
+    for number in range(free.size - 1, -1, -1):
+        if free[number] <= now:
+            server = number
+        else:
+            busy += 1
+    return server, busy
+
+
+@inlined
 def next_batch(arrival_s, head, threshold, costs, free, batch):
     """Return the end, the server, the start and the finish of the batch of the requests from `head` on.
 
@@ -115,12 +127,7 @@ def next_batch(arrival_s, head, threshold, costs, free, batch):
         now = max(ready, free[0])
     else:
         now = max(ready, soonest(free))
-        server, busy = servers, 1
-        for number in range(servers - 1, -1, -1):
-            if free[number] <= now:
-                server = number
-            else:
-                busy += 1
+        server, busy = first_free(free, now)
     now_s = from_ticks(now)
     end = head + 1
     most = min(head + threshold.largest, requests)

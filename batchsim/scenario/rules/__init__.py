@@ -2,6 +2,7 @@
 
 from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.rules.at_least import AtLeast
+from batchsim.scenario.rules.buckets import Buckets
 from batchsim.scenario.rules.competing_windows import CompetingWindows
 from batchsim.scenario.rules.frozen_batches import FrozenBatches
 from batchsim.scenario.rules.learned_cork import LearnedCork
@@ -13,13 +14,15 @@ from batchsim.scenario.rules.rule import Rule, Step, Threshold, Trigger
 from batchsim.scenario.rules.running_window import RunningWindow
 from batchsim.scenario.rules.size_or_wait import SizeOrWait
 from batchsim.scenario.rules.sleeping_poll import SleepingPoll
+from batchsim.scenario.rules.sorted_window import SortedWindow
 from batchsim.scenario.rules.stalled_batches import StalledBatches
 from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
-    "LARGEST_BATCH", "RULES", "AtLeast", "CompetingWindows", "FrozenBatches", "LearnedCork", "LearnedSizes",
+    "LARGEST_BATCH", "RULES", "RULES_OF_SIZES", "AtLeast", "Buckets", "CompetingWindows",
+    "FrozenBatches", "LearnedCork", "LearnedSizes",
     "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Rule", "RunningWindow", "SizeOrWait",
-    "SleepingPoll", "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
+    "SleepingPoll", "SortedWindow", "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
 ]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
@@ -28,3 +31,5 @@ RULES: tuple[type[Rule], ...] = (
     PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
     LearnedSizes, CompetingWindows,
 )  # fmt: skip
+# Rules that choose requests by their sizes, which a workload must have. The explorer and the page lack them.
+RULES_OF_SIZES: tuple[type[Rule], ...] = (Buckets, SortedWindow)

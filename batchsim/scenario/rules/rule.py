@@ -172,6 +172,7 @@ class Rule(Described):
             Rule.by_params[cls.Params] = cls
         if "decide" in own and "threshold" not in own:
             cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
+            cls.filling = Rule.filling  # type: ignore[method-assign]
 
     @classmethod
     def label(cls) -> str:
@@ -219,6 +220,16 @@ class Rule(Described):
         """The rule as the textbook's fast loop takes it, None if it is a different rule."""
         return None
 
+    @property
+    def filling(self) -> Threshold | None:
+        """The same without a limit in units, which the fast loop for sizes adds."""
+        return self.threshold
+
+    @property
+    def unit_limit(self) -> tuple[int, int]:
+        """The limit in units, and whether it is on their sum (1) or counts padding (0)."""
+        return ENDLESS, 0
+
     def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
         """Return the rate at which servers compute the batches that form at an arrival rate.
 
@@ -234,6 +245,11 @@ class Rule(Described):
     def largest_size(self) -> int:
         """The largest size of a request that it lets into a batch."""
         return ENDLESS
+
+    @property
+    def covers(self) -> float:
+        """The largest size that it has a place for; a scenario with a larger one is refused."""
+        return math.inf
 
     @property
     def largest_batch(self) -> int:

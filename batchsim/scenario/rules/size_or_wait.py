@@ -6,30 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchsim._clock import later
-from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import ENDLESS, Decision, Rule, Step, Threshold, Waiting
-
-LARGEST_LIMIT = 10**12  # units
-
-
-@rule_api.helper
-def joins(count: int, longest: int, total: int, size: int, limit: int, summed: int) -> bool:
-    """Return whether a request of a size may join a batch of others without breaking a limit in units."""
-    units = total + size if summed else (count + 1) * max(longest, size)
-    return count == 0 or units <= limit
-
-
-@rule_api.helper
-def fitting(waiting: Waiting, most: int, limit: int, summed: int) -> tuple[int, bool]:
-    """Return how many of the oldest requests fit into a batch, and whether no other may join these."""
-    count = longest = total = 0
-    while count < min(waiting.length, most):
-        size = waiting.size[waiting.queue[waiting.head + count]]
-        if not joins(count, longest, total, size, limit, summed):
-            return count, True
-        count, longest, total = count + 1, max(longest, size), total + size
-    return count, count == most or not joins(count, longest, total, 1, limit, summed)
+from batchsim.scenario.rules.units import fitting, max_batch_units, units
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
@@ -48,23 +27,6 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
     if waiting.ended and params.max_wait_s == math.inf:
         return rule_api.START, size, rule_api.DRAIN  # no timer would ever release the remainder
     return rule_api.NOTHING, 0, rule_api.FULL
-
-
-def max_batch_units() -> Any:
-    """Return the field of rules that limit a batch by the sizes of its requests."""
-    return parameter(
-        "Max batch units", "A batch never holds more units than this, in the sizes of its requests",
-        at_most=LARGEST_LIMIT, may_be_none=True, of_sizes=True, default=None, kw_only=True,
-    )  # fmt: skip
-
-
-def units() -> Any:
-    """Return the field that says how such a limit counts."""
-    return parameter(
-        "Units", "How the limit counts: with padding, the number of requests times the longest; or the sum",
-        kind="word", words=("padded", "summed"), of_sizes=True, default="padded",
-        kw_only=True,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,8 +70,11 @@ class SizeOrWait(Rule):
         return None if self.by_size else self.filling
 
     @property
+    def unit_limit(self) -> tuple[int, int]:
+        return self.largest_size, int(self.units == "summed")
+
+    @property
     def filling(self) -> Threshold:
-        """The rule without its limit in units."""
         return Threshold(self.max_wait_ms / 1000, self.max_batch_size, self.max_batch_size)
 
     @property

@@ -1,0 +1,44 @@
+"""A limit of a batch in units, the sizes of its requests: when it is full, and the parameters of rules."""
+
+from typing import Any
+
+from batchsim.scenario.parameters import parameter
+from batchsim.scenario.rules.rule import Waiting, helper
+
+LARGEST_LIMIT = 10**12  # units
+
+
+@helper
+def joins(count: int, longest: int, total: int, size: int, limit: int, summed: int) -> bool:
+    """Return whether a request of a size may join a batch of others without breaking a limit in units."""
+    units = total + size if summed else (count + 1) * max(longest, size)
+    return count == 0 or units <= limit
+
+
+@helper
+def fitting(waiting: Waiting, most: int, limit: int, summed: int) -> tuple[int, bool]:
+    """Return how many of the oldest requests fit into a batch, and whether no other may join these."""
+    count = longest = total = 0
+    while count < min(waiting.length, most):
+        size = waiting.size[waiting.queue[waiting.head + count]]
+        if not joins(count, longest, total, size, limit, summed):
+            return count, True
+        count, longest, total = count + 1, max(longest, size), total + size
+    return count, count == most or not joins(count, longest, total, 1, limit, summed)
+
+
+def max_batch_units() -> Any:
+    """Return the field of rules that limit a batch by the sizes of its requests."""
+    return parameter(
+        "Max batch units", "A batch never holds more units than this, in the sizes of its requests",
+        at_most=LARGEST_LIMIT, may_be_none=True, of_sizes=True, default=None, kw_only=True,
+    )  # fmt: skip
+
+
+def units() -> Any:
+    """Return the field that says how such a limit counts."""
+    return parameter(
+        "Units", "How the limit counts: with padding, the number of requests times the longest; or the sum",
+        kind="word", words=("padded", "summed"), of_sizes=True, default="padded",
+        kw_only=True,
+    )  # fmt: skip
