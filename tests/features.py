@@ -78,7 +78,11 @@ def metrics() -> Iterator[str]:
     tokens = bs.Scenario(
         bs.Poisson(4), bs.Continuous(8, kv_blocks=100), bs.StepTime(5, 1, 0.1), tokens=bs.Tokens(50, 10)
     )
-    for kind, scenario in (("requests", requests), ("tokens", tokens)):
+    sized = bs.Scenario(
+        bs.Poisson(900).with_sizes(bs.Geometric(80)), bs.SizeOrWait(8, 5, max_batch_units=999),
+        bs.PaddedTime(2, 0.5, 0.001),
+    )  # fmt: skip
+    for kind, scenario in (("requests", requests), ("sizes", sized), ("tokens", tokens)):
         result = bs.simulate(scenario, 200)
         yield from (f"summary of {kind}: {key}" for key in result.summary())
         yield from (f"frame of {kind}: {column}" for column in result.to_frame())

@@ -445,7 +445,7 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
             | {part: tables[part]}
             | {"workload": tables["workload"]}
         )
-    if kind in ("PaddedTime", "PackedTime", "SizeTable"):
+    if kind in ("PaddedTime", "PackedTime", "SizeTable", "Buckets", "SortedWindow"):
         tables["workload"]["sizes"] = {"kind": "Lognormal", "mean": 80, "cv": 1, "at_most": 512}
     assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
 

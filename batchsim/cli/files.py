@@ -1,5 +1,6 @@
 """The commands about files: `batchsim init` writes a scenario, `batchsim lint` checks a server's file."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -42,7 +43,9 @@ def _other_rules() -> Iterator[str]:
     for rule in (*RULES[1:], *RULES_OF_SIZES):
         rows = [(f'kind = "{rule.__name__}"', (rule.__doc__ or "").partition("\n")[0].rstrip("."))]
         for name, parameter in rule.parameters().items():
-            usual = list(parameter.usual) if parameter.kind == "sizes" else f"{parameter.usual:g}"
+            if (value := parameter.usual) is None:
+                continue
+            usual = json.dumps(value) if parameter.kind in ("sizes", "word") else f"{value:g}"
             rows.append((f"{name} = {usual}", parameter.about))
         yield "# [rule]"
         yield from (f"# {key:<23} # {about[:1].lower()}{about[1:]}" for key, about in rows)
