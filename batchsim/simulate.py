@@ -23,7 +23,7 @@ from batchsim.result import Result, Run
 from batchsim.result.run_length import Periods
 from batchsim.result.token_run import RUNS
 from batchsim.result.warmup import drop_warmup
-from batchsim.scenario import Scenario, Trace
+from batchsim.scenario import ClosedLoop, Scenario, Trace
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
@@ -105,8 +105,12 @@ def simulated(
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
     if model_fn is not None and not kind.takes_model:
         raise ValueError(f"model_fn cannot be used with {scenario.kind}")
+    if model_fn is not None and scenario.replicas > 1:
+        raise ValueError(f"model_fn cannot be used with replicas, got replicas={scenario.replicas}")
     rule = scenario.rule
     lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
+    if scenario.replicas > 1 and isinstance(scenario.workload, ClosedLoop):
+        lacking = "a ClosedLoop with replicas"
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
     if keep == "summary" and lacking:

@@ -42,6 +42,10 @@ class Plan:
     `service_s[k]` is the mean time of a batch of k. `noise[j]` is the factor of batch j, `slowdown[n]` the
     factor while n servers are busy, `priority[i]` the level of request i, and `cold_start` the compile time
     and the shape, both by batch size; each is None if the scenario has no such thing.
+
+    With replicas, `chances` are two random numbers for each request, and `noise_of(replica, count)` returns
+    the first factors of a replica, in place of `noise`. In the plan of one of the replicas, `end_s` is when
+    the last request of the run comes, to any of them.
     """
 
     scenario: Scenario
@@ -53,6 +57,9 @@ class Plan:
     slowdown: np.ndarray | None
     priority: np.ndarray | None = None
     cold_start: tuple[np.ndarray, np.ndarray] | None = None
+    chances: np.ndarray | None = None
+    noise_of: Callable[[int, int], np.ndarray] | None = None
+    end_s: float = -math.inf
 
     def __post_init__(self) -> None:
         check_durations(self.scenario)
@@ -85,9 +92,12 @@ def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
-    """Return the seed of a stream: arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5."""
+    """Return the seed of a stream: arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5.
+
+    Routing has 7; 6 is another feature's.
+    """
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(6)[purpose]  # each depends on its number alone
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(8)[purpose]  # each depends on its number alone
 
 
 def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequence, np.random.SeedSequence]:
@@ -130,6 +140,24 @@ class Streams:
         """Return a function that draws the levels of the next requests; None without priorities."""
         shares = self.scenario.workload.priorities
         return None if shares is None else partial(priorities.draw, shares, self._generator(3))
+
+    def noise_of(self, replica: int, count: int) -> np.ndarray:
+        """Return the factors of a replica's first batches; replica 0 has the stream of a single queue."""
+        seed = _seed(1, self.seed, self.replication)
+        seed = seed.spawn(replica)[-1] if replica else seed
+        return self.scenario.service.noise.source(np.random.default_rng(seed))(count)  # type: ignore[union-attr]
+
+    def of_replicas(self, requests: int) -> dict[str, Any]:
+        """Return the fields of a plan that only a scenario with replicas has."""
+        if self.scenario.replicas == 1:
+            return {}
+        given = getattr(self.scenario.routing, "keys", 0)
+        if isinstance(given, tuple) and len(given) < requests:
+            raise ValueError(f"keys must be one a request, {requests:,}, got {len(given):,}")
+        noise_of = None if self.scenario.service.noise is None else self.noise_of
+        return {
+            "chances": self._generator(7).random((requests, 2)), "noise": None, "noise_of": noise_of,
+        }  # fmt: skip
 
     @property
     def service_s(self) -> np.ndarray:
@@ -195,13 +223,14 @@ def draw(
 ) -> Plan:  # fmt: skip
     """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set."""
     streams = Streams(scenario, seed, replication)
-    noise, levels = streams.noise(), streams.priorities()
-    return replace(
+    noise, levels = None if scenario.replicas > 1 else streams.noise(), streams.priorities()
+    plan = replace(
         draw_traffic(scenario, requests, seed, replication, cancelled), service_s=streams.service_s,
         noise=_whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
         slowdown=streams.slowdown, priority=levels(requests) if levels else None,
         cold_start=streams.cold_start,
     )  # fmt: skip
+    return replace(plan, **streams.of_replicas(requests))
 
 
 def plain(workload: Any) -> Any:
@@ -229,13 +258,15 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
     Its arrays are shared: they must not be written to.
     """
     noise, shares = scenario.service.noise, scenario.workload.priorities
-    return replace(
+    streams = Streams(scenario, seed)
+    plan = replace(
         draw_traffic_cached(scenario, requests, seed), service_s=scenario.service.table(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
-        slowdown=Streams(scenario, seed).slowdown,
+        slowdown=streams.slowdown,
         priority=None if shares is None else _cached(_levels, shares, requests, seed),
         cold_start=scenario.service.cold_start(largest),
     )  # fmt: skip
+    return replace(plan, **streams.of_replicas(requests))
 
 
 def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]

@@ -39,6 +39,7 @@ class Log:
     batch_trigger: np.ndarray  # uint8 of `Trigger`
     priority: np.ndarray | None = None  # uint8, the level of each request; None without priorities
     outputs: list[Any] | None = None
+    replica: np.ndarray | None = None  # uint16, where the router sent each request; None with one replica
 
     @property
     def requests(self) -> int:

@@ -75,6 +75,7 @@ def frame(result: Any) -> "pandas.DataFrame":
         "trigger": triggers[log.batch_index],
         "status": [Status(state).name.lower() for state in log.status],
         **({} if log.priority is None else {"priority": log.priority}),
+        **({} if log.replica is None else {"replica": log.replica}),
     })  # fmt: skip
 
 
@@ -187,6 +188,7 @@ class Result(TokenColumns):
     batch_index = computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
     status = computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
     priority = computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
+    replica = column("replica", "The replica to which the router sent each request: uint16, from 0 on.")
     timeout_s = column(
         "timeout_s", "How long each request waits until it times out or is delayed; inf: none."
     )

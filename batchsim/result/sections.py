@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.log import Log, Status
+from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
 from batchsim.result.metrics import LATENCY, Metrics, values
@@ -50,7 +51,7 @@ class Sections:
         every = [vars(run.totals) for run in runs]
         totals = type(runs[0].totals)(**{name: np.array([each[name] for each in every]) for name in every[0]})
         scenario = runs[0].scenario
-        return cls(scenario.servers, scenario.device_count, totals, within)
+        return cls(scenario.all_servers, scenario.all_devices, totals, within)
 
     @classmethod
     def of_columns(
@@ -61,7 +62,7 @@ class Sections:
         def within(limit_ms: float, column: str) -> np.ndarray:
             return sums(columns[column] <= limit_ms, cuts)
 
-        return cls(scenario.servers, scenario.device_count, totals, within)
+        return cls(scenario.all_servers, scenario.all_devices, totals, within)
 
     @classmethod
     def of_log(
@@ -69,20 +70,22 @@ class Sections:
         columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run's log: see `begin_fold`."""
-        from batchsim.engines.compiled import engine, fold
+        from batchsim.engines.compiled.fold import Fold
 
         total, cuts = begin_fold(Totals, log.arrival_s, log.last_s, scenario.servers, skip, ends)
-        batches, count = fold.batches_of(log), log.batch_start_s.size
-        places = engine.places_of(scenario, log.priority, log.arrival_s.size)
-        arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
-        rows = engine.of_requests(arrival_s, None, index, status, places)
-        total.add_batches(batches, count, fold.writable(device_time.begin_s))
-        idle_s, _ = total.note_spans(batches, count)
-        total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, fold.delays_s(scenario.limits))
-        total.add_finished(batches.finish_s, batches.size)
+        if log.replica is None:
+            add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s)
+            totals = total.totals
+        else:  # the sums are those of the replicas, each with idle time of its own
+            totals = total.totals
+            for requests, batches, part in parts_of(scenario, log):
+                own = Fold(Totals, scenario.servers, total.edges_s)
+                begin_s, wait_s = device_time.begin_s[batches], device_time.wait_s[batches]
+                add_log(own, part, scenario.one, np.searchsorted(requests, cuts), begin_s, wait_s)
+                totals = totals + own.totals
         if not device_time.known:
-            total.totals.off_device_s[:] = math.nan
-        return cls.of_columns(scenario, total.totals, columns, cuts)
+            totals.off_device_s[:] = math.nan
+        return cls.of_columns(scenario, totals, columns, cuts)
 
     @property
     def size(self) -> int:
@@ -116,6 +119,22 @@ class Sections:
 
             self._merged[count] = Sections(self.servers, self.devices, self.totals.merged(count), within)
         return self._merged[count]
+
+
+def add_log(
+    total: Any, log: Log, scenario: Scenario, cuts: np.ndarray, device_s: np.ndarray, wait_s: np.ndarray
+) -> None:
+    """Add a run's log to a `Fold`; `device_s`, `wait_s`: when each batch has its device, and its wait for it."""
+    from batchsim.engines.compiled import engine, fold
+
+    batches, count = fold.batches_of(log), log.batch_start_s.size
+    places = engine.places_of(scenario, log.priority, log.arrival_s.size)
+    arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
+    rows = engine.of_requests(arrival_s, None, index, status, places)
+    total.add_batches(batches, count, fold.writable(device_s))
+    idle_s, _ = total.note_spans(batches, count)
+    total.add_requests(rows, batches, idle_s, cuts, wait_s, fold.delays_s(scenario.limits))
+    total.add_finished(batches.finish_s, batches.size)
 
 
 def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:

@@ -5,6 +5,7 @@ else goes from instant to instant (`instants`). Python calls the loops in slices
 two of them. They do not hold Python's lock, so threads run in parallel.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -106,6 +107,10 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     InterruptedError at the next slice once `cancelled` is set.
     """
     scenario, requests = plan.scenario, plan.requests
+    if scenario.replicas > 1:
+        from batchsim.engines.compiled.routed import run_replicas  # which runs each replica here
+
+        return run_replicas(plan, cancelled)
     # A trace's arrivals are read-only, which Numba would compile everything for again.
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
@@ -114,14 +119,16 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
     )
     threshold = scenario.rule.threshold
-    if threshold is not None and is_fast(scenario):
+    # The fast loop releases what is left at the last of these arrivals.
+    drains_later = threshold is not None and threshold.wait_s == math.inf and plan.end_s > -math.inf
+    if threshold is not None and is_fast(scenario) and not drains_later:
         free = np.zeros(scenario.servers)
         _, count = form_batches(arrival_s, False, threshold, costs, free, batch_index, batches, cancelled)
     else:
         run_instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)
         rows = of_requests(arrival_s, plan.think_s, batch_index, status, places)
-        horizon = Horizon(requests, requests, requests + 1, run_instants.closed)
+        horizon = Horizon(requests, requests, requests + 1, run_instants.closed, plan.end_s)
         run_instants.run_window(horizon, rows, costs, batches, cancelled)
         count = int(run_instants.cursor[columns.BATCH])
         assert run_instants.cursor[columns.SENT] == requests, "a time was not finite"
