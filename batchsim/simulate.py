@@ -23,7 +23,7 @@ from batchsim.result import Result, Run
 from batchsim.result.run_length import Periods
 from batchsim.result.token_run import RUNS
 from batchsim.result.warmup import drop_warmup
-from batchsim.scenario import ClosedLoop, Scenario, Trace
+from batchsim.scenario import Scenario, Trace
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
@@ -107,10 +107,7 @@ def simulated(
         raise ValueError(f"model_fn cannot be used with {scenario.kind}")
     if model_fn is not None and scenario.replicas > 1:
         raise ValueError(f"model_fn cannot be used with replicas, got replicas={scenario.replicas}")
-    rule = scenario.rule
-    lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
-    if scenario.replicas > 1 and isinstance(scenario.workload, ClosedLoop):
-        lacking = "a ClosedLoop with replicas"
+    lacking = "a model_fn" if model_fn is not None else scenario.uncovered
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
     if keep == "summary" and lacking:
@@ -123,7 +120,7 @@ def simulated(
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
-    if keep != "summary":
+    if keep != "summary" or scenario.replicas > 1:
         check_memory(scenario, count * replications, engine, "; keep='summary' runs any number")
 
     cancelled = CANCELLED.get() or threading.Event()

@@ -24,7 +24,7 @@ def waits(scenario: Scenario, log: Log, of_all: ServerTime, served: np.ndarray) 
     start_s = log.batch_start_s[log.batch_index[served]]
     if log.replica is None:
         return of_all.waits(log.arrival_s[served], start_s)
-    parts = []
+    parts: list[dict[str, Stretches]] = []
     for requests, _, part in parts_of(scenario, log):
         rows = np.flatnonzero(np.isin(served, requests))
         if rows.size or not parts:

@@ -155,7 +155,7 @@ class Run:
 
     def stretches(self, requests: np.ndarray) -> dict[str, Stretches]:
         """Return what requests went through; see `Result.stretches`."""
-        arrival_s, start_s, finish_s = (
+        _arrival_s, start_s, finish_s = (
             column[requests] for column in (self.log.arrival_s, self.start_s, self.finish_s)
         )
         served = np.flatnonzero(~np.isnan(start_s))

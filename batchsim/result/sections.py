@@ -70,7 +70,7 @@ class Sections:
         columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run's log: see `begin_fold`."""
-        from batchsim.engines.compiled.fold import Fold
+        from batchsim.engines.compiled.fold import Fold, add_log
 
         total, cuts = begin_fold(Totals, log.arrival_s, log.last_s, scenario.servers, skip, ends)
         if log.replica is None:
@@ -119,22 +119,6 @@ class Sections:
 
             self._merged[count] = Sections(self.servers, self.devices, self.totals.merged(count), within)
         return self._merged[count]
-
-
-def add_log(
-    total: Any, log: Log, scenario: Scenario, cuts: np.ndarray, device_s: np.ndarray, wait_s: np.ndarray
-) -> None:
-    """Add a run's log to a `Fold`; `device_s`, `wait_s`: when each batch has its device, and its wait for it."""
-    from batchsim.engines.compiled import engine, fold
-
-    batches, count = fold.batches_of(log), log.batch_start_s.size
-    places = engine.places_of(scenario, log.priority, log.arrival_s.size)
-    arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
-    rows = engine.of_requests(arrival_s, None, index, status, places)
-    total.add_batches(batches, count, fold.writable(device_s))
-    idle_s, _ = total.note_spans(batches, count)
-    total.add_requests(rows, batches, idle_s, cuts, wait_s, fold.delays_s(scenario.limits))
-    total.add_finished(batches.finish_s, batches.size)
 
 
 def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:

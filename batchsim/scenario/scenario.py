@@ -13,7 +13,7 @@ from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario import saturation
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
-from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked, router_of
+from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.service import Service, batches_per_s, checked_slowdown, noisy_share
@@ -44,7 +44,7 @@ class Scenario:
 
     `tokens`: the requests generate tokens, step by step; the service is then a `StepTime`.
 
-    `replicas`: complete copies of all of this, each with its own queue and servers, behind a router. `routing`
+    `replicas`: complete copies of all this, each with its own queue and servers, behind a router. `routing`
     is one of the names in `batchsim.routing`, or such a routing; it sees loads that are `stale_ms` old.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
@@ -99,7 +99,7 @@ class Scenario:
 
     def _check_replicas(self) -> None:
         _check.fix_whole(self, "replicas", at_most=MOST_REPLICAS)
-        object.__setattr__(self, "routing", checked(self.routing))
+        object.__setattr__(self, "routing", checked_routing(self.routing))
         _check.fix_real(self, "stale_ms", at_least=0)
         if self.tokens is not None and self.replicas > 1:
             raise ValueError(f"tokens do not cover replicas, got replicas={self.replicas}")
@@ -154,17 +154,28 @@ class Scenario:
         gathered = self.rule.fewest_clients
         fewest = self.replicas * (gathered - 1) + 1  # at each replica, all but one of a batch may wait
         if workload.clients < fewest:
-            rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {gathered} ever to gather"
+            rule = (
+                f"a ClosedLoop must have at least {fewest} clients for a batch of {gathered} ever to gather"
+            )
             raise ValueError(f"{rule}, got {workload.clients}")
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
-        return hash((self.workload, self.rule, self.service, self.servers, slowdown, self.replicas, self.routing))
+        return hash(
+            (self.workload, self.rule, self.service, self.servers, slowdown, self.replicas, self.routing)
+        )
 
     @property
     def router(self) -> Routing:
         """The routing as an object."""
         return router_of(self.routing)
+
+    @property
+    def uncovered(self) -> str:
+        """The part that the compiled engine does not cover; "" for none."""
+        if self.replicas > 1 and isinstance(self.workload, ClosedLoop):
+            return "a ClosedLoop with replicas"
+        return "" if self.rule.compiled else f"the rule {self.rule!r}"
 
     @property
     def one(self) -> Self:
@@ -239,10 +250,10 @@ class Scenario:
     def saturation_per_s(self) -> float:
         """The saturation rate: the servers' throughput in full batches. `load` is relative to it.
 
-        replicas * servers * B / service(B), with B the rule's largest batch, because a growing queue fills every batch.
-        With padded sizes that holds even if a smaller B would carry more (9 requests that compute as 16).
-        Only if some larger batch takes less time than a smaller one, it is the largest servers * k /
-        service(k) for k up to B. For tokens, see `scenario/saturation.py`.
+        replicas * servers * B / service(B), with B the rule's largest batch, because a growing queue fills
+        every batch. With padded sizes that holds even if a smaller B would carry more (9 requests that
+        compute as 16). Only if some larger batch takes less time than a smaller one, it is the largest
+        replicas * servers * k / service(k) for k up to B. For tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.saturation_of(self).per_s

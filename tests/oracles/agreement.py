@@ -20,6 +20,7 @@ from batchsim.engines.draws import Streams
 from batchsim.engines.folded_log import FoldedLog, folded
 from batchsim.engines.log import warmup_requests
 from batchsim.engines.reference import engine as reference
+from batchsim.engines.reference import router
 from batchsim.engines.reference import token_engine as reference_tokens
 from batchsim.result import Result, Run
 from batchsim.result.token_run import TokenRun
@@ -110,8 +111,8 @@ def naive_replicas_of(plan) -> NaiveReplicas:
         return naive_of(dataclasses.replace(plan, scenario=one, noise=noise))
 
     return NaiveReplicas(
-        make, scenario.replicas, scenario.router.name, scenario.rule.max_batch_size, plan.chances.tolist(), keys,
-        scenario.stale_ms, None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
+        make, scenario.replicas, scenario.router.name, scenario.rule.max_batch_size, plan.chances.tolist(),
+        keys, scenario.stale_ms, None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
         getattr(workload, "clients", 0), None if plan.think_s is None else plan.think_s.tolist(),
         None if plan.priority is None else plan.priority.tolist(),
     )  # fmt: skip
@@ -119,7 +120,7 @@ def naive_replicas_of(plan) -> NaiveReplicas:
 
 def assert_replicas_agree(plan, chunk=64) -> None:
     """Both engines and the plain loop agree on a plan with replicas."""
-    log = reference.run(plan)
+    log = router.run(plan)
     requests, batches = naive_replicas_of(plan).run().columns()
     result = Result((Run(plan.scenario, log),), 0, "")
     for name, column in requests.items():
@@ -129,9 +130,9 @@ def assert_replicas_agree(plan, chunk=64) -> None:
         assert np.array_equal(getattr(result.batches, name), column), name
     assert np.array_equal(result.run.device_time.wait_s, waits)
     if plan.arrival_s is not None:
-        assert_columns_equal(compiled.run(plan), log)
+        assert_columns_equal(routed.run(plan), log)
         with patch.object(compiled, "SLICE", chunk), patch.object(routed, "LEAST_ROOM", 1):
-            assert_columns_equal(compiled.run(plan), log)
+            assert_columns_equal(routed.run(plan), log)
 
 
 def assert_equal_to_naive(scenario, log, oracle: Naive) -> None:

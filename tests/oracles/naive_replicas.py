@@ -1,4 +1,4 @@
-"""Replicas as plain as it goes: several naive simulators in step, and a router that spells each routing again."""
+"""Replicas as plain as it goes: naive simulators in step, behind a router that spells each routing again."""
 
 import math
 from bisect import bisect_right
@@ -46,8 +46,8 @@ def zipf_keys(keys, popularity, draws):
 class NaiveReplicas:
     """`make(number)` returns an idle naive simulator of a replica, as of an open loop without arrivals."""
 
-    def __init__(self, make, replicas, routing, full, draws, keys=None, stale_ms=0.0, arrivals_s=None, requests=0,
-                 clients=0, think_s=None, priority=None):  # fmt: skip
+    def __init__(self, make, replicas, routing, full, draws, keys=None, stale_ms=0.0, arrivals_s=None,
+                 requests=0, clients=0, think_s=None, priority=None):  # fmt: skip
         self.routing, self.full, self.draws, self.keys = routing, full, draws, keys
         self.stale_s, self.coming, self.requests = stale_ms / 1000, list(arrivals_s or []), requests
         self.open, self.think_s, self.priority = arrivals_s is not None, think_s, priority
@@ -59,7 +59,9 @@ class NaiveReplicas:
         self.all = []
         for number in range(replicas):
             one = make(number)
-            one.__class__ = type("Replica", (type(one),), {"someone_may_come": lambda _: self.someone_may_come()})
+            one.__class__ = type(
+                "Replica", (type(one),), {"someone_may_come": lambda _: self.someone_may_come()}
+            )
             one.priority = [] if priority is not None else None
             self.all.append(one)
 
@@ -89,7 +91,10 @@ class NaiveReplicas:
             self.coming.pop(0)
             loads = self.seen(now)
             if self.stale_s == 0:
-                loads = [(inside + more, waiting + more) for (inside, waiting), more in zip(loads, sent, strict=True)]
+                loads = [
+                    (inside + more, waiting + more)
+                    for (inside, waiting), more in zip(loads, sent, strict=True)
+                ]
             sent[self.send(now, None, loads)] += 1
         for one in self.all:
             one.four_steps(now)
@@ -146,14 +151,19 @@ class NaiveReplicas:
         number = {(k, job): place for place, (_, _, k, job) in enumerate(rows)}
         requests = {
             name: [getattr(self.all[k], kept)[i] for k, i in self.of]
-            for name, kept in (("arrival_s", "arrival"), ("start_s", "start"), ("finish_s", "finish"), ("status", "status"))
+            for name, kept in (
+                ("arrival_s", "arrival"),
+                ("start_s", "start"),
+                ("finish_s", "finish"),
+                ("status", "status"),
+            )
         }
         requests["batch_index"] = [number.get((k, self.all[k].batch[i]), -1) for k, i in self.of]
         requests["replica"] = [k for k, _ in self.of]
         batches = {
             name: [getattr(self.all[k], kept)[job] for _, _, k, job in rows]
-            for name, kept in (("start_s", "batch_start"), ("finish_s", "batch_finish"), ("batch_size", "size"),
-                               ("trigger", "trigger"), ("device_wait", "device_wait"))
+            for name, kept in (("start_s", "batch_start"), ("finish_s", "batch_finish"),
+                               ("batch_size", "size"), ("trigger", "trigger"), ("device_wait", "device_wait"))
         }  # fmt: skip
         batches["server"] = [server for _, server, _, _ in rows]
         return requests, batches

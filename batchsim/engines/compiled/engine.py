@@ -107,10 +107,6 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     InterruptedError at the next slice once `cancelled` is set.
     """
     scenario, requests = plan.scenario, plan.requests
-    if scenario.replicas > 1:
-        from batchsim.engines.compiled.routed import run_replicas  # which runs each replica here
-
-        return run_replicas(plan, cancelled)
     # A trace's arrivals are read-only, which Numba would compile everything for again.
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim.engines.compiled.columns import NONE, Batches, Requests
+from batchsim.engines.compiled.engine import of_requests, places_of
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import begin_of, later, soonest
 from batchsim.engines.log import Log, Status
@@ -287,6 +288,20 @@ class Fold:
         kept = self._spans[first : self._known].copy()
         self._known = len(kept)
         self._spans[: self._known] = kept
+
+
+def add_log(
+    total: Fold, log: Log, scenario: Any, cuts: np.ndarray, device_s: np.ndarray, wait_s: np.ndarray
+) -> None:
+    """Add the log of a single queue; `device_s`, `wait_s`: when each batch has its device, its wait."""
+    batches, count = batches_of(log), log.batch_start_s.size
+    places = places_of(scenario, log.priority, log.arrival_s.size)
+    arrival_s, index, status = map(writable, (log.arrival_s, log.batch_index, log.status))
+    rows = of_requests(arrival_s, None, index, status, places)
+    total.add_batches(batches, count, writable(device_s))
+    idle_s, _ = total.note_spans(batches, count)
+    total.add_requests(rows, batches, idle_s, cuts, wait_s, delays_s(scenario.limits))
+    total.add_finished(batches.finish_s, batches.size)
 
 
 def batches_of(log: Log) -> Batches:

@@ -1,229 +1,169 @@
-"""Replicas in the compiled engine: first where each request goes, then each replica as a run of its own.
+"""The compiled engine: a single queue, or replicas behind a router.
 
-Once it is known where requests go, replicas of an open loop are independent, so the loops of a single queue
-run each, and their logs are merged. A routing that sees loads needs the replicas' queues beforehand. They are
-simulated once more, as far as loads need them: for rules of the fast loop by `_follow`, for all others by
-the general loop (`routed_instants`).
+For replicas it first finds where each request goes. In an open loop they are then independent: the loops of
+a single queue run each, and their logs are merged. A routing that sees loads needs the replicas' queues
+before, so these are simulated once more, as far as loads need them: for rules of the fast loop by
+`routed_threshold`, for others by the general loop (`routed_instants`).
 """
 
-# mypy: disable-error-code="no-untyped-def"
-
-import math
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba.extending import overload, register_jitable
 
-from batchsim.engines.compiled import engine
-from batchsim.engines.compiled.columns import NONE, Cold, Costs, Devices
-from batchsim.engines.compiled.jit import UNCOUNTED, compiled, inlined
-from batchsim.engines.compiled.threshold import finish_of, later, soonest
+from batchsim.engines.compiled import (
+    columns,
+    engine,
+    instants,
+    routed_instants,
+    routed_threshold,
+    routing_calls,
+)
+from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
+from batchsim.engines.compiled.routed_instants import Rows
+from batchsim.engines.compiled.routed_threshold import Line
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.engines.replicas import merged, plan_of, rows_of
-from batchsim.scenario.routing import Loads, Routing
-from batchsim.scenario.rules.rule import HELPERS
+from batchsim.scenario.routing import Loads
 
-NOBODY = -1
-LEAST_ROOM = 64
-
-
-def route(request: Any, loads: Any, chances: Any, params: Any) -> Any:
-    """Return the replica of a request by the routing of `params`."""
-    return Routing.function_of(type(params))(request, loads, chances, params)
+LEAST_ROOM = 64  # requests that each replica has room for, at first
+NEVER = 2**62  # more instants and requests than there are
 
 
-@overload(route, jit_options=UNCOUNTED, strict=False)
-def _route(request, loads, chances, params):
-    while HELPERS:
-        register_jitable(HELPERS.pop())
-    return Routing.function_of(params.instance_class)
+def is_ours(*parts: Any) -> bool:
+    """Return whether all parts are this package's: a cached loop with others could be stale."""
+    return all(type(part).__module__.startswith("batchsim.") for part in parts)
 
 
-@compiled
-def route_blindly(begin, end, chances, loads, params, replica):
-    """Route requests without a look at the replicas."""
-    for request in range(begin, end):
-        replica[request] = route(request, loads, chances[request], params)
+def first_room(plan: Plan) -> int:
+    """Return how many requests each replica has room for, before one needs more."""
+    return min(plan.requests, 2 * plan.requests // plan.scenario.replicas + LEAST_ROOM)
 
 
-class Line(NamedTuple):
-    """The replicas of the fast loop, a row each; requests are numbered as in the whole run."""
-
-    first: Any  # the oldest waiting request, NOBODY: none waits
-    last: Any
-    unseen: Any  # the first request that the router does not see yet; NOBODY: none
-    after: Any  # by request: the next one of its replica
-    ready_s: Any  # when the next batch is ready, as far as arrivals are seen
-    due_s: Any  # when something changes next; inf: only by an arrival
-    free_s: Any  # by replica and server: when it is, or was, free
-    computing: Any  # by replica and server: the requests of its batch, 0 once it has ended
-    batches: Any
-    routed: Any  # requests
-    device_s: Any  # by replica and device, as in `Devices`
-    compiled_s: Any  # by replica and shape, as in `Cold`
-    noise: Any  # by replica and batch; empty: none
-
-    @classmethod
-    def allocate(cls, scenario: Any, requests: int, costs: Costs) -> "Line":
-        """Return idle replicas."""
-        count = scenario.replicas
-        first, last, unseen = (np.full(count, NOBODY) for _ in range(3))
-        return cls(
-            first, last, unseen, np.empty(requests, np.int64), np.full(count, np.inf), np.full(count, np.inf),
-            np.zeros((count, scenario.servers)), np.zeros((count, scenario.servers), np.int64),
-            np.zeros(count, np.int64), np.zeros(count, np.int64),
-            np.tile(costs.devices.free_s, (count, 1)), np.tile(costs.cold.ready_s, (count, 1)), NONE[None],
-        )  # fmt: skip
-
-
-@inlined
-def _costs_of(costs, line, k):
-    devices = Devices(line.device_s[k], costs.devices.host_s, costs.devices.contention)
-    cold = Cold(costs.cold.compile_s, costs.cold.shape, line.compiled_s[k])
-    return Costs(costs.service_s, line.noise[k if len(line.noise) > 1 else 0], costs.slowdown, devices, cold)
-
-
-@inlined
-def _enter(k, request, arrival_s, threshold, line, loads):
-    """Let the router see a request that has come to a replica."""
-    loads.inside[k] += 1
-    loads.waiting[k] += 1
-    if loads.waiting[k] == 1:
-        line.first[k], line.ready_s[k] = request, later(arrival_s[request], threshold.wait_s)
-    if loads.waiting[k] == threshold.enough:
-        line.ready_s[k] = min(line.ready_s[k], arrival_s[request])
-
-
-@inlined
-def _start(k, now_s, arrival_s, threshold, costs, line, loads):
-    """Let a replica start its next batch."""
-    free_s = line.free_s[k]
-    server, busy = free_s.size, 1
-    for number in range(free_s.size - 1, -1, -1):
-        if free_s[number] <= now_s:
-            server = number
-        else:
-            busy += 1
-    request, size = line.after[line.first[k]], 1
-    while size < min(loads.waiting[k], threshold.largest) and arrival_s[request] <= now_s:
-        request = line.after[request]
-        size += 1
-    free_s[server] = finish_of(now_s, _costs_of(costs, line, k), size, line.batches[k], server, busy)
-    loads.inside[k] -= line.computing[k, server]  # of its last batch, which has ended
-    line.computing[k, server] = size
-    line.batches[k] += 1
-    loads.waiting[k] -= size
-    line.first[k] = NOBODY
-    if loads.waiting[k] > 0:
-        line.first[k], line.ready_s[k] = request, later(arrival_s[request], threshold.wait_s)
-        if loads.waiting[k] >= threshold.enough:
-            for _ in range(threshold.enough - 1):
-                request = line.after[request]
-            line.ready_s[k] = min(line.ready_s[k], arrival_s[request])
-
-
-@inlined
-def _advance(k, until_s, arrival_s, threshold, costs, line, loads):
-    """Bring the loads of a replica to what they are just before `until_s`."""
-    while line.unseen[k] != NOBODY and arrival_s[line.unseen[k]] < until_s:
-        request = line.unseen[k]
-        line.unseen[k] = line.after[request]
-        _enter(k, request, arrival_s, threshold, line, loads)
-    due_s = math.inf
-    while loads.waiting[k] > 0:
-        due_s = max(line.ready_s[k], soonest(line.free_s[k]))
-        if due_s >= until_s:
-            break
-        _start(k, due_s, arrival_s, threshold, costs, line, loads)
-        due_s = math.inf
-    for server in range(line.free_s.shape[1]):
-        if line.computing[k, server] > 0:
-            if line.free_s[k, server] < until_s:
-                loads.inside[k] -= line.computing[k, server]
-                line.computing[k, server] = 0
-            else:
-                due_s = min(due_s, line.free_s[k, server])
-    if line.unseen[k] != NOBODY:
-        due_s = min(due_s, arrival_s[line.unseen[k]])
-    line.due_s[k] = due_s
-
-
-@compiled
-def follow(begin, end, arrival_s, stale_s, threshold, costs, line, loads, chances, params, replica):
-    """Route requests while the replicas' queues are followed; return the first that needs more room for noise.
-
-    With a delay `stale_s`, the replicas are only followed up to that long ago: the router sees no later.
-    """
-    noisy = line.noise.size > 0
-    for request in range(begin, end):
-        now_s = arrival_s[request]
-        until_s = later(now_s, -stale_s)
-        for k in range(line.due_s.size):
-            if line.due_s[k] < until_s:
-                _advance(k, until_s, arrival_s, threshold, costs, line, loads)
-        k = route(request, loads, chances[request], params)
-        if noisy and line.routed[k] == line.noise.shape[1]:
-            return request
-        replica[request] = k
-        line.routed[k] += 1
-        line.after[request] = NOBODY
-        if line.last[k] != NOBODY:
-            line.after[line.last[k]] = request
-        line.last[k] = request
-        if stale_s > 0:
-            if line.unseen[k] == NOBODY:
-                line.unseen[k] = request
-            line.due_s[k] = min(line.due_s[k], arrival_s[line.unseen[k]])
-        else:
-            _enter(k, request, arrival_s, threshold, line, loads)
-            line.due_s[k] = min(line.due_s[k], max(line.ready_s[k], soonest(line.free_s[k])))
-    return end
-
-
-def _noise(plan: Plan, room: int) -> np.ndarray:
-    """Return the first factors of each replica; empty without noise."""
+def noise_rows(plan: Plan, room: int) -> np.ndarray:
+    """Return the first factors of each replica, a row each; empty rows without noise."""
+    count = plan.scenario.replicas
     if plan.noise_of is None:
-        return NONE[None]
-    return np.stack([plan.noise_of(k, room) for k in range(plan.scenario.replicas)])
+        return np.empty((count, 0))
+    return np.stack([plan.noise_of(k, room) for k in range(count)])
+
+
+def follow_lines(
+    plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None
+) -> np.ndarray:
+    """Write the replica of each request, and return them."""
+    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.replicas
+    room, begin, step = first_room(plan), 0, max(engine.SLICE // count, 1)
+    arrival_s, threshold = np.require(plan.arrival_s, requirements="W"), scenario.rule.threshold
+    follow = routed_threshold.follow if is_ours(scenario.router) else routed_threshold.follow_uncached
+    costs = Costs.of(plan.service_s, NONE, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start))
+    line = Line.allocate(count, scenario.servers, requests, costs, noise_rows(plan, room))
+    while begin < requests:
+        check_cancelled(cancelled)
+        end = min(begin + step, requests)
+        begin = follow(
+            begin, end, arrival_s, scenario.stale_ms / 1000, threshold, costs, line, loads, plan.chances,
+            params, replica,
+        )  # fmt: skip
+        if begin < end:
+            room = min(2 * room, requests)
+            line = line._replace(noise=noise_rows(plan, room))
+    return replica
+
+
+def _stacked(part: Any, count: int) -> Any:
+    """Return an array, or a named tuple of them, with a row for each replica; None stays None."""
+    if isinstance(part, tuple):
+        return type(part)(*(_stacked(column, count) for column in part))
+    return np.stack([part] * count) if isinstance(part, np.ndarray) else part
+
+
+def _copy(old: Any, new: Any) -> None:
+    """Copy rows into longer ones."""
+    if isinstance(old, tuple):
+        for pair in zip(old, new, strict=True):
+            _copy(*pair)
+    elif isinstance(old, np.ndarray):
+        new[tuple(map(slice, old.shape))] = old
+
+
+def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
+    """Return idle replicas; their noise is drawn already."""
+    count, servers = plan.scenario.replicas, plan.scenario.servers
+    of_request = (
+        np.zeros(room),
+        NONE,
+        np.empty(0, np.int64),
+        np.zeros(room, np.int64),
+        np.zeros(room, np.uint8),
+    )
+    levels, level = columns.Levels.of(plan.scenario, room), np.zeros(room if one.levels else 0, np.uint8)
+    requests = _stacked(Requests(*of_request, level), count)
+    costs = Costs.of(plan.service_s, NONE, plan.slowdown, Devices.of(plan.scenario), Cold.of(plan.cold_start))
+    devices, cold = costs.devices, costs.cold
+    costs = costs._replace(
+        noise=noise_rows(plan, room),
+        devices=devices._replace(free_s=_stacked(devices.free_s, count)),
+        cold=cold._replace(ready_s=_stacked(cold.ready_s, count)),
+    )
+    return Rows(
+        _stacked(one.memory, count), requests._replace(think_s=NONE, client=np.empty(0, np.int64)), costs,
+        _stacked(columns.Queue.allocate(room, plan.scenario.rule.freezes), count), _stacked(levels, count),
+        _stacked(one.servers, count), _stacked(Batches.allocate(room), count), _stacked(one.cursor, count),
+        np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros((count, servers), np.int64),
+    )  # fmt: skip
+
+
+def follow_instants(
+    plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None
+) -> np.ndarray:
+    """Write the replica of each request, and return them."""
+    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.replicas
+    room, begin, step = first_room(plan), 0, max(engine.SLICE // 4 // count, 1)
+    one, rule = engine.Instants(scenario, 0), scenario.rule
+    limits, level = one.limits._replace(work=NEVER), engine.places_of(scenario, plan.priority, requests)
+    rows, arrival_s = _rows(plan, room, one), np.require(plan.arrival_s, requirements="W")
+    ours = is_ours(rule, scenario.router)
+    follow = routed_instants.follow if ours else routed_instants.follow_uncached
+    while begin < requests:
+        check_cancelled(cancelled)
+        begin, ended = follow(
+            begin, min(begin + step, requests), arrival_s, level, scenario.stale_ms / 1000, limits,
+            one.params, rule.asked_while_busy, rows, one.clients, loads, plan.chances, params, replica,
+        )  # fmt: skip
+        if ended == instants.WRONG:
+            raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {rule!r}")
+        if ended == routed_instants.GROW:
+            room, old = min(2 * room, requests), rows
+            rows = _rows(plan, room, one)
+            kept = rows.costs.noise
+            _copy(old, rows)
+            rows.costs.noise[:] = kept
+    return replica
 
 
 def replicas_of(plan: Plan, cancelled: threading.Event | None = None) -> np.ndarray:
     """Return the replica of each request, uint16."""
     scenario, requests, router = plan.scenario, plan.requests, plan.scenario.router
-    assert plan.arrival_s is not None and plan.chances is not None
-    count, replica = scenario.replicas, np.empty(requests, np.uint16)
-    loads = Loads(np.zeros(count, np.int64), np.zeros(count, np.int64), scenario.rule.max_batch_size)
-    chances, params, begin = np.require(plan.chances, requirements="W"), router.compiled_params, 0
-    if not router.sees_loads:
-        for begin in range(0, requests, engine.SLICE):
-            check_cancelled(cancelled)
-            route_blindly(begin, min(begin + engine.SLICE, requests), chances, loads, params, replica)
-        return replica
-    if not engine.is_fast(scenario):
-        from batchsim.engines.compiled.routed_instants import follow_instants
-
-        return follow_instants(plan, loads, params, replica, cancelled)
-    costs = Costs.of(plan.service_s, NONE, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start))
-    line, arrival_s = Line.allocate(scenario, requests, costs), np.require(plan.arrival_s, requirements="W")
-    room, step = min(requests, 2 * requests // count + LEAST_ROOM), max(engine.SLICE // count, 1)
-    line = line._replace(noise=_noise(plan, room))
-    while begin < requests:
+    replica, params = np.empty(requests, np.uint16), router.compiled_params
+    inside, waiting = np.zeros((2, scenario.replicas), np.int64)
+    loads = Loads(inside, waiting, scenario.rule.max_batch_size)
+    if router.sees_loads:
+        follow = follow_lines if engine.is_fast(scenario) else follow_instants
+        return follow(plan, loads, params, replica, cancelled)
+    blindly = routing_calls.route_blindly if is_ours(router) else routing_calls.route_blindly_uncached
+    for begin in range(0, requests, engine.SLICE):
         check_cancelled(cancelled)
-        end = min(begin + step, requests)
-        begin = follow(
-            begin, end, arrival_s, scenario.stale_ms / 1000, scenario.rule.threshold, costs, line, loads,
-            chances, params, replica,
-        )  # fmt: skip
-        if begin < end:
-            room = min(2 * room, requests)
-            line = line._replace(noise=_noise(plan, room))
+        blindly(begin, min(begin + engine.SLICE, requests), plan.chances, loads, params, replica)
     return replica
 
 
-def run_replicas(plan: Plan, cancelled: threading.Event | None = None) -> Log:
-    """Run a plan with replicas and return its log."""
+def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
+    """Run a plan and return its log, bit for bit that of the reference engine."""
+    if plan.scenario.replicas == 1:
+        return engine.run(plan, cancelled)
+    assert plan.arrival_s is not None, "a closed loop runs in the reference engine"
     replica = replicas_of(plan, cancelled)
     rows = rows_of(replica, plan.scenario.replicas)
     return merged(plan.scenario, replica, [engine.run(plan_of(plan, k, each), cancelled) for k, each in rows])

@@ -151,10 +151,6 @@ def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequen
 
     The measured times of a `Stopwatch` replace service times, noise and cold starts.
     """
-    if plan.scenario.replicas > 1:
-        from batchsim.engines.reference.router import Router  # which runs several collectors
-
-        return Router(plan).run()
     if isinstance(model_fn, Stopwatch):
         plan = replace(plan, noise=None, cold_start=None)
     return Collector(plan, model_fn, inputs).run()

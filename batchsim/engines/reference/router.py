@@ -1,4 +1,4 @@
-"""Replicas in the reference engine: a router in front of several collectors, in one environment.
+"""The reference engine: a single queue, or a router in front of several, in one environment.
 
 At an instant, all replicas take each of the four steps before any takes the next. Requests of an open loop
 are routed in order before the first step: the router sees the loads before this instant, and what it has sent
@@ -14,6 +14,7 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log
+from batchsim.engines.reference import engine
 from batchsim.engines.reference.engine import Collector
 from batchsim.engines.reference.instants import Instants, Process
 from batchsim.engines.replicas import merged
@@ -160,3 +161,8 @@ class Router(Instants):
         replica = np.array([number for number, _ in self.place], np.uint16)
         log = merged(self.plan.scenario, replica, [each.log() for each in self.replicas])
         return replace(log, priority=self.plan.priority)
+
+
+def run(plan: Plan, **options: Any) -> Log:
+    """Run a plan and return its log; `options` are those of a single queue."""
+    return engine.run(plan, **options) if plan.scenario.replicas == 1 else Router(plan).run()
