@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim.engines.draws import NO_SIZES
 from batchsim.engines.log import Log, Status
 from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
@@ -83,10 +84,13 @@ class Sections:
         batches, count = fold.batches_of(log), log.batch_start_s.size
         places = engine.places_of(scenario, log.priority, log.arrival_s.size)
         arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
-        rows = engine.of_requests(arrival_s, None, index, status, places)
-        total.add_batches(batches, count, fold.writable(device_time.begin_s))
+        size = NO_SIZES if log.size is None else fold.writable(log.size)
+        rows = engine.of_requests(arrival_s, None, index, status, places, size)
+        units = engine.units_of_log(log, scenario)
+        total.add_batches(batches, count, fold.writable(device_time.begin_s), units=units)
         idle_s, _ = total.note_spans(batches, count)
-        total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, fold.delays_s(scenario.limits))
+        delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
+        total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, delay_s, limit)
         total.add_finished(batches.finish_s, batches.size)
         if not device_time.known:
             total.totals.off_device_s[:] = math.nan

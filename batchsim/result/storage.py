@@ -148,7 +148,7 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
     if not issubclass(table, Log):
         return dict.fromkeys(names, COUNTS)
     dtypes = {name: "u1" if name in BYTES else "f8" if name.endswith("_s") else "i8" for name in names}
-    no_levels = {"priority"} if issubclass(table, TokenLog) else set()
+    no_levels = {"priority", "size"} if issubclass(table, TokenLog) else set()
     return {
         name: _Kind(dtypes[name], (None,), 1 << 20) for name in names if name not in no_levels | {"outputs"}
     }
@@ -229,6 +229,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
     requests, batches = log.arrival_s.size, log.batch_start_s.size
     if (log.priority is None) == bool(scenario.levels):
         return "priority must be there if the workload has priorities, and not else, got another"
+    if (log.size is None) != (scenario.workload.sizes is None):
+        return "size must be there if the workload has sizes, and not else, got another"
     columns = {name: column for name in _kinds_of(type(log)) if (column := getattr(log, name)) is not None}
     sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)
     if isinstance(log, FoldedLog):
@@ -256,6 +258,7 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         "priority must be a level of the workload": (
             log.priority is None or np.isin(log.priority, scenario.levels).all()
         ),
+        "size must be at least 1": log.size is None or (log.size >= 1).all(),
         "status must be a Status": (log.status < len(Status)).all(),
     })  # fmt: skip
     return wrong or (_wrong_in_steps(log, scenario) if isinstance(log, TokenLog) else _wrong_in_batches(log))

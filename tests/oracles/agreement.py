@@ -53,7 +53,7 @@ class Replay:
 
     def __init__(self, plan):
         self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
-        self.cold_start = plan.cold_start
+        self.cold_start, self.unit_cost = plan.cold_start, plan.unit_cost
 
     def arrivals_s(self, requests, chunk):
         for begin in range(0, requests, chunk):
@@ -68,12 +68,15 @@ class Replay:
     def priorities(self):
         return self._drawer(self.plan.priority)
 
+    def sizes(self):
+        return self._drawer(self.plan.size)
+
     @staticmethod
     def _drawer(values):
         if values is None:
             return None
         rest = iter(values)
-        return lambda count: np.array([next(rest, 1.0) for _ in range(count)])
+        return lambda count: np.array([next(rest, 1) for _ in range(count)], values.dtype)
 
 
 def naive_of(plan) -> Naive:
