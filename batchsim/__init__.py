@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from batchsim import _parts
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
@@ -11,6 +12,7 @@ from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import routing
 from batchsim.scenario.data_sheets import kv_blocks
+from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import (
     AtLeast,
     CompetingWindows,
@@ -31,8 +33,9 @@ from batchsim.scenario.rules import (
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
 from batchsim.simulate import simulate
@@ -57,7 +60,7 @@ __all__ = [
     "Constant", "Continuous",
     "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes",
     "Lognormal", "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
-    "Recommendation",
+    "PackedTime", "PaddedTime", "Recommendation", "SizeTable",
     "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
@@ -75,6 +78,8 @@ _ON_FIRST_USE = {
     "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
     "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
+
+_parts.name_extras()
 
 
 def __getattr__(name: str) -> Any:

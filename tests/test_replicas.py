@@ -69,6 +69,21 @@ def test_maps_have_the_numbers_of_runs(routing):
         assert many.throughput_per_s[row] == pytest.approx(result.throughput_per_s, rel=1e-12)
 
 
+@pytest.mark.parametrize("routing", ["random", "least_loaded", "fill_first"])
+@pytest.mark.parametrize("action", ["reject", "truncate"])
+def test_both_engines_agree_on_requests_with_sizes(routing, action):
+    service = bs.PaddedTime(2, 0.1, 0.01).with_noise(0.3)
+    sized = FOUR.replace(
+        workload=FOUR.workload.with_sizes(bs.Lognormal(30, cv=1)), service=service, routing=routing,
+        rule=bs.SizeOrWait(8, 2), oversize_action=action,
+    )  # fmt: skip
+    fast, plain = (bs.simulate(sized, 2000, engine=engine) for engine in ("compiled", "simpy"))
+    for name in ("replica", "finish_s", "batch_index", "status", "size"):
+        assert np.array_equal(getattr(fast, name), getattr(plain, name), equal_nan=name == "finish_s"), name
+    short = bs.simulate(sized, 2000, keep="summary").summary()
+    assert short["mean_latency_ms"] == pytest.approx(fast.mean_latency_ms)
+
+
 def test_one_replica_is_the_plain_run_under_any_routing():
     plain = bs.simulate(FOUR.replace(replicas=1), 2000)
     for routing in ROUTINGS:

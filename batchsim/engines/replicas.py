@@ -28,6 +28,7 @@ def plan_of(plan: Plan, k: int, rows: np.ndarray) -> Plan:
         plan, scenario=plan.scenario.one, requests=rows.size, arrival_s=plan.arrival_s[rows],
         noise=plan.noise_of(k, rows.size) if plan.noise_of else None, noise_of=None, chances=None,
         priority=None if plan.priority is None else plan.priority[rows], end_s=float(plan.arrival_s[-1]),
+        size=None if plan.size is None else plan.size[rows],
     )  # fmt: skip
 
 
@@ -44,7 +45,8 @@ def merged(scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]) -> Log:
         joined.arrival_s[place], np.append(number, -1)[joined.batch_index[place]], joined.status[place],
         joined.batch_start_s[by_start], joined.batch_finish_s[by_start], joined.batch_size[by_start],
         (joined.batch_server + first)[by_start], joined.batch_trigger[by_start],
-        None if joined.priority is None else joined.priority[place], replica=replica,
+        None if joined.priority is None else joined.priority[place],
+        size=None if joined.size is None else joined.size[place], replica=replica,
     )  # fmt: skip
 
 
@@ -62,5 +64,6 @@ def parts_of(scenario: Scenario, log: Log) -> list[tuple[np.ndarray, np.ndarray,
             log.batch_start_s[rows], log.batch_finish_s[rows], log.batch_size[rows],
             log.batch_server[rows] - k * scenario.servers, log.batch_trigger[rows],
             None if log.priority is None else log.priority[requests],
+            size=None if log.size is None else log.size[requests],
         )))  # fmt: skip
     return parts

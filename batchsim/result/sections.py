@@ -17,7 +17,7 @@ from batchsim.engines.log import Log, Status
 from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
-from batchsim.result.metrics import LATENCY, Metrics, values
+from batchsim.result.metrics import ITL, LATENCY, Metrics, values
 from batchsim.scenario import Scenario
 
 FINE = 64  # sections that a run is cut into; fewer and longer ones are merged from these
@@ -55,12 +55,20 @@ class Sections:
 
     @classmethod
     def of_columns(
-        cls, scenario: Scenario, totals: Totals, columns: Mapping[str, np.ndarray], cuts: np.ndarray
-    ) -> "Sections":
-        """Return the sections of a run from cut to cut; `columns` have a row a request."""
+        cls, scenario: Scenario, totals: Totals, columns: Mapping[str, np.ndarray], cuts: np.ndarray,
+        edges_s: Any = None, gaps: Any = None,
+    ) -> "Sections":  # fmt: skip
+        """Return the sections of a run from cut to cut; `columns` have a row a request.
+
+        `gaps` between tokens are in the section in which they end, by `edges_s`.
+        """
 
         def within(limit_ms: float, column: str) -> np.ndarray:
-            return sums(columns[column] <= limit_ms, cuts)
+            if column != ITL:
+                return sums(columns[column] <= limit_ms, cuts)
+            kept = gaps.gap_s * 1000 <= limit_ms
+            part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept], side="right"), cuts.size - 1) - 1
+            return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
 
         return cls(scenario.all_servers, scenario.all_devices, totals, within)
 
@@ -70,18 +78,28 @@ class Sections:
         columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run's log: see `begin_fold`."""
-        from batchsim.engines.compiled.fold import Fold, add_log
+        from batchsim.engines.compiled.engine import add_log, units_of_log
+        from batchsim.engines.compiled.fold import Fold
 
         total, cuts = begin_fold(Totals, log.arrival_s, log.last_s, scenario.servers, skip, ends)
         if log.replica is None:
-            add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s)
+            units = units_of_log(log, scenario)
+            add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s, units)
             totals = total.totals
         else:  # the sums are those of the replicas, each with idle time of its own
             totals = total.totals
             for requests, batches, part in parts_of(scenario, log):
                 own = Fold(Totals, scenario.servers, total.edges_s)
                 begin_s, wait_s = device_time.begin_s[batches], device_time.wait_s[batches]
-                add_log(own, part, scenario.one, np.searchsorted(requests, cuts), begin_s, wait_s)
+                add_log(
+                    own,
+                    part,
+                    scenario.one,
+                    np.searchsorted(requests, cuts),
+                    begin_s,
+                    wait_s,
+                    units_of_log(part, scenario),
+                )
                 totals = totals + own.totals
         if not device_time.known:
             totals.off_device_s[:] = math.nan
@@ -105,7 +123,8 @@ class Sections:
 
     def all_in(self, column: str) -> np.ndarray:
         """Return how many requests of each section have a value, infinite for those not served."""
-        return self.totals.requests - self.served + self.values_in(column)
+        values = self.values_in(column)
+        return values if column == ITL else self.totals.requests - self.served + values
 
     def whole(self) -> Totals:
         return self.merged(1).totals.part(0)

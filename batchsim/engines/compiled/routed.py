@@ -57,7 +57,7 @@ def follow_lines(
     room, begin, step = first_room(plan), 0, max(engine.SLICE // count, 1)
     arrival_s, threshold = np.require(plan.arrival_s, requirements="W"), scenario.rule.threshold
     follow = routed_threshold.follow if is_ours(scenario.router) else routed_threshold.follow_uncached
-    costs = Costs.of(plan.service_s, NONE, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start))
+    costs = Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start))
     line = Line.allocate(count, scenario.servers, requests, costs, noise_rows(plan, room))
     while begin < requests:
         check_cancelled(cancelled)
@@ -99,8 +99,9 @@ def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
         np.zeros(room, np.uint8),
     )
     levels, level = columns.Levels.of(plan.scenario, room), np.zeros(room if one.levels else 0, np.uint8)
-    requests = _stacked(Requests(*of_request, level), count)
-    costs = Costs.of(plan.service_s, NONE, plan.slowdown, Devices.of(plan.scenario), Cold.of(plan.cold_start))
+    size = np.zeros(0 if plan.size is None else room, np.int64)
+    requests = _stacked(Requests(*of_request, level, size), count)
+    costs = Costs.of(plan, None, Devices.of(plan.scenario), Cold.of(plan.cold_start))
     devices, cold = costs.devices, costs.cold
     costs = costs._replace(
         noise=noise_rows(plan, room),
@@ -129,8 +130,9 @@ def follow_instants(
     while begin < requests:
         check_cancelled(cancelled)
         begin, ended = follow(
-            begin, min(begin + step, requests), arrival_s, level, scenario.stale_ms / 1000, limits,
-            one.params, rule.asked_while_busy, rows, one.clients, loads, plan.chances, params, replica,
+            begin, min(begin + step, requests), arrival_s, level, plan.computed_size,
+            scenario.stale_ms / 1000, limits, one.params, rule.asked_while_busy, rows, one.clients, loads,
+            plan.chances, params, replica,
         )  # fmt: skip
         if ended == instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {rule!r}")

@@ -65,7 +65,7 @@ def _advance(k, until_s, limits, params, while_busy, rows, clients, loads):
     servers, cursor, routed = rows.servers, rows.cursor[k], rows.routed[k]
     of_one = Requests(
         requests.arrival_s[k], requests.think_s, requests.client, requests.batch_index[k], requests.status[k],
-        requests.level[k],
+        requests.level[k], requests.size[k],
     )  # fmt: skip
     devices = Devices(costs.devices.free_s[k], costs.devices.host_s, costs.devices.contention)
     cold = Cold(costs.cold.compile_s, costs.cold.shape, costs.cold.ready_s[k])
@@ -75,7 +75,8 @@ def _advance(k, until_s, limits, params, while_busy, rows, clients, loads):
     )
     ended = pass_instants(
         Horizon(routed, routed, routed + 1, False, np.inf, until_s), limits, params, rows.memory[k],
-        while_busy, of_one, Costs(costs.service_s, costs.noise[k], costs.slowdown, devices, cold),
+        while_busy, of_one,
+        Costs(costs.service_s, costs.noise[k], costs.slowdown, devices, cold, costs.units),
         Queue(queue.requests[k], queue.frozen_size[k], queue.frozen_trigger[k]),
         _levels_of(rows.levels, k), clients, busy, formed, cursor,
     )  # fmt: skip
@@ -89,8 +90,8 @@ def _advance(k, until_s, limits, params, while_busy, rows, clients, loads):
     return ended
 
 
-def _follow(begin, end, arrival_s, level, stale_s, limits, params, while_busy, rows, clients, loads, chances,
-            routing, replica):  # fmt: skip
+def _follow(begin, end, arrival_s, level, size, stale_s, limits, params, while_busy, rows, clients, loads,
+            chances, routing, replica):  # fmt: skip
     """Route requests while the replicas are followed; return the first that was not, and how it ended."""
     for request in range(begin, end):
         now_s = arrival_s[request]
@@ -114,6 +115,8 @@ def _follow(begin, end, arrival_s, level, stale_s, limits, params, while_busy, r
         rows.requests.arrival_s[k, place] = now_s
         if level.size:
             rows.requests.level[k, place] = level[request]
+        if size.size:
+            rows.requests.size[k, place] = size[request]
         rows.routed[k] += 1
         if stale_s == 0:
             loads.inside[k] += 1

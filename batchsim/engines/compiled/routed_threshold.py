@@ -49,7 +49,7 @@ class Line(NamedTuple):
 def _costs_of(costs, line, k):
     devices = Devices(line.device_s[k], costs.devices.host_s, costs.devices.contention)
     cold = Cold(costs.cold.compile_s, costs.cold.shape, line.compiled_s[k])
-    return Costs(costs.service_s, line.noise[k], costs.slowdown, devices, cold)
+    return Costs(costs.service_s, line.noise[k], costs.slowdown, devices, cold, costs.units)
 
 
 @inlined
@@ -77,7 +77,8 @@ def _start(k, now_s, arrival_s, threshold, costs, line, loads):
     while size < min(loads.waiting[k], threshold.largest) and arrival_s[request] <= now_s:
         request = line.after[request]
         size += 1
-    free_s[server] = finish_of(now_s, _costs_of(costs, line, k), size, line.batches[k], server, busy)
+    own, batch = _costs_of(costs, line, k), line.batches[k]
+    free_s[server] = finish_of(now_s, own, own.service_s[size], size, batch, server, busy)
     loads.inside[k] -= line.computing[k, server]  # of its last batch, which has ended
     line.computing[k, server] = size
     line.batches[k] += 1

@@ -41,9 +41,12 @@ class Replica(Collector):
         noise: Any = Noise(plan, number) if plan.noise_of else None
         self.levels: list[int] = []
         priority: Any = None if plan.priority is None else self.levels
-        one = replace(plan, scenario=plan.scenario.one, noise=noise, noise_of=None, priority=priority)
+        one = replace(
+            plan, scenario=plan.scenario.one, noise=noise, noise_of=None, priority=priority, size=None
+        )
         self.router = router
         super().__init__(one, env=router.env)
+        self.queue.sizes = []
 
     @property
     def ended(self) -> bool:
@@ -105,6 +108,8 @@ class Router(Instants):
         self.number[self.place[-1]] = request
         if self.plan.priority is not None:
             replica.levels.append(int(self.plan.priority[request]))
+        if self.plan.size is not None:
+            replica.queue.sizes.append(int(self.plan.computed_size[request]))
         return replica.enter(client)
 
     def act(self) -> list[int]:
@@ -160,7 +165,7 @@ class Router(Instants):
         self.run_processes()
         replica = np.array([number for number, _ in self.place], np.uint16)
         log = merged(self.plan.scenario, replica, [each.log() for each in self.replicas])
-        return replace(log, priority=self.plan.priority)
+        return replace(log, priority=self.plan.priority, size=self.plan.size)
 
 
 def run(plan: Plan, **options: Any) -> Log:
