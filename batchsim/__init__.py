@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from batchsim import _parts
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
@@ -76,6 +77,8 @@ _ON_FIRST_USE = {
     "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
     "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
+
+_parts.name_extras()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,19 @@
-"""`python -m batchsim`: the command, by the name of the package."""
+"""`batchsim` and `python -m batchsim`: the command."""
 
-from batchsim.cli import app
+import sys
+
+from batchsim._parts import MissingPart
+
+
+def main() -> None:
+    """Run the command; one line and exit code 2 without the extra `shell`."""
+    try:
+        from batchsim.cli import app
+    except MissingPart as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    app(prog_name="batchsim")
+
 
 if __name__ == "__main__":
-    app(prog_name="batchsim")
+    main()

@@ -1,6 +1,7 @@
 """The entry point: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
 import math
+import mmap
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -234,11 +235,19 @@ def _room(keep: str, requests: int | None) -> float:
     return (most if requests is not None else min(most, DEFAULT_BYTES)) // BYTES_A_STEP
 
 
-def _free_bytes() -> int:
-    import psutil
+def _free_bytes() -> float:
+    """Return the free memory; without psutil (the extra `device`), half of all memory."""
+    try:
+        import psutil
 
-    free, group = psutil.virtual_memory().available, Path("/sys/fs/cgroup")
-    with suppress(OSError, ValueError):  # no control groups, or "max"; psutil ignores a container's limit
+        free: float = psutil.virtual_memory().available
+    except ModuleNotFoundError:  # Windows has no sysconf
+        pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
+        free = pages * mmap.PAGESIZE / 2
+    group = Path("/sys/fs/cgroup")
+    with suppress(
+        OSError, ValueError
+    ):  # no control groups, or "max"; a container's limit is not the machine's
         left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
         free = min(free, left)
     return free

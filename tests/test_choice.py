@@ -116,7 +116,7 @@ def test_the_explanation_and_the_reasons_say_why_one_as_fast_is_not_taken(tied):
     for tie in tied.ties:
         row = row_of(tied, **tie.knobs)
         assert row["outcome"] == "tied"
-        assert row["requests"] == 50_000
+        assert row["requests"] in (10_000, 50_000)  # those on the frontier have full runs
         assert tie.advantage in row["why"]
         assert row["saturation_per_s"] <= tied.scenario.saturation_per_s
     assert f"it has {tied.ties[0].advantage}." in tied.explain()
@@ -125,7 +125,7 @@ def test_the_explanation_and_the_reasons_say_why_one_as_fast_is_not_taken(tied):
 
 def test_a_setting_that_ties_is_not_clearly_slower_or_faster_than_the_fastest_of_them(tied):
     runs = [
-        bs.simulate(tied.scenario.replace(knobs), 50_000, seed=1, warmup=0.1)
+        bs.simulate(tied.scenario.replace(knobs), 50_000, seed=1_000_001, warmup=0.1)
         for knobs in (tied.knobs, *(tie.knobs for tie in tied.ties))
     ]
     fastest = min(runs, key=lambda run: run.percentile(99))

@@ -208,8 +208,9 @@ def test_runs_that_are_no_replications_are_refused(small):
 @pytest.mark.parametrize("name", ["summary", "devices", "tokens-summary"])
 def test_a_summary_of_an_earlier_version_loads(name):
     result = Result.load(DATA / f"{name}.npz")
-    again = bs.simulate(result.scenario, int(result.summary()["requests"]), keep="summary")
-    assert result.summary() == pytest.approx(again.summary(), rel=1e-12, abs=1e-12, nan_ok=True)
+    again = bs.simulate(result.scenario, int(result.summary()["requests"]), keep="summary").summary()
+    unknown = {key: math.nan for key in again if "itl" in key or "stall" in key}  # it had no gaps
+    assert result.summary() == pytest.approx(again | unknown, rel=1e-12, abs=1e-12, nan_ok=True)
 
 
 def test_a_sum_that_a_file_lacks_has_its_default(tmp_path):

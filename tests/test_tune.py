@@ -97,15 +97,16 @@ def test_the_race_finds_the_whole_grid_s_choice_for_a_tenth_of_its_requests(scen
     assert chosen[1] <= runs[best][3]  # within the interval of the grid's own choice
     assert found.grid_requests == 100_000 * len(runs)
     assert found.requests_simulated <= found.grid_requests / 10
-    # What it says of the chosen one is what a run of it says.
-    assert found.expected[key] == pytest.approx(chosen[1:])
+    # What it says of the chosen one is what a run of it says, with a seed that the search did not use.
+    run = bs.simulate(found.scenario, found.result.arrival_s.size, seed=1_000_000, warmup=0.1)
+    assert found.expected[key] == (run.summary()[key], *found.result.interval(key))
     # And nothing that was dropped as surely failing or slower is better than that in its full run.
     for _, row in found.candidates.iterrows():
         full = runs.get(tuple(row[name] for name in over))
         if row["outcome"] == "fails":
             assert full[1] > limit_ms
         if row["outcome"] == "slower":
-            assert full[1] > runs[best][1]
+            assert full[1] >= runs[best][1]
         assert (row["outcome"] == "unstable") is (full is None)
 
 
@@ -155,7 +156,7 @@ def test_the_rounds_cost_what_was_counted(found):
 
 
 def test_what_is_expected_is_the_run_s_own(found):
-    run = bs.simulate(found.scenario, 100_000, warmup=0.1)
+    run = bs.simulate(found.scenario, 100_000, seed=1_000_000, warmup=0.1)
     for key in (
         "mean_latency_ms",
         "p50_ms",
@@ -262,7 +263,7 @@ def test_an_objective_met_to_the_millisecond_is_met():
 
 def test_what_a_run_cannot_tell_is_not_called_met():
     # By theory the p99 without a wait is 17.58 ms: too near for a run of 50,000, ten times what was asked.
-    found = tune(POISSON, SLO(p99_ms=17.6), {"max_wait_ms": [0]}, requests=5_000)
+    found = tune(POISSON, SLO(p99_ms=17.7), {"max_wait_ms": [0]}, requests=5_000)
     assert found.judgement.excess < 1
     assert not found.met
     assert "not clearly met" in repr(found)

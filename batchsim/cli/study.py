@@ -12,7 +12,7 @@ import typer
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim._format import several
-from batchsim.cli import output
+from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
@@ -125,6 +125,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     }  # fmt: skip
 
     prefer: str = RUN("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
+    indifference: str | None = RUN(
+        "A latency difference that does not matter: ms, or a percentage such as 1%.", metavar="MS|PERCENT"
+    )  # fmt: skip
     save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
     plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
     write: str | None = OUTPUT(
@@ -142,7 +145,12 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         scenario, tables = self.scenario()
         slo = self.slo(tables["slo"])
         axes = self.axes(tables["over"], scenario)
-        best = tune(scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer)
+        zone = self.indifference
+        best = tune(
+            scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer,
+            indifference=zone if zone is None or zone.endswith("%") else values.number(zone),
+            progress=sys.stderr.isatty(),
+        )  # fmt: skip
         if self.save is not None:
             best.scenario.to_toml(self.save)
         if self.plot is not None:
@@ -154,7 +162,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             answer = {name: getattr(best, name) for name in ANSWER}
             expected = {key: estimate._asdict() for key, estimate in best.expected.items()}
             remedies = [vars(remedy) for remedy in best.remedies]
-            more = {"explain": best.explain(), "expected": expected, "remedies": remedies}
+            more: dict[str, Any] = {"explain": best.explain(), "expected": expected, "remedies": remedies}
+            more |= {"statement": best.statement and vars(best.statement), "provisional": best.provisional}
             more |= {"written": written, "refused": refused, "diff": diffs} if self.write else {}
             output.print_json(output.objective_tables(best.scenario, slo) | answer | more)
         else:
@@ -165,6 +174,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
             if self.out is None:
                 typer.echo("".join(diffs.values() or written.values()), nl=False)
+        if best.provisional:
+            raise typer.Exit(130)
         if not best.met:
             raise typer.Exit(1)
 

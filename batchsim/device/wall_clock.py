@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import psutil
 
 from batchsim._clock import later, on_grid
 from batchsim.batcher import InferenceBatcher
@@ -41,20 +40,21 @@ class Others:
 
 
 def _processors() -> list[int]:
-    every = range(psutil.cpu_count() or 1)
+    every = range(os.cpu_count() or 1)
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(every)
 
 
 def _busy_s(*kinds: str) -> float:
     """Return the seconds of these kinds, by default of all busy ones."""
+    import psutil  # the extra `device`: pictures of a run need none
+
     each = psutil.cpu_times(percpu=True)
     kinds = kinds or ("user", "nice", "system", "irq", "softirq", "steal")  # a system may lack some
     return sum(getattr(each[cpu], kind, 0.0) for cpu in _processors() if cpu < len(each) for kind in kinds)
 
 
 def _own_s() -> float:
-    times = psutil.Process().cpu_times()
-    return float(times.user + times.system)
+    return time.process_time()
 
 
 def wake_at_once() -> None:

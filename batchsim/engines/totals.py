@@ -87,6 +87,8 @@ class TokenTotals(Totals):
     longer: Count  # how many these are
     output_tokens: Count  # of the requests that finish in the window
     preempted: Count  # requests that were, once or more
+    itl_s: Seconds = 0.0  # gaps between tokens that end in the window
+    gaps: Count = 0  # how many these are
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,8 @@ class TokenHistograms:
     latency_ms: np.ndarray
     ttft_ms: np.ndarray
     tpot_ms: np.ndarray
+    stall_ms: np.ndarray | None = None  # None in older files
+    itl_ms: np.ndarray | None = None
 
 
 # A bin is 1/512 of a power of two wide: every latency is within 0.1 % of its bin's middle.

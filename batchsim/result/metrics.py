@@ -82,13 +82,14 @@ class Metric:
 
 LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
+ITL, STALL = "itl_ms", "stall_ms"  # gaps between tokens; the longest of each request
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
-_PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
+_PERCENTILE = re.compile(r"(?:(ttft|tpot|itl|stall)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
 
 
@@ -102,7 +103,10 @@ def percentile_key(q: float, column: str = LATENCY) -> str:
 
 
 def _percentile(q: float, column: str = LATENCY, interval: bool = False, key: str = "") -> Metric:
-    label = f"p{q:.9g}" if column == LATENCY else f"{column.removesuffix('_ms').upper()} p{q:.9g}"
+    label = (
+        "" if column == LATENCY else f"{'stall' if column == STALL else column.removesuffix('_ms').upper()} "
+    )
+    label = f"{label}p{q:.9g}"
     return Metric(
         key or percentile_key(q, column), label, "ms", "lower", Kind.PERCENTILE, interval, q, column
     )
@@ -189,6 +193,9 @@ _TOKENS = (
     *(_percentile(q, TTFT, interval=True) for q in (50, 95, 99)),
     _mean("tpot", "TPOT", lambda of: of.mean_ms(of.totals.tpot_s, of.totals.longer), interval=True),
     *(_percentile(q, TPOT, interval=True) for q in (50, 95, 99)),
+    _mean("itl", "ITL", lambda of: of.mean_ms(of.totals.itl_s, of.totals.gaps), interval=True),
+    *(_percentile(q, ITL, interval=True) for q in (50, 95, 99)),
+    _percentile(99, STALL, interval=True),
     Metric(
         "output_tokens_per_s", "output tokens", "per s", "higher", interval=True,
         value=lambda of: np.divide(of.totals.output_tokens, of.totals.window_s),
@@ -333,7 +340,8 @@ class Metrics:
 
     def all_in(self, column: str) -> int:
         """Return how many requests have a value in a column, or an infinite one as they are not served."""
-        return int(self.totals.requests) - self.served + self.values_in(column)
+        lost = 0 if column == ITL else int(self.totals.requests) - self.served  # they have no gaps
+        return lost + self.values_in(column)
 
     def percentile(self, q: float, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the value in ms that q % of the requests do not exceed; see `Result.percentile`."""

@@ -98,6 +98,7 @@ class TokenColumns:
     tpot_ms = column(
         "tpot_ms", "Time per output token after the first; NaN where it is the only one.", TokenRun
     )
+    stall_ms = column("stall_ms", "Longest time between two tokens; NaN with a single token.", TokenRun)
     prefill_ms = column("prefill_ms", "From the start to the first token, but for `preempted_ms`.", TokenRun)
     decode_ms = column("decode_ms", "From the first token to the finish, but for `preempted_ms`.", TokenRun)
     preempted_ms = column(

@@ -102,7 +102,7 @@ class Run:
     @cached_property
     def units(self) -> Any:
         """The units of each batch: those that its requests carry, those that it computes, and its shape."""
-        from batchsim.engines.compiled.fold import units_of_log  # Numba loads with it
+        from batchsim.engines.compiled.engine import units_of_log  # Numba loads with it
 
         return units_of_log(self.log, self.scenario)
 

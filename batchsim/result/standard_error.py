@@ -188,10 +188,10 @@ def standard_errors(
         most = min(MANY, fine.shape[1])  # of a few periods of a day, a section each
         many = of_sections(most)
         alike, short = _correlation(fine) > TOO_ALIKE, dependent(many, ONE_IN_FIVE)
-        errors, counts = spread(many) * _widening(many), np.where(short, FEW, most)
+        errors, counts = spread(many) * widen(many), np.where(short, FEW, most)
         if short.any():
             few = of_sections(FEW)
-            errors = np.where(short, spread(few) * _widening(few), errors)
+            errors = np.where(short, spread(few) * widen(few), errors)
     errors = errors * [statistic.widening for statistic in statistics]
     return [
         NO_NUMBER if not known else ALIKE if close else StandardError(float(error), int(count))
@@ -208,13 +208,13 @@ def _correlation(values: np.ndarray) -> np.ndarray:
     return np.where(square > _rounding(values), correlation, 0.0)
 
 
-def _widening(values: np.ndarray) -> np.ndarray:
+def widen(values: np.ndarray) -> np.ndarray:
     """Return the factor by which the correlation of neighbours widens the error.
 
     The mean of an autoregressive series, whose neighbours correlate by r, has sqrt((1 + r) / (1 - r)) times
     the error of an independent one. Estimated from n values, r is too low by 1/n.
     """
-    correlation = np.clip(_correlation(values) + 1 / values.shape[1], 0.0, MOST_ALIKE)
+    correlation = np.clip(_correlation(values) + 1 / values.shape[-1], 0.0, MOST_ALIKE)
     return np.sqrt((1 + correlation) / (1 - correlation))
 
 

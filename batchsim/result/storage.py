@@ -23,7 +23,7 @@ from batchsim._files import RESULT_BYTES, opened, replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
+from batchsim.engines.token_log import LATE, NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import RUNS
@@ -238,6 +238,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
     if isinstance(log, TokenLog):
         sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
+        for names in (LATE, ("gaps_at_s", "gaps_s", "gaps_count")):
+            sizes |= dict.fromkeys(names, columns.get(names[0], np.empty(0)).size)
     for name, column in columns.items():
         if column.size != sizes[name]:
             return f"{name} must have {sizes[name]:,} rows, got {column.size:,}"
@@ -284,7 +286,9 @@ def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
     columns = log.batch_index, log.token_step, log.last_step
     first, token, last = (each[served] for each in columns)
     at_least_1 = log.prompt_tokens, log.output_tokens, log.batch_size, log.step_tokens
-    counts = log.preemptions, *(getattr(log, name) for name in STEPS if name.startswith("step_"))
+    counted = [*STEPS[len(SPAN) :], "late_gaps", "gaps_count", "stall_s"]
+    counts = [each for name in counted if (each := getattr(log, name, None)) is not None]
+    counts.append(log.preemptions)
     checks = {
         "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
         "preempted times must be finite and at least 0": all(
@@ -352,8 +356,10 @@ def _wrong_in_sums(
         return "device_wait_s must be there with devices, got none: simulate it again"
     wanted = dict.fromkeys(vars(histograms), int(totals.statuses[Status.SERVED]))
     if isinstance(totals, TokenTotals):
-        wanted["tpot_ms"] = totals.longer
+        wanted |= {"tpot_ms": totals.longer, "stall_ms": totals.longer, "itl_ms": totals.gaps}
     for name, counts in vars(histograms).items():
+        if counts is None:
+            continue
         if int(counts.sum()) != wanted[name]:
             of = "" if name == "counts" else f" of {name}"
             return f"counts{of} must add up to {wanted[name]:,}, got {counts.sum():,}"

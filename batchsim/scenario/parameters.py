@@ -60,9 +60,12 @@ class Parameter:
         )
 
 
-def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
+def parameter(
+    label: str, about: str, *, default: Any = dataclasses.MISSING, kw_only: bool = False, **more: Any
+) -> Any:  # fmt: skip
     """Return a dataclass field that describes itself; see `Parameter`."""
-    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
+    described = Parameter(label, about, **more)
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={"parameter": described})
 
 
 class Described:

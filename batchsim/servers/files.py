@@ -158,6 +158,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     extras = {key: value for key, value in found.unused.items() if key not in own.settings}
     text = form.write(settings, extras | {**found.kept})
     head = [f"Written by batchsim for {server} ({own.version}).", f"Its rule: {found.rule!r}."]
+    head += getattr(what, "certainty", ())  # of a Recommendation
     besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
     if form.command and settings:
         options = " ".join(f"--{name} {value}" for name, value in settings.items())
@@ -179,7 +180,7 @@ def write_all(what: Any) -> Written:
     target = target_of(what)
     for server in TOKEN_SERVERS if isinstance(target.rule, Continuous) else SERVERS:
         try:
-            written.texts[server] = write(server, target)
+            written.texts[server] = write(server, what)
         except ValueError as error:
             written.refused[server] = str(error)
     return written

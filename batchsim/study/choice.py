@@ -1,55 +1,62 @@
-"""The choice by full runs after the race: the setting to take among ties, and the frontier.
+"""The choice after the race: the setting to take among ties, its distance to the best, and the frontier.
 
 Several settings may be statistically as fast as the fastest. `Candidate.preference` then decides as an
-engineer would. Full runs of all settings would cost as much as the whole grid. But saturation rates need no
-run, so the most preferred settings are tried first, in runs that grow: a clearly slower one costs little.
+engineer would. Saturation rates need no run, so the most preferred settings are tried first, in runs that
+grow: a clearly slower one costs little.
+
+How far the chosen setting may be above the best is bounded by multiple comparisons with the best
+(`batchsim.study.paired`) in the runs of the search. Every setting counts with its longest run. One whose runs
+are short for the memory of its queue has no bound: the statement leaves it out, and says so. With an
+indifference zone, runs grow until every other setting is shown to be better by no more than that.
 """
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from batchsim.result import Result
 from batchsim.study import phrases
 from batchsim.study.judgement import STRICT, slower_by
-from batchsim.study.race import Candidate, Outcome, Race, Run
+from batchsim.study.paired import Bound, Statement
+from batchsim.study.race import Candidate, Outcome, Race
 from batchsim.study.slo import LEVEL
+from batchsim.study.traffic import LONGEST
 
-# The most that the tie-break may cost: the larger of both.
-COST = 4, 1 / 20  # (full runs, fraction of full runs of the whole grid)
+TRIED = 4  # the most that the tie-break may cost, in runs of the last round
 FULL_RUNS = 24  # at most, to draw the frontier
+WIDE = 0.1  # of the latency: a wider bound tells little
+NONE = Bound(math.nan, math.inf)
 
 
-def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, result: Result) -> Run:
-    """Return the setting to take with its full run; the other ties get their outcome, with the reason."""
-    tied, leading = {fastest: result}, {race.traffic.requests: result}
-    runs, fraction = COST
-    stable = sum(each.scenario.stable for each in race.candidates)
-    limit = race.traffic.simulated + max(runs, fraction * stable) * race.traffic.requests
-    # Without intervals only equal latencies tie, and the race has put the preferred one first.
-    paired = not fastest.scenario.can_lose
-    rivals = [each for each in candidates if paired and _may_tie(each) and each is not fastest]
+def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate) -> list[Candidate]:
+    """Return the settings that are statistically as fast as the fastest, the one to take first."""
+    tied, length = [fastest], race.short[-1]
+    limit = race.search.simulated + TRIED * length
+    rivals = [each for each in candidates if _may_tie(each) and each is not fastest]
     for rival in _in_turn(rivals, tied, fastest):
-        if race.traffic.simulated + race.traffic.requests > limit:
+        if race.search.simulated + length > limit:
             break
-        if (run := _tie(race, rival, fastest, leading)) is not None:
-            tied[rival] = run
-    chosen = min(tied, key=lambda each: (each.servers, *each.preference))
-    for each in tied:
+        if _ties(race, rival, fastest):
+            tied.append(rival)
+    return sorted(tied, key=lambda each: (each.servers, *each.preference))
+
+
+def mark(race: Race, tied: Sequence[Candidate], chosen: Candidate) -> None:
+    """Give the ties of the chosen setting their outcome, with the reason."""
+    for each in tied if chosen in tied else ():
         if each is not chosen:
             same = f"{race.latency(each)}, statistically the same as {phrases.setting(chosen.knobs)}"
             each.eliminate(Outcome.TIED, f"{same}, which has {chosen.advantage(each)}")
-    return chosen, tied[chosen]
 
 
 def _may_tie(candidate: Candidate) -> bool:
-    open_ = candidate.outcome in (None, Outcome.BEHIND) and math.isfinite(candidate.first_ms)
-    return open_ and not candidate.scenario.can_lose
+    return candidate.outcome in (None, Outcome.BEHIND) and math.isfinite(candidate.first_ms)
 
 
 def _in_turn(
-    rivals: Sequence[Candidate], tied: Mapping[Candidate, Result], fastest: Candidate
+    rivals: Sequence[Candidate], tied: Sequence[Candidate], fastest: Candidate
 ) -> Iterator[Candidate]:
     """Yield the settings to try. The caller adds each that ties to `tied` before it asks for the next.
 
@@ -85,30 +92,112 @@ def _headroom(candidate: Candidate) -> tuple[float, ...]:
     return _by_first(candidate)[:2]
 
 
-def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Result]) -> Result | None:
-    """Return the full run of a setting if it meets the objective and is not clearly slower, else None.
+def _ties(race: Race, rival: Candidate, fastest: Candidate) -> bool:
+    """Return whether a setting may meet the objective, and is not clearly slower.
 
-    Like the race, it grows the runs and drops a setting at the strict level. Only the full run decides at the
-    usual level.
+    Like the race, it grows the runs and drops a setting at the strict level. Only the last run decides at the
+    usual level. With an indifference zone, the rival must be shown to be slower by no more than that.
     """
-    full, rival.outcome = race.traffic.requests, None
-    for requests in race.lengths[1:] or race.lengths:
-        if requests <= rival.requests < full:
+    rival.outcome, meets = None, fastest.judgement.excess <= 1
+    for requests in race.short:
+        if requests < min(rival.requests, race.short[-1]):
             continue
-        level = LEVEL if requests == full else STRICT
-        run = race.run(rival, requests, level)
+        race.screen([rival, fastest], requests)
+        last = requests == race.short[-1]
+        bound = race.bound(fastest, rival, requests, (1 + LEVEL) / 2 if last else STRICT)
+        steady = all(run.runs[requests][race.slo.latency.key].steady for run in (rival, fastest))
+        if rival.outcome is None and bound.most < 0 and (steady or last):
+            race.drop_slower(rival, fastest, bound)
         if rival.outcome is not None:
-            return None
-        if requests not in leading:
-            leading[requests] = race.traffic.run(fastest.scenario, requests)
-        slower = slower_by(run, leading[requests], race.slo.latency.key, level)
-        if slower.low > 0:
-            race.drop_slower(rival, fastest, slower)
-            return None
-    if math.isnan(slower.low) and rival.latency.value > fastest.latency.value:
-        rival.eliminate(Outcome.SLOWER, f"{race.latency(rival)}, {race.latency(fastest)} at best")
-        return None
-    return run
+            return False
+    latency = fastest.latency.value
+    slower = (math.isinf(bound.most) or not steady) and rival.latency.value > latency
+    if not math.isnan(race.zone_ms):
+        slower = race.bound(rival, fastest, requests, LEVEL).most > race.zone_ms
+    if slower or (meets and rival.judgement.excess > 1):
+        rival.eliminate(Outcome.BEHIND, f"{race.latency(rival)}, {race.latency(fastest)} at best")
+        return False
+    return True
+
+
+def compared(race: Race, chosen: Candidate, rivals: Sequence[Candidate]) -> dict[Candidate, Bound]:
+    """Return by how much each rival is better than the chosen setting, all bounds together with 95 %.
+
+    Each length at which a rival may be compared has its share of the confidence, so the least bound holds.
+    A rival without a run of a steady length has none: its bound is infinite.
+    """
+    key, bounds = race.slo.latency.key, {}
+    looks = len(race.short) + (0 if math.isnan(race.zone_ms) else 2)
+    level = 1 - (1 - LEVEL) / (looks * max(len(rivals), 1))
+    for rival in rivals:
+        both = [n for n in chosen.runs if n in rival.runs]
+        steady = [n for n in both if chosen.runs[n][key].steady and rival.runs[n][key].steady]
+        found = [race.bound(chosen, rival, n, level) for n in sorted(steady)]
+        bounds[rival] = Bound(found[-1].value, min(each.most for each in found)) if found else NONE
+    return bounds
+
+
+def rivals_of(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> list[Candidate]:
+    """Return the other settings that might be the best: stable, and not shown to miss another objective."""
+    key = race.slo.latency.key
+
+    def misses(each: Candidate) -> bool:
+        return each.outcome is Outcome.FAILS and (each in race.missed or each.judgement.worst.key != key)
+
+    return [each for each in group if each is not chosen and each.scenario.stable and not misses(each)]
+
+
+def settled(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> Candidate:
+    """Run settings longer until none is better than the chosen one by more than the indifference zone.
+
+    Returns another setting if that turns out to be better by more. Ends where the longest run that is
+    possible would not suffice.
+    """
+    lengths = [*dict.fromkeys([*race.short, race.search.requests])]
+    if (longest := race.search.resized(LONGEST * race.search.requests)) is not None:
+        lengths.append(longest.requests)
+    while True:
+        bounds = compared(race, chosen, rivals_of(race, chosen, group))
+        open_ = {each: bound for each, bound in bounds.items() if bound.most > race.zone_ms}
+        nexts = {each: n for each in open_ if (n := next((n for n in lengths if n not in each.runs), 0))}
+        if not nexts or any(needed(each, open_[each], race.zone_ms) > 2 * lengths[-1] for each in open_):
+            return chosen
+        requests = min(nexts.values())
+        race.screen([chosen, *(each for each, n in nexts.items() if n == requests)], requests)
+        bounds = compared(race, chosen, [*open_])
+        best = max(open_, key=lambda each: bounds[each].value)
+        if bounds[best].value > race.zone_ms:
+            best.outcome, chosen = None, best
+
+
+def needed(rival: Candidate, bound: Bound, zone_ms: float) -> float:
+    """Return the requests of a run that would bound a rival's advantage by a zone; 0 if unknown."""
+    if math.isinf(bound.most):
+        return 0.0
+    # The distance falls with the root of the length. Chance puts an estimate near the zone.
+    room = max(zone_ms - max(bound.value, 0.0), zone_ms / 4)
+    return max(rival.runs) * ((bound.most - bound.value) / room) ** 2
+
+
+def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], servers: int | None) -> Statement:
+    """Return how far the chosen setting is above the best, and note the bound of each rival.
+
+    All bounds hold together, so any of them may be left out: without an indifference zone, wide ones are.
+    """
+    rivals, zone_ms = rivals_of(race, chosen, group), race.zone_ms
+    bounds = compared(race, chosen, rivals)
+    for each, bound in bounds.items():
+        each.better_by_ms = bound.most
+    widest = WIDE * chosen.latency.value if math.isnan(zone_ms) else sys.float_info.max
+    known = {each: bound for each, bound in bounds.items() if bound.most <= widest}
+    unstable = sum(not each.scenario.stable for each in group)
+    within_ms = max([0.0, *(bound.most for bound in known.values())])
+    needs = max((needed(*each, zone_ms) for each in known.items() if each[1].most > zone_ms), default=0.0)
+    settings, screened = 1 + len(known) + unstable if known else 1, len(rivals) - len(known)
+    return Statement(
+        race.slo.latency.key, within_ms, settings, screened, servers,
+        None if math.isnan(zone_ms) else zone_ms, needs,
+    )  # fmt: skip
 
 
 def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
@@ -125,20 +214,20 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
     results = {best: result}
     while True:
         leading = _leading(able, _first_ms)
-        short = [each for each in leading if each.requests < full]
+        short = [each for each in leading if each.fresh < full]
         for each in short[:: math.ceil(max(len(short), 1) / room)] if room else ():
-            results[each] = race.run(each, full, LEVEL)
+            results[each] = race.run(each)
             room -= 1
         if not room:
-            able = [each for each in able if each.requests >= full]
+            able = [each for each in able if each.fresh >= full]
             leading = _leading(able, _first_ms)
-        ran = [each for each in leading if each.requests >= full]
+        ran = [each for each in leading if each.fresh >= full]
         if best.scenario.stable and best not in ran:
             ran.append(best)
         front = [each for each in _leading(ran, _full_ms) if math.isfinite(_full_ms(each)) or each is best]
         results = {each: run for each, run in results.items() if each is best or each in front}
         behind = {each for each in leading if each in ran and each not in front}
-        if not behind and all(each.requests >= full for each in leading):
+        if not behind and all(each.fresh >= full for each in leading):
             break
         able = [each for each in able if each not in behind]  # ever fewer, so this ends
     shown = [best] if best.scenario.stable else []
@@ -171,6 +260,6 @@ def _represents(one: Candidate, other: Candidate, recommended: bool) -> bool:
 
 def _apart(race: Race, one: Candidate, other: Candidate, results: Mapping[Candidate, Result]) -> bool:
     """Return whether two latencies clearly differ; without an interval, whether they differ at all."""
-    a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
+    a, b = (results.get(each) or race.run(each) for each in (one, other))
     _, low, high = slower_by(b, a, race.slo.latency.key)
     return _full_ms(one) != _full_ms(other) if math.isnan(low) else not low <= 0 <= high

@@ -1,4 +1,4 @@
-"""A race of settings: short runs of all, longer runs of the best, full runs of the finalists.
+"""A race of settings: short runs of all, longer runs of the best, then one full run with a fresh seed.
 
 All settings meet the same traffic (common random numbers), so that even short runs order them well. Each
 round is four or five times as long as the one before, and keeps about as much less of the settings
@@ -9,9 +9,10 @@ round is four or five times as long as the one before, and keeps about as much l
   `batchsim.study.judgement`: a race makes hundreds of tests, and each may be wrong;
 - if the round has no place left for it. That proves nothing, as its reason states.
 
-A run that is too short for an interval eliminates nothing. The recommendation rests on a full run alone, at
-the usual level. If a full run does not decide, or can only be too short, full runs get longer, up to ten
-times, directly to the length that may suffice.
+A run that is too short for an interval eliminates nothing. The choice of a race is that of the luckiest, so
+its own numbers are too good. The recommendation rests on a full run with a fresh seed alone, at the usual
+level. If that does not decide, or can only be too short, full runs get longer, up to ten times, directly to
+the length that may suffice.
 """
 
 import itertools
@@ -23,6 +24,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from batchsim import _format
 from batchsim.result import Result
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
@@ -43,12 +45,13 @@ from batchsim.study.judgement import (
     judge,
     out_of_reach,
     recorded,
-    slower_by,
 )  # fmt: skip
 from batchsim.study.kinds import kind_of
+from batchsim.study.paired import Bound, Values, better_by
 from batchsim.study.preference import SAME, Order, advantage, preference
-from batchsim.study.slo import LEVEL, SLO
-from batchsim.study.traffic import LONGEST, Traffic
+from batchsim.study.slo import LEVEL, SLO, described
+from batchsim.study.traffic import LONGEST, Job, Traffic, run_job
+from batchsim.study.workers import Crew
 
 
 class Outcome(StrEnum):
@@ -73,20 +76,37 @@ class Tie(NamedTuple):
     advantage: str
 
 
+class Round(NamedTuple):
+    """A round of a race: the length of its runs, the latency in each, and the settings left after it."""
+
+    requests: int
+    latencies: Mapping["Candidate", Estimate]
+    left: frozenset["Candidate"]
+
+
 @dataclass(eq=False)
 class Candidate:
-    """A setting in the search, with the numbers of its longest run."""
+    """A setting in the search, with the numbers of its last run.
+
+    `fresh`: the requests of its run with a fresh seed. `searched`: the judgement of its last run in the race;
+    `runs`: the values of its runs there, by length and metric.
+    """
 
     knobs: dict[str, Any]
     scenario: Scenario
     outcome: Outcome | None = None
     why: str = ""
     requests: int = 0
+    fresh: int = 0
     latency: Estimate = UNKNOWN
     judgement: Judgement = UNJUDGED
+    searched: Judgement = UNJUDGED
     numbers: dict[str, float] = field(default_factory=dict)
+    raced: dict[str, float] = field(default_factory=dict, repr=False)  # of its last run in the race
+    runs: dict[int, dict[str, Values]] = field(default_factory=dict, repr=False)
     # From the first round, whose length is the same for all, so that they can be compared.
     first_ms: float = math.nan
+    better_by_ms: float = math.nan  # the most that it may be better than the chosen one
     first_preference: Order = (0.0, 0.0, 0.0)
 
     @property
@@ -100,7 +120,7 @@ class Candidate:
     @property
     def preference(self) -> Order:
         """The order among settings with the same number of servers and the same latency."""
-        mean_ms = self.numbers.get("mean_latency_ms", math.nan)
+        mean_ms = self.raced.get("mean_latency_ms", math.nan)
         return preference(self.saturation_per_s, mean_ms, self.scenario.rule.max_wait_ms)
 
     @property
@@ -124,7 +144,6 @@ class Candidate:
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
 ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
-FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, if all miss the objective
 SHORTEST = 800  # requests: 16 windows of 50
 FAR = 2  # times its limit: chance alone seldom does so much, so such a setting is not run longer
@@ -134,72 +153,113 @@ _IN_REACH = Missed(0.0, "")
 _by_rank = attrgetter("rank")
 
 
+class Numbers(NamedTuple):
+    """What a race notes of a run."""
+
+    judgement: Judgement
+    latency: Estimate
+    numbers: dict[str, float]
+    values: dict[str, Values]
+
+
+def numbers_of(
+    result: Result, slo: SLO, scenario: Scenario, own: bool, level: float = STRICT, keys: Sequence[str] = ()
+) -> Numbers:
+    """Return the numbers of a run that represents a scenario; `own`: it is a run of that scenario itself."""
+    return Numbers(
+        judge(result, slo, None if own else scenario, level),
+        estimate(result, slo.latency, scenario),
+        {name: result.metrics.number(name) for name in kind_of(scenario).noted},
+        {key: Values.of(result, key, scenario) for key in keys},
+    )
+
+
+def _screened(job: Job, *args: Any) -> Numbers:
+    return numbers_of(run_job(job), *args)
+
+
 @dataclass(eq=False)
 class Race:
-    """The settings of a grid under the same traffic; see this module."""
+    """The settings of a grid under the same traffic; see this module.
+
+    `search`: the traffic of the rounds; `traffic`: that of full runs, under another seed; `asked`: the same
+    before it was lengthened.
+    """
 
     slo: SLO
+    search: Traffic
     traffic: Traffic
     candidates: Sequence[Candidate]
-    asked: Traffic = field(init=False)  # the traffic of a full run, unless that has to be longer
+    crew: Crew = field(default_factory=Crew)
+    zone_ms: float = math.nan  # differences of latency that do not matter; NaN: unknown
+    asked: Traffic = field(init=False)
     missed: dict[Candidate, Missed] = field(default_factory=dict)  # an objective that any run would miss
     out_of_reach: str = ""  # the objective that any run of any setting would miss
     longest: tuple[Candidate, Traffic, Result] | None = None  # the best whose longer run proved nothing
+    rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.asked = self.traffic
+        latencies = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
+        # A setting that is slower by one latency may still be the only one that meets another objective.
+        self.keys = tuple(dict.fromkeys([*latencies, self.slo.latency.key]))
 
     @property
-    def lengths(self) -> list[int]:
-        """The requests of each round; the last round has all."""
-        full = self.traffic.requests
-        if not self.traffic.whole:  # windows from a part of a day do not sample the day
+    def short(self) -> list[int]:
+        """The requests of each round."""
+        full = self.search.requests
+        if not self.search.whole:  # windows from a part of a day do not sample the day
             return [full]
         short = [max(round(fraction * full), SHORTEST) for fraction, _, _ in ROUNDS]
-        return [*(length for length in short if length <= full / 2), full]
+        return [length for length in short if length <= full / 2] or [full]
 
     def first_round(self) -> None:
         """Run all settings that are stable and may meet the objective."""
         for candidate in self.candidates:
-            if missed := out_of_reach(candidate.scenario, self.slo, self.traffic.seed):
+            if missed := out_of_reach(candidate.scenario, self.slo, self.search.seed):
                 self.missed[candidate] = missed
                 candidate.eliminate(Outcome.FAILS, missed.text)
-            elif candidate.scenario.stable:
-                self.run(candidate, self.lengths[0])
-                candidate.first_ms = candidate.latency.value
-                candidate.first_preference = candidate.preference
-            else:
+            elif not candidate.scenario.stable:
                 candidate.eliminate(Outcome.UNSTABLE, phrases.overload(candidate.scenario))
+        alive = [each for each in self.candidates if each.outcome is None]
+        self._round(alive, self.short[0], compare=False)
+        for candidate in alive:
+            candidate.first_ms = candidate.latency.value
+            candidate.first_preference = candidate.preference
         if len(self.missed) == len(self.candidates):
             self.out_of_reach = min(self.missed.values()).text
-            if not recorded(self.traffic.scenario):  # short runs suffice, as no run changes that
-                self.asked = self.traffic = self.traffic.resized(self.lengths[-2:][0]) or self.traffic
+            if not recorded(self.search.scenario):  # short runs suffice, as no run changes that
+                few = self.short[-1]
+                self.asked = self.traffic = self.traffic.resized(few) or self.traffic
+                self.search = self.search.resized(few) or self.search
 
-    def fastest(self, candidates: Sequence[Candidate]) -> Run | None:
-        """Race some of them to the end; return the fastest that a full run shows to meet the objective."""
+    def finalists(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Race some of them; return those left, in order."""
         self.traffic = self.asked
         count, alive = sum(candidate.requests > 0 for candidate in candidates), _in_order(candidates)
-        for requests, (_, share, least) in zip(self.lengths[1:-1], ROUNDS[1:], strict=False):
+        for requests, (_, share, least) in zip(self.short[1:], ROUNDS[1:], strict=False):
             if len(alive) <= 1:
                 break
             places = max(math.ceil(share * count), least)
-            alive = _fairly(_without_twins(alive))
+            self._drop_slower(alive, min(each.requests for each in alive))
+            alive = _fairly(_without_twins(_in_order(alive)))
             self._leave_behind(alive, places, count)
             alive = self._round(alive[:places], requests)
-        if alive and alive[0].judgement.excess <= 1:
+        return alive
+
+    def confirm(self, candidates: Sequence[Candidate]) -> Run | None:
+        """Run settings in full with a fresh seed, in order; return the first that is shown to meet."""
+        if candidates and candidates[0].judgement.excess <= 1 and not self._indifferent(candidates[0]):
             # A full run that is too short to prove anything would be wasted.
-            needed = fewest(alive[0].scenario, self.slo) / (1 - WARMUP)
+            needed = fewest(candidates[0].scenario, self.slo) / (1 - WARMUP)
             self._lengthen(needed if needed <= LONGEST * self.asked.requests else 0)
-        fastest: Run | None = None
-        for place, candidate in enumerate(alive):
-            by_little = place > 0 and alive[place - 1].judgement.excess < LITTLE
-            if place >= math.ceil(FINALISTS * count) and (fastest or place >= FINALS or not by_little):
-                self._leave_behind(alive, place, count)
+        for place, candidate in enumerate(candidates):
+            if place and (place >= FINALS or candidates[place - 1].judgement.excess >= LITTLE):
                 break
-            result = self.run(candidate, self.lengths[-1], LEVEL)
-            if candidate.judgement.meets and (fastest is None or candidate.rank < fastest[0].rank):
-                fastest = candidate, result
-        return fastest
+            result = self.run(candidate)
+            if candidate.judgement.meets:
+                return candidate, result
+        return None
 
     def longer(self, candidates: Sequence[Candidate]) -> Run | None:
         """Run the settings longer whose full run did not decide; return the first that proves to meet.
@@ -211,12 +271,14 @@ class Race:
         needs = {each: _needs(each) for each in unclear if each.judgement.excess <= FAR}
         full = self.traffic
         for candidate in sorted(needs, key=lambda each: (each.rank[0], needs[each], each.rank))[:FINALS]:
+            if self._indifferent(candidate):
+                continue
             for requests in (needs[candidate], math.inf):
                 self._lengthen(requests)
-                if candidate.requests == self.traffic.requests or not candidate.judgement.unclear:
+                if candidate.fresh == self.traffic.requests or not candidate.judgement.unclear:
                     continue
                 candidate.outcome = None
-                result = self.run(candidate, self.traffic.requests, LEVEL)
+                result = self.run(candidate)
                 if candidate.judgement.meets:
                     return candidate, result
                 if self.longest is None or candidate.rank <= self.longest[0].rank:
@@ -225,6 +287,14 @@ class Race:
                 break
         self.traffic = full
         return None
+
+    def _indifferent(self, candidate: Candidate) -> bool:
+        """Return whether a setting is within its limit by no more than what does not matter, at best."""
+        worst = candidate.judgement.worst
+        value, low, _ = candidate.judgement.estimates[worst]
+        low = value if math.isnan(low) else low
+        same_unit = worst.at_most and worst.key != "loss"
+        return bool(same_unit and worst.limit - low <= self.zone_ms)
 
     def _lengthen(self, needed: float) -> None:
         """Make full runs as long as needed, at most LONGEST times as long as requested.
@@ -251,61 +321,102 @@ class Race:
                 return not each.scenario.stable, self.missed.get(each, _IN_REACH), each.scenario.load
 
             best = min(self.candidates, key=order)
-            return best, self.run(best, self.lengths[-1], LEVEL)
+            return best, self.run(best)
         # A setting that clearly failed in a short run may miss by less than one that failed in a long run.
-        near, longer = _fairly(ran)[:NEAREST], self.lengths[-2:][0]
-        for candidate in near:
-            if candidate.requests < longer:
-                self.run(candidate, longer)
+        near, longer = _fairly(ran)[:NEAREST], self.short[-1]
+        self.screen([each for each in near if each.requests < longer], longer)
         best = min((candidate for candidate in ran if candidate.requests >= longer), key=_by_rank)
         if self.longest is None or best is not self.longest[0]:
             best.outcome = None
-            result = self.run(best, self.lengths[-1], LEVEL)
+            result = self.run(best)
             if proven := self.longer([best]):
                 return proven
         if self.longest is not None and self.longest[0].rank <= best.rank:
             best, self.traffic, result = self.longest
         return best, result
 
-    def run(self, candidate: Candidate, requests: int, level: float = STRICT) -> Result:
-        """Run a setting, judge it and eliminate it if it fails, or if its full run does not meet."""
-        result = self.traffic.run(candidate.scenario, requests)
-        full = requests == self.traffic.requests
-        judgement = judge(result, self.slo, None if full else candidate.scenario, level)
-        candidate.requests, candidate.judgement = requests, judgement
-        candidate.latency = estimate(result, self.slo.latency, candidate.scenario)
-        candidate.numbers = {name: result.metrics.number(name) for name in kind_of(candidate.scenario).noted}
-        fails = judgement.verdict is Verdict.FAILS
-        if fails or (level == LEVEL and full and not judgement.meets):
-            candidate.eliminate(Outcome.FAILS if fails else Outcome.UNCLEAR, phrases.finding(judgement))
+    def run(self, candidate: Candidate) -> Result:
+        """Run a setting in full with a fresh seed, judge it, and eliminate it unless it meets."""
+        result = self.traffic.run(candidate.scenario)
+        candidate.fresh = self.traffic.requests
+        self._note(
+            candidate, self.traffic.requests, numbers_of(result, self.slo, candidate.scenario, True, LEVEL)
+        )
+        if not candidate.judgement.meets:
+            fails = candidate.judgement.verdict is Verdict.FAILS
+            outcome = Outcome.FAILS if fails else Outcome.UNCLEAR
+            candidate.eliminate(outcome, phrases.finding(candidate.judgement))
         return result
 
-    def _round(self, candidates: Sequence[Candidate], requests: int) -> list[Candidate]:
+    def provisional(self) -> Run:
+        """Return the best setting so far, with a run as long as its last; raises if there is none."""
+        ran = [each for each in self.candidates if each.requests]
+        if not ran:
+            raise KeyboardInterrupt
+        best = min(ran, key=lambda each: (each.outcome is Outcome.FAILS, each.rank))
+        for each in self.candidates:
+            each.eliminate(Outcome.BEHIND, "the search was interrupted")
+        if best.fresh:
+            return best, self.traffic.run(best.scenario, best.fresh)
+        return best, self.search.run(best.scenario, min(best.requests, self.search.requests))
+
+    def screen(self, candidates: Sequence[Candidate], requests: int) -> None:
+        """Run settings at this length in the traffic of the search, and eliminate those that clearly fail."""
+        traffic = self.search if requests <= self.search.requests else self.search.resized(requests)
+        assert traffic is not None
+        missing = [each for each in candidates if requests not in each.runs]
+        own = requests == traffic.requests
+        jobs = (
+            (traffic.job(each.scenario, requests), self.slo, each.scenario, own, STRICT, self.keys)
+            for each in missing
+        )
+        for candidate, numbers in zip(missing, self.crew.map(_screened, jobs), strict=True):
+            candidate.runs[requests] = numbers.values
+            if requests <= candidate.requests:
+                continue
+            self._note(candidate, requests, numbers)
+            candidate.searched, candidate.raced = numbers.judgement, numbers.numbers
+            if numbers.judgement.verdict is Verdict.FAILS:
+                candidate.eliminate(Outcome.FAILS, phrases.finding(numbers.judgement))
+
+    def _note(self, candidate: Candidate, requests: int, ran: Numbers) -> None:
+        candidate.requests = requests
+        candidate.judgement, candidate.latency, candidate.numbers = ran.judgement, ran.latency, ran.numbers
+
+    def _round(self, candidates: Sequence[Candidate], requests: int, compare: bool = True) -> list[Candidate]:
         """Run some settings at this length; return the ones that stay in the race, in order."""
-        leader: Run | None = None  # so that only two results are in memory
-        for candidate in candidates:
-            result = self.run(candidate, requests)
-            if candidate.outcome is None and leader is not None:
-                self._compare(*leader, candidate, result)
-            if candidate.outcome is None and (leader is None or candidate.rank < leader[0].rank):
-                leader = candidate, result
-        return _in_order(candidates)
+        self.crew.round(requests, len(candidates))
+        self.screen(candidates, requests)
+        if compare:
+            self._drop_slower(_in_order(candidates), requests)
+        alive = _in_order(candidates)
+        self.rounds.append(Round(requests, {each: each.latency for each in candidates}, frozenset(alive)))
+        return alive
 
-    def _compare(self, leader: Candidate, leading: Result, candidate: Candidate, result: Result) -> None:
-        """Eliminate a setting that is clearly slower than the leader, by every latency of the objective."""
-        # A setting that is slower by one latency may still be the only one that meets another objective.
-        keys = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
-        if len(keys) < len(self.slo.objectives) and leader.judgement.excess > 1:
+    def _drop_slower(self, alive: Sequence[Candidate], requests: int) -> None:
+        """Eliminate settings that are clearly slower than the first, by every latency of the objective."""
+        if not alive or (len(self.keys) < len(self.slo.objectives) and alive[0].judgement.excess > 1):
             return
-        latency = self.slo.latency.key
-        slower = {key: slower_by(result, leading, key, STRICT) for key in {*keys, latency}}
-        if all(each.low > 0 for each in slower.values()):
-            self.drop_slower(candidate, leader, slower[latency])
+        leader = alive[0]
+        for each in alive[1:]:
+            # A run begins with an empty queue, which flatters settings near saturation.
+            if not all(run.runs[requests][self.keys[0]].steady for run in (leader, each)):
+                continue
+            if all(self.bound(leader, each, requests, key=key).most < 0 for key in self.keys):
+                self.drop_slower(each, leader, self.bound(leader, each, requests))
 
-    def drop_slower(self, candidate: Candidate, than: Candidate, slower: Estimate) -> None:
+    def bound(
+        self, one: Candidate, other: Candidate, requests: int, level: float = STRICT, key: str = ""
+    ) -> Bound:
+        """Return by how much another setting is better than one, in runs of this length."""
+        key = key or self.slo.latency.key
+        return better_by(one.runs[requests][key], other.runs[requests][key], key, level)
+
+    def drop_slower(self, candidate: Candidate, than: Candidate, bound: Bound) -> None:
         """Eliminate a setting whose latency is clearly higher than another's."""
-        by = phrases.estimated(self.slo.latency.key, slower, digits=3)
-        candidate.eliminate(Outcome.SLOWER, f"{by} slower than {phrases.setting(than.knobs)}")
+        label, unit, _ = described(self.slo.latency.key)
+        by = f"{label} at least {_format.number(-bound.most)}{unit} higher"
+        candidate.eliminate(Outcome.SLOWER, f"{by} than with {phrases.setting(than.knobs)}")
 
     def _leave_behind(self, alive: Sequence[Candidate], places: int, count: int) -> None:
         for place, candidate in enumerate(alive[places:], places + 1):

@@ -13,6 +13,7 @@ from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
 from batchsim.study.judgement import Estimate, Judgement, estimate, slower_by
 from batchsim.study.kinds import kind_of
+from batchsim.study.paired import Statement
 from batchsim.study.preference import SAME
 from batchsim.study.race import Tie
 from batchsim.study.remedies import Remedy
@@ -42,9 +43,11 @@ class Effect:
 class Recommendation:
     """The setting that meets an objective, or the nearest to it, with its expected numbers and the reasons.
 
-    `met`: whether a run shows that it meets `slo`. `expected` has the numbers of that run with their
-    95 % intervals, as {key: (value, low, high)}; percentiles count a request that is not served as
-    infinitely late, as objectives do. `result` is the run itself.
+    `met`: whether a full run with a fresh seed shows that it meets `slo`. `expected` has the numbers of that
+    run with their 95 % intervals, as {key: (value, low, high)}; percentiles count a request that is not
+    served as infinitely late, as objectives do. `result` is the run itself, and `judgement` its verdict;
+    `searched` is that of the setting's last run in the search, whose numbers tend to be too good, because the
+    search takes the best of many. `statement`: how far it is above the best, if it is met.
 
     `candidates`: a DataFrame with a row for each setting, in the grid's order: its knobs, its latency with
     its interval and other numbers from its longest run, the `requests` of that run, and its `outcome` with
@@ -52,6 +55,9 @@ class Recommendation:
     full runs (the best of at most 24); one row for settings that do not clearly differ. `out_of_reach`: the
     objective that no setting can meet and the best possible value, known without a run. `ties`: the settings
     whose latency does not differ from this one's in full runs, and why this one was preferred.
+
+    `rounds`: a DataFrame with a row for each setting of each round of the race. `provisional`: why the search
+    ended early; else "".
 
     `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.
     `effects`: how another wait changes the latency. `remedies`: changes that would meet the objective, if it
@@ -79,8 +85,12 @@ class Recommendation:
     requests_simulated: int
     grid_requests: int
     requests_explaining: int
+    statement: Statement | None
+    searched: Judgement
+    rounds: "pandas.DataFrame"
     explanation: str = ""
     out_of_reach: str = ""
+    provisional: str = ""
 
     @property
     def rule(self) -> Rule:
@@ -97,18 +107,26 @@ class Recommendation:
         part = self.grid_requests / max(self.requests_simulated, 1)
         return f"1/{part:.0f}" if part >= 2 else ""
 
+    @property
+    def certainty(self) -> tuple[str, ...]:
+        """How certain it is, in sentences: its numbers, and how far it is above the best."""
+        numbers = f"Expected: {phrases.against_limits(self.judgement)}."
+        return (numbers, _stated(self.statement)) if self.statement is not None else (numbers,)
+
     def explain(self) -> str:
         """Return a paragraph: the setting, its numbers, the reasons, and the effect of other values."""
         return self.explanation
 
     def __repr__(self) -> str:
         title = "Recommendation" if self.met else "No setting is shown to meet the objective; nearest"
+        title = f"Provisional ({self.provisional}), the best so far" if self.provisional else title
         judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not clearly met"
         throughput = _format.rate(self.expected["throughput_per_s"].value)
         lines = [
             f"{title}: {phrases.setting(self.knobs)}",
             f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
             f"  objective   {self.slo}: {judged}, {phrases.estimates(self.judgement)}",
+            *([f"  statement   {self.statement}"] if self.statement else []),
             f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
             *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
             f"  search      {_format.counted(self.requests_simulated, 'request')} simulated"
@@ -158,7 +176,7 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
 
 def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
-    topics = (_setting, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
+    topics = (_setting, _confirmed, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
     settings = _format.counted(len(found.candidates), "setting")
     less = f", {found.saved} of what full runs of all would take" if found.saved else ""
     search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
@@ -169,6 +187,9 @@ def _setting(found: Recommendation) -> Iterator[str]:
     setting = phrases.setting(found.knobs)
     where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
     numbers = phrases.against_limits(found.judgement)
+    if found.provisional:
+        yield f"The search was {found.provisional}. The best so far is {setting}{where}: {numbers}."
+        return
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
         for knobs, advantage in found.ties[:1]:
@@ -186,6 +207,17 @@ def _setting(found: Recommendation) -> Iterator[str]:
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"A run of {requests} is too short to be sure."
+
+
+def _confirmed(found: Recommendation) -> Iterator[str]:
+    """Report both estimates, and how far the setting is above the best."""
+    if found.statement is not None:
+        yield _stated(found.statement)
+    worst, judgement = found.judgement.worst, found.searched
+    if found.met and worst in judgement.estimates:
+        fresh = f"seed {found.result.seed}, which the search did not use"
+        was = phrases.estimated(worst.key, judgement.estimates[worst]._replace(low=math.nan))
+        yield f"These numbers are of {fresh}; in the search {was}."
 
 
 def _cheaper(found: Recommendation) -> Iterator[str]:
@@ -290,6 +322,11 @@ def _remedies(found: Recommendation) -> Iterator[str]:
             yield f"{'It would also' if would else 'The objective would'} be met by {remedy.text}."
         if remedy.value is None:
             yield _sentence(remedy.text)
+
+
+def _stated(statement: Statement) -> str:
+    text = str(statement)
+    return _sentence(text if text.startswith("the") else f"its {text}")
 
 
 def _sentence(text: str) -> str:

@@ -106,7 +106,9 @@ class TokenTimes:
         came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
         fold, cuts = begin_fold(TokenTotals, came_s, times.last_s, 1)
         fold.add_answers(
-            Answers(came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none),
+            Answers(
+                came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s
+            ),
             cuts,
         )
         fold.add_finished(finish_s[served], np.ones(self.served, int))

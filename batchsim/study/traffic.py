@@ -16,6 +16,8 @@ from batchsim.study.kinds import kind_of
 
 WINDOWS = 16  # in a short run: one for each section of an interval
 LONGEST = 10  # times the requested length, if only a longer run can decide
+FRESH = 1_000_000  # from the seed of a search to that of the run which confirms its choice
+Job = tuple[Scenario, int, int, float]  # a run: its scenario, requests, seed and warm-up
 
 
 @dataclass
@@ -74,16 +76,22 @@ class Traffic:
         """Add to the requests simulated so far."""
         self._counts.append(requests)
 
+    def fresh(self, most: float = math.inf) -> "Traffic":
+        """Return as many requests of the same workload under another seed."""
+        return replace(self, seed=self.seed + FRESH, most=most, _samples={})
+
     def run(self, scenario: Scenario, requests: int | None = None) -> Result:
         """Run a scenario with this traffic: all of it, or a sample of so many requests."""
-        requests = self.requests if requests is None else requests
+        return run_job(self.job(scenario, self.requests if requests is None else requests))
+
+    def job(self, scenario: Scenario, requests: int) -> Job:
+        """Return such a run before it runs, and count it."""
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
             sample = replace(self._sample(requests), priorities=scenario.workload.priorities)
             kind, windows = kind_of(scenario), self._windows(requests)
             scenario = kind.sampled(scenario, self.seed, self.requests, windows).replace(workload=sample)
         self.count(requests)
-        warmup = 0.0 if recorded(self.scenario) else WARMUP
-        return simulated(scenario, requests, self.seed, warmup=warmup, keep="requests")[0]
+        return scenario, requests, self.seed, 0.0 if recorded(self.scenario) else WARMUP
 
     def resized(self, requests: int) -> "Traffic | None":
         """Return so many requests of the same traffic; None if the workload or the memory ends before.
@@ -112,6 +120,12 @@ class Traffic:
                 gaps_s = gaps_s * (self.gaps_s.mean() / gaps_s[1:].mean())
             self._samples[requests] = Trace(np.cumsum(gaps_s))
         return self._samples[requests]
+
+
+def run_job(job: Job) -> Result:
+    """Return the result of a run."""
+    scenario, requests, seed, warmup = job
+    return simulated(scenario, requests, seed, warmup=warmup, keep="requests")[0]
 
 
 def fits(scenario: Scenario, requests: int) -> bool:

@@ -2,7 +2,9 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +18,17 @@ from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.choice import frontier, preferred
+from batchsim.study.choice import frontier, mark, preferred, settled, statement_of
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
-from batchsim.study.race import Candidate, Outcome, Race, Run, Tie
+from batchsim.study.paired import Statement
+from batchsim.study.race import Candidate, Outcome, Race, Tie
 from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, Objective
-from batchsim.study.traffic import LONGEST, Traffic
+from batchsim.study.traffic import FRESH, LONGEST, Traffic
+from batchsim.study.workers import Crew
 
 if TYPE_CHECKING:
     import pandas
@@ -39,7 +43,8 @@ LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 
 def tune(
     scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
-    prefer: str = "cheapest",
+    prefer: str = "cheapest", *, indifference: str | float | None = None, executor: Executor | None = None,
+    progress: bool = True,
 ) -> Recommendation:  # fmt: skip
     """Return the setting from a grid of knobs that meets an objective.
 
@@ -51,10 +56,20 @@ def tune(
     takes fewer servers first). `requests`: the length of a full run (default: the whole trace, or 100,000),
     which determines the precision. If a full run does not decide, runs get up to ten times as long.
 
-    The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. One is
-    recommended only if the 95 % interval of a full run is within the objective. Otherwise `met` is False, and
-    the nearest setting comes with changes that would meet the objective, each checked by runs.
-    With tokens, an objective below the time of a request alone on an engine is missed without a long run.
+    The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. The choice
+    then runs in full with a fresh seed, a million above it, and is recommended only if the 95 % interval of
+    that run is within the objective; if it is not by little, up to three more settings get such a run.
+    Otherwise `met` is False, and the nearest setting comes with changes that would meet the objective, each
+    checked by runs. With tokens, an objective below the time of a request alone on an engine is missed
+    without a long run.
+
+    `statement` bounds how far the choice is above the best (multiple comparisons with the best, 95 % for all
+    together; `batchsim.study.paired`). `indifference`, in ms or as "1%" of the latency, is a difference that
+    does not matter: runs grow until no other setting is better by more than that, up to ten times `requests`,
+    and no run is longer only to prove that a limit is met by less than that.
+
+    `executor`: the short runs are computed there, as in `sweep`; the answer is the same. Ctrl-C returns the
+    best so far, with `provisional` set and `met` False unless its full run is finished.
 
     Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, and a
     trace whose requests all arrive at once. A combination that the scenario refuses is a candidate with that
@@ -65,17 +80,18 @@ def tune(
     >>> over = {"servers": [1, 2, 3], "max_batch_size": [4, 8, 16, 32], "max_wait_ms": [0, 1, 2, 4, 8, 16]}
     >>> best = tune(scenario, SLO(p99_ms=15), over, requests=20_000)
     >>> best.met, best.scenario.servers, best.rule
-    (True, 2, SizeOrWait(max_batch_size=16, max_wait_ms=4))
+    (True, 2, SizeOrWait(max_batch_size=32, max_wait_ms=4))
     >>> [round(ms, 1) for ms in best.expected["p99_ms"]]
-    [12.5, 12.3, 12.6]
+    [12.7, 12.4, 12.9]
     """
     check(scenario, slo)
     _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
+    zone = _zone(indifference)
     grid = Grid.of(scenario, over)
-    streams = Streams(scenario, seed)
+    streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
     entries = _entries(scenario, slo, grid, streams, count)
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
@@ -83,41 +99,78 @@ def tune(
         # Nothing keeps up with an infinite rate, so every setting would fail.
         raise ValueError(f"tune needs traffic that spans some time, got {scenario.workload!r}")
     points = [each.scenario for each in candidates]
-    most = kind_of(scenario).first_unserved(points, streams, LONGEST * count)
-    race = Race(slo, Traffic(scenario, count, seed, most), candidates)
-    race.first_round()
-    best, result = _search(race, prefer)
-    judgement, simulated = best.judgement, race.traffic.simulated
-    best.outcome = Outcome.CHOSEN if judgement.meets else Outcome.NEAREST
+    most, of_fresh = (kind_of(scenario).first_unserved(points, each, LONGEST * count) for each in streams)
+    search = Traffic(scenario, count, seed, most)
+    with Crew(executor, progress, "tune") as crew:
+        race = Race(slo, search, search.fresh(of_fresh), candidates, crew)
+        interrupted = ""
+        try:
+            race.first_round()
+            best, result, statement = _search(race, prefer, zone)
+        except KeyboardInterrupt:
+            best, result, statement = *race.provisional(), None
+            interrupted = f"interrupted after {race.search.simulated:,} requests"
+    judgement, simulated, stopped = best.judgement, race.search.simulated, bool(interrupted)
+    met = judgement.meets and not stopped
+    best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
     best.why = phrases.against_limits(judgement)
-    front = [entries.index(each) for each in frontier(race, best, result)]
+    front = [entries.index(each) for each in ([best] if stopped else frontier(race, best, result))]
     ranked = sorted(candidates, key=lambda each: each.rank)
     ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
-    effects = effects_of(result, slo, race.traffic) if best.scenario.stable and not race.out_of_reach else ()
+    explained = best.scenario.stable and not race.out_of_reach and not stopped
+    effects = effects_of(result, slo, race.traffic) if explained else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
         helps = longer(judgement, best.requests, scenario)
-    elif not judgement.meets:
+    elif not judgement.meets and not stopped:
         near = [each for each in ranked if each.scenario.stable and each is not best]
         helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
     found = Recommendation(
-        best.scenario, slo, prefer, best.knobs, judgement.meets, judgement, _expected(result, slo), result,
+        best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
         candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
         no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
         grid_requests=race.asked.requests * sum(each.scenario.stable for each in candidates),
-        requests_explaining=race.traffic.simulated - simulated, out_of_reach=race.out_of_reach,
+        requests_explaining=race.search.simulated - simulated, out_of_reach=race.out_of_reach,
+        statement=statement, searched=best.searched, provisional=interrupted, rounds=_rounds(race, entries),
     )  # fmt: skip
     return replace(found, explanation=explain(found))
 
 
+def _zone(given: str | float | None) -> Callable[[float], float]:
+    """Return the indifference zone in ms for a latency, from a number of ms or a percentage; NaN if none."""
+    if given is None:
+        return lambda _: math.nan
+    if not isinstance(given, str):
+        zone_ms = _check.real("indifference", given, above=0)
+        return lambda _: zone_ms
+    number = given.strip().removesuffix("%").strip()
+    if not given.strip().endswith("%") or not re.fullmatch(r"\d*\.?\d+", number):
+        raise ValueError(f"indifference must be a number of ms, or a percentage such as '1%', got {given!r}")
+    share = _check.real("indifference", float(number), above=0, below=100) / 100
+    return lambda latency_ms: share * latency_ms
+
+
+def _rounds(race: Race, entries: Sequence[Candidate | ValueError]) -> "pandas.DataFrame":
+    """Return a DataFrame with a row for each setting of each round, by its row among the candidates."""
+    import pandas
+
+    rows = [
+        {"round": number, "requests": each.requests, "candidate": entries.index(candidate),
+         **latency.columns(race.slo.latency.key), "left": candidate in each.left}
+        for number, each in enumerate(race.rounds, 1)
+        for candidate, latency in each.latencies.items()
+    ]  # fmt: skip
+    return pandas.DataFrame(rows)
+
+
 def _entries(
-    scenario: Scenario, slo: SLO, grid: Grid, streams: Streams, requests: int
+    scenario: Scenario, slo: SLO, grid: Grid, streams: Sequence[Streams], requests: int
 ) -> list[Candidate | ValueError]:
     """Return the grid's settings, an error for each that the scenario refuses; raise if it refuses all."""
     entries: list[Candidate | ValueError] = []
-    lengths = functools.cache(lambda: [streams.lengths()(requests)])
+    lengths = functools.cache(lambda: [each.lengths()(requests) for each in streams])
     for knobs in map(grid.knobs, range(len(grid))):
         try:
             point = scenario.replace(knobs)
@@ -150,23 +203,33 @@ def _check_throughput(scenario: Scenario, slo: SLO) -> None:
         raise ValueError(f"{rule}, got {least!r}")
 
 
-def _search(race: Race, prefer: str) -> Run:
+def _search(
+    race: Race, prefer: str, zone: Callable[[float], float]
+) -> tuple[Candidate, Result, Statement | None]:
     """Return the recommended setting, or the nearest, with its full run; give all settings their outcomes."""
     # With "cheapest", in groups by the number of servers: the first group with an answer has the best.
     groups = sorted({each.servers if prefer == "cheapest" else 0 for each in race.candidates})
     for servers in groups:
         group = [each for each in race.candidates if servers in (0, each.servers)]
-        if (fastest := race.fastest(group) or race.longer(group)) is None:
+        alive, tied = race.finalists(group), list[Candidate]()
+        if alive:
+            race.zone_ms = zone(alive[0].latency.value)
+            tied = preferred(race, group, alive[0])
+            first = tied[0] if math.isnan(race.zone_ms) else settled(race, tied[0], group)
+            alive = [*dict.fromkeys([first, *alive])]
+        if (found := race.confirm(alive) or race.longer(group)) is None:
             continue
-        best, result = preferred(race, group, *fastest)
+        best, result = found
         best.outcome = Outcome.CHOSEN
+        statement = statement_of(race, best, group, servers if len(groups) > 1 else None)
+        mark(race, tied, best)
         for each in group:
             each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
         fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
         for each in race.candidates:
             each.eliminate(Outcome.DEARER, f"{fewer} the objective")
-        return best, result
-    return race.nearest()
+        return best, result, statement
+    return *race.nearest(), None
 
 
 def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
@@ -182,7 +245,7 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
             "requests": entry.requests, **entry.latency.columns(key), **noted,
-            "outcome": str(entry.outcome), "why": entry.why,
+            "better_by_ms": entry.better_by_ms, "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
     return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})

@@ -20,7 +20,7 @@ from batchsim.theory.batch import at_least
 from batchsim.view.canvas import axes, cells
 from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, in_words, looks
 from batchsim.view.explorer.control import Control
-from batchsim.view.explorer.opening import RATE_PER_S, STEPS
+from batchsim.view.explorer.opening import STEPS
 from batchsim.view.explorer.reasons import LATENCY
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import COLUMNS, MAP_REQUESTS, WAITS, sizes
@@ -71,7 +71,7 @@ def descriptions() -> dict[str, Any]:
         "axis": {"steps": axes.STEPS, "coarse": axes.COARSE},
         "triggers": {int(trigger): in_words(trigger.name.lower()) for trigger in Trigger},
         "played": played(),
-        "opening": {"rate_per_s": RATE_PER_S, "steps": [step._asdict() for step in STEPS]},
+        "opening": [step._asdict() for step in STEPS],
         "terms": terms(),
     }  # fmt: skip
 

@@ -6,7 +6,6 @@ As a program, `python -m batchsim.web.wasm FILE` writes the module.
 # mypy: disable-error-code="no-untyped-call"
 
 import importlib.metadata
-import importlib.util
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from batchsim import _parts
 from batchsim._files import replacing
 from batchsim.engines.compiled.jit import compiled_uncached, digest, sources
 
@@ -29,7 +29,7 @@ PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE
 def built(folder: Path) -> Path:
     """Return the module's file in a folder, built in about a minute unless it is there from the same code.
 
-    ModuleNotFoundError without ziglang.
+    MissingPart without ziglang.
     """
     own = (Path(__file__).with_name("entries.py"), Path(__file__))
     tools = "-".join(importlib.metadata.version(name) for name in ("numba", "llvmlite"))
@@ -42,9 +42,8 @@ def built(folder: Path) -> Path:
 
 
 def build() -> bytes:
-    """Return the module, or raise ModuleNotFoundError without ziglang, which links it."""
-    if importlib.util.find_spec("ziglang") is None:
-        raise ModuleNotFoundError('building the page needs ziglang: pip install "batchsim[web]"')
+    """Return the module, or raise MissingPart without ziglang, which links it."""
+    _parts.need("ziglang")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "batchsim.wasm")
         # In a process of its own, which has no optimised loops yet.

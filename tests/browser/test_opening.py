@@ -24,6 +24,8 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
         assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
         assert not page.is_visible(TABS)
         for at in range(len(KNOBS)):
+            assert eventually(lambda at=at: panel.kernel.ask("panel.state.rate_per_s") == (800 if at else 20))
+            assert panel.kernel.ask("panel.play.player.time_s") < 10  # from the beginning
             assert set(page.evaluate(SHOWN)) == set(KNOBS[: at + 1])
             assert page.evaluate(CLIP) == 1  # only the film
             page.click(NEXT)
@@ -38,9 +40,21 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
         page.wait_for_selector(NEXT, state="detached")
         assert page.is_visible(TABS)
         assert len(page.evaluate(SHOWN)) > len(KNOBS)
-        assert panel.kernel.ask("panel.state.rate_per_s") == 20  # it is the reader's now
+        assert panel.kernel.ask("panel.session.data.before") is None
         assert page.evaluate("localStorage.getItem('batchsim-opening')")  # it plays once
         assert not panel.noise.errors
+
+
+def test_a_rate_that_the_reader_has_moved_stays(lab, opened):
+    with opened(lab, NOTEBOOK, met=False) as panel:
+        panel.page.wait_for_selector(NEXT)
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
+        panel.typed("rate_per_s").fill("300")
+        panel.typed("rate_per_s").press("Enter")
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 300)
+        panel.page.click(NEXT)
+        assert eventually(lambda: panel.kernel.ask("panel.opening.step") == 1)
+        assert panel.kernel.ask("panel.state.rate_per_s") == 300
 
 
 def test_a_key_skips_it_in_a_notebook_and_the_explorer_is_as_it_would_have_been(lab, opened):

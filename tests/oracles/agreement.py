@@ -149,6 +149,11 @@ def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
     ends_s = np.append(log.batch_finish_s, math.nan)
     for index, times_s in ((log.token_step, "first"), (log.last_step, "finish")):
         assert np.array_equal(ends_s[index], [getattr(r, times_s) for r in oracle.all], equal_nan=True)
+    gaps = TokenRun(scenario, log).gaps
+    each = [np.diff(request.tokens) for request in oracle.all]
+    expected = np.sort(np.concatenate(each))
+    assert np.array_equal(np.sort(np.repeat(gaps.gap_s, gaps.counts.astype(int))), expected)
+    assert np.array_equal(log.stall_s, [gap.max(initial=0.0) for gap in each])
     if continuous:  # no token is lost, or computed twice but after a preemption
         served = log.status == bs.Status.SERVED
         needed = (plan.prompts + plan.outputs - 1)[served].sum()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.compiled import columns, instants
+from batchsim.engines.compiled import columns, fold, instants
 from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
@@ -20,7 +20,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Threshold
-from batchsim.scenario.sized_time import SizedTime
+from batchsim.scenario.sized_time import SizedTime, unit_cost
 
 SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
@@ -143,3 +143,13 @@ def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.
     """Return requests; an open loop has no `think_s`."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)
+
+
+def units_of_log(log: Log, scenario: Scenario) -> fold.Units | None:
+    """Return the units of each batch of a log; None if sizes change no time."""
+    if log.size is None:
+        return None
+    index, size = fold.writable(log.batch_index), fold.writable(log.size)
+    rows = of_requests(NONE, None, index, columns.NONE_OF_LEVELS, columns.NONE_OF_LEVELS, size)
+    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
+    return fold.Units.of(rows, fold.batches_of(log), log.batch_size.size, cost, scenario.cut_to)

@@ -17,17 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.compiled.columns import ENDLESS, NONE, Batches, Requests
+from batchsim.engines.compiled.columns import ENDLESS, NO_SIZES, NONE, Batches, Requests
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.sized import place_of, units_of
 from batchsim.engines.compiled.threshold import begin_of, later, soonest
-from batchsim.engines.draws import NO_SIZES
+from batchsim.engines.gaps import Gaps
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import TokenLog
-from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals
-from batchsim.scenario import Scenario
+from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals, binned
 from batchsim.scenario.rules.rule import Trigger
-from batchsim.scenario.sized_time import UnitCost, unit_cost
+from batchsim.scenario.sized_time import UnitCost
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -68,6 +66,7 @@ class Answers(NamedTuple):
     output: Any  # tokens
     status: Any
     preemptions: Any
+    stall_s: Any  # the longest gap between two tokens
 
 
 @inlined
@@ -210,6 +209,7 @@ def add_answers(answers, cuts, sums, histograms):
             if answers.output[request] > 1:
                 per_token_s = (done_s - answers.token_s[request]) / (answers.output[request] - 1)
                 _count(histograms, 2, per_token_s)
+                _count(histograms, 3, answers.stall_s[request])
 
 
 @compiled
@@ -269,6 +269,21 @@ def add_finished(finish_s, counts, edges_s, into):
             into[part] += counts[row]
 
 
+@compiled
+def add_gaps(finish_s, server, counts, ended_s, edge_s, sums, histogram):
+    """Add the gaps of steps to the only part; `ended_s` is when each engine's step before ended."""
+    for row in range(counts.size):
+        done_s = finish_s[row]
+        if counts[row] > 0 and done_s >= edge_s:
+            gap_s = done_s - ended_s[server[row]]
+            sums.gaps[0] += counts[row]
+            sums.itl_s[0] += counts[row] * gap_s
+            mantissa, exponent = math.frexp(gap_s)
+            place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
+            histogram[min(max(place, 0), BINS - 1)] += counts[row]
+        ended_s[server[row]] = done_s
+
+
 class Fold:
     """The totals of a run, chunk after chunk of its log."""
 
@@ -277,6 +292,7 @@ class Fold:
         self.edges_s, self.totals = edges_s, kind.zeros(edges_s.size - 1)
         self.histograms = np.zeros((histograms, BINS if histograms else 0), np.int64)
         self.last_s = 0.0  # the last finish
+        self._ended_s = np.zeros(servers)
         self._until_s, self._at_start_s = np.zeros(servers), np.zeros((2, 1))  # I(t) and B(t) of batches
         self._spans, self._known = np.array([[-math.inf, 0.0, 0.0, 0.0]]), 1
         self._sums = SUMS[kind](*vars(self.totals).values())
@@ -320,6 +336,22 @@ class Fold:
         """Add counts to a sum by the time at which each finishes."""
         add_finished(finish_s, counts, self.edges_s, getattr(self.totals, name))
 
+    def add_gaps(self, gaps: Gaps) -> None:
+        """Add gaps between tokens, by the time at which each ends."""
+        self.add_finished(gaps.at_s, gaps.counts.astype(np.int64), "gaps")
+        self.add_finished(gaps.at_s, gaps.counts * gaps.gap_s, "itl_s")
+
+    def add_gaps_of_steps(self, steps: Any, count: int, late: np.ndarray) -> None:
+        """Add the gaps that end with the next steps to the only part, and their late ones."""
+        columns = steps.finish_s, steps.server, steps.gaps[:count], self._ended_s
+        add_gaps(*columns, self.edges_s[0], self._sums, self.histograms[-1])
+        if late.size:
+            at_s = steps.finish_s[late[0].astype(np.int64) - steps.first]
+            late_gaps = Gaps(at_s, at_s - late[1], late[2])
+            self.add_gaps(late_gaps)
+            kept = at_s >= self.edges_s[0]
+            np.add.at(self.histograms[-1], binned(late_gaps.gap_s[kept]), late[2][kept].astype(np.int64))
+
     def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray, busy_s: np.ndarray) -> np.ndarray:
         """Return for how long requests were forming, where B(t) at their start is `busy_s`."""
         spans = self._spans[: self._known]
@@ -349,17 +381,6 @@ def batches_of(log: Log) -> Batches:
 def writable(column: np.ndarray) -> np.ndarray:
     """Return a column that may be written to: Numba compiles a loop once more for read-only ones."""
     return np.require(column, requirements="W")
-
-
-def units_of_log(log: Log, scenario: Scenario) -> Units | None:
-    """Return the units of each batch of a log; None if sizes change no time."""
-    if log.size is None or isinstance(log, TokenLog):
-        return None
-    index, size = writable(log.batch_index), writable(log.size)
-    nothing = np.empty(0, np.uint8)
-    rows = Requests(NONE, NONE, NO_SIZES, index, nothing, nothing, size)
-    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
-    return Units.of(rows, batches_of(log), log.batch_size.size, cost, scenario.cut_to)
 
 
 def delays_s(limits: Sequence[Any]) -> np.ndarray:

@@ -196,7 +196,7 @@ def run_times(plan: TokenPlan) -> Times:
     """Run a plan of the compiled engine and return its requests' times."""
     count, requests, cancelled = plan.base.requests, TokenRequests.of(plan), CANCELLED.get()
     loop, line = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
-    loop.rows = Steps.allocate(loop.room, 0, NONE)
+    loop.rows = Steps.allocate(loop.room, 0, NONE, loop.servers.running.size)
     token_s, finish_s, last_s, servers = np.full(count, math.nan), np.full(count, math.nan), 0.0, loop.servers
     over = False
     while not over:

@@ -54,7 +54,7 @@ def max_batch_units() -> Any:
     """Return the field of rules that limit a batch by the sizes of its requests."""
     return parameter(
         "Max batch units", "A batch never holds more units than this, in the sizes of its requests",
-        at_most=LARGEST_LIMIT, may_be_none=True, of_sizes=True, default=None,
+        at_most=LARGEST_LIMIT, may_be_none=True, of_sizes=True, default=None, kw_only=True,
     )  # fmt: skip
 
 
@@ -63,6 +63,7 @@ def units() -> Any:
     return parameter(
         "Units", "How the limit counts: with padding, the number of requests times the longest; or the sum",
         kind="word", words=("padded", "summed"), of_sizes=True, default="padded",
+        kw_only=True,
     )  # fmt: skip
 
 

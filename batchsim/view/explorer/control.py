@@ -145,11 +145,9 @@ class Option:
         if self.read:
             values = self.read(part)
         else:
-            plain = [f for f in dataclasses.fields(self.part) if not f.kw_only]
-            shown, others = plain[: len(self.controls)], plain[len(self.controls) :]
-            if any(getattr(part, f.name) != f.default for f in others):
-                return None
-            values = [getattr(part, f.name) for f in shown]
+            values = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
+        if getattr(part, "by_size", False):  # a limit in units has no control
+            return None
         return None if values is None else dict(zip(self.controls, values, strict=True))
 
 

@@ -14,7 +14,7 @@ from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.kind import Values
-from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.kinds import FIRST, KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.opening import Opening
 from batchsim.view.explorer.pages import Page
@@ -65,7 +65,7 @@ class Explorer(widgets.Box):
         self.tabs.add_class("batchsim-tabs")
         self.knobs = plain(widgets.VBox)
         self.knobs.add_class("batchsim-knobs")
-        self.opening = Opening(session, self.screen, self.play.player, opening)
+        self.opening = Opening(session, self.screen, self.play, opening)
         column = plain(widgets.VBox, [self.opening, self.knobs, self.tabs, self.pseudocode])
         column.add_class("batchsim-column")
         self._place()
@@ -283,4 +283,4 @@ def explore(
         state.kind.film if play else session.style.large
     )
     session.style = session.style._replace(large=large)
-    return Explorer(session, services, opening and not link)
+    return Explorer(session, services, opening and not link and state.mode == FIRST)

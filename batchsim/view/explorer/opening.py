@@ -8,19 +8,21 @@ import traitlets
 
 from batchsim.view.canvas.picture import Box
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.player import Player
+from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.session import Session
 from batchsim.view.pictures.views import NAMES
 from batchsim.view.scripts import widget
 
-RATE_PER_S = 20.0  # at which it begins: one request after another
-
 
 class Step(NamedTuple):
-    """A thing that appears, a control or a view by its name, with its sentence."""
+    """A thing that appears, a control or a view by its name, with its sentence.
+
+    `rate_per_s` replaces an earlier step's rate if the reader did not move it.
+    """
 
     name: str
     words: str
+    rate_per_s: float | None = None
 
 
 STEPS = (
@@ -28,11 +30,13 @@ STEPS = (
         "rate_per_s",
         "Twenty requests arrive per second, and the server computes most of them alone. Raise the arrival "
         "rate until it computes several together, as a batch.",
+        20.0,
     ),
     Step(
         "max_wait_ms",
-        "The server may wait for company before it starts a batch. Move the max wait: batches grow, and "
-        "requests start later.",
+        "Requests now arrive more often, and the server waits for company before it starts a batch. Move the "
+        "max wait: batches grow, and requests start later.",
+        800.0,
     ),
     Step(
         "max_batch_size",
@@ -66,20 +70,24 @@ class Opening(anywidget.AnyWidget):
     step = traitlets.Int(-1).tag(sync=True)
     boxes = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, session: Session, screen: MainPicture, player: Player, wanted: bool) -> None:
+    def __init__(self, session: Session, screen: MainPicture, play: PlayPage, wanted: bool) -> None:
         super().__init__(wanted=wanted)
-        self.session, self.screen, self.player = session, screen, player
+        self.session, self.screen, self.play = session, screen, play
         self.observe(self._turn, names="step")
         self.on_msg(self._end)
         session.subscribe("change", self._place)
 
     def _turn(self, change: Any) -> None:
         session, style = self.session, self.session.style
-        if change["old"] < 0:
-            session.move_to(session.state.replace(rate_per_s=RATE_PER_S))
-            self.player.play()
-        if style.alone and self.step >= 0 and (name := STEPS[self.step].name) in NAMES[style.mode]:
-            session.restyle(session.style._replace(large=name))  # there is room for one view
+        begins, self.play.from_start = change["old"] < 0, self.step >= 0
+        if self.step >= 0:
+            name, _, rate_per_s = STEPS[self.step]
+            if rate_per_s and (begins or session.state.rate_per_s == STEPS[0].rate_per_s):
+                session.start(session.state.replace(rate_per_s=rate_per_s))
+            if style.alone and name in NAMES[style.mode]:
+                session.restyle(session.style._replace(large=name))  # there is room for one view
+        if begins:
+            self.play.player.play()
         self._place()
 
     def _end(self, _: Any, content: dict[str, Any], __: Any) -> None:

@@ -248,11 +248,15 @@ class Session:
                 self._notify("release")
 
     def reset(self) -> None:
-        """Return to the initial state, without a comparison that would stretch the axes."""
+        """Return to the initial state."""
+        self.start(self.initial)
+
+    def start(self, state: State) -> None:
+        """Move to a state without a comparison, which would stretch the axes."""
         with self.lock:
             if self.data is not None and self.visible:
                 self.seen, self.data = None, alone(self.data)
-        self.move_to(self.initial)
+        self.move_to(state)
         self.release()
 
     def pin(self, refresh: bool = True) -> None:

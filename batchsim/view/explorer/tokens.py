@@ -370,9 +370,13 @@ class TokenGeneration(Kind):
             plain = dataclasses.replace(state.service_time(), noise=None)
             service = service.replace(f"bs.{plain!r}", f'bs.published("{state.step}")')
         rule: Any = scenario.rule  # a dataclass
-        shown = dataclasses.fields(rule)
-        if isinstance(rule, Continuous):  # its many settings are mostly at their defaults
-            shown = tuple(item for item in shown if getattr(rule, item.name) != item.default)
+        # The many settings of `Continuous` are mostly at their defaults, and so are those by keyword alone.
+        many = isinstance(rule, Continuous)
+        shown = [
+            item
+            for item in dataclasses.fields(rule)
+            if getattr(rule, item.name) != item.default or not (many or item.kw_only)
+        ]
         settings = ", ".join(f"{item.name}={getattr(rule, item.name)!r}" for item in shown)
         settings = settings.replace("=inf", '=float("inf")')
         lengths = []

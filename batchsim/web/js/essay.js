@@ -9,6 +9,7 @@ import { batcher } from "./play.js";
 import { sketch } from "./sketch.js";
 import { serve } from "./worker.js";
 
+const NARROW_PX = 700; // at most, of a page with room for one view, as in page.css
 const DRAGGED_PX = 300; // from the low end of a number's range to the high one
 const find = (selector, root = document) => [...root.querySelectorAll(selector)];
 const given = (node, name) => JSON.parse(node.dataset[name] ?? "{}");
@@ -55,30 +56,33 @@ function alone(page, described) {
 
 /** Before the essay, for those who come first: a figure whose parts come one after another. */
 function first(whole, context) {
-  const { rate_per_s, steps } = context.described.opening, [said, host] = whole.children;
+  const steps = context.described.opening, [said, host] = whole.children;
   const begin = () => {
     whole.hidden = false;
     const named = (list) => steps.map(({ name }) => name).filter((name) => name in list);
     const views = ["film", ...named(context.described.views)], controls = named(context.described.controls);
-    return new Figure(host, { ...context, views, controls, values: { rate_per_s }, plays: true });
+    const values = { objective_ms: context.described.controls.objective_ms.default }; // of which the map takes its colours
+    return new Figure(host, { ...context, views, controls, values, plays: true });
   };
   let figure = null;
   const show = (at) => {
     figure ??= begin();
     const shown = steps.slice(0, at + 1).map(({ name }) => name);
     for (const [name, { input }] of Object.entries(figure.sliders)) input.parentElement.hidden = !shown.includes(name);
-    figure.charts.forEach(({ view, canvas }) => { canvas.parentElement.hidden = !shown.includes(view); });
-    figure.numbers.hidden = figure.charts.every(({ view }) => !shown.includes(view));
+    const views = ["film", ...figure.views.filter((view) => shown.includes(view))], alone = innerWidth <= NARROW_PX;
+    for (const view of figure.views) host.querySelector(`.${view}`).hidden = !(alone ? views.at(-1) === view : views.includes(view));
+    figure.numbers.hidden = views.length === 1;
+    const { rate_per_s } = steps[at];
+    if (rate_per_s && (!at || figure.values.rate_per_s === steps[0].rate_per_s)) figure.start({ rate_per_s });
     figure.resize();
   };
   const end = (skipped) => {
-    if (!skipped) {
-      const { choose } = globalThis.batchsim.figures;
-      choose.move(Object.fromEntries(figure.controls.map((name) => [name, figure.values[name]])));
-      choose.host.scrollIntoView();
-    }
     figure.film.destroy();
     whole.remove();
+    if (skipped) return;
+    const { choose } = globalThis.batchsim.figures;
+    choose.move(Object.fromEntries(figure.controls.map((name) => [name, figure.values[name]])));
+    choose.host.closest("section").scrollIntoView();
   };
   opening(said, steps, { show, end });
 }

@@ -196,6 +196,15 @@ export class Figure {
     this.timer = setTimeout(() => this.settle(), REST_MS);
   }
 
+  /** Go to values without a comparison, and to the film's beginning. */
+  start(values) {
+    Object.assign(this.values, values);
+    this.film?.snap(0);
+    this.before = undefined;
+    this.compute();
+    this.settle();
+  }
+
   /** Draw without the state before. */
   forget() {
     this.before = undefined;
@@ -260,12 +269,13 @@ export class Figure {
     });
   }
 
-  /** Load the first requests into the film, which keeps its time; a film out of sight can wait. */
+  /** Load the first requests into the film, which keeps its time or plays on from the beginning; one out of sight can wait. */
   showFilm({ run, settings }) {
     this.isFilmOld = this.isFilmSeen === false;
     if (this.isFilmOld) return;
     const film = filmOf(run, settings);
-    const time_s = Math.min(this.film.time_s, film.until_s);
+    const over = this.film.time_s >= film.until_s;
+    const time_s = !over ? this.film.time_s : this.film.playing ? 0 : film.until_s;
     this.film.load(film, time_s);
     if (this.film.playing) this.film.snap(time_s);
   }

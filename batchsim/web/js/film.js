@@ -763,7 +763,8 @@ export class Film {
     const [lane] = this.lanes, start = film.start ?? { time_s: film.begin_s, within_s: 0 }, resumes = this.playing || time_s !== null;
     this.instants = unique(...this.lanes.map((each) => each.instants)).filter((s) => s > film.begin_s && s < film.until_s);
     this.staged = this.lanes.length === 1 && lane.kind === "requests";
-    this.page_s = film.page_s ?? (this.staged ? Math.max(PAGE / lane.per_s, 5 * lane.batch_s) : film.until_s - film.begin_s);
+    const whole_s = film.until_s - film.begin_s;
+    this.page_s = film.page_s ?? (this.staged ? Math.min(Math.max(PAGE / lane.per_s, 5 * lane.batch_s), whole_s || Infinity) : whole_s);
     this.usual = SLOWNESS.indexOf(comfortable(film, lane));
     this.pace(this.slowed);
     this.follow(this.picked);

@@ -11,6 +11,8 @@ from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
 from batchsim.view.film.pseudocode import pseudocode, to_html
+from batchsim.view.film.snapshot import Film
+from batchsim.view.film.window import request_window
 from batchsim.view.pictures.data import ViewData
 
 HINT = "Space plays, arrows step. Click a request to follow it, or press S for the slowest."
@@ -26,6 +28,7 @@ class PlayPage(Page):
     title = "Film"
     follows = plays = True
     opened = False  # whether this page is open, or another one that plays the film
+    from_start = False  # whether films show the first requests of a run
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
         self.screen, self.code = screen, code
@@ -80,7 +83,9 @@ class PlayPage(Page):
         """Load the film of a run, unless it is there; return whether there is one."""
         run = data.result, server
         if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
-            window = KINDS[data.result.scenario.kind].window(data, server)
+            kind = KINDS[data.result.scenario.kind]
+            first = request_window(Film.of(data.result), (0.0, 0.0)) if self.from_start else None
+            window = first or kind.window(data, server)
             if window is None:
                 return False
             self.run = run

@@ -1,0 +1,51 @@
+"""Parts of batchsim that are extras: an import of a missing one names the extra that brings it."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+# The extra of pyproject.toml that brings each library that `pip install batchsim` leaves out.
+EXTRAS = {
+    "IPython": "notebook", "anywidget": "notebook", "distributed": "distributed", "google": "servers",
+    "ipykernel": "notebook", "ipywidgets": "notebook", "jax": "device", "jupyter_client": "app",
+    "jupyter_server": "app", "jupyterlab": "notebook", "psutil": "device", "pyarrow": "distributed",
+    "rich": "shell", "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell",
+    "voila": "app", "yaml": "servers", "ziglang": "web",
+}  # fmt: skip
+PACKAGES = {"google": "protobuf", "yaml": "pyyaml"}  # libraries with another name than their package
+
+
+class MissingPart(ModuleNotFoundError):
+    """A library of an extra is not installed; the message is the command that installs it."""
+
+
+class _Parts(MetaPathFinder):
+    """The last finder of imports: it finds nothing, and names the extra to a module of batchsim."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> None:
+        library = fullname.partition(".")[0]
+        if library in EXTRAS and _importer().partition(".")[0] == "batchsim":
+            package, extra = PACKAGES.get(library, library), EXTRAS[library]
+            raise MissingPart(f"{package} must be installed: pip install 'batchsim[{extra}]'", name=fullname)
+
+
+def _importer() -> str:
+    """Return the name of the module whose import, or call of `importlib`, is under way."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "_frozen_importlib")):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def name_extras() -> None:
+    """Let imports of missing libraries name their extras; other packages' imports fail as before."""
+    sys.meta_path.append(_Parts())
+
+
+def need(library: str) -> None:
+    """Raise MissingPart unless a library is installed; it is not imported."""
+    importlib.util.find_spec(library)

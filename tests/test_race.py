@@ -1,0 +1,212 @@
+"""What a search states about its choice: its distance to the best, a fresh run, and who makes the runs."""
+
+import math
+import multiprocessing
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.study import race
+from batchsim.study.paired import Values, better_by
+from batchsim.study.slo import SLO
+from batchsim.study.tune import tune
+
+T4 = bs.Affine(5, 0.25)
+POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), T4)
+GRID = {"max_batch_size": [12, 16, 32, 64], "max_wait_ms": [0, 4, 8, 16]}
+LIMIT = SLO(p99_ms=50)
+
+
+# Bounds of paired differences.
+
+
+@pytest.mark.parametrize("key", ["p99_ms", "p50_ms", "mean_latency_ms"])
+def test_a_bound_holds_as_often_as_it_says_under_common_random_numbers(key):
+    # Two exponential latencies that share half of their randomness; the second has nine tenths of the scale.
+    rng, level, truth = np.random.default_rng(7), 0.9, {"p99_ms": math.log(100), "p50_ms": math.log(2)}
+    gap, held, runs = 0.1 * truth.get(key, 1.0), 0, 200
+    for _ in range(runs):
+        shared, other = rng.exponential(size=(2, 4000))
+        one = Values(shared, 1)
+        two = Values(0.9 * np.where(rng.random(4000) < 0.5, shared, other), 1)
+        held += better_by(one, two, key, level).most >= gap
+    assert held / runs >= level - 0.045  # two standard errors
+
+
+def test_a_bound_of_percentiles_on_an_atom_knows_that_they_are_equal():
+    slower = np.where(np.arange(6400) % 10 < 9, 5.0, 20.0)
+    faster = np.where(np.arange(6400) % 20 < 19, 5.0, 20.0)
+    bound = better_by(Values(slower, 1), Values(faster, 1), "p50_ms", 0.95)
+    assert bound == (0, 0)
+
+
+def test_runs_that_do_not_differ_may_still_differ_by_what_no_request_showed():
+    ms = np.random.default_rng(0).exponential(size=1000)
+    bound = better_by(Values(ms, 1), Values(ms, 1), "p99_ms", 0.95)
+    assert bound.value == 0
+    # Of 1,000 requests none differed: at 95 % fewer than 3 of 1,000 do (the rule of three).
+    assert bound.most == pytest.approx(np.percentile(ms, 99) - np.percentile(ms, 98.7), rel=0.2)
+
+
+def test_a_run_that_is_short_for_its_memory_has_no_steady_values():
+    assert Values(np.zeros(1600), 100).steady
+    assert not Values(np.zeros(1600), 101).steady
+    assert not Values(np.zeros(10**6), math.inf).steady
+
+
+# The statement.
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tune(POISSON, LIMIT, GRID, indifference="10%")
+
+
+def test_with_an_indifference_zone_no_setting_is_better_by_more(found):
+    best = min(
+        bs.simulate(POISSON.replace(max_batch_size=size, max_wait_ms=ms), 500_000, seed=5).percentile(99)
+        for size in GRID["max_batch_size"]
+        for ms in (0, 4)
+    )
+    chosen = bs.simulate(found.scenario, 500_000, seed=5).percentile(99)
+    statement = found.statement
+    assert statement.resolved
+    assert statement.zone_ms == pytest.approx(0.1 * chosen, rel=0.1)
+    assert chosen - best <= statement.within_ms <= statement.zone_ms
+    assert (statement.settings, statement.screened) == (16, 0)
+    assert f"Its {statement}." in found.explain()
+    rivals = found.candidates[found.candidates["outcome"] != "recommended"]
+    assert rivals["better_by_ms"].max() <= statement.within_ms
+
+
+def test_the_written_config_states_the_numbers_and_the_distance_to_the_best(found):
+    text = bs.servers.write("triton", found)
+    assert f"# Expected: p99 {found.expected['p99_ms'].value:.4g} ms (" in text
+    assert f"{found.statement.within_ms:.2g} ms of the best of 16 settings, 95% confidence" in text
+    assert text in bs.servers.write_all(found).texts.values()
+
+
+def test_a_zone_that_ten_times_the_requests_cannot_resolve_is_refused_with_what_is_possible():
+    few = tune(POISSON, LIMIT, GRID, requests=2000, indifference=0.001)
+    assert not few.statement.resolved
+    assert few.statement.needed > 20_000
+    assert "the indifference zone of 0.001 ms is not resolved: try runs of " in few.explain()
+
+
+def test_a_limit_within_the_zone_calls_for_no_longer_run():
+    near = {"max_wait_ms": [0]}
+    plain, zone = (tune(POISSON, SLO(p99_ms=17.7), near, 5_000, indifference=each) for each in (None, 1))
+    assert plain.result.arrival_s.size == 50_000
+    assert zone.result.arrival_s.size == 5_000
+    assert not zone.met
+
+
+@pytest.mark.parametrize("given", ["1", "x%", "%", "-1%", "100%", 0, -1, math.nan, "1 ms"])
+def test_an_indifference_zone_must_be_ms_or_a_percentage(given):
+    with pytest.raises(ValueError, match="indifference must be"):
+        tune(POISSON, LIMIT, GRID, requests=2000, indifference=given)
+
+
+# The fresh run.
+
+
+def test_met_is_a_verdict_of_a_seed_that_the_search_did_not_use(found):
+    assert found.result.seed == 1_000_000
+    assert found.judgement.estimates[LIMIT.latency].value == found.result.percentile(99)
+    searched = found.searched.estimates[LIMIT.latency].value
+    assert searched != found.result.percentile(99)
+    assert (
+        f"These numbers are of seed 1000000, which the search did not use; in the search p99 {searched:.4g}"
+        in (found.explain())
+    )
+
+
+def test_a_lucky_search_does_not_make_an_objective_met(monkeypatch):
+    # The search sees half of each latency; the fresh run all of it.
+    honest = race._screened
+
+    def lucky(job, *args):
+        scenario, *rest = job
+        return honest((scenario.replace(service=bs.Affine(2.5, 0.125)), *rest), *args)
+
+    monkeypatch.setattr(race, "_screened", lucky)
+    found = tune(POISSON, SLO(p99_ms=12), {"max_batch_size": [32], "max_wait_ms": [0, 1]}, 20_000)
+    assert found.searched.excess < 1 < found.judgement.excess
+    assert not found.met
+
+
+# Executors and Ctrl-C.
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return tune(POISSON, LIMIT, GRID, requests=20_000)
+
+
+def same(one, other):
+    return one.explain() == other.explain() and one.candidates.equals(other.candidates)
+
+
+def test_threads_and_processes_give_the_same_answer(alone):
+    spawned = multiprocessing.get_context("spawn")
+    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(2, mp_context=spawned) as processes:
+        for executor in (threads, processes):
+            assert same(alone, tune(POISSON, LIMIT, GRID, requests=20_000, executor=executor))
+
+
+class Dying(ThreadPoolExecutor):
+    """Its processes die after a few runs."""
+
+    def __init__(self, lives):
+        super().__init__(1)
+        self.lives = lives
+        self.broken = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+    def submit(self, function, *args):
+        self.lives -= 1
+        if self.lives < 0:
+            return self.broken.submit(os._exit, 1)
+        return super().submit(function, *args)
+
+
+def test_runs_of_workers_that_die_are_made_here(alone):
+    with Dying(5) as executor, pytest.warns(UserWarning, match="got BrokenProcessPool: the remaining runs"):
+        assert same(alone, tune(POISSON, LIMIT, GRID, requests=20_000, executor=executor))
+
+
+def test_an_executor_needs_submit():
+    with pytest.raises(TypeError, match=r"executor must have submit\(\)"):
+        tune(POISSON, LIMIT, GRID, requests=2000, executor=3)
+
+
+@pytest.mark.parametrize("after", [5, 18])
+def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
+    honest, calls = race._screened, iter(range(1000))
+
+    def interrupted(job, *args):
+        if next(calls) == after:
+            signal.raise_signal(signal.SIGINT)
+        return honest(job, *args)
+
+    monkeypatch.setattr(race, "_screened", interrupted)
+    found = tune(POISSON, LIMIT, GRID, requests=20_000)
+    assert found.provisional.startswith("interrupted after ")
+    assert not found.met
+    assert found.explain().startswith("The search was interrupted after ")
+    assert "Provisional" in repr(found)
+    ran = found.candidates[found.candidates["requests"] > 0]
+    assert len(ran) == min(after, 16)
+    assert found.knobs in ran[["max_batch_size", "max_wait_ms"]].to_dict("records")
+
+
+def test_ctrl_c_before_any_run_interrupts(monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(race, "_screened", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tune(POISSON, LIMIT, GRID, requests=20_000)
