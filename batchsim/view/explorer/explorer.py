@@ -156,7 +156,7 @@ class Explorer(widgets.Box):
             self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
-        if key in dict(offered(self.session)).values() and not self.changes_views:
+        if key and key in dict(offered(self.session)).values() and not self.changes_views:
             self.screen.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:

@@ -58,8 +58,8 @@ def stacks(data: ViewData, most: int) -> Stacks:
     kept = max(int(np.count_nonzero(first + rows <= most)), 1)
     row = first[batch] + np.arange(batch.size) - begin[batch]
     some = batch < kept
-    columns = (each[some] for each in (requests, size, row, batch))
-    return Stacks(*columns, first[:kept], rows[:kept], computed[:kept])
+    requests, size, row, batch = (each[some] for each in (requests, size, row, batch))
+    return Stacks(requests, size, row, batch, first[:kept], rows[:kept], computed[:kept])
 
 
 def by_size(data: ViewData) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -69,6 +69,7 @@ def by_size(data: ViewData) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     percentile of requests that were not served is NaN.
     """
     result, sizes = data.result, data.result.scenario.workload.sizes
+    assert sizes is not None
     kept = slice(result.warmup_requests, None)
     size, latency_ms = result.size[kept], result.latency_ms[kept]
     ends = np.unique(sizes.quantile(np.arange(1, BINS) / BINS))  # of all but the last
@@ -122,10 +123,16 @@ class SizesView(View):
         self.ax = self.add_plot(self.plot_box, "", "", grid="x", numbers="x")
         self.ax.yaxis.set_major_locator(FixedLocator([]))
         self.set_limits(self.ax, y=(1, 0))
-        self.bar_style = {"facecolor": theme.blue, "edgecolor": theme.background, "linewidth": 0.5 * self.line_px}
+        self.bar_style = {
+            "facecolor": theme.blue,
+            "edgecolor": theme.background,
+            "linewidth": 0.5 * self.line_px,
+        }
         self.padding_style = fill_style(theme, "padded")
-        self.padding = self.ax.add_artist(PathPatch(NOWHERE, zorder=2, **self.padding_style))
-        self.bars = self.ax.add_artist(PathPatch(NOWHERE, zorder=3, **self.bar_style))
+        self.padding = PathPatch(NOWHERE, zorder=2, **self.padding_style)
+        self.bars = PathPatch(NOWHERE, zorder=3, **self.bar_style)
+        for artist in (self.padding, self.bars):
+            self.ax.add_artist(artist)
         self.set_moving(self.padding, self.bars)
         self.below = not (self.large and not beside)  # whether the name of the sizes is below their axis
         self.shown: Stacks | None = None
@@ -154,7 +161,8 @@ class SizesView(View):
         if padded:
             entries.append(Entry("padding", self.padding_style))
         if "padding" in data.summary and self.large:
-            entries.append(Entry("00.0% of all units", value=f"{percent(data.summary['padding'])} of all {unit}"))
+            share = f"{percent(data.summary['padding'])} of all {unit}"
+            entries.append(Entry(f"00.0% of all {unit}", value=share))
         if self.large:
             entries += self._show_latency(data)
         self.show_legend(entries)
@@ -176,7 +184,7 @@ class SizesView(View):
         if self.hold("sizes", (shares.round(1).tolist(), units.tolist())):
             step = -(-4 * self.em * shares.size // self.latency_box.width)  # an em a digit
             places = np.arange(0, shares.size, max(int(step), 1))
-            self.latency.xaxis.set_major_locator(FixedLocator(shares[places]))
+            self.latency.xaxis.set_major_locator(FixedLocator(shares[places].tolist()))
             self.latency.xaxis.set_major_formatter(FixedFormatter([f"{units[at]:,}" for at in places]))
         entries = [Entry(f"p{q}", style) for q, style in self.line_styles.items()]
         if data.overloaded:
@@ -192,12 +200,13 @@ class SizesView(View):
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         unit = data.result.scenario.workload.size_unit
-        if self.large and self.latency_box.left <= x_px < self.latency_box.right and self.latency_box.top <= y_px < self.latency_box.bottom:
+        if self.large and self.latency_box.overlaps(Box(x_px, y_px, 1e-6, 1e-6)):
             found, shares, units = by_size(data)
             across = 100 * (x_px - self.latency_box.left) / self.latency_box.width
             at = min(int(np.searchsorted(shares, across, side="right")), found.shape[1]) - 1
-            said = ", ".join(f"p{q} {duration(values[at])}" for q, values in zip(PERCENTILES, found, strict=True))
-            return Spot(self.KEY, f"Requests of {units[at] + (at > 0):,} to {units[at + 1]:,} {unit}: {said}")
+            p50, p99 = (duration(ms) if np.isfinite(ms) else "lost" for ms in found[:, at])
+            name = f"Requests of {units[at] + (at > 0):,} to {units[at + 1]:,} {unit}"
+            return Spot(self.KEY, f"{name}: p50 {p50}, p99 {p99}")
         shown, box = self.shown, self.plot_box
         if shown is None or self.across(x_px, y_px) is None:
             return None
@@ -206,9 +215,9 @@ class SizesView(View):
         if not found_at.size:
             return None
         at = int(found_at[0])
-        computed, members = int(shown.computed[shown.batch[at]]), int((shown.batch == shown.batch[at]).sum())
-        padded = f", padded to {computed:,}" if computed else ""
-        return Spot(self.KEY, f"Request {shown.requests[at]:,}: {shown.size[at]:,} {unit}{padded}, in a batch of {members:,}")
+        computed, members = shown.computed[shown.batch[at]], np.sum(shown.batch == shown.batch[at])
+        said = f"{shown.size[at]:,} {unit}" + (f", padded to {computed:,}" if computed else "")
+        return Spot(self.KEY, f"Request {shown.requests[at]:,}: {said}, in a batch of {members:,}")
 
     def describe(self, data: ViewData) -> list[str]:
         if not data.summary["served"]:

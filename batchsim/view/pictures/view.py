@@ -68,7 +68,6 @@ class Entry:
     value: str | None = field(default=None, compare=False)  # a new value leaves the legend where it is
 
 
-
 class View(Tile):
     """One subject of a picture: `update` draws the data, and `describe` describes it in words.
 
