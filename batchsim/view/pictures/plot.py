@@ -71,7 +71,8 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
     A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
     seats. An overloaded run shows its growing queue instead of latencies. Bands around the percentiles are
     their 95 % intervals. Requests with sizes add their batches, and the latency by size. `theory=True` adds
-    what queueing theory expects as a dotted line, or the reason why it expects nothing. Other results have other figures:
+    what queueing theory expects as a dotted line, or the reason why it expects nothing. Other
+    results have other figures:
 
     - from `compare_servers`: the latency on each server, from the median to the tail;
     - a Measurement: its curve, its samples, and the device's roofline;
