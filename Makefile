@@ -9,7 +9,7 @@
 # make features  every public name, option, control, view, server and lesson, a line each
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
 # make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
-# make lessons   the students' copies of the lessons, from notebooks/solutions/
+# make lessons   the students' copies of the lessons, from notebooks/solutions/ (FORMAT=nbgrader or otter: build/FORMAT)
 # make page      one file that needs no installation and no network: dist/batchsim.html
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
@@ -152,7 +152,7 @@ notebooks: $(VENV)/.installed-test
 
 # Write the students' copies of the lessons, after a change in notebooks/solutions/.
 lessons: $(VENV)/.installed-test
-	$(BIN)/python tests/student_copies.py
+	$(BIN)/python tests/$(if $(FORMAT),graded_copies.py $(FORMAT) build/$(FORMAT),student_copies.py)
 
 # The lessons are not run: they keep the outputs of `make notebooks`. A warning is an error, as is a link that leads nowhere.
 book: $(VENV)/.installed-book page
