@@ -111,6 +111,20 @@ def test_an_indifference_zone_must_be_ms_or_a_percentage(given):
         tune(POISSON, LIMIT, GRID, requests=2000, indifference=given)
 
 
+def test_the_picture_of_the_race_has_each_round_the_objective_and_the_fresh_run(found):
+    chart = bs.plot(found)
+    (ax,) = chart.axes
+    labels = [tick.get_text() for tick in ax.get_xticklabels()]
+    assert labels[0] == "round 1: 16 settings,\nruns of 1,000"
+    assert labels[-1] == "full run, fresh seed,\n100,000 requests"
+    assert len(labels) == found.rounds["round"].nunique() + 1
+    drawn = [line.get_xydata().tolist() for line in ax.lines]
+    assert [len(labels), found.result.percentile(99)] in [point for line in drawn for point in line]
+    assert any({y for _, y in line} == {50} for line in drawn)
+    names = {text.get_text() for text in chart.legends[0].get_texts()}
+    assert {"recommended", "objective: 50", "goes on", "leaves the race"} <= names
+
+
 # The fresh run.
 
 

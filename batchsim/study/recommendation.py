@@ -56,7 +56,8 @@ class Recommendation:
     objective that no setting can meet and the best possible value, known without a run. `ties`: the settings
     whose latency does not differ from this one's in full runs, and why this one was preferred.
 
-    `rounds`: a DataFrame with a row for each setting of each round of the race. `provisional`: why the search
+    `rounds`: a DataFrame with a row for each setting of each round of the race, with its row in `candidates`
+    and its latency there. `provisional`: why the search
     ended early; else "".
 
     `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.

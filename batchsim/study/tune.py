@@ -158,7 +158,7 @@ def _rounds(race: Race, entries: Sequence[Candidate | ValueError]) -> "pandas.Da
 
     rows = [
         {"round": number, "requests": each.requests, "candidate": entries.index(candidate),
-         **latency.columns(race.slo.latency.key), "left": candidate in each.left}
+         **latency.columns(race.slo.latency.key)}
         for number, each in enumerate(race.rounds, 1)
         for candidate, latency in each.latencies.items()
     ]  # fmt: skip
