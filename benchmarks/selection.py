@@ -1,11 +1,16 @@
-"""How often `tune` selects a good setting: random problems whose truth is known from runs a hundred times longer.
+"""How often `tune` selects a good setting, on random problems.
+
+Their truth is known from runs a hundred times longer.
 
 `make selection` prints the tables of VALIDATION.md; `python benchmarks/selection.py 60` runs fewer problems.
 With `sim-tools` installed (the extra `benchmark`), KN++ and OCBA-m solve the same problems.
 """
 
 import argparse
+import importlib.util
+import itertools
 import math
+import sys
 import time
 import warnings
 from collections import Counter
@@ -20,7 +25,7 @@ REQUESTS, LONGER = 20_000, 100
 ZONE = 0.05  # of the latency: the indifference zone of all procedures
 KINDS = ("Poisson", "regular", "bursty", "on and off", "clients")
 PIECE = 2_000  # requests of one observation of KN++ and OCBA-m
-MOST = 20_000_000  # requests after which KN++ is stopped
+MOST = 4_000_000  # requests after which KN++ is stopped
 
 
 @dataclass
@@ -40,8 +45,7 @@ class Problem:
 
 
 def settings(over):
-    (x, xs), (y, ys) = over.items()
-    return [(of_x, of_y) for of_x in xs for of_y in ys]
+    return [*itertools.product(*over.values())]
 
 
 def at(scenario, over, setting):
@@ -72,17 +76,15 @@ def problem(number):
     if tokens:
         kind, service, servers = "tokens", bs.StepTime(7, 10, 0.1), 1
         more = {"tokens": bs.Tokens(prompt=200, output=bs.Geometric(50))}
-        rule, over = (
-            bs.Continuous(),
-            {"max_num_seqs": [8, 16, 32, 64], "max_num_batched_tokens": [256, 1024, 4096]},
-        )
-        most_per_s = (
-            bs.Scenario(bs.Poisson(1), rule, service, **more).replace(max_num_seqs=64).saturation_per_s
-        )
+        rule = bs.Continuous()
+        over = {"max_num_seqs": [8, 16, 32, 64], "max_num_batched_tokens": [256, 1024, 4096]}
+        most = bs.Scenario(bs.Poisson(1), rule, service, **more)
+        most_per_s = most.replace(max_num_seqs=64).saturation_per_s
     rate = load * most_per_s
     workload = {
         "Poisson": lambda: bs.Poisson(rate), "tokens": lambda: bs.Poisson(rate),
-        "regular": lambda: bs.Gamma(rate, 0.5), "bursty": lambda: bs.Gamma(rate, float(rng.uniform(1.5, 2.5))),
+        "regular": lambda: bs.Gamma(rate, 0.5),
+        "bursty": lambda: bs.Gamma(rate, float(rng.uniform(1.5, 2.5))),
         "on and off": lambda: bs.OnOff(1.4 * rate, 0.6 * rate, 50 / rate, 50 / rate),
         "clients": lambda: bs.ClosedLoop(max(int(40 * load * servers), 4), fixed_ms / 1000),
     }[kind]()  # fmt: skip
@@ -118,7 +120,8 @@ def of_tune(case, indifference=None):
     return {
         "chosen_ms": chosen_ms, "requests": found.requests_simulated, "met": found.met, "holds": holds,
         "within": math.nan if holds is None else statement.within_ms / chosen_ms,
-        "grid": found.grid_requests, "covers": 0 if statement is None else statement.settings / (statement.settings + statement.screened),
+        "grid": found.grid_requests,
+        "covers": statement and statement.settings / (statement.settings + statement.screened),
         "resolved": statement is not None and statement.resolved,
     }  # fmt: skip
 
@@ -183,44 +186,60 @@ def share(values):
     return f"{sum(values)} of {len(values)}" if values else "none"
 
 
+def of_procedure(name, solved):
+    """Return a row of the first table."""
+    runs = [(case, rows[name], rows["tune"]["grid"]) for case, rows in solved if name in rows]
+    spent = sum(row["requests"] for _, row, _ in runs) / sum(grid for *_, grid in runs)
+    good = [
+        share(row["chosen_ms"] <= (1 + part) * case.best_ms for case, row, _ in runs) for part in (ZONE, 0.01)
+    ]
+    feasible = share(row["chosen_ms"] <= case.limit_ms for case, row, _ in runs)
+    return f"| {name} | {spent:.3f} | {good[0]} | {good[1]} | {feasible} |"
+
+
+def of_statements(name, solved):
+    """Return a row of the second table."""
+    rows = [row for _, rows in solved if (row := rows[name])]
+    stated = [row for row in rows if row["holds"] is not None]
+    wrong = [
+        case.number for case, each in solved if each[name]["met"] and each[name]["chosen_ms"] > case.limit_ms
+    ]
+    broken = [case.number for case, each in solved if each[name]["holds"] is False]
+    holds, covers = share(row["holds"] for row in stated), np.mean([row["covers"] for row in stated])
+    return (
+        f"| {name} | {holds} {broken or ''} | {np.median([row['within'] for row in stated]):.1%} | {covers:.0%} "
+        f"| {share(row['resolved'] for row in rows)} | {sum(row['met'] for row in rows)} | {len(wrong)} {wrong or ''} |"
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problems", type=int, nargs="?", default=200)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    try:
-        import sim_tools  # noqa: F401
-
-        field = True
-    except ImportError:
-        field = False
-    begin = time.perf_counter()
+    field = importlib.util.find_spec("sim_tools") is not None
+    begin, solved = time.perf_counter(), []
     with ThreadPoolExecutor(arguments.workers) as threads:
-        solved = [*threads.map(lambda number: solve(number, field), range(arguments.problems))]
-    print(f"{arguments.problems} problems, full runs of {REQUESTS:,}, truth from {LONGER * REQUESTS:,} requests, "
-          f"in {(time.perf_counter() - begin) / 60:.0f} minutes\n")  # fmt: skip
-    print("| procedure | requests, of the grid's | good: within 5 % of the best | within 1 % | feasible |")
-    print("|---|---|---|---|---|")
-    for name in dict.fromkeys(name for _, rows in solved for name in rows):
-        runs = [(case, rows[name], rows["tune"]["grid"]) for case, rows in solved if name in rows]
-        spent = sum(row["requests"] for _, row, _ in runs) / sum(grid for *_, grid in runs)
-        ratio = [
-            (row["chosen_ms"] / case.best_ms, row["chosen_ms"] <= case.limit_ms) for case, row, _ in runs
-        ]
-        good = [share(each <= 1 + part for each, _ in ratio) for part in (ZONE, 0.01)]
-        print(f"| {name} | {spent:.3f} | {good[0]} | {good[1]} | {share(meets for _, meets in ratio)} |")
+        for case, rows in threads.map(lambda number: solve(number, field), range(arguments.problems)):
+            solved.append((case, rows))
+            print(case.number, case.kind, rows, file=sys.stderr, flush=True)
+    minutes = (time.perf_counter() - begin) / 60
     print(
-        "\n| `tune` | the statement holds | its bound, of the latency (median) | settings in it | zone resolved | met | met, and truly missed |"
+        f"{len(solved)} problems, full runs of {REQUESTS:,} requests, truth from {LONGER * REQUESTS:,}, in {minutes:.0f} min\n"
+    )
+    print(
+        "| procedure | requests, of the grid's | within 5 % of the best | within 1 % | feasible |\n|---|---|---|---|---|"
+    )
+    print(
+        "\n".join(
+            of_procedure(name, solved) for name in dict.fromkeys(name for _, rows in solved for name in rows)
+        )
+    )
+    print(
+        "\n| | statement holds | bound, of the latency (median) | settings in it | zone resolved | met | met, but truly missed |"
     )
     print("|---|---|---|---|---|---|---|")
-    for name in ("tune", f"tune, zone {ZONE:.0%}"):
-        runs = [(case, rows[name]) for case, rows in solved]
-        stated = [row for _, row in runs if row["holds"] is not None]
-        met = [(case, row) for case, row in runs if row["met"]]
-        wrong = [case.number for case, row in met if row["chosen_ms"] > case.limit_ms]
-        print(f"| {name} | {share(row['holds'] for row in stated)} | {np.median([row['within'] for row in stated]):.1%} "
-              f"| {np.mean([row['covers'] for row in stated]):.0%} | {share(row['resolved'] for _, row in met)} | {len(met)} | {len(wrong)} {wrong or ''} |")  # fmt: skip
-        print(f"  not held: {[case.number for case, row in runs if row['holds'] is False]}")
+    print("\n".join(of_statements(name, solved) for name in ("tune", f"tune, zone {ZONE:.0%}")))
 
 
 if __name__ == "__main__":

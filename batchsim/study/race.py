@@ -178,7 +178,8 @@ def numbers_of(
     )
 
 
-def _screened(job: Job, *args: Any) -> Numbers:
+def screened(job: Job, *args: Any) -> Numbers:
+    """Run a job, and return its numbers."""
     return numbers_of(run_job(job), *args)
 
 
@@ -375,7 +376,7 @@ class Race:
             (traffic.job(each.scenario, requests), self.slo, each.scenario, own, STRICT, self.columns)
             for each in missing
         )
-        for candidate, numbers in zip(missing, self.crew.map(_screened, jobs), strict=True):
+        for candidate, numbers in zip(missing, self.crew.map(screened, jobs), strict=True):
             candidate.runs[requests] = numbers.values
             if requests <= candidate.requests:
                 continue
