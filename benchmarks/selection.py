@@ -190,26 +190,27 @@ def of_procedure(name, solved):
     """Return a row of the first table."""
     runs = [(case, rows[name], rows["tune"]["grid"]) for case, rows in solved if name in rows]
     spent = sum(row["requests"] for _, row, _ in runs) / sum(grid for *_, grid in runs)
-    good = [
-        share(row["chosen_ms"] <= (1 + part) * case.best_ms for case, row, _ in runs) for part in (ZONE, 0.01)
-    ]
-    feasible = share(row["chosen_ms"] <= case.limit_ms for case, row, _ in runs)
-    return f"| {name} | {spent:.3f} | {good[0]} | {good[1]} | {feasible} |"
+    cells = [f"{spent:.3f}"]
+    for part in (ZONE, 0.01):
+        cells.append(share(row["chosen_ms"] <= (1 + part) * case.best_ms for case, row, _ in runs))
+    cells.append(share(row["chosen_ms"] <= case.limit_ms for case, row, _ in runs))
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def of_statements(name, solved):
     """Return a row of the second table."""
-    rows = [row for _, rows in solved if (row := rows[name])]
-    stated = [row for row in rows if row["holds"] is not None]
-    wrong = [
-        case.number for case, each in solved if each[name]["met"] and each[name]["chosen_ms"] > case.limit_ms
-    ]
-    broken = [case.number for case, each in solved if each[name]["holds"] is False]
-    holds, covers = share(row["holds"] for row in stated), np.mean([row["covers"] for row in stated])
-    return (
-        f"| {name} | {holds} {broken or ''} | {np.median([row['within'] for row in stated]):.1%} | {covers:.0%} "
-        f"| {share(row['resolved'] for row in rows)} | {sum(row['met'] for row in rows)} | {len(wrong)} {wrong or ''} |"
-    )
+    runs = [(case, rows[name]) for case, rows in solved]
+    stated = [row for _, row in runs if row["holds"] is not None]
+    met = [(case, row) for case, row in runs if row["met"]]
+    wrong = [case.number for case, row in met if row["chosen_ms"] > case.limit_ms]
+    broken = [case.number for case, row in runs if row["holds"] is False]
+    cells = [
+        f"{share(row['holds'] for row in stated)} {broken or ''}",
+        f"{np.median([row['within'] for row in stated]):.1%}",
+        f"{np.mean([row['covers'] for row in stated]):.0%}",
+        share(row["resolved"] for _, row in runs), str(len(met)), f"{len(wrong)} {wrong or ''}",
+    ]  # fmt: skip
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def main():
@@ -224,22 +225,18 @@ def main():
             solved.append((case, rows))
             print(case.number, case.kind, rows, file=sys.stderr, flush=True)
     minutes = (time.perf_counter() - begin) / 60
-    print(
-        f"{len(solved)} problems, full runs of {REQUESTS:,} requests, truth from {LONGER * REQUESTS:,}, in {minutes:.0f} min\n"
-    )
-    print(
-        "| procedure | requests, of the grid's | within 5 % of the best | within 1 % | feasible |\n|---|---|---|---|---|"
-    )
-    print(
-        "\n".join(
-            of_procedure(name, solved) for name in dict.fromkeys(name for _, rows in solved for name in rows)
-        )
-    )
-    print(
-        "\n| | statement holds | bound, of the latency (median) | settings in it | zone resolved | met | met, but truly missed |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    print("\n".join(of_statements(name, solved) for name in ("tune", f"tune, zone {ZONE:.0%}")))
+    runs = f"full runs of {REQUESTS:,} requests, truth from {LONGER * REQUESTS:,}"
+    print(f"{len(solved)} problems, {runs}, in {minutes:.0f} min\n")
+    heads = ["procedure", "requests, of the grid's", "within 5 % of the best", "within 1 %", "feasible"]
+    procedures = dict.fromkeys(name for _, rows in solved for name in rows)
+    print_table(heads, [of_procedure(name, solved) for name in procedures])
+    bound, missed = "bound, of the latency (median)", "met, but truly missed"
+    heads = ["", "statement holds", bound, "settings in it", "zone resolved", "met", missed]
+    print_table(heads, [of_statements(name, solved) for name in ("tune", f"tune, zone {ZONE:.0%}")])
+
+
+def print_table(heads, rows):
+    print("\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]))
 
 
 if __name__ == "__main__":
