@@ -13,6 +13,7 @@
 # make page      one file that needs no installation and no network: dist/batchsim.html
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
+# make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
 # make bench     what is claimed about speed, as ratios
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make selection  how often `tune` selects a good setting, beside KN++ and OCBA-m: half an hour (PROBLEMS=200)
@@ -31,8 +32,6 @@ STUDENTS ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
-# JupyterLab refuses root (as in a container) unless told; here it listens on loopback, with a token.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 UNITS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout 120
@@ -46,27 +45,23 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
-# Its file browser lists folders first; links in the lessons open their solutions.
 lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
-	$(BIN)/jupyter lab --ip=127.0.0.1 --port=$(PORT) $(AS_ROOT) --LanguageServerManager.autodetect=False --ContentsManager.hide_globs="['solutions']" \
-		--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb
+	$(BIN)/python -m batchsim lab --notebooks=notebooks --port=$(PORT)
 
-# notebooks/.voila holds the settings and a page that fetches nothing from elsewhere.
 # Through the environment, not the command's line: others on this machine could read a token there. A shell's own
 # HOST (tcsh has one) is not asked for.
 app: export BATCHSIM_HOST = $(if $(findstring command line,$(origin HOST)),$(HOST))
 app: export BATCHSIM_TOKEN = $(TOKEN)
-app: export PORT := $(PORT)
 app: export PAGES := $(PAGES)
 app: $(VENV)/.installed-app
-	JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
+	$(BIN)/python -m batchsim app --port=$(PORT)
 
 # Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
-test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
+lab app test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
@@ -86,7 +81,7 @@ types:
 # The first compiles every loop once, before workers would each compile it.
 units:
 	$(UNITS) tests/test_agreement.py
-	$(UNITS) -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/test_agreement.py
+	$(UNITS) -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:
@@ -176,6 +171,15 @@ page: $(VENV)/.installed-web
 	JAX_PLATFORMS=cpu $(BIN)/python -m batchsim.web.page batchsim/web/batchsim.html
 	@mkdir -p dist && cp batchsim/web/batchsim.html dist/
 
+# Not in CI: it installs the package ten times.
+package: $(VENV)/.installed-package book
+	rm -f dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/pyroma --min=10 dist/*.tar.gz
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rA tests/package
+
 slides: $(VENV)/.installed-book
 	$(BIN)/python docs/book/slides.py build/slides
 	$(BIN)/python docs/book/check.py build/slides
@@ -188,13 +192,14 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The package is installed in place, with an extra; again only when pyproject.toml changes. Bytecode is made on all cores,
-# where pip uses one; a file that is no Python (a package's template) stops nothing.
+# The package is installed in place, with an extra; again only when pyproject.toml changes. For notebooks Python makes the
+# bytecode of what they import, a quarter of all; else it is made here, on all cores, where pip uses one. A file that is
+# no Python (a package's template) stops nothing.
 $(VENV)/.installed-%: $(VENV)/.python pyproject.toml
 	@echo "Installing batchsim with its $* extra into $(VENV): some minutes the first time."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]' || { echo "Installing failed: is the package registry (PyPI or your mirror) reachable? The first line above says what was missing."; exit 1; }
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
-	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab-settings.json $(JUPYTER_DATA)/lab/settings/overrides.json
+	@[ $* = notebook ] || $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab/overrides.json $(JUPYTER_DATA)/lab/settings/
 	@touch $@
 
 clean:

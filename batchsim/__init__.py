@@ -11,6 +11,7 @@ from batchsim.measured.published import published, published_names, published_so
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario.data_sheets import kv_blocks
+from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import (
     AtLeast,
     CompetingWindows,
@@ -31,8 +32,9 @@ from batchsim.scenario.rules import (
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
 from batchsim.simulate import simulate
@@ -57,7 +59,7 @@ __all__ = [
     "Constant", "Continuous",
     "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes",
     "Lognormal", "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
-    "Recommendation",
+    "PackedTime", "PaddedTime", "Recommendation", "SizeTable",
     "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",

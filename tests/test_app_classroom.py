@@ -18,7 +18,8 @@ import batchsim as bs
 from batchsim import _vote
 from batchsim.app.classroom import COOKIE, ClassAccess, environment
 from batchsim.app.votes import QUESTIONS, STUDENTS
-from batchsim.teaching import join, predict
+from batchsim.teaching import draw_p99, join, predict
+from batchsim.teaching.drawing import SHAPES
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +178,19 @@ def test_in_a_class_nothing_gives_the_outcome_away_before_the_student_asks_for_i
     assert asked.verdict.value.startswith(
         "✗ Not this time. Company costs.<br>The right answer is “One at a time”."
     )
+
+
+def test_a_class_counts_the_first_shape_that_each_student_draws(joined, monkeypatch):
+    scenario = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(32, 5), bs.Affine(1.85, 0.15))
+    question = "Drawing: how does p99 grow with the load?"
+    for student, shape in enumerate([*SHAPES, SHAPES[1]]):
+        monkeypatch.setenv(_vote.STUDENT, f"student {student}")
+        drawing = draw_p99(scenario, top_ms=40)
+        for each in ("<script>", shape, SHAPES[0]):  # the curve is seen: a second drawing is no prediction
+            drawing.paper.verdict = {"kind": each, "right": each == SHAPES[0]}
+    assert eventually(lambda: [each["counts"] for each in shown(joined, question)] == [[1, 2, 1, 1]])
+    (found,) = shown(joined, question)
+    assert (found["choices"], found["revealed"], found["right"]) == (SHAPES, False, None)
 
 
 def explored():

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from pathlib import Path
 
 import pandas
 import pytest
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import batchsim as bs
-from batchsim.cli import app, course, values
+from batchsim.cli import app, values
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.toml import KINDS, from_tables, read_toml
@@ -412,7 +411,7 @@ def test_init_writes_a_scenario_that_runs_as_it_is(written):
     assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
 
 
-INLINE = ("noise", "lengths", "tokens")  # noise stands within a service time, lengths within the only tokens
+INLINE = ("noise", "length", "tokens")  # noise stands within a service time, lengths within the only tokens
 
 
 def test_init_explains_every_knob_there_is(written):
@@ -446,6 +445,8 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
             | {part: tables[part]}
             | {"workload": tables["workload"]}
         )
+    if kind in ("PaddedTime", "PackedTime", "SizeTable"):
+        tables["workload"]["sizes"] = {"kind": "Lognormal", "mean": 80, "cv": 1, "at_most": 512}
     assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
 
 
@@ -488,7 +489,7 @@ def test_init_never_writes_over_a_file_unless_it_is_told_to(written, tmp_path):
     assert (tmp_path / "scenario.toml").read_text() == written
 
 
-# published and lab
+# published
 
 
 def test_published_lists_names_with_sizes_times_and_source():
@@ -508,42 +509,6 @@ def test_published_without_a_word_lists_all():
     assert refused("published", "resnet5").startswith(
         "no published name has 'resnet5'; did you mean 'resnet50/a100-80gb/mixed-fp16' or 'resnet50/t4"
     )
-
-
-LISTEN = """
-import os, signal, sys
-print(os.getcwd(), *sys.argv[1:], sep="|", flush=True)
-signal.pause()
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no exec")
-def test_lab_is_jupyterlab_itself_so_that_a_kill_is_its_own(tmp_path):
-    folder = tmp_path / "notebooks"
-    folder.mkdir()
-    (folder / "00-explorer.ipynb").touch()
-    (tmp_path / "jupyterlab.py").write_text(LISTEN)  # what `python -m jupyterlab` runs here
-    command = [sys.executable, "-m", "batchsim", "lab", "--notebooks", folder, "--port", "9000"]
-    path = f"{tmp_path}{os.pathsep}{Path(bs.__file__).parents[1]}"
-    env = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
-        place, *options = running.stdout.readline().strip().split("|")
-        running.terminate()
-        running.communicate(timeout=60)  # until nobody is left to write
-        assert running.returncode == -signal.SIGTERM
-    assert place == str(tmp_path)
-    assert {"--ip=127.0.0.1", "--port=9000"} <= set(options)
-    assert "--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb" in options
-
-
-def test_lab_says_what_is_missing(monkeypatch, tmp_path):
-    assert refused("lab", "--notebooks", tmp_path / "no").startswith("the notebooks must be in a folder, got")
-    assert (
-        refused("lab", "--notebooks", tmp_path, "--port", "70000")
-        == "--port must be at most 65,535, got 70000"
-    )
-    monkeypatch.setattr(course.importlib.util, "find_spec", lambda name: None)
-    assert refused("lab", "--notebooks", tmp_path).startswith("JupyterLab must be installed")
 
 
 # Bad input: one line that names the place, and exit code 2.

@@ -38,7 +38,8 @@ def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_mem
         bs.plot(result)
     whole = bs.simulate(SCENARIO, 6000)
     assert_requests_equal(result, whole)
-    assert result.summary() == pytest.approx(whole.summary(), rel=1e-9)
+    for name, value in whole.summary().items():  # a folded log has the gaps to 0.1 %
+        assert result.summary()[name] == pytest.approx(value, rel=1e-3 if "itl" in name else 1e-9), name
     assert result.interval("ttft_p50") == pytest.approx(whole.interval("ttft_p50"), rel=1e-9)
     assert (result.to_frame()["server"] == whole.to_frame()["server"]).all()
     fewer = int(str(caught[0].message).partition("requests=")[2].split()[0])

@@ -91,7 +91,7 @@ assert not set(extras) & set(sys.modules)
 
 def test_the_core_alone_simulates_sweeps_tunes_and_plots(core):
     done = run(core, README)
-    assert done.stderr == ""
+    assert done.returncode == 0, done.stderr  # a first run says there that it compiles
     assert re.match(r"2000 2 True Figure\(", done.stdout)
 
 

@@ -59,6 +59,9 @@ def assert_same(one, other):
             (one.batches, other.batches, [f.name for f in dataclasses.fields(bs.Batches)]),
         ]:
             for name in names:
+                if getattr(left, name) is None:
+                    assert getattr(right, name) is None
+                    continue
                 assert getattr(left, name).dtype == getattr(right, name).dtype
                 assert np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True), name
     if len(one.runs) > 1:
@@ -205,8 +208,9 @@ def test_runs_that_are_no_replications_are_refused(small):
 @pytest.mark.parametrize("name", ["summary", "devices", "tokens-summary"])
 def test_a_summary_of_an_earlier_version_loads(name):
     result = Result.load(DATA / f"{name}.npz")
-    again = bs.simulate(result.scenario, int(result.summary()["requests"]), keep="summary")
-    assert result.summary() == pytest.approx(again.summary(), rel=1e-12, abs=1e-12, nan_ok=True)
+    again = bs.simulate(result.scenario, int(result.summary()["requests"]), keep="summary").summary()
+    unknown = {key: math.nan for key in again if "itl" in key or "stall" in key}  # it had no gaps
+    assert result.summary() == pytest.approx(again | unknown, rel=1e-12, abs=1e-12, nan_ok=True)
 
 
 def test_a_sum_that_a_file_lacks_has_its_default(tmp_path):
@@ -478,8 +482,9 @@ def test_every_changed_bit_of_a_packed_histogram_is_noticed(whole, tmp_path):
 
 def test_every_column_that_an_engine_returns_is_saved(tmp_path):
     for scenario, left_out in (
-        (BUSY, {"outputs", "priority"}),
-        (BUSY.replace(priorities={1: 1}), {"outputs"}),
+        (BUSY, {"outputs", "priority", "size"}),
+        (BUSY.replace(priorities={1: 1}), {"outputs", "size"}),
+        (BUSY.replace(sizes=bs.Geometric(9)), {"outputs", "priority"}),
     ):
         bs.simulate(scenario, 5).save(tmp_path / "run.npz")
         with np.load(tmp_path / "run.npz") as arrays:

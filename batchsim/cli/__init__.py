@@ -1,4 +1,4 @@
-"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab | page`.
+"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | ... | lab | app | book | page`.
 
 Exit codes: 0: success; 1: an objective is not met, or lint has findings; 2: bad input, even in one file of
 several; 70: an unexpected error; 130: Ctrl-C; 141: the reader of the output is gone. An error is one line on
@@ -21,9 +21,10 @@ from typer.core import TyperGroup
 import batchsim
 from batchsim._format import brief_text
 from batchsim._parts import MissingPart
-from batchsim.cli.course import Grade, Lab, Page
+from batchsim.cli.course import App, Book, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
+from batchsim.cli.grade import Grade
 from batchsim.cli.help import GroupedCommand
 from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
@@ -33,7 +34,7 @@ from batchsim.cli.study import Capacity, Sweep, Tune
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
 LONGEST = 1_500  # characters of an error
 COMMANDS: tuple[type[Command], ...] = (
-    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, Page,
+    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, App, Book, Page,
 )  # fmt: skip
 
 

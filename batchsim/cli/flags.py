@@ -206,6 +206,10 @@ class SLOFlags(Command):
     tpot_p50_ms: float | None = TOKENS_OBJECTIVE("Limit on the median time for each token after it.")
     tpot_p95_ms: float | None = TOKENS_OBJECTIVE("Limit on its 95th percentile.")
     tpot_p99_ms: float | None = TOKENS_OBJECTIVE("Limit on its 99th percentile.")
+    itl_p50_ms: float | None = TOKENS_OBJECTIVE("Limit on the median time between two tokens.")
+    itl_p95_ms: float | None = TOKENS_OBJECTIVE("Limit on its 95th percentile.")
+    itl_p99_ms: float | None = TOKENS_OBJECTIVE("Limit on its 99th percentile.")
+    stall_p99_ms: float | None = TOKENS_OBJECTIVE("Limit on the p99 of each request's longest such time.")
     ttft_ms: float | None = TOKENS_OBJECTIVE("Limit on the time to the first token, for --attainment.")
     tpot_ms: float | None = TOKENS_OBJECTIVE("Limit on the time for each token after it, likewise.")
 

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.token_log import NO_TRIGGER, STEPS, TokenLog
+from batchsim.engines.gaps import GapFold, Gaps, in_blocks, merged
+from batchsim.engines.token_log import LATE, NO_TRIGGER, STEPS, TokenLog
 
 PIECE = 1 << 17  # steps that are folded at once
 SPAN = STEPS[:5]  # the columns of batches
+KEPT = (*SPAN, "step_gaps")  # the columns that are folded
 _KINDS: dict[str, Any] = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
 
 
@@ -30,6 +32,10 @@ class FoldedLog(TokenLog):
     steps_before: np.ndarray  # that began before the request came
     rows_before: np.ndarray  # of those steps
     most_at_once: np.ndarray  # requests that an engine ran, shape (1,)
+    # Gaps between tokens, as `gaps.in_blocks`; None in older files.
+    gaps_at_s: np.ndarray | None = None
+    gaps_s: np.ndarray | None = None
+    gaps_count: np.ndarray | None = None
 
     @property
     def steps(self) -> int:
@@ -54,26 +60,31 @@ class StepRows:
 
     def __init__(self, room: float, requests: int) -> None:
         self.room, self.count, self.most_running = room, 0, 0
-        self.pieces: list[tuple[np.ndarray, ...]] = []  # of steps that are not folded, in the order of STEPS
+        self.pieces: list[dict[str, np.ndarray]] = []  # of steps that are not folded
         self.folded = 0  # steps
         self.rows = self.came = 0  # rows of these steps, and requests that came before the last of them began
         self.times_s = np.full((3, requests), math.nan)  # start, first token, finish
         self.server = np.full(requests, -1)
         self.before = np.zeros((2, requests + 1), np.int64)  # steps and rows
         self.spans: list[list[np.ndarray]] = []  # columns as SPAN, and the number of the first step
+        self.late: list[np.ndarray] = [np.empty((3, 0))]  # rows as `LATE` that are not folded
+        self.gap_fold, self.gaps = GapFold(), list[Gaps]()
         self.open: list[np.ndarray] = [np.empty(0, _KINDS.get(name, np.int64)) for name in (*SPAN, "number")]
 
-    def add(self, columns: Sequence[Any]) -> None:
-        """Add the next steps, in the order of STEPS."""
-        kept = columns[: len(SPAN)] if self.folds else columns
-        piece = tuple(
-            np.array(column, _KINDS.get(name, np.int64)) for name, column in zip(STEPS, kept, strict=False)
-        )
+    def add(self, columns: Sequence[Any], late: Any) -> None:
+        """Add the next steps, in the order of STEPS, and their rows of `LATE`."""
+        names = KEPT if self.folds else STEPS
+        piece = {
+            name: np.array(column, _KINDS.get(name, np.int64))
+            for name, column in zip(STEPS, columns, strict=True) if name in names
+        }  # fmt: skip
         self.pieces.append(piece)
+        if np.size(late):
+            self.late.append(np.array(late, float))
         self.most_running = max(
             self.most_running, int(np.max(columns[STEPS.index("step_running")], initial=0))
         )
-        self.count += piece[0].size
+        self.count += piece[SPAN[0]].size
 
     @property
     def folds(self) -> bool:
@@ -90,12 +101,15 @@ class StepRows:
         first, last = self.folded, until
         if last == first:
             return
-        columns = [
-            np.concatenate(column)
-            for column in zip(*(piece[: len(SPAN)] for piece in self.pieces), strict=True)
-        ]
-        self.pieces = [tuple(column[last - first :] for column in columns)]
-        start_s, finish_s, rows, server, trigger = (column[: last - first] for column in columns)
+        columns = {name: np.concatenate([piece[name] for piece in self.pieces]) for name in KEPT}
+        self.pieces = [{name: column[last - first :] for name, column in columns.items()}]
+        start_s, finish_s, rows, server, trigger, gaps = (
+            column[: last - first] for column in columns.values()
+        )
+        late = merged(self.late)
+        self.late = [late[:, late[0] >= last]]
+        ended = self.gap_fold.gaps(first, finish_s, server, gaps, late[:, late[0] < last])
+        self.gaps.append(in_blocks(ended))
         self.folded = last
 
         def note(steps: np.ndarray, column: np.ndarray, to: np.ndarray) -> None:
@@ -140,23 +154,26 @@ class StepRows:
         requests |= {"token_step": known.token_step, "last_step": known.last_step}
         if not self.folds:
             logged: dict[str, Any] = {}
-            columns = list(zip(*self.pieces, strict=True)) if self.pieces else [()] * len(STEPS)
-            self.pieces.clear()
-            for name in reversed(STEPS):  # each column's pieces go as it is joined
+            for name in STEPS:  # each column's pieces go as it is joined
                 empty = np.empty(0, _KINDS.get(name, np.int64))
-                logged[name] = np.concatenate([empty, *columns.pop()])
-            return TokenLog(**requests, **logged)
+                logged[name] = np.concatenate([empty, *(piece.pop(name) for piece in self.pieces)])
+            self.pieces.clear()
+            step, from_s, count = merged(self.late)
+            late = step.astype(np.int64), from_s, count.astype(np.int64)
+            return TokenLog(**requests, **logged, **dict(zip(LATE, late, strict=True)))
         self.fold(known, self.count)
         spans = [np.concatenate(column) for column in zip(*self.spans, self.open, strict=True)]
         order = np.argsort(spans[-1])
         logged = {name: column[order] for name, column in zip(SPAN, spans[:-1], strict=True)}
         logged |= {name: np.empty(0, np.int64) for name in STEPS[len(SPAN) :]}
+        gaps = Gaps.joined(self.gaps)
         start_s, first_token_s, finish_s = self.times_s
         steps_before, rows_before = self.before
         return FoldedLog(
             **requests, **logged, start_s=start_s, first_token_s=first_token_s, finish_s=finish_s,
             server=self.server, steps_before=steps_before, rows_before=rows_before,
-            most_at_once=np.array([self.most_running]),
+            most_at_once=np.array([self.most_running]), gaps_at_s=gaps.at_s, gaps_s=gaps.gap_s,
+            gaps_count=gaps.counts.astype(np.int64),
         )  # fmt: skip
 
 
@@ -165,9 +182,14 @@ def folded(log: TokenLog) -> FoldedLog:
     if isinstance(log, FoldedLog):
         return log
     rows = StepRows(-1, log.arrival_s.size)
-    rows.add([getattr(log, name) for name in STEPS])
+    late = [getattr(log, name) for name in LATE]
+    columns = [getattr(log, name) for name in STEPS]
+    if log.step_gaps is None:  # of an older file
+        columns[STEPS.index("step_gaps")], late = np.zeros(log.steps, np.int64), []
+    rows.add(columns, late)
     own = (
         "status", "prompt_tokens", "output_tokens", "preemptions", "preempted_before_s", "preempted_after_s",
+        "stall_s",
     )  # fmt: skip
     known = Progress(log.arrival_s, log.batch_index, log.token_step, log.last_step)
     short = rows.log(known, **{name: getattr(log, name) for name in own})

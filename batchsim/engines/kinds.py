@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from batchsim.engines.draws import draw
+from batchsim.engines.full_batches import measured
 from batchsim.engines.log import Log
 from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens
@@ -52,4 +53,4 @@ KINDS = {
         takes_model=False, folds=True,
     ),
 }  # fmt: skip
-MEASURES["tokens"] = saturated
+MEASURES["tokens"], MEASURES["requests"] = saturated, measured

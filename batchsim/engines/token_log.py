@@ -139,6 +139,13 @@ class TokenLog(Log):
     step_waiting: np.ndarray  # once the step has started
     step_blocks: np.ndarray  # in use
     step_preempted: np.ndarray
+    stall_s: np.ndarray | None = None  # a request's longest gap between tokens; None in older files
+    # Gaps between the tokens of a request that end with a step and began with the engine's step before it.
+    step_gaps: np.ndarray | None = None
+    # Other gaps: the step, the time of the token before, and how many requests have the same.
+    late_step: np.ndarray | None = None
+    late_from_s: np.ndarray | None = None
+    late_gaps: np.ndarray | None = None
     # A row for each preemption, in order; None in a log without rows of steps.
     preempted_request: np.ndarray | None = None
     preempted_step: np.ndarray | None = None  # as this step began, the request went back to the queue
@@ -152,6 +159,7 @@ class TokenLog(Log):
 
 
 VICTIM, BACK, RESUMED, REGAINED = range(4)
+LATE = ("late_step", "late_from_s", "late_gaps")
 PREEMPTIONS = ("preempted_request", "preempted_step", "resumed_step", "regained_step")
 STEPS = [
     f.name for f in fields(TokenLog) if f.name.startswith(("batch_", "step_")) and f.name != "batch_index"

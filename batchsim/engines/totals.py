@@ -40,6 +40,9 @@ class Totals:
     delayed: Count = 0  # of the served: those that began after a timeout that delays
     device_wait_s: Seconds = 0.0  # over the served: waiting for a device that servers share
     off_device_s: Seconds = 0.0  # of busy_s: before a batch had its device
+    units: Count = 0  # that these batches compute, padding included
+    carried: Count = 0  # of these units: the sizes of their requests
+    oversized: Count = 0  # requests above the rule's limit, rejected or truncated
 
     @classmethod
     @cache
@@ -84,6 +87,8 @@ class TokenTotals(Totals):
     longer: Count  # how many these are
     output_tokens: Count  # of the requests that finish in the window
     preempted: Count  # requests that were, once or more
+    itl_s: Seconds = 0.0  # gaps between tokens that end in the window
+    gaps: Count = 0  # how many these are
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +98,8 @@ class TokenHistograms:
     latency_ms: np.ndarray
     ttft_ms: np.ndarray
     tpot_ms: np.ndarray
+    stall_ms: np.ndarray | None = None  # None in older files
+    itl_ms: np.ndarray | None = None
 
 
 # A bin is 1/512 of a power of two wide: every latency is within 0.1 % of its bin's middle.

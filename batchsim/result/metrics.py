@@ -18,6 +18,8 @@ from batchsim.engines.totals import Histogram, TokenTotals, Totals
 from batchsim.result.value_columns import OrderStatistics, percentiles, pooled
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
+from batchsim.scenario.rules.rule import ENDLESS
+from batchsim.scenario.sized_time import SizedTime
 
 
 class Kind(StrEnum):
@@ -80,12 +82,14 @@ class Metric:
 
 LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
+ITL, STALL = "itl_ms", "stall_ms"  # gaps between tokens; the longest of each request
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
+OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
-_PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
+_PERCENTILE = re.compile(r"(?:(ttft|tpot|itl|stall)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
 
 
@@ -99,7 +103,10 @@ def percentile_key(q: float, column: str = LATENCY) -> str:
 
 
 def _percentile(q: float, column: str = LATENCY, interval: bool = False, key: str = "") -> Metric:
-    label = f"p{q:.9g}" if column == LATENCY else f"{column.removesuffix('_ms').upper()} p{q:.9g}"
+    label = (
+        "" if column == LATENCY else f"{'stall' if column == STALL else column.removesuffix('_ms').upper()} "
+    )
+    label = f"{label}p{q:.9g}"
     return Metric(
         key or percentile_key(q, column), label, "ms", "lower", Kind.PERCENTILE, interval, q, column
     )
@@ -136,6 +143,7 @@ _TABLE = (
     _became(Status.REJECTED, "lower"),
     _became(Status.TIMED_OUT, "lower"),
     _count("delayed", lambda of: of.totals.delayed, "lower"),
+    _count("oversized", lambda of: of.totals.oversized, "lower"),
     Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
     Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
     Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
@@ -167,6 +175,14 @@ _TABLE = (
         "mean_batch_size", "mean batch size", interval=True,
         value=lambda of: np.divide(of.totals.items, of.totals.batches),
     ),
+    Metric(
+        "mean_units", "mean units", interval=True,
+        value=lambda of: np.divide(of.totals.units, of.totals.batches),
+    ),
+    Metric(
+        "padding", "padding", better="lower", kind=Kind.SHARE, interval=True,
+        value=lambda of: 1 - np.divide(of.totals.carried, of.totals.units),
+    ),
     *(_left(trigger, key) for trigger, key in SHARES.items()),
 )  # fmt: skip
 METRICS = {metric.key: metric for metric in _TABLE}
@@ -177,6 +193,9 @@ _TOKENS = (
     *(_percentile(q, TTFT, interval=True) for q in (50, 95, 99)),
     _mean("tpot", "TPOT", lambda of: of.mean_ms(of.totals.tpot_s, of.totals.longer), interval=True),
     *(_percentile(q, TPOT, interval=True) for q in (50, 95, 99)),
+    _mean("itl", "ITL", lambda of: of.mean_ms(of.totals.itl_s, of.totals.gaps), interval=True),
+    *(_percentile(q, ITL, interval=True) for q in (50, 95, 99)),
+    _percentile(99, STALL, interval=True),
     Metric(
         "output_tokens_per_s", "output tokens", "per s", "higher", interval=True,
         value=lambda of: np.divide(of.totals.output_tokens, of.totals.window_s),
@@ -300,7 +319,11 @@ class Metrics:
     def absent(self) -> set[str]:
         """The keys that a summary of such a run leaves out."""
         delays = any(limit.delays for limit in self.scenario.limits)
-        others = (() if delays else ("delayed",), () if self.tells_devices else OF_DEVICES)
+        sized = isinstance(self.scenario.service, SizedTime)
+        others = (
+            () if delays else ("delayed",), () if self.tells_devices else OF_DEVICES,
+            () if sized else OF_UNITS, () if self.scenario.rule.largest_size < ENDLESS else ("oversized",),
+        )  # fmt: skip
         return (set(SHARES.values()) - self.shares().keys()).union(*others)
 
     @property
@@ -317,7 +340,8 @@ class Metrics:
 
     def all_in(self, column: str) -> int:
         """Return how many requests have a value in a column, or an infinite one as they are not served."""
-        return int(self.totals.requests) - self.served + self.values_in(column)
+        lost = 0 if column == ITL else int(self.totals.requests) - self.served  # they have no gaps
+        return lost + self.values_in(column)
 
     def percentile(self, q: float, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the value in ms that q % of the requests do not exceed; see `Result.percentile`."""

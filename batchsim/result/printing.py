@@ -39,9 +39,10 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         if isinstance(metrics.scenario.rule, Continuous):
             del lines["batches"]
             lines["steps"] = f"{s['batches']:,} of {s['mean_batch_size']:.2f} rows on average"
-        for name in ("ttft", "tpot"):
+        for name in ("ttft", "tpot", "itl"):
             percentiles = ", ".join(f"p{q} {s[f'{name}_p{q}_ms']:.2f}" for q in (50, 95, 99))
             lines[name.upper()] = f"mean {s[f'mean_{name}_ms']:.2f} ms, {percentiles}"
+        lines["ITL"] += f"; longest of a request p99 {s['stall_p99_ms']:.2f}"
         tokens = f"{s['output_tokens_per_s']:.1f}/s, {s['preempted_share']:.1%} of requests preempted"
         if not s["stable"] and metrics.scenario.tokens is not None:
             over = s["offered_per_s"] - s["saturation_per_s"]

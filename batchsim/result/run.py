@@ -27,6 +27,8 @@ class Batches:
     batch_size: np.ndarray
     server: np.ndarray
     trigger: np.ndarray
+    carried: np.ndarray | None = None  # the sum of its requests' sizes; None unless these change its time
+    units: np.ndarray | None = None  # that it computes, padding included
 
     def __len__(self) -> int:
         return self.start_s.size
@@ -92,9 +94,17 @@ class Run:
         if cold is None or self.clock != "simulated" or not start_s.size:
             return start_s
         seconds, shapes = cold
-        _, first, shape = np.unique(shapes[log.batch_size], return_index=True, return_inverse=True)
-        compiled_s = later(start_s, seconds[log.batch_size])[first][shape]
+        place = log.batch_size if self.units is None else self.units.place
+        _, first, shape = np.unique(shapes[place], return_index=True, return_inverse=True)
+        compiled_s = later(start_s, seconds[place])[first][shape]
         return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
+
+    @cached_property
+    def units(self) -> Any:
+        """The units of each batch: those that its requests carry, those that it computes, and its shape."""
+        from batchsim.engines.compiled.engine import units_of_log  # Numba loads with it
+
+        return units_of_log(self.log, self.scenario)
 
     @cached_property
     def latency_ms(self) -> np.ndarray:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsim.result.metrics import LATENCY, TPOT, Metric
+from batchsim.result.metrics import ITL, LATENCY, STALL, TPOT, Metric
 from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OpenLoop, Scenario, saturation
 from batchsim.scenario.service import Noise
@@ -32,7 +32,8 @@ FLOWS = {
 }  # fmt: skip
 EVENTS = {"rejected", "timed_out", "delayed"}
 # Metrics of tokens that depend on how many requests run at once, which is bounded and soon forgotten.
-OF_RUNNING = {"mean_batch_size", "mean_decode_ms", "mean_tpot_ms"}
+PER_TOKEN = {TPOT, ITL, STALL}
+OF_RUNNING = {"mean_batch_size", "mean_decode_ms", "mean_tpot_ms", "mean_itl_ms"}
 WAITS = {"mean_latency_ms", "mean_queueing_ms", "mean_ttft_ms"}
 # Relaxation times that an interval needs. Each metric forgets the queue's length at a pace of its own:
 # departures and forming hardly depend on it, the batch size and the median do but are bounded, and a mean or
@@ -128,14 +129,14 @@ class RunLength:
             return max(steady, self.noise)
         if not (rarer := 1 - q / 100):
             return math.inf
-        if metric.column == TPOT:
+        if metric.column in PER_TOKEN:
             return max(passed * max(1.0, TAIL / rarer), self.noise / 4)
         times = MEDIAN if q <= 75 else max(RARE, BEYOND / rarer)
         return max(passed, times * self.relaxation, self.noise)
 
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
-        if column == TPOT and self.turnover is not None:
+        if column in PER_TOKEN and self.turnover is not None:
             return math.inf  # its tail comes from short answers during a long prompt, not in clumps
         relaxation = max(self.relaxation, self.peak)
         return requests / relaxation if 0 < relaxation < math.inf else math.inf

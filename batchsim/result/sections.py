@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from batchsim.engines.draws import NO_SIZES
 from batchsim.engines.log import Log, Status
 from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
-from batchsim.result.metrics import LATENCY, Metrics, values
+from batchsim.result.metrics import ITL, LATENCY, Metrics, values
 from batchsim.scenario import Scenario
 
 FINE = 64  # sections that a run is cut into; fewer and longer ones are merged from these
@@ -54,12 +55,20 @@ class Sections:
 
     @classmethod
     def of_columns(
-        cls, scenario: Scenario, totals: Totals, columns: Mapping[str, np.ndarray], cuts: np.ndarray
-    ) -> "Sections":
-        """Return the sections of a run from cut to cut; `columns` have a row a request."""
+        cls, scenario: Scenario, totals: Totals, columns: Mapping[str, np.ndarray], cuts: np.ndarray,
+        edges_s: Any = None, gaps: Any = None,
+    ) -> "Sections":  # fmt: skip
+        """Return the sections of a run from cut to cut; `columns` have a row a request.
+
+        `gaps` between tokens are in the section in which they end, by `edges_s`.
+        """
 
         def within(limit_ms: float, column: str) -> np.ndarray:
-            return sums(columns[column] <= limit_ms, cuts)
+            if column != ITL:
+                return sums(columns[column] <= limit_ms, cuts)
+            kept = gaps.gap_s * 1000 <= limit_ms
+            part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept], side="right"), cuts.size - 1) - 1
+            return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
 
         return cls(scenario.servers, scenario.device_count, totals, within)
 
@@ -75,10 +84,13 @@ class Sections:
         batches, count = fold.batches_of(log), log.batch_start_s.size
         places = engine.places_of(scenario, log.priority, log.arrival_s.size)
         arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
-        rows = engine.of_requests(arrival_s, None, index, status, places)
-        total.add_batches(batches, count, fold.writable(device_time.begin_s))
+        size = NO_SIZES if log.size is None else fold.writable(log.size)
+        rows = engine.of_requests(arrival_s, None, index, status, places, size)
+        units = engine.units_of_log(log, scenario)
+        total.add_batches(batches, count, fold.writable(device_time.begin_s), units=units)
         idle_s, _ = total.note_spans(batches, count)
-        total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, fold.delays_s(scenario.limits))
+        delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
+        total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, delay_s, limit)
         total.add_finished(batches.finish_s, batches.size)
         if not device_time.known:
             total.totals.off_device_s[:] = math.nan
@@ -102,7 +114,8 @@ class Sections:
 
     def all_in(self, column: str) -> np.ndarray:
         """Return how many requests of each section have a value, infinite for those not served."""
-        return self.totals.requests - self.served + self.values_in(column)
+        values = self.values_in(column)
+        return values if column == ITL else self.totals.requests - self.served + values
 
     def whole(self) -> Totals:
         return self.merged(1).totals.part(0)

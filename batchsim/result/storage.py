@@ -23,7 +23,7 @@ from batchsim._files import RESULT_BYTES, opened, replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
+from batchsim.engines.token_log import LATE, NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import RUNS
@@ -148,7 +148,7 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
     if not issubclass(table, Log):
         return dict.fromkeys(names, COUNTS)
     dtypes = {name: "u1" if name in BYTES else "f8" if name.endswith("_s") else "i8" for name in names}
-    no_levels = {"priority"} if issubclass(table, TokenLog) else set()
+    no_levels = {"priority", "size"} if issubclass(table, TokenLog) else set()
     return {
         name: _Kind(dtypes[name], (None,), 1 << 20) for name in names if name not in no_levels | {"outputs"}
     }
@@ -229,6 +229,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
     requests, batches = log.arrival_s.size, log.batch_start_s.size
     if (log.priority is None) == bool(scenario.levels):
         return "priority must be there if the workload has priorities, and not else, got another"
+    if (log.size is None) != (scenario.workload.sizes is None):
+        return "size must be there if the workload has sizes, and not else, got another"
     columns = {name: column for name in _kinds_of(type(log)) if (column := getattr(log, name)) is not None}
     sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)
     if isinstance(log, FoldedLog):
@@ -236,6 +238,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
     if isinstance(log, TokenLog):
         sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
+        for names in (LATE, ("gaps_at_s", "gaps_s", "gaps_count")):
+            sizes |= dict.fromkeys(names, columns.get(names[0], np.empty(0)).size)
     for name, column in columns.items():
         if column.size != sizes[name]:
             return f"{name} must have {sizes[name]:,} rows, got {column.size:,}"
@@ -254,6 +258,7 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         "priority must be a level of the workload": (
             log.priority is None or np.isin(log.priority, scenario.levels).all()
         ),
+        "size must be at least 1": log.size is None or (log.size >= 1).all(),
         "status must be a Status": (log.status < len(Status)).all(),
     })  # fmt: skip
     return wrong or (_wrong_in_steps(log, scenario) if isinstance(log, TokenLog) else _wrong_in_batches(log))
@@ -281,7 +286,9 @@ def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
     columns = log.batch_index, log.token_step, log.last_step
     first, token, last = (each[served] for each in columns)
     at_least_1 = log.prompt_tokens, log.output_tokens, log.batch_size, log.step_tokens
-    counts = log.preemptions, *(getattr(log, name) for name in STEPS if name.startswith("step_"))
+    counted = [*STEPS[len(SPAN) :], "late_gaps", "gaps_count", "stall_s"]
+    counts = [each for name in counted if (each := getattr(log, name, None)) is not None]
+    counts.append(log.preemptions)
     checks = {
         "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
         "preempted times must be finite and at least 0": all(
@@ -349,8 +356,10 @@ def _wrong_in_sums(
         return "device_wait_s must be there with devices, got none: simulate it again"
     wanted = dict.fromkeys(vars(histograms), int(totals.statuses[Status.SERVED]))
     if isinstance(totals, TokenTotals):
-        wanted["tpot_ms"] = totals.longer
+        wanted |= {"tpot_ms": totals.longer, "stall_ms": totals.longer, "itl_ms": totals.gaps}
     for name, counts in vars(histograms).items():
+        if counts is None:
+            continue
         if int(counts.sum()) != wanted[name]:
             of = "" if name == "counts" else f" of {name}"
             return f"counts{of} must add up to {wanted[name]:,}, got {counts.sum():,}"

@@ -10,13 +10,14 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.folded_log import FoldedLog
+from batchsim.engines.gaps import GapFold, Gaps
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
-from batchsim.engines.totals import Histogram, TokenTotals
-from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
+from batchsim.engines.totals import BINS, Histogram, TokenTotals
+from batchsim.result.metrics import COMPONENTS, COMPUTING, ITL, LATENCY, STALL, TPOT, TTFT, Metrics
 from batchsim.result.run import Batches, Run
 from batchsim.result.sections import Sections, begin_fold
-from batchsim.result.value_columns import Columns, OrderStatistics, limits_of, part_of_limits
+from batchsim.result.value_columns import Columns, OrderStatistics, Weighted, limits_of, part_of_limits
 from batchsim.scenario import Continuous
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Steps:
     waiting: np.ndarray
     kv_blocks: np.ndarray  # in use
     preempted: np.ndarray
+    gaps: np.ndarray  # between tokens that it ends, and its engine's step before began; 0 in old files
 
     @classmethod
     def of(cls, log: TokenLog) -> "Steps":
@@ -52,7 +54,7 @@ class Steps:
         return cls(
             log.batch_start_s, log.batch_finish_s, log.batch_server, log.batch_size, log.step_tokens,
             log.step_reads, log.step_pairs, log.step_running, log.step_waiting, log.step_blocks,
-            log.step_preempted,
+            log.step_preempted, np.zeros(log.steps, int) if log.step_gaps is None else log.step_gaps,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -130,6 +132,26 @@ class TokenRun(Run):
             return (self.finish_s - self.first_token_s) * 1000 / later
 
     @cached_property
+    def stall_ms(self) -> np.ndarray:
+        stall_s = self.log.stall_s
+        known = (self.log.status == Status.SERVED) & (self.log.output_tokens > 1) & (stall_s is not None)
+        return np.where(known, np.multiply(math.nan if stall_s is None else stall_s, 1000), math.nan)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """The gaps between tokens that end after the warm-up, in rows of equal ones; none in old files."""
+        log, skip = self.log, self.warmup_requests
+        gaps = Gaps.joined([])
+        if isinstance(log, FoldedLog):
+            columns = [log.gaps_at_s, log.gaps_s, log.gaps_count]
+            gaps = Gaps.joined([Gaps(*columns)] if log.gaps_s is not None else [])  # type: ignore[arg-type]
+        elif log.step_gaps is not None:
+            late = np.array([log.late_step, log.late_from_s, log.late_gaps], float)
+            gaps = GapFold().gaps(0, log.batch_finish_s, log.batch_server, log.step_gaps, late)
+        kept = gaps.at_s >= (log.arrival_s[skip] if skip else 0.0)
+        return Gaps(*(column[kept] for column in gaps))
+
+    @cached_property
     def prefill_ms(self) -> np.ndarray:
         return (self.first_token_s - self.start_s - self.log.preempted_before_s) * 1000
 
@@ -144,7 +166,7 @@ class TokenRun(Run):
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
-        columns = {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
+        columns = {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms, STALL: self.stall_ms}
         return Columns(columns, lambda name: part_of_limits(columns, name))
 
     def meeting(self, limits_ms: Mapping[str, float]) -> int:
@@ -167,15 +189,20 @@ class TokenRun(Run):
     def metrics(self) -> Metrics:
         if self.sums is not None:
             totals, counts = self.sums
-            histograms = {name: Histogram(each) for name, each in vars(counts).items()}
+            histograms = {
+                name: Histogram(np.zeros(BINS, np.int64) if each is None else each)
+                for name, each in vars(counts).items()
+            }
             return Metrics(self.scenario, totals, Columns(histograms, _not_kept))
         measured, skip = self.measured, self.warmup_requests
 
-        def ordered(name: str) -> OrderStatistics:
+        def ordered(name: str) -> OrderStatistics | Weighted:
+            if name == ITL:
+                return Weighted(self.gaps.gap_s * 1000, self.gaps.counts)
             kept = measured[name][skip:]
             return OrderStatistics(kept[~np.isnan(kept)])
 
-        columns = Columns({name: ordered(name) for name in (LATENCY, TTFT, TPOT)}, ordered)
+        columns = Columns({name: ordered(name) for name in (LATENCY, TTFT, TPOT, STALL, ITL)}, ordered)
         return Metrics(self.scenario, self.sections.whole(), columns)
 
     def sections_at(self, ends: np.ndarray | None) -> Sections:
@@ -194,12 +221,14 @@ class TokenRun(Run):
         columns = (
             log.arrival_s, self.start_s, self.first_token_s, self.finish_s, self.forming_ms / 1000,
             log.preempted_before_s, log.preempted_after_s, log.output_tokens, log.status, log.preemptions,
+            self.stall_ms / 1000,
         )  # fmt: skip
+        total.add_gaps(self.gaps)
         total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
         if isinstance(log, FoldedLog) and continuous:  # its rows are not steps
             steps, rows = np.diff(log.steps_before[cuts]), np.diff(log.rows_before[cuts])
             total.totals.batches[:], total.totals.items[:] = steps, rows
-        return Sections.of_columns(self.scenario, total.totals, self.measured, cuts)
+        return Sections.of_columns(self.scenario, total.totals, self.measured, cuts, total.edges_s, self.gaps)
 
 
 def _not_kept(name: str) -> Any:
@@ -232,7 +261,7 @@ def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
     import pandas
 
     server = log.server if isinstance(log, FoldedLog) else np.append(log.batch_server, -1)[log.last_step]
-    times = ("arrival_s", "start_s", "first_token_s", "finish_s", "latency_ms", TTFT, TPOT)
+    times = ("arrival_s", "start_s", "first_token_s", "finish_s", "latency_ms", TTFT, TPOT, STALL)
     return pandas.DataFrame({
         **{name: getattr(columns, name) for name in times},
         **{name: getattr(columns, name) for name in (f"{part}_ms" for part in (*COMPONENTS, *COMPUTING))},

@@ -123,6 +123,26 @@ class OrderStatistics:
         return int(np.count_nonzero(self._values <= limit_ms))
 
 
+class Weighted:
+    """Values by rank, each as often as `counts`."""
+
+    def __init__(self, values: np.ndarray, counts: np.ndarray) -> None:
+        order = np.argsort(values)
+        self._values, self._counts = values[order], counts[order]
+        self._until = np.cumsum(self._counts)
+
+    def __add__(self, other: "Weighted") -> "Weighted":
+        both = (self._values, other._values), (self._counts, other._counts)
+        return Weighted(*map(np.concatenate, both))
+
+    def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
+        """Return the values with that many smaller ones."""
+        return self._values[np.searchsorted(self._until, ranks, side="right")]
+
+    def within(self, limit_ms: float) -> int:
+        return int(self._counts[: np.searchsorted(self._values, limit_ms, side="right")].sum())
+
+
 class Ranked(Protocol):
     """What has values by rank: `OrderStatistics`, a `Histogram`, `AtRanks`."""
 

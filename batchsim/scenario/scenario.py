@@ -12,13 +12,18 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario import saturation
+from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
+from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.scenario.service import Service, batches_per_s, checked_slowdown, noisy_share
+from batchsim.scenario.sized_time import SizedTime
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
+
+OVERSIZE = ("reject", "truncate")
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class Scenario:
     time in order of start; a batch that finds it busy takes `contention` times as long there.
     `batchsim.device.sharing` measures both. `slowdown` is a coarser model: {busy servers: factor on the
     service time}, counting the server itself.
+
+    `oversize_action`: a request that is larger than the rule's limit is rejected as it comes, or, with
+    "truncate", cut to the limit.
 
     `tokens`: the requests generate tokens, step by step; the service is then a `StepTime`.
 
@@ -61,6 +69,7 @@ class Scenario:
     contention: float = 1.0
     timeout_action: str | Mapping[int, str] = "reject"
     tokens: Tokens | None = None
+    oversize_action: str = "reject"
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
@@ -71,10 +80,12 @@ class Scenario:
             object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
         if isinstance(self.workload, ClosedLoop):
             self._check_closed_loop(self.workload)
+        _check.one_of("oversize_action", self.oversize_action, OVERSIZE)
         self._check_tokens()
         if self.tokens is not None:
             return
-        seconds = self.service.table(self.rule.max_batch_size)  # raises if it does not cover a size
+        self._check_sizes()
+        seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
         self._check_devices(float(np.nanmin(seconds)))
 
     def _check_limits(self) -> None:
@@ -103,6 +114,23 @@ class Scenario:
             both = "slowdown and devices, host_ms and contention are two ways to describe one thing: give one"
             raise ValueError(f"{both}, got slowdown and {given[0]}={shared[given[0]]}")
 
+    def _check_sizes(self) -> None:
+        rule, service, sizes = self.rule, self.service, self.workload.sizes
+        for part in (service, rule):
+            if sizes is None and (isinstance(part, SizedTime) or getattr(part, "by_size", False)):
+                example = "Poisson(900).with_sizes(Lognormal(80, cv=1))"
+                needs = f"{part!r} needs the sizes of the requests, as {example}"
+                raise ValueError(f"{needs}, got {self.workload!r}")
+        if rule.by_size and self.by_level:
+            order = "priorities" if self.levels else "a timeout that delays"
+            raise ValueError(f"{rule!r} must serve requests in order of arrival, got {order}")
+        if isinstance(service, SizedTime):
+            if rule.computed_as is not None:
+                needs = f"a {type(rule).__name__} pads with copies, and needs a time by batch size alone"
+                raise ValueError(f"{needs}, got {service!r}")
+            service.cold_start(1)  # raises if it has no shapes
+            _check.at_most("the largest size", self.longest, service.longest, "the service's largest length")
+
     def _check_tokens(self) -> None:
         rule, service, tokens = self.rule, self.service, self.tokens
         if tokens is None:
@@ -120,13 +148,18 @@ class Scenario:
             tokens.check_longest(rule.max_model_len)
         if self.workload.priorities is not None:
             raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
+        if self.workload.sizes is not None:
+            raise ValueError(f"tokens have lengths of their own instead of sizes, got {self.workload!r}")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in ("slowdown", "devices", "host_ms", "contention", "timeout_action"):
+        for name in ("slowdown", "devices", "host_ms", "contention", "timeout_action", "oversize_action"):
             if (value := getattr(self, name)) != defaults[name]:
                 raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
 
     def _check_closed_loop(self, workload: ClosedLoop) -> None:
-        limited = {"a queue_limit": self.queue_limit is not None, repr(self.rule): self.rule.refuses}
+        limited = {
+            "a queue_limit": self.queue_limit is not None,
+            repr(self.rule): self.rule.refuses or self.refuses_sizes,
+        }
         for name, rejects in limited.items():
             if rejects and workload.think_s == 0:
                 why = "a rejected client would send again at once"
@@ -156,6 +189,28 @@ class Scenario:
         return limits_of(self.queue_limit, self.timeout_ms, self.timeout_action, self.levels)
 
     @property
+    def refuses_sizes(self) -> bool:
+        """Whether some requests are rejected for their size."""
+        sizes = self.workload.sizes
+        too_large = sizes is not None and sizes.longest > self.rule.largest_size
+        return too_large and self.oversize_action == "reject"
+
+    @property
+    def longest(self) -> int:
+        """The largest size that is computed."""
+        sizes = self.workload.sizes
+        return 0 if sizes is None else min(sizes.longest, self.rule.largest_size)
+
+    @property
+    def cut_to(self) -> int:
+        """The size to which larger requests are cut."""
+        return self.rule.largest_size if self.oversize_action == "truncate" else ENDLESS
+
+    def cut(self, size: np.ndarray) -> np.ndarray:
+        """Return the sizes of requests as they are computed."""
+        return size if self.cut_to == ENDLESS else np.minimum(size, self.cut_to)
+
+    @property
     def timeout_s(self) -> float:
         """The longest timeout in seconds; inf without one."""
         return max(limit.timeout_s for limit in self.limits)
@@ -173,7 +228,7 @@ class Scenario:
     @property
     def can_lose(self) -> bool:
         """Whether some requests may not be served."""
-        return self.rule.refuses or not all(limit.lossless for limit in self.limits)
+        return self.rule.refuses or self.refuses_sizes or not all(limit.lossless for limit in self.limits)
 
     @property
     def longest_queue(self) -> float:
@@ -198,10 +253,14 @@ class Scenario:
         servers * B / service(B), with B the rule's largest batch, because a growing queue fills every batch.
         With padded sizes that holds even if a smaller B would carry more (9 requests that compute as 16).
         Only if some larger batch takes less time than a smaller one, it is the largest servers * k /
-        service(k) for k up to B. For tokens, see `scenario/saturation.py`.
+        service(k) for k up to B. With sizes, service(B) is the mean of B random ones (the largest of them has
+        its exact expected value), and a rule that reads sizes is measured; requests that are rejected for
+        their size count. For tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.saturation_of(self).per_s
+        if self.rule.by_size:
+            return self.full_batches_per_s
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
@@ -211,7 +270,11 @@ class Scenario:
     @property
     def saturation_error(self) -> float:
         """The relative standard error of `saturation_per_s`: 0 if exact, NaN if estimated (tokens only)."""
-        return 0.0 if self.tokens is None else saturation.saturation_of(self).error
+        return self._full_batches.error if self.tokens is None else saturation.saturation_of(self).error
+
+    @property
+    def _full_batches(self) -> FullBatches:
+        return full_batches(self.rule, self.service, self.workload.sizes, self.oversize_action)
 
     @property
     def full_batches_per_s(self) -> float:
@@ -223,6 +286,9 @@ class Scenario:
         """
         if self.tokens is not None:
             return self.saturation_per_s
+        if self.rule.by_size:
+            full = self._full_batches
+            return float(self.servers * full.requests / self._while_all_compute(np.array([full.seconds]))[0])
         workload = self.workload
         return self.carried_per_s(math.inf if isinstance(workload, ClosedLoop) else workload.offered_per_s)
 
@@ -232,7 +298,11 @@ class Scenario:
 
     def _seconds(self) -> np.ndarray:
         """Return the service times of sizes 1 to the largest batch, while all servers compute."""
-        seconds = self.service.table(self.rule.largest_batch)[1:]
+        largest = self.rule.largest_batch
+        return self._while_all_compute(mean_seconds(self.service, self.workload.sizes, largest))
+
+    def _while_all_compute(self, seconds: np.ndarray) -> np.ndarray:
+        """Return the seconds of batches that take so long alone, while all servers compute."""
         if self.slowdown is not None:
             return seconds * self.slowdown[self.servers]
         if self.plain_servers:

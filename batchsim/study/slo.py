@@ -12,7 +12,8 @@ from batchsim.scenario import Scenario
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
 # For token generation, a field is named after its metric.
-TOKEN_PERCENTILES = {f"{of}_p{q}_ms": float(q) for of in ("ttft", "tpot") for q in (50, 95, 99)}
+TOKEN_PERCENTILES = {f"{of}_p{q}_ms": float(q) for of in ("ttft", "tpot", "itl") for q in (50, 95, 99)}
+TOKEN_PERCENTILES["stall_p99_ms"] = 99.0
 OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_s": "throughput_per_s"}
 
 # A wait of 10 ms and a batch of 6 ms are 16 ms, but for rounding, and within 16 ms.
@@ -101,6 +102,8 @@ class SLO:
     - `max_loss`: at most this fraction of the requests is not served.
     - `ttft_p50_ms`, `ttft_p95_ms`, `ttft_p99_ms`, `tpot_p50_ms`, `tpot_p95_ms`, `tpot_p99_ms`: percentiles
       of the time to the first token, and of the time for each token after it. Only with tokens.
+    - `itl_p50_ms`, `itl_p95_ms`, `itl_p99_ms`: percentiles of the times between two tokens, of all requests
+      together; `stall_p99_ms`: of the longest of each request.
     - `attainment` with `ttft_ms` or `tpot_ms`, or both: this fraction of all requests is within both, and
       within `within_ms` too if given. The highest rate that attains it is often called the goodput.
     - `min_throughput_per_s`: at least this many answers a second. An open loop that serves every request
@@ -137,6 +140,10 @@ class SLO:
     tpot_p50_ms: float | None = None
     tpot_p95_ms: float | None = None
     tpot_p99_ms: float | None = None
+    itl_p50_ms: float | None = None
+    itl_p95_ms: float | None = None
+    itl_p99_ms: float | None = None
+    stall_p99_ms: float | None = None
     ttft_ms: float | None = None
     tpot_ms: float | None = None
 

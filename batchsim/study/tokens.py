@@ -19,9 +19,9 @@ from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
 from batchsim.result.sections import begin_fold, sums
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths, servable
 from batchsim.scenario.saturation import load_to_tell
-from batchsim.scenario.tokens import Listed
 
 if TYPE_CHECKING:
     from batchsim.engines.compiled.grid_runs import Times
@@ -106,7 +106,9 @@ class TokenTimes:
         came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
         fold, cuts = begin_fold(TokenTotals, came_s, times.last_s, 1)
         fold.add_answers(
-            Answers(came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none),
+            Answers(
+                came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s
+            ),
             cuts,
         )
         fold.add_finished(finish_s[served], np.ones(self.served, int))

@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from batchsim import _check
+from batchsim import _check, _vote
 from batchsim.scenario import Scenario
 from batchsim.simulate import simulate
 from batchsim.study.surface import LOADS
@@ -15,8 +15,15 @@ from batchsim.teaching.act import Act
 from batchsim.teaching.output_capture import WholeText, shown
 from batchsim.teaching.prediction import KEY
 from batchsim.teaching.progress import note_prediction
+from batchsim.teaching.progress_store import change
 
 DRAWN = tuple(load for load in LOADS if load < 1)
+SHAPES = [
+    "rises late and steeply",
+    "rises too early",
+    "ends too low",
+    "falls",
+]  # of sketch.js, the right one first
 
 
 class Paper(Act):
@@ -38,7 +45,7 @@ class Drawing(WholeText, widgets.VBox):
     The mouse, a finger or the arrow keys draw. The curve then appears, with a verdict on the shape of the
     drawing: does it rise late, and is it steep before saturation? `top_ms` is the upper end of the paper,
     `promised_ms` a line across it, and `then` a function without arguments that shows more. The student's
-    progress records the first verdict under `key`, as that of a prediction.
+    progress records the first verdict under `key`, as that of a prediction, and a class's chart counts it.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> paper = draw_p99(Scenario(Poisson(1), SizeOrWait(32, 5), Affine(1.85, 0.15)), top_ms=40)
@@ -58,10 +65,11 @@ class Drawing(WholeText, widgets.VBox):
         self.scenario, self.then, self.key, self.requests, self.seed = scenario, then, key, requests, seed
         top_ms = _check.real("top_ms", top_ms, above=0)
         self.paper = Paper({"loads": DRAWN, "top_ms": top_ms, "promised_ms": promised_ms}, self.curve_ms)
-        self.outcome = widgets.VBox()
+        self.problem, self.outcome = widgets.Label(), widgets.VBox()
+        self.shape = ""  # of the first drawing
         self.paper.observe(self._note, "verdict")
         self.paper.observe(self._show, "answered")
-        super().__init__([self.paper, self.outcome])
+        super().__init__([self.paper, self.problem, self.outcome])
 
     def curve_ms(self) -> list[float]:
         """Return the simulated p99 at each load of the paper, in ms."""
@@ -69,10 +77,18 @@ class Drawing(WholeText, widgets.VBox):
         scenarios = (self.scenario.replace(rate_per_s=load * full) for load in DRAWN)
         return [simulate(each, self.requests, seed=self.seed).percentile(99) for each in scenarios]
 
-    def _note(self, change: Any) -> None:
-        verdict = change["new"]
+    def _note(self, judged: Any) -> None:
+        shape = judged["new"].get("kind")
+        if self.shape or shape not in SHAPES:  # a page can send anything
+            return
+        self.shape = shape
         if self.key is not None:
-            note_prediction(self.key, str(verdict["kind"]), bool(verdict["right"]))
+            note_prediction(self.key, shape, shape == SHAPES[0])
+        if _vote.joined():
+            drawing = "Drawing" if self.key is None else f"Drawing {self.key}"
+            vote = _vote.Vote(f"{drawing}: how does p99 grow with the load?", SHAPES, shape, SHAPES[0])
+            student = change(lambda _: None).key
+            _vote.send([vote], lambda sentence: setattr(self.problem, "value", sentence), student)
 
     def _show(self, _: Any) -> None:
         if self.then is not None:

@@ -17,27 +17,8 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
 from lessons import for_readers  # noqa: E402
+from pages import PAGES  # noqa: E402
 
-PAGES = {
-    "docs/book/index.md": "index.md",
-    "README.md": "package.md",
-    "notebooks/README.md": "teachers.md",
-    "docs/install.md": "install.md",
-    "docs/explorer.md": "explorer.md",
-    "docs/guide.md": "guide.md",
-    "docs/servers.md": "servers.md",
-    "docs/tuning.md": "tuning.md",
-    "docs/class.md": "class.md",
-    "docs/glossary.md": "glossary.md",
-    "docs/architecture.md": "architecture.md",
-    "docs/reliability.md": "reliability.md",
-    "VALIDATION.md": "validation.md",
-    "benchmarks/README.md": "benchmarks.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-    "CHANGELOG.md": "changelog.md",
-    "docs/explorer.webp": "explorer.webp",
-}
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 CODE = re.compile(r"(^```.*?^```|^ {4}.*?$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')

@@ -15,6 +15,7 @@ PAGES = {
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
         ["Scenario", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
+         "PaddedTime", "PackedTime", "SizeTable",
          "published", "published_names", "published_source"],
     ),
     "rules": (

@@ -1,4 +1,4 @@
-"""Voila's settings for notebooks/app.ipynb: `make app`."""
+"""Voila's settings for notebooks/app.ipynb: `batchsim app`, and `make app`."""
 
 import logging
 import os

@@ -72,7 +72,7 @@ def running(kind: str, home: Path, *options: str, host: str = ""):
     """
     for name in ("files", "settings", "runtime"):
         (home / name).mkdir(parents=True)
-    shutil.copy(ROOT / "notebooks" / ".lab-settings.json", home / "settings" / "overrides.json")
+    shutil.copy(ROOT / "notebooks" / ".lab" / "overrides.json", home / "settings")
     port = free_port()
     if kind == "app":
         command = app(port)
@@ -100,8 +100,8 @@ def app(port: int) -> list[str]:
     """Return what `make app` runs, with the Jupyter of these tests."""
     dry_run = ["make", "-n", "-C", str(ROOT), "app", f"PORT={port}", f"BIN={Path(sys.executable).parent}"]
     said = subprocess.run(dry_run, capture_output=True, text=True, check=True).stdout
-    (last,) = [line for line in said.splitlines() if "voila" in line]
-    return ["sh", "-c", f'cd {ROOT} && exec env {last} --no-browser "$@"', "app"]
+    (last,) = [line for line in said.splitlines() if "batchsim app" in line]
+    return ["sh", "-c", f'cd {ROOT} && exec {last} -- --no-browser "$@"', "app"]
 
 
 def environment(home: Path) -> dict[str, str]:

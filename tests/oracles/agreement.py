@@ -53,7 +53,7 @@ class Replay:
 
     def __init__(self, plan):
         self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
-        self.cold_start = plan.cold_start
+        self.cold_start, self.unit_cost = plan.cold_start, plan.unit_cost
 
     def arrivals_s(self, requests, chunk):
         for begin in range(0, requests, chunk):
@@ -68,12 +68,15 @@ class Replay:
     def priorities(self):
         return self._drawer(self.plan.priority)
 
+    def sizes(self):
+        return self._drawer(self.plan.size)
+
     @staticmethod
     def _drawer(values):
         if values is None:
             return None
         rest = iter(values)
-        return lambda count: np.array([next(rest, 1.0) for _ in range(count)])
+        return lambda count: np.array([next(rest, 1) for _ in range(count)], values.dtype)
 
 
 def naive_of(plan) -> Naive:
@@ -146,6 +149,11 @@ def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
     ends_s = np.append(log.batch_finish_s, math.nan)
     for index, times_s in ((log.token_step, "first"), (log.last_step, "finish")):
         assert np.array_equal(ends_s[index], [getattr(r, times_s) for r in oracle.all], equal_nan=True)
+    gaps = TokenRun(scenario, log).gaps
+    each = [np.diff(request.tokens) for request in oracle.all]
+    expected = np.sort(np.concatenate(each))
+    assert np.array_equal(np.sort(np.repeat(gaps.gap_s, gaps.counts.astype(int))), expected)
+    assert np.array_equal(log.stall_s, [gap.max(initial=0.0) for gap in each])
     if continuous:  # no token is lost, or computed twice but after a preemption
         served = log.status == bs.Status.SERVED
         needed = (plan.prompts + plan.outputs - 1)[served].sum()

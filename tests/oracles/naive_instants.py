@@ -9,6 +9,9 @@ NEVER = math.inf
 
 
 class Request(SimpleNamespace):
+    def __init__(self, **given):
+        super().__init__(tokens=[], **given)  # when it makes each token
+
     entry = None  # of its last preemption, until it makes a token
     held = made = blocks = preemptions = recomputed = status = cut = 0
     start = first = finish = math.nan

@@ -78,6 +78,8 @@ class NaiveTokens(NaiveInstants):
     def end(self, s, now):
         for r, _, _ in s.rows:
             r.made += not r.cut
+            if not r.cut:
+                r.tokens.append(now)
             if r.entry and not r.cut:
                 r.entry[3], r.entry = s.step, None
             r.first = now if r.made == 1 and math.isnan(r.first) else r.first

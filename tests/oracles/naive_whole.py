@@ -34,6 +34,8 @@ class NaiveWhole(NaiveInstants):
     def end(self, s, now):
         for r, _, _ in s.rows:
             r.made += 1
+            if r.made <= r.O:
+                r.tokens.append(now)
             r.first = now if r.made == 1 else r.first
         s.rows, s.until = [], math.inf
         if all(r.made >= r.O for r in s.running):

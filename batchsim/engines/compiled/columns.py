@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.token_log import PREEMPTIONS, STEPS, Batching, TokenPlan
+from batchsim.engines.draws import NO_SIZES as NO_SIZES
+from batchsim.engines.token_log import LATE, PREEMPTIONS, STEPS, Batching, TokenPlan
 from batchsim.scenario import Scenario
+from batchsim.scenario.sized_time import UnitCost
 
 ENDLESS = np.iinfo(np.int64).max
 NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
@@ -34,8 +36,8 @@ class Devices(NamedTuple):
 class Cold(NamedTuple):
     """The shapes that a model has yet to compile: see `Service.compiling`."""
 
-    compile_s: Any  # by batch size: how long its shape compiles; empty: nothing compiles
-    shape: Any  # by batch size: the number of its shape
+    compile_s: Any  # by batch size, and edge of lengths: how long its shape compiles; empty: nothing compiles
+    shape: Any  # likewise: the number of its shape
     ready_s: Any  # by shape: when it is, or was, compiled; inf: not begun
 
     @classmethod
@@ -47,9 +49,10 @@ class Cold(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy].
+    """How long batches compute: finish = start + mean_s * noise[batch] * slowdown[busy].
 
-    The first batch of a shape starts later by `cold.compile_s`. On shared devices, see `finish_on_device`.
+    `mean_s` is service_s[size], plus the seconds of the batch's units. The first batch of a shape starts
+    later by `cold.compile_s`. On shared devices, see `finish_on_device`.
     """
 
     service_s: Any  # mean seconds by batch size; [0] is NaN
@@ -57,12 +60,14 @@ class Costs(NamedTuple):
     slowdown: Any  # factor by the number of busy servers, this one included; empty: none
     devices: Devices
     cold: Cold
+    units: UnitCost  # what the sizes of its requests add
 
     @classmethod
-    def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices, cold: Cold) -> "Costs":
-        """Return the costs; None: no noise, no slowdown."""
-        slowdown = NONE if slowdown is None else slowdown
-        return cls(service_s, NONE if noise is None else noise, slowdown, devices, cold)
+    def of(cls, drawn: Any, noise: Any, devices: Devices, cold: Cold) -> "Costs":
+        """Return the costs of a plan or of streams, with other noise; None: no noise."""
+        slowdown = NONE if drawn.slowdown is None else drawn.slowdown
+        noise = NONE if noise is None else noise
+        return cls(drawn.service_s, noise, slowdown, devices, cold, drawn.unit_cost)
 
 
 class Requests(NamedTuple):
@@ -74,6 +79,7 @@ class Requests(NamedTuple):
     batch_index: Any  # the batch that took it; -1: not served
     status: Any  # uint8 of `Status`
     level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: no levels
+    size: Any = NO_SIZES  # units; empty: no sizes
 
 
 class Batches(NamedTuple):
@@ -188,6 +194,7 @@ class Limits(NamedTuple):
     queue: int  # an arrival that finds so many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never
     work: int  # a call pauses after this many instants, requests and batches
+    size: int = ENDLESS  # an arrival that is larger is rejected
 
 
 # The cursors: places in the array of whole numbers that a loop carries from call to call. They count the sent
@@ -201,10 +208,12 @@ SENT, HEAD, MID, TAIL, BATCH, FROZEN_HEAD, FROZEN_TAIL, THINKING = range(PLACES)
 STACK, STEP, WORK = PLACES, PLACES + 1, PLACES + 2  # preempted requests; steps so far; rows and steps so far
 MOST_RUNNING, MOST_TOKENS = PLACES + 3, PLACES + 4  # at once; in a step
 PREEMPTION = PLACES + 5  # preemptions that are logged so far
-TOKEN_PLACES = PLACES + 6
+LATER = PLACES + 6  # late gaps of this call so far
+TOKEN_PLACES = PLACES + 7
+SEGMENTS = 32  # see `token_gaps`
 LARGEST_BLOCK = 4096  # tokens: with larger blocks there is no decode group
 # Places in the sums of the step that is being scheduled. LEFT is what remains of its budget.
-ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT = range(6)
+ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT, GAPS = range(7)
 
 
 class TokenLimits(NamedTuple):
@@ -240,6 +249,9 @@ class TokenRequests(NamedTuple):
     back_s: Any  # when it was preempted last
     preempted_before_first_s: Any  # how long it was preempted, before its first token, and after it
     preempted_after_first_s: Any
+    token_s: Any  # when it made its last token, unless it is in a decode group
+    stall_s: Any  # its longest gap between two tokens so far, likewise
+    segment: Any  # of its engine's `peaks`, from which on they are its own
 
     @classmethod
     def of(cls, plan: TokenPlan) -> "TokenRequests":
@@ -258,11 +270,12 @@ class TokenRequests(NamedTuple):
         sent_by = np.empty(0 if think_s is None else count, np.int64)
         prompt, output, limit = (np.array(each) for each in lengths)
         cached, generated, capacity, preemptions = (np.zeros(count, np.int64) for _ in range(4))
-        back_s, before_first_s, after_first_s = (np.zeros(count) for _ in range(3))
+        back_s, before_first_s, after_first_s, token_s, stall_s = (np.zeros(count) for _ in range(5))
         return cls(
             arrival_s, NONE if think_s is None else think_s, sent_by, np.zeros(count, np.uint8),
             prompt, output, limit, cached, generated, capacity, np.zeros(count, np.bool_), first, token, last,
-            preemptions, log_entry, back_s, before_first_s, after_first_s,
+            preemptions, log_entry, back_s, before_first_s, after_first_s, token_s, stall_s,
+            np.zeros(count, np.int64),
         )  # fmt: skip
 
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
@@ -306,17 +319,26 @@ class TokenServers(NamedTuple):
     reads: Any  # keys that the group reads in its next step
     served: Any  # whether the present step serves the group
     clock_s: Any  # shape (1,): the last instant that was handled
+    ended_s: Any  # when its last step ended
+    tick_s: Any  # when the group made its last tokens, and how many of its requests made one then
+    aged: Any
+    # The longest gap of the group in each segment, shape (servers, SEGMENTS). A request that joins begins a
+    # segment: its longest gap is the largest of those from its own on.
+    peaks_s: Any
+    segments: Any
 
     @classmethod
     def allocate(cls, servers: int, seats: int, batching: Batching) -> "TokenServers":
         """Return idle engines."""
         step, count, generated, longest, last, ready, tick, phase, reads = np.zeros((9, servers), np.int64)
+        ended_s, tick_s, peaks_s = np.zeros(servers), np.zeros(servers), np.zeros((servers, SEGMENTS))
         free, next_end = (np.full(servers, of, np.int64) for of in (batching.kv_blocks, 2**62))
         size = min(batching.block_size, LARGEST_BLOCK)
         return cls(
             np.full(servers, np.inf), step, np.empty((servers, seats), np.int64), count, free, generated,
             longest, last, ready, tick, next_end, phase, np.zeros((servers, size), np.int64), reads,
-            np.zeros(servers, np.bool_), np.full(1, -np.inf),
+            np.zeros(servers, np.bool_), np.full(1, -np.inf), ended_s, tick_s,
+            np.zeros(servers, np.int64), peaks_s, np.zeros(servers, np.int64),
         )  # fmt: skip
 
 
@@ -337,9 +359,12 @@ class Steps(NamedTuple):
     waiting: Any
     blocks: Any
     preempted: Any
+    gaps: Any
+    late: Any  # the rows of `LATE` as numbers, a column each; as many as one instant may add must be free
 
     @classmethod
-    def allocate(cls, count: int, first: int, noise: np.ndarray) -> "Steps":
+    def allocate(cls, count: int, first: int, noise: np.ndarray, at_once: int) -> "Steps":
         """Return empty columns of that length."""
         kinds = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
-        return cls(first, noise, *(np.empty(count, kinds.get(name, np.int64)) for name in STEPS))
+        columns = (np.empty(count, kinds.get(name, np.int64)) for name in STEPS)
+        return cls(first, noise, *(*columns, np.empty((len(LATE), count + at_once))))

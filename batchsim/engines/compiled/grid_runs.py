@@ -77,9 +77,7 @@ def run_many(
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
     latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
-    costs = Costs.of(
-        plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
-    )
+    costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
     if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
@@ -93,12 +91,13 @@ def run_many(
         edges_s[:] = arrival_s[edges]
     else:
         status, places = np.empty(requests, np.uint8), places_of(scenario, plan.priority, requests)
-        of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), status, places)
+        taken = np.empty(requests, int)
+        of_each = of_requests(arrival_s, plan.think_s, taken, status, places, plan.computed_size)
         batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
             costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf
             if instants is None:
-                free, taken = np.zeros(scenario.servers), of_each.batch_index
+                free = np.zeros(scenario.servers)
                 _, done = form_batches(
                     arrival_s, False, rule.threshold, costs, free, taken, batches, cancelled
                 )
@@ -197,7 +196,7 @@ def run_times(plan: TokenPlan) -> Times:
     """Run a plan of the compiled engine and return its requests' times."""
     count, requests, cancelled = plan.base.requests, TokenRequests.of(plan), CANCELLED.get()
     loop, line = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
-    loop.rows = Steps.allocate(loop.room, 0, NONE)
+    loop.rows = Steps.allocate(loop.room, 0, NONE, loop.servers.running.size)
     token_s, finish_s, last_s, servers = np.full(count, math.nan), np.full(count, math.nan), 0.0, loop.servers
     over = False
     while not over:

@@ -12,6 +12,7 @@ from batchsim.engines.compiled.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, H
 from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
 from batchsim.engines.compiled.levels import enter, expiry_s, overdue, seen_queue, take
 from batchsim.engines.compiled.rule_calls import bring, computed_as, decide, finished, wake_s
+from batchsim.engines.compiled.sized import time_of
 from batchsim.engines.compiled.threshold import finish_of, later, not_before, soonest
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
@@ -76,7 +77,8 @@ def pop_client(clients, cursor):
 def _waiting(requests, queue, levels, cursor, ended):
     line, head = seen_queue(queue, cursor, levels)
     frozen = cursor[FROZEN_TAIL] - cursor[FROZEN_HEAD]
-    return Waiting(requests.arrival_s, line, head, cursor[TAIL] - cursor[MID], frozen, ended)
+    length = cursor[TAIL] - cursor[MID]
+    return Waiting(requests.arrival_s, line, head, length, frozen, ended, requests.size)
 
 
 @inlined
@@ -94,7 +96,8 @@ def _start(now_s, size, whole, trigger, server, busy,
            requests, costs, queue, levels, clients, servers, batches, cursor):  # fmt: skip
     """Let a server compute the `size` requests at the head of the queue in the time of a batch of `whole`."""
     batch = cursor[BATCH]
-    done_s = finish_of(now_s, costs, whole, batch, server, busy)
+    mean_s, shape = time_of(requests, queue.requests, cursor[HEAD], size, whole, costs)
+    done_s = finish_of(now_s, costs, mean_s, shape, batch, server, busy)
     servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, whole
     for place in range(cursor[HEAD], cursor[HEAD] + size):
         request = queue.requests[place]
@@ -173,7 +176,9 @@ def _enter(request, limits, requests, queue, levels, cursor):
     """Let a request that comes now into the queue, unless this is at its limit; return whether it enters."""
     requests.batch_index[request] = -1
     cursor[SENT] += 1
-    if levels is None:  # Numba leaves out the other branch of an if
+    if requests.size.size and requests.size[request] > limits.size:
+        enters = False
+    elif levels is None:  # Numba leaves out the other branch of an if
         enters = cursor[TAIL] - cursor[HEAD] < limits.queue
     else:
         enters = enter(request, requests, levels)

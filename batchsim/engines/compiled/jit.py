@@ -72,7 +72,10 @@ def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files with code or constants of the compiled loops."""
     package = folder.parent.parent
     others = [folder.parent / name for name in ("log.py", "token_log.py", "totals.py")]
-    others += [package / "_clock.py", package / "scenario" / "step_time.py"]
+    others += [
+        package / "_clock.py",
+        *(package / "scenario" / f"{name}_time.py" for name in ("step", "sized")),
+    ]
     rules = (package / "scenario" / "rules").glob("*.py")
     return sorted([*folder.glob("*.py"), *others, *rules])
 

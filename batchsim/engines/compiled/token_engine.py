@@ -12,6 +12,7 @@ import numpy as np
 
 from batchsim.engines.compiled import columns, token_instants
 from batchsim.engines.compiled.columns import (
+    LATER,
     PREEMPTION,
     SENT,
     STEP,
@@ -42,7 +43,7 @@ class Loop:
         seats = min(self.batching.seats, requests)
         self.servers = TokenServers.allocate(scenario.servers, seats, self.batching)
         self.cursor, self.sums, self.done = (
-            np.zeros(TOKEN_PLACES, np.int64), np.zeros(6, np.int64), np.empty(seats, np.int64)
+            np.zeros(TOKEN_PLACES, np.int64), np.zeros(7, np.int64), np.empty(seats, np.int64)
         )  # fmt: skip
         self.clients = columns.Clients.allocate(workload.clients if isinstance(workload, ClosedLoop) else 0)
         self.clients.send_at_once(self.cursor)
@@ -61,7 +62,7 @@ class Loop:
         if self.draw is not None:
             self.noise = np.append(self.noise, self.draw(self.room - self.noise.size))
         if self.rows is None:
-            steps = Steps.allocate(self.room, first, self.noise)
+            steps = Steps.allocate(self.room, first, self.noise, self.servers.running.size)
         else:
             steps = self.rows._replace(first=first, noise=self.noise)
         state = token_instants.pass_steps(
@@ -95,7 +96,8 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None, room: float =
             queue = queue.with_log_space(int(cursor[PREEMPTION]), at_once)
         state, steps, used = loop.advance(requests, queue, count)
         over = state == ENDED
-        rows.add([column[:used] for column in steps[2:]])
+        late = steps.late[:, : cursor[LATER]]
+        rows.add([column[:used] for column in steps[2:-1]], late)
         if rows.folds and at_once:  # a log without rows of steps has no use for their numbers
             queue, at_once = queue._replace(log=columns.NO_LOG), 0
             requests.log_entry[:] = -1
@@ -107,5 +109,5 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None, room: float =
     return rows.log(
         known(), status=requests.status, prompt_tokens=plan.prompts, output_tokens=plan.outputs,
         preemptions=requests.preemptions, preempted_before_s=requests.preempted_before_first_s,
-        preempted_after_s=requests.preempted_after_first_s, **preemptions,
+        preempted_after_s=requests.preempted_after_first_s, stall_s=requests.stall_s, **preemptions,
     )  # fmt: skip

@@ -9,7 +9,18 @@ preempted. `run_uniform_steps` computes such steps in a row, without an instant 
 import math
 
 from batchsim._clock import TICK_S
-from batchsim.engines.compiled.columns import HEAD, LEFT, PREEMPTION, SENT, STACK, STEP, TAIL, THINKING, WORK
+from batchsim.engines.compiled.columns import (
+    HEAD,
+    LATER,
+    LEFT,
+    PREEMPTION,
+    SENT,
+    STACK,
+    STEP,
+    TAIL,
+    THINKING,
+    WORK,
+)
 from batchsim.engines.compiled.instants import (
     ENDED,
     MORE,
@@ -21,7 +32,14 @@ from batchsim.engines.compiled.instants import (
 )
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import later, soonest
-from batchsim.engines.compiled.token_steps import admission, compiled_step_ms, finish, next_in_queue, start
+from batchsim.engines.compiled.token_gaps import tick_gaps
+from batchsim.engines.compiled.token_steps import (
+    admission,
+    compiled_step_ms,
+    finish,
+    next_in_queue,
+    start,
+)
 from batchsim.engines.token_log import NO_TRIGGER
 
 
@@ -64,6 +82,7 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
     begin, before_s, before = cursor[STEP] - steps.first, ends_s[server], servers.reads[server]
     now_s, reads, free = before_s, before, servers.free[server]
     tick, phase = servers.tick[server], servers.phase[server]
+    peak_s, segment = 0.0, servers.segments[server]
     # Leave a row for each engine: the instant that follows may start a step of each.
     row, last = begin, steps.start_s.size - ends_s.size
     while now_s < until_s and tick + 1 < servers.next_end[server] and row < last:
@@ -72,6 +91,10 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
         if blocks > free:
             break
         tick, phase = tick + 1, ahead
+        if row == begin:
+            tick_gaps(now_s, server, requests, servers)
+        else:
+            peak_s = max(peak_s, now_s - servers.clock_s[0])
         free -= blocks
         reads += ready
         seconds = compiled_step_ms(cost, ready, reads, 0) / 1000
@@ -83,11 +106,14 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
         servers.clock_s[0], now_s = now_s, done_s
     if row == begin:
         return
+    servers.peaks_s[server, segment] = max(servers.peaks_s[server, segment], peak_s)
+    servers.ended_s[server] = servers.tick_s[server] = servers.clock_s[0]
     waiting = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
     for each in range(begin, row if limits.logged else begin):
         steps.start_s[each] = before_s if each == begin else steps.finish_s[each - 1]
         steps.rows[each] = steps.tokens[each] = steps.running[each] = ready
         steps.server[each], steps.trigger[each], steps.waiting[each] = server, NO_TRIGGER, waiting
+        steps.gaps[each] = ready
         steps.reads[each] = before + (each - begin + 1) * ready
         steps.pairs[each] = steps.preempted[each] = 0
     cursor[WORK] += row - begin
@@ -129,12 +155,15 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
     arrival_s, closed, total = requests.arrival_s, requests.client.size > 0, limits.total
     last_s, count = servers.clock_s[0], servers.busy_until_s.size
     log_size, preemptions_at_once = queue.log.shape[1], servers.running.size
+    cursor[LATER] = 0
     # At one instant each client sends at most once.
     most = total if total <= arrival_s.size else arrival_s.size - clients.client.size
     work_left = limits.work + cursor[WORK]
     while True:
         # At one instant each engine starts at most one step, and preempts at most all that it runs.
         if cursor[STEP] - steps.first + count > steps.start_s.size or cursor[WORK] >= work_left:
+            return PAUSED
+        if cursor[LATER] + servers.running.size > steps.late.shape[1]:
             return PAUSED
         if log_size > 0 and cursor[PREEMPTION] + preemptions_at_once > log_size:
             return PAUSED

@@ -11,6 +11,7 @@ import math
 
 from batchsim._clock import TICK_S
 from batchsim.engines.compiled.columns import (
+    GAPS,
     HEAD,
     LARGEST_BLOCK,
     LEFT,
@@ -29,11 +30,20 @@ from batchsim.engines.compiled.columns import (
 )
 from batchsim.engines.compiled.jit import inlined
 from batchsim.engines.compiled.threshold import later
+from batchsim.engines.compiled.token_gaps import (
+    NEVER,
+    begin_segment,
+    count_gaps,
+    join_segments,
+    settle_stalls,
+    tick_gaps,
+    whole_gaps,
+)
 from batchsim.engines.token_log import BACK, NO_TRIGGER, REGAINED, RESUMED, VICTIM
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 from batchsim.scenario.step_time import step_ms
 
-NEVER = ENDLESS = 2**62  # a tick that never comes; a budget that no step uses up
+ENDLESS = 2**62  # a budget that no step uses up
 
 
 @inlined
@@ -58,8 +68,8 @@ def is_ready(request, requests):
 
 
 @inlined
-def add_to_group(request, server, batching, requests, servers):
-    """Add a request, the next of `running`, to the group."""
+def add_to_group(request, server, ready, batching, requests, servers):
+    """Add a request, the next of `running`, to the group of `ready` requests."""
     tick = servers.tick[server]
     servers.reads[server] += requests.cached[request] + 1
     requests.generated[request] -= tick
@@ -68,19 +78,27 @@ def add_to_group(request, server, batching, requests, servers):
     servers.next_end[server] = min(
         servers.next_end[server], requests.output[request] - requests.generated[request]
     )
+    if ready == 0:
+        servers.segments[server], servers.peaks_s[server, 0] = 0, 0.0
+    elif ready == servers.aged[server]:  # the first that comes since the last tick
+        begin_segment(server, requests, servers)
+    requests.segment[request] = servers.segments[server]
 
 
 @inlined
 def dissolve_group(server, batching, requests, servers):
     """Give every request of the group its own numbers again."""
     running, tick, size = servers.running[server], servers.tick[server], batching.block_size
+    settle_stalls(server, requests, servers)
     for place in range(servers.ready[server]):
         request = running[place]
+        if place < servers.aged[server]:
+            requests.token_s[request] = servers.tick_s[server]
         requests.generated[request] += tick
         requests.cached[request] = requests.prompt[request] + requests.generated[request] - 1
         if not batching.life:
             requests.capacity[request] = blocks_for(requests.cached[request], size) * size
-    servers.ready[server] = servers.reads[server] = 0
+    servers.ready[server] = servers.aged[server] = servers.reads[server] = 0
     servers.next_end[server] = NEVER
     servers.block_demand_by_phase[server, :] = 0
 
@@ -89,6 +107,7 @@ def dissolve_group(server, batching, requests, servers):
 def finish_in_group(server, batching, requests, servers, done):
     """Let the requests of the group leave that end at this tick; return how many."""
     running, tick, size = servers.running[server], servers.tick[server], batching.block_size
+    join_segments(server, servers)
     leaving, next_end = 0, NEVER
     for place in range(servers.ready[server]):
         request = running[place]
@@ -103,10 +122,13 @@ def finish_in_group(server, batching, requests, servers, done):
         servers.reads[server] -= cached + 1
         servers.block_demand_by_phase[server, (servers.phase[server] - cached) % size] -= 1
         requests.generated[request] = requests.output[request]
+        peak_s = servers.peaks_s[server, requests.segment[request]]
+        requests.stall_s[request] = max(requests.stall_s[request], peak_s)
         requests.last_step[request] = servers.step[server]
         done[leaving] = request
         leaving += 1
     servers.ready[server] -= leaving
+    servers.aged[server] -= leaving
     servers.next_end[server] = next_end
     return leaving
 
@@ -171,17 +193,19 @@ def _static_step(now_s, ended, server, batching, requests, queue, servers, sums,
         sums[ROWS] = servers.count[server]
         sums[READS] = sums[ROWS] * (servers.longest[server] + generated)
     sums[TOKENS] = sums[ROWS]
+    sums[GAPS] = servers.aged[server]
     return NO_TRIGGER
 
 
 @inlined
-def _finish_static(server, requests, servers, done):
+def _finish_static(now_s, server, requests, servers, done):
     """End a whole batch's step; return how many requests leave."""
     running, step, count = servers.running[server], servers.step[server], servers.count[server]
     servers.generated[server] += 1
     if servers.generated[server] == 1:
         for place in range(count):
             requests.token_step[running[place]] = step
+    whole_gaps(now_s, server, requests, servers)
     if servers.generated[server] < servers.last[server]:
         return 0
     for place in range(count):
@@ -353,6 +377,8 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
         _schedule(now_s, server, batching, requests, queue, servers, sums, cursor)
     if sums[ROWS] == 0:
         return False
+    if not batching.whole:
+        count_gaps(server, requests, servers, steps, sums, cursor)
     seconds = compiled_step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS]) / 1000
     row = cursor[STEP] - steps.first
     if steps.noise.size:
@@ -365,7 +391,7 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     steps.running[row] = servers.count[server]
     steps.waiting[row] = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
     steps.blocks[row] = batching.kv_blocks - servers.free[server]
-    steps.preempted[row] = sums[PREEMPTED]
+    steps.preempted[row], steps.gaps[row] = sums[PREEMPTED], sums[GAPS]
     cursor[STEP] += 1
     cursor[WORK] += 1 + sums[ROWS]
     cursor[MOST_RUNNING] = max(cursor[MOST_RUNNING], servers.count[server])
@@ -376,12 +402,16 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
 @inlined
 def finish(server, batching, requests, queue, servers, done):
     """End the step of an engine; return how many requests leave. They are in `done`."""
-    servers.busy_until_s[server] = math.inf
+    now_s, servers.busy_until_s[server] = servers.busy_until_s[server], math.inf
     if batching.whole:
-        return _finish_static(server, requests, servers, done)
+        leaving = _finish_static(now_s, server, requests, servers, done)
+        servers.ended_s[server] = now_s
+        return leaving
+    servers.ended_s[server] = now_s
     running, step, size = servers.running[server], servers.step[server], batching.block_size
     leaving = 0
     if servers.served[server]:  # each request of the group makes a token
+        tick_gaps(now_s, server, requests, servers)
         servers.tick[server] += 1
         servers.reads[server] += servers.ready[server]
         servers.phase[server] = servers.phase[server] + 1 if servers.phase[server] + 1 < size else 0
@@ -397,6 +427,10 @@ def finish(server, batching, requests, queue, servers, done):
             requests.generated[request] = generated
             if generated == 1:
                 requests.token_step[request] = step
+            else:
+                gap_s = now_s - requests.token_s[request]
+                requests.stall_s[request] = max(requests.stall_s[request], gap_s)
+            requests.token_s[request] = now_s
             if requests.log_entry[request] >= 0:
                 queue.log[REGAINED, requests.log_entry[request]] = step
                 requests.log_entry[request] = -1
@@ -409,7 +443,7 @@ def finish(server, batching, requests, queue, servers, done):
         running[place - leaving] = request
     servers.count[server] = count = count - leaving
     while size <= LARGEST_BLOCK and ready < count and is_ready(running[ready], requests):
-        add_to_group(running[ready], server, batching, requests, servers)
+        add_to_group(running[ready], server, ready, batching, requests, servers)
         ready += 1
     servers.ready[server] = ready
     return leaving

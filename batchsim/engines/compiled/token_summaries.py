@@ -11,6 +11,7 @@ from batchsim._clock import check_time
 from batchsim.engines.compiled import fold, token_engine
 from batchsim.engines.compiled.columns import (
     HEAD,
+    LATER,
     NONE,
     SENT,
     STACK,
@@ -61,6 +62,7 @@ class _Window:
     sent: int  # this many have come
     steps: Steps
     count: int  # of steps
+    late: np.ndarray  # their rows as `token_log.LATE`
     before: dict[int, float]  # when the steps end that were under way before, by their numbers
 
     def ends_s(self, steps: np.ndarray) -> np.ndarray:
@@ -108,7 +110,8 @@ def _windows(
             zip(servers.step[under_way].tolist(), servers.busy_until_s[under_way].tolist(), strict=True)
         )
         state, steps, used = loop.advance(rows, line, total, until_s)
-        yield _Window(rows, known, int(cursor[SENT]), steps, used, before)
+        late = steps.late[:, : cursor[LATER]]
+        yield _Window(rows, known, int(cursor[SENT]), steps, used, late, before)
 
 
 def _settled(requests: TokenRequests) -> np.ndarray:
@@ -146,6 +149,7 @@ def _add(total: fold.Fold, window: _Window, whole: bool, skip: int) -> None:
     rows, known, steps, sent = window.requests, window.known, window.steps, window.sent
     batches = Batches(steps.start_s, steps.finish_s, steps.rows, steps.server, steps.trigger)
     total.add_batches(batches, window.count, whole=whole)
+    total.add_gaps_of_steps(steps, window.count, window.late)
     _, busy_s = total.note_spans(batches, window.count)
     # Who was served for the first time, or has a first token, in these steps.
     started = np.flatnonzero(rows.first_step[:sent] >= steps.first)
@@ -167,7 +171,7 @@ def _add(total: fold.Fold, window: _Window, whole: bool, skip: int) -> None:
     columns = (
         rows.arrival_s, known.start_s, known.token_s, finish_s, known.forming_s,
         rows.preempted_before_first_s, rows.preempted_after_first_s, rows.output, rows.status,
-        rows.preemptions,
+        rows.preemptions, rows.stall_s,
     )  # fmt: skip
     total.add_answers(fold.Answers(*(column[mine] for column in columns)), np.array([0, mine.size]))
     waits = ~settled[:sent] & (rows.first_step[:sent] < 0)
@@ -179,7 +183,7 @@ def summarise(
     scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = WINDOW,
     cancelled: threading.Event | None = None,
 ) -> tuple[TokenTotals, TokenHistograms]:  # fmt: skip
-    """Run in windows of `chunk` new requests; return the sums, and the histograms of latency, TTFT and TPOT.
+    """Run in windows of `chunk` new requests; return the sums, and their histograms.
 
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`, but for rounding.
     """
@@ -200,7 +204,7 @@ def summarise(
     else:
         from_s = begin_s(streams, requests, skip, chunk)
     whole = not isinstance(scenario.rule, Continuous)
-    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), histograms=3)
+    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), histograms=5)
     for window in _windows(scenario, requests, streams, chunk, cancelled):
         _add(total, window, whole, skip)
         check_time("finishes", total.last_s, "take fewer requests")

@@ -5,7 +5,7 @@ requests of a step.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,6 +45,10 @@ class Dispatcher(Instants):
         self.preemptions = [0] * count
         self.preempted_s = [[0.0] * count for _ in range(2)]  # before the first token, and after it
         self.back_s: dict[int, float] = {}  # when those requests were preempted that are preempted now
+        self.token_s = [math.nan] * count  # when each request made its last token
+        self.stall_s = [0.0] * count
+        self.ended_s = [math.nan for _ in self.engines]
+        self.late: list[tuple[float, ...]] = []  # not in `rows` yet, as `LATE`
         self.log_rows: list[list[int]] = []  # as in `PREEMPTIONS`
         self.log_row: dict[int, int] = {}  # of a request's latest preemption, until it makes a token again
         self.steps: list[tuple[float | int, ...]] = []  # not in `rows` yet
@@ -67,9 +71,16 @@ class Dispatcher(Instants):
     def release(self, server: int) -> list[int]:
         """End an engine's step; return the requests that leave."""
         step, (made, done) = self.step_of[server], self.engines[server].finish_step()
+        self.ended_s[server] = self.env.now
         for request in made:
+            if request.generated > request.output:
+                continue  # a whole batch computes it on
             if request.generated == 1:
                 self.token_step[request.number] = step
+            else:
+                gap_s = self.env.now - self.token_s[request.number]
+                self.stall_s[request.number] = max(self.stall_s[request.number], gap_s)
+            self.token_s[request.number] = self.env.now
             if request.number in self.log_row:
                 self.log_rows[self.log_row.pop(request.number)][REGAINED] = step
         for request in done:
@@ -107,11 +118,14 @@ class Dispatcher(Instants):
                 away_s = self.preempted_s[row.request.generated > 0]
                 away_s[row.request.number] += self.env.now - self.back_s.pop(row.request.number)
                 self.log_rows[self.log_row[row.request.number]][RESUMED] = self.started
+        froms = Counter(self.token_s[request.number] for request in engine.making() if request.generated)
+        gaps = froms.pop(self.ended_s[number], 0)
+        self.late += [(self.started, from_s, count) for from_s, count in froms.items()]
         used = self.batching.kv_blocks - engine.free
         self.step_of[number] = self.started
         self.steps.append((
             self.env.now, finish_s, len(rows), number, engine.trigger, *sums,
-            len(engine.running), len(self.queue), used, len(engine.preempted),
+            len(engine.running), len(self.queue), used, len(engine.preempted), gaps,
         ))  # fmt: skip
         self.started += 1
         self.assigned[number].succeed(finish_s)
@@ -142,8 +156,11 @@ class Dispatcher(Instants):
 
     def keep(self) -> None:
         """Turn the steps into columns; fold them if there are too many."""
-        self.rows.add(list(zip(*self.steps, strict=True)) or [()] * len(STEPS))
+        self.rows.add(
+            list(zip(*self.steps, strict=True)) or [()] * len(STEPS), list(zip(*self.late, strict=True))
+        )
         self.steps.clear()
+        self.late.clear()
         if self.rows.due:
             under_way = (step for step, engine in zip(self.step_of, self.engines, strict=True) if engine.rows)
             self.rows.fold(self.known(), min(under_way, default=self.started))
@@ -164,7 +181,7 @@ class Dispatcher(Instants):
         return self.rows.log(
             self.known(), status=np.array(self.status, np.uint8), preemptions=np.array(self.preemptions),
             preempted_before_s=before_s, preempted_after_s=after_s, prompt_tokens=self.plan.prompts,
-            output_tokens=self.plan.outputs, **preemptions,
+            output_tokens=self.plan.outputs, stall_s=np.array(self.stall_s), **preemptions,
         )  # fmt: skip
 
 

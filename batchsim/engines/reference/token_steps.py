@@ -156,9 +156,13 @@ class Engine:
         self.budget -= tokens
         self.rows.append(Row(request, tokens, request.cached))
 
+    def making(self) -> list[Request]:
+        """Return the requests that make a token at the end of the step."""
+        return [row.request for row in self.rows if row.request.cached == row.request.known]
+
     def finish_step(self) -> tuple[list[Request], list[Request]]:
         """End the step; return the requests that made a token, and the ones that leave."""
-        made = [row.request for row in self.rows if row.request.cached == row.request.known]
+        made = self.making()
         for request in made:
             request.generated += 1
         done = [request for request in made if request.generated == request.output]
@@ -205,6 +209,9 @@ class WholeEngine(Engine):
         for request in self.running:
             self.rows.append(Row(request, request.prompt if self.batching.ragged else longest, 0))
         self.trigger = trigger
+
+    def making(self) -> list[Request]:
+        return [row.request for row in self.rows if row.request.generated < row.request.output]
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
         made, done = [row.request for row in self.rows], []

@@ -181,6 +181,11 @@ def snake(cls: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
+def without_sizes(cls: Any) -> dict[str, Parameter]:
+    """Return the parameters of a class that are not about the sizes of requests."""
+    return {name: it for name, it in cls.parameters().items() if not it.of_sizes}
+
+
 def of_parameter(it: Parameter, page: str = MAIN) -> Control:
     """Return the control of a parameter that describes itself."""
     given = {"at_least": it.at_least, "at_most": it.at_most, "above": it.above}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.folded_log import FoldedLog
-from batchsim.engines.token_log import PREEMPTIONS, TokenLog
+from batchsim.engines.token_log import LATE, PREEMPTIONS, TokenLog
 from batchsim.engines.token_log import STEPS as COLUMNS
 from batchsim.result import Result
 from batchsim.result.token_run import NO_TOKENS, TokenRun
@@ -175,7 +175,7 @@ def beginning(result: Result, steps: int, server: int) -> Result:
     columns: dict[str, Any] = {
         name: column[: steps if name in COLUMNS else requests]
         for name, column in vars(log).items()
-        if isinstance(column, np.ndarray) and name not in PREEMPTIONS
+        if isinstance(column, np.ndarray) and name not in (*PREEMPTIONS, *LATE)
     }
     servers, first = columns["batch_server"], columns["batch_index"]
     served = (first >= 0) & (first < steps)
@@ -190,4 +190,6 @@ def beginning(result: Result, steps: int, server: int) -> Result:
         for name in PREEMPTIONS:
             numbers = getattr(log, name)[:before]
             columns[name] = np.where(numbers < steps, numbers, -1) if name in PREEMPTIONS[2:] else numbers
+    if log.late_step is not None:
+        columns |= {name: getattr(log, name)[: np.searchsorted(log.late_step, steps)] for name in LATE}
     return Result((TokenRun(result.scenario, replace(log, **columns)),), result.seed, result.engine)

@@ -2,8 +2,9 @@
 import { Chart, number } from "./charts.js";
 import { element } from "./dom.js";
 
-const RISES = 1.5; // a drawing that grows by this times more than the curve, from light to medium load, rises too early
-const ENDS = 0.6; // one that grows by less than this part of the curve, from medium load to the last, ends too low
+const EARLY = 0.45; // the part of its growth that a drawing may have up to medium load, unless the curve has more
+const ENDS = 0.4; // one that grows by less than this part of the curve's growth, from medium load to the last, ends too low
+const GROWS = 1.5; // times, at least: else a drawing is flat, and has no early growth
 const FALLS = 0.8; // below this part of what was drawn at a lower load, it falls
 
 /**
@@ -100,7 +101,7 @@ export function sketch(host, { loads, top_ms, promised_ms, looks, theme, curve_m
 }
 
 /** Return where a drawing is missing, "" if it is whole. */
-function gap(loads, guess) {
+export function gap(loads, guess) {
   for (const [end, next, after] of [[0, 1, 2], [-1, -2, -3].map((at) => at + guess.length)]) { // a hand rarely reaches the edge
     if (Number.isNaN(guess[end])) guess[end] = Math.max(2 * guess[next] - guess[after], 0);
   }
@@ -115,11 +116,12 @@ function gap(loads, guess) {
 export function judge(loads, guess, truth) {
   const end = loads.at(-1);
   const at = (values, load) => values[loads.findIndex((each) => each >= load - 1e-9)];
-  const rise = (values, from, to) => at(values, to) / Math.max(at(values, from), 1);
+  const rise = (values, from) => at(values, end) / Math.max(at(values, from), 1);
+  const early = (values) => (at(values, 0.6) - values[0]) / (at(values, end) - values[0]);
   const [start, middle, last] = [0.1, 0.6, end].map((load) => `At ${Math.round(100 * load)}% load p99 is ${number(at(truth, load))} ms.`);
   const falls = (values) => values.some((ms, i) => ms < FALLS * Math.max(...values.slice(0, i + 1)));
   if (falls(guess) && !falls(truth)) return { kind: "falls", right: false, text: `Your curve falls on its way. ${middle} ${last} More load never makes the queue shorter.` };
-  if (rise(guess, 0.1, 0.6) > RISES * rise(truth, 0.1, 0.6)) return { kind: "rises too early", right: false, text: `Your curve rises too early. ${start} ${middle} The rise comes late.` };
-  if (rise(guess, 0.6, end) < ENDS * rise(truth, 0.6, end)) return { kind: "ends too low", right: false, text: `Your curve ends too low. ${middle} ${last} It has no limit at 100%.` };
+  if (rise(guess, loads[0]) > GROWS && early(guess) > Math.max(EARLY, 1.2 * early(truth))) return { kind: "rises too early", right: false, text: `Your curve rises too early. ${start} ${middle} The rise comes late.` };
+  if (rise(guess, 0.6) - 1 < ENDS * (rise(truth, 0.6) - 1)) return { kind: "ends too low", right: false, text: `Your curve ends too low. ${middle} ${last} It has no limit at 100%.` };
   return { kind: "rises late and steeply", right: true, text: `Your shape is right: flat for long, then steep. ${middle} ${last}` };
 }

@@ -1,0 +1,86 @@
+"""`batchsim grade`: the progress files of a class as one table."""
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from batchsim import _format
+from batchsim.cli import output
+from batchsim.cli.flags import OUTPUT, RUN, JsonFlag
+
+if TYPE_CHECKING:
+    from batchsim.teaching.classroom import Classroom
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet evaluates text that begins so
+
+
+@dataclass
+class Grade(JsonFlag):
+    """Make one table of the progress files that students handed in; exit code 2 if one is refused.
+
+    batchsim grade handed-in/*.json
+    """
+
+    files: list[Path] | None = typer.Argument(None, help="The students' files, such as ann.json.")
+    csv: bool = OUTPUT("Print the table as CSV instead.", False, "--csv")
+    any_version: bool = RUN("Take files of other versions of batchsim too.", False, "--any-version")
+
+    def run(self) -> None:
+        from batchsim.teaching.classroom import Classroom
+
+        if not self.files:
+            raise ValueError("progress files must be given, as handed-in/*.json, got none")
+        if self.csv and self.json_:
+            raise ValueError("one of --csv and --json must be given, got both")
+        them = Classroom(_expanded(self.files), self.any_version)
+        if self.json_:
+            hardest = [each._asdict() for each in them.hardest()]
+            output.print_json({"students": them.rows(), "hardest": hardest, "refused": them.refused})
+        elif self.csv:
+            _print_csv(them.rows())
+        elif them.records:
+            _print_table(them)
+        for refusal in them.refused:
+            typer.echo(f"Error: {' '.join(refusal.split())}", err=True)
+        if them.refused:
+            raise typer.Exit(2)
+
+
+def _expanded(files: list[Path]) -> list[Path]:
+    """Return the files, each once; Windows' shell does not expand patterns."""
+    found = [Path(name) for file in files for name in (sorted(glob.glob(str(file))) or [str(file)])]
+    return list(dict.fromkeys(found))
+
+
+def _print_table(them: "Classroom") -> None:
+    columns = {"student": "left", **dict.fromkeys(them.lessons, "right")}
+    columns |= dict.fromkeys(["solved", "by_trying", "tries", "predicted"], "right")
+    rows = []
+    for row in them.rows():
+        lessons = [_of(row[f"{lesson}_solved"], row[f"{lesson}_tried"]) for lesson in them.lessons]
+        predicted = _of(row["predicted_right"], row["predicted"])
+        rows.append((row["student"], *lessons, row["solved"], row["by_trying"], row["tries"], predicted))
+    notes = [
+        f"{each.exercise}: {each.mean_tries:.1f} tries a student, not solved by {each.unsolved} of "
+        f"{each.students}. Most often ({each.given_by}) the answer was {each.answer}: {each.told}"
+        for each in them.hardest()
+    ]
+    students = _format.counted(len(rows), "student")
+    title = f"{students}: exercises solved/tried in each lesson, predictions right/committed"
+    output.print_table(title, columns, rows, ["Hardest:", *notes] if notes else [])
+
+
+def _of(good: int, count: int) -> str:
+    return f"{good}/{count}" if count else "-"
+
+
+def _print_csv(rows: list[dict[str, Any]]) -> None:
+    import pandas
+
+    frame = pandas.DataFrame(rows)
+    for name in frame.select_dtypes(exclude="number"):
+        frame[name] = [f"'{text}" if text.startswith(FORMULA) else text for text in frame[name]]
+    typer.echo(frame.to_csv(index=False), nl=False)
