@@ -89,7 +89,7 @@ def plot(
         from batchsim.view.pictures.curves import server_curves  # and with it pandas
 
         return server_curves(result)
-    if hasattr(result, "rounds"):
+    if not isinstance(result, Result | Measurement | Fidelity) and hasattr(result, "rounds"):
         from batchsim.view.pictures.race import race
 
         return race(result)
