@@ -16,6 +16,7 @@
 # make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
 # make bench     what is claimed about speed, as ratios
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
+# make selection  how often `tune` selects a good setting, beside KN++ and OCBA-m: half an hour (PROBLEMS=200)
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, twelve minutes (SECONDS=15)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
@@ -44,7 +45,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -123,6 +124,10 @@ class-of-30: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py
+
+selection: PROBLEMS = 200
+selection: $(VENV)/.installed-benchmark
+	$(BIN)/python benchmarks/selection.py $(PROBLEMS)
 
 validate: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
