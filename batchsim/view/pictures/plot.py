@@ -1,7 +1,7 @@
 """A still picture of one result."""
 
 import math
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from batchsim._format import fixed
 from batchsim.device.fidelity import Fidelity
@@ -14,6 +14,9 @@ from batchsim.view.pictures.chart import Chart
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.measured import measured, overlay
 from batchsim.view.pictures.views import RunPicture, views_of
+
+if TYPE_CHECKING:
+    from batchsim.study.recommendation import Recommendation
 
 WIDTH_PX, ROW_PX, LINE_PX = 1000, 320, 26  # the line is the theory's, below the views
 
@@ -62,10 +65,12 @@ class Plot(RunPicture):
 
 
 @overload
-def plot(result: Measurement | Fidelity | ServerComparison) -> Chart: ...
+def plot(result: "Measurement | Fidelity | ServerComparison | Recommendation") -> Chart: ...
 @overload
 def plot(result: Result, theory: bool = False) -> Plot: ...
-def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: bool = False) -> Plot | Chart:
+def plot(
+    result: "Result | Measurement | Fidelity | ServerComparison | Recommendation", theory: bool = False
+) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
     A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
@@ -74,6 +79,7 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
     what queueing theory expects as a dotted line, or the reason why it expects nothing. Other
     results have other figures:
 
+    - from `tune`: the race of the settings, round by round, to the full run with a fresh seed;
     - from `compare_servers`: the latency on each server, from the median to the tail;
     - a Measurement: its curve, its samples, and the device's roofline;
     - from `device.compare_with_simulation`: the latencies and batches of both runs.
@@ -87,6 +93,10 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
         from batchsim.view.pictures.curves import server_curves  # and with it pandas
 
         return server_curves(result)
+    if not isinstance(result, Result | Measurement | Fidelity) and hasattr(result, "rounds"):
+        from batchsim.view.pictures.race import race
+
+        return race(result)
     if isinstance(result, Measurement | Fidelity):
         if theory:
             raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
