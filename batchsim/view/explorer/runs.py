@@ -11,6 +11,7 @@ import numpy as np
 
 from batchsim._check import LARGEST
 from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Rule, Scenario
+from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
 from batchsim.study.kinds import MEMORY
@@ -111,9 +112,9 @@ def _steady(workload: OpenLoop | ClosedLoop) -> bool:
 
 
 def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -> Surface:
-    rule, service = type(scenario.rule), scenario.service
+    rule, service, sizes = type(scenario.rule), scenario.service, scenario.workload.sizes
     largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
-    longest_ms = min(nice(4000 * service(min(largest, 64))), LARGEST)
+    longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
     x, y = rule.map_knobs
     xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
     count = requests
