@@ -5,6 +5,7 @@ else goes from instant to instant (`instants`). Python calls the loops in slices
 two of them. They do not hold Python's lock, so threads run in parallel.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +23,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule
-from batchsim.scenario.sized_time import unit_cost
+from batchsim.scenario.sized_time import SizedTime, unit_cost
 
 SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
@@ -38,6 +39,11 @@ def is_fast(scenario: Scenario) -> bool:
     return (
         scenario.rule.filling is not None and not closed and not scenario.by_level and not scenario.can_lose
     )
+
+
+def is_plain(scenario: Scenario) -> bool:
+    """Return whether the fast loop applies that ignores sizes."""
+    return is_fast(scenario) and not scenario.rule.by_size and not isinstance(scenario.service, SizedTime)
 
 
 class Instants:
@@ -117,16 +123,17 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.allocate(requests)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
-    if is_fast(scenario):
+    rule, threshold = scenario.rule, scenario.rule.filling
+    # A fast loop releases what is left at the last of these arrivals.
+    drains_later = threshold is not None and threshold.wait_s == math.inf and plan.end_s > -math.inf
+    if is_fast(scenario) and not drains_later:
         free, size = np.zeros(scenario.servers), plan.computed_size
-        _, count = form_batches(
-            arrival_s, size, False, scenario.rule, costs, free, batch_index, batches, cancelled
-        )
+        _, count = form_batches(arrival_s, size, False, rule, costs, free, batch_index, batches, cancelled)
     else:
         run_instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)
         rows = of_requests(arrival_s, plan.think_s, batch_index, status, places, plan.computed_size)
-        horizon = Horizon(requests, requests, requests + 1, run_instants.closed)
+        horizon = Horizon(requests, requests, requests + 1, run_instants.closed, plan.end_s)
         run_instants.run_window(horizon, rows, costs, batches, cancelled)
         count = int(run_instants.cursor[columns.BATCH])
         assert run_instants.cursor[columns.SENT] == requests, "a time was not finite"
@@ -158,3 +165,20 @@ def units_of_log(log: Log, scenario: Scenario) -> fold.Units | None:
     rows = of_requests(NONE, None, index, columns.NONE_OF_LEVELS, columns.NONE_OF_LEVELS, size)
     cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
     return fold.Units.of(rows, fold.batches_of(log), log.batch_size.size, cost, scenario.cut_to)
+
+
+def add_log(
+    total: fold.Fold, log: Log, scenario: Scenario, cuts: np.ndarray, device_s: np.ndarray,
+    wait_s: np.ndarray, units: fold.Units | None,
+) -> None:  # fmt: skip
+    """Add the log of a single queue; `device_s`, `wait_s`: when each batch has its device, its wait."""
+    batches, count = fold.batches_of(log), log.batch_start_s.size
+    places = places_of(scenario, log.priority, log.arrival_s.size)
+    arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
+    size = columns.NO_SIZES if log.size is None else fold.writable(log.size)
+    rows = of_requests(arrival_s, None, index, status, places, size)
+    total.add_batches(batches, count, fold.writable(device_s), units=units)
+    idle_s, _ = total.note_spans(batches, count)
+    delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
+    total.add_requests(rows, batches, idle_s, cuts, wait_s, delay_s, limit)
+    total.add_finished(batches.finish_s, batches.size)
