@@ -74,7 +74,8 @@ _ON_FIRST_USE = {
     "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.film.lanes",
-    "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
+    "plot": "view.pictures.plot", "servers": "servers", "study": "study",
+    "sweep": "study.sweep", "teaching": "teaching",
     "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 
