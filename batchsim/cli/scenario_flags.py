@@ -81,7 +81,7 @@ class ScenarioFlags(Command):
     )
     measurement: Any = SERVICE(
         "A file that `batchsim measure --save` wrote.", metavar="FILE",
-        parser=lambda path: Measurement.load(path).service,
+        parser=lambda path: Measurement.load(path),
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
     weights_ms: float | None = TOKENS("A step of tokens: least time of its products.")
@@ -242,6 +242,7 @@ class ScenarioFlags(Command):
         affine = self.fixed_ms if self.fixed_ms is not None else self.per_item_ms
         step = next((value for name in STEP_TIME if (value := getattr(self, name)) is not None), None)
         options = {name: getattr(self, name[2:]) for name in SERVICES}
+        options["--measurement"] = getattr(self.measurement, "service", None)
         options["--per-item-ms" if step is not None else "--fixed-ms or --per-item-ms"] = (
             self.per_item_ms if step is not None else affine
         )
