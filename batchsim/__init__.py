@@ -10,6 +10,7 @@ from batchsim.engines.log import Status
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
+from batchsim.scenario import routing
 from batchsim.scenario.data_sheets import kv_blocks
 from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import (
@@ -64,7 +65,7 @@ __all__ = [
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
     "film", "frontier", "heat_map", "kv_blocks", "lanes", "plot", "published", "published_names",
-    "published_source", "servers", "simulate", "sweep", "teaching", "theory", "tune",
+    "published_source", "routing", "servers", "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -158,7 +158,7 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
     busy_until_s[:], clock_s[0] = math.inf, -math.inf
     busy = columns.Servers(busy_until_s, since_s, size, clock_s)
     total, most = np.int64(n), columns.ENDLESS
-    horizon = columns.Horizon(total, total, total + 1, False)
+    horizon = columns.Horizon(total, total, total + 1, False, -math.inf, math.inf)
     limits = columns.Limits(most, math.inf, most, most)
     costs, batches = plain_costs(n, largest, floats), batches_in(n, floats, ints, octets)
     cursor[ENDING] = pass_instants(
