@@ -8,11 +8,12 @@ from batchsim.device.fidelity import Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
+from batchsim.study.calibration import Calibration
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.pictures.chart import Chart
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.measured import measured, overlay
+from batchsim.view.pictures.measured import calibrated, measured, overlay
 from batchsim.view.pictures.views import VIEWS, RunPicture
 
 WIDTH_PX, ROW_PX, LINE_PX = 1000, 320, 26  # the line is the theory's, below the views
@@ -59,10 +60,12 @@ class Plot(RunPicture):
 
 
 @overload
-def plot(result: Measurement | Fidelity | ServerComparison) -> Chart: ...
+def plot(result: Measurement | Calibration | Fidelity | ServerComparison) -> Chart: ...
 @overload
 def plot(result: Result, theory: bool = False) -> Plot: ...
-def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: bool = False) -> Plot | Chart:
+def plot(
+    result: Result | Measurement | Calibration | Fidelity | ServerComparison, theory: bool = False
+) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
     A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
@@ -72,6 +75,7 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
 
     - from `compare_servers`: the latency on each server, from the median to the tail;
     - a Measurement: its curve, its samples, and the device's roofline;
+    - from `calibrate`: each stage of the load test, measured and simulated;
     - from `device.compare_with_simulation`: the latencies and batches of both runs.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
@@ -83,9 +87,11 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
         from batchsim.view.pictures.curves import server_curves  # and with it pandas
 
         return server_curves(result)
-    if isinstance(result, Measurement | Fidelity):
+    if isinstance(result, Measurement | Calibration | Fidelity):
         if theory:
             raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
+        if isinstance(result, Calibration):
+            return calibrated(result)
         return measured(result) if isinstance(result, Measurement) else overlay(result)
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
