@@ -11,7 +11,9 @@ from batchsim.measured.load_tests import LoadTest, load_test
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
+from batchsim.scenario import routing
 from batchsim.scenario.data_sheets import kv_blocks
+from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import (
     AtLeast,
     CompetingWindows,
@@ -32,8 +34,9 @@ from batchsim.scenario.rules import (
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
 from batchsim.simulate import simulate
@@ -57,13 +60,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Affine", "AtLeast", "Batches", "Calibration", "Capacity", "ClosedLoop", "Comparison",
     "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric",
-    "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff", "Poisson",
-    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation", "Result", "Rule",
-    "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches", "Status",
-    "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast", "batch_inference",
-    "calibrate", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore", "film",
-    "frontier", "heat_map", "kv_blocks", "lanes", "load_test", "plot", "published", "published_names",
-    "published_source", "servers", "simulate", "sweep", "teaching", "theory", "tune",
+    "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
+    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
+    "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
+    "SleepingPoll", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger",
+    "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves", "compare",
+    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
+    "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
+    "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -121,7 +121,7 @@ def instance(name: str, value: Any, kind: Any, what: str) -> None:
         raise TypeError(f"{name} must be {what}, got {brief(value)}")
 
 
-def at_most(name: str, value: int, most: int, what: str) -> None:
+def at_most(name: str, value: int, most: float, what: str) -> None:
     """Raise ValueError if the value is above `most`, which is `what`, such as "the largest padded size"."""
     if value > most:
         raise ValueError(f"{name} must be at most {what}, {most}, got {value}")

@@ -411,7 +411,7 @@ def test_init_writes_a_scenario_that_runs_as_it_is(written):
     assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
 
 
-INLINE = ("noise", "lengths", "tokens")  # noise stands within a service time, lengths within the only tokens
+INLINE = ("noise", "length", "tokens")  # noise stands within a service time, lengths within the only tokens
 
 
 def test_init_explains_every_knob_there_is(written):
@@ -445,6 +445,8 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
             | {part: tables[part]}
             | {"workload": tables["workload"]}
         )
+    if kind in ("PaddedTime", "PackedTime", "SizeTable"):
+        tables["workload"]["sizes"] = {"kind": "Lognormal", "mean": 80, "cv": 1, "at_most": 512}
     assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
 
 

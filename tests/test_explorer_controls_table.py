@@ -9,6 +9,7 @@ import pytest
 
 from batchsim.scenario import RULES
 from batchsim.view.explorer import kinds
+from batchsim.view.explorer.kind import without_sizes
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels, on_page, relevant
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 
@@ -75,7 +76,7 @@ def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
     options = KINDS["requests"].options["rule"].values()
     (option,) = (option for option in options if option.part is rule and option.make is None)
     assert option.label == rule.label()
-    for name, parameter in rule.parameters().items():
+    for name, parameter in without_sizes(rule).items():
         assert CONTROLS[name].label == parameter.label
     assert set(rule.map_knobs) <= set(option.controls)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.scenario.tokens import Listed
+from batchsim.scenario.lengths import Listed
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 

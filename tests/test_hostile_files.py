@@ -12,7 +12,7 @@ from attack.configs import BOMBS, read_within
 import batchsim as bs
 from batchsim import servers
 from batchsim._files import opened
-from batchsim.scenario.trace import LONGEST_LINE
+from batchsim.scenario.trace_files import LONGEST_LINE
 
 REFUSED = {
     "squares": "line 22, column 29: max_batch_size must be a literal value, got a * a",

@@ -111,6 +111,20 @@ def test_an_indifference_zone_must_be_ms_or_a_percentage(given):
         tune(POISSON, LIMIT, GRID, requests=2000, indifference=given)
 
 
+def test_the_picture_of_the_race_has_each_round_the_objective_and_the_fresh_run(found):
+    chart = bs.plot(found)
+    (ax,) = chart.axes
+    labels = [tick.get_text() for tick in ax.get_xticklabels()]
+    assert labels[0] == "round 1: 16 settings,\nruns of 1,000"
+    assert labels[-1] == "full run, fresh seed,\n100,000 requests"
+    assert len(labels) == found.rounds["round"].nunique() + 1
+    drawn = [line.get_xydata().tolist() for line in ax.lines]
+    assert [len(labels), found.result.percentile(99)] in [point for line in drawn for point in line]
+    assert any({y for _, y in line} == {50} for line in drawn)
+    names = {text.get_text() for text in chart.legends[0].get_texts()}
+    assert {"recommended", "objective: 50", "goes on", "leaves the race"} <= names
+
+
 # The fresh run.
 
 
@@ -127,13 +141,13 @@ def test_met_is_a_verdict_of_a_seed_that_the_search_did_not_use(found):
 
 def test_a_lucky_search_does_not_make_an_objective_met(monkeypatch):
     # The search sees half of each latency; the fresh run all of it.
-    honest = race._screened
+    honest = race.screened
 
     def lucky(job, *args):
         scenario, *rest = job
         return honest((scenario.replace(service=bs.Affine(2.5, 0.125)), *rest), *args)
 
-    monkeypatch.setattr(race, "_screened", lucky)
+    monkeypatch.setattr(race, "screened", lucky)
     found = tune(POISSON, SLO(p99_ms=12), {"max_batch_size": [32], "max_wait_ms": [0, 1]}, 20_000)
     assert found.searched.excess < 1 < found.judgement.excess
     assert not found.met
@@ -185,14 +199,14 @@ def test_an_executor_needs_submit():
 
 @pytest.mark.parametrize("after", [5, 18])
 def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
-    honest, calls = race._screened, iter(range(1000))
+    honest, calls = race.screened, iter(range(1000))
 
     def interrupted(job, *args):
         if next(calls) == after:
             signal.raise_signal(signal.SIGINT)
         return honest(job, *args)
 
-    monkeypatch.setattr(race, "_screened", interrupted)
+    monkeypatch.setattr(race, "screened", interrupted)
     found = tune(POISSON, LIMIT, GRID, requests=20_000)
     assert found.provisional.startswith("interrupted after ")
     assert not found.met
@@ -207,6 +221,6 @@ def test_ctrl_c_before_any_run_interrupts(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(race, "_screened", interrupted)
+    monkeypatch.setattr(race, "screened", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune(POISSON, LIMIT, GRID, requests=20_000)

@@ -8,8 +8,8 @@ import pytest
 import batchsim as bs
 from batchsim.engines.saturation import saturated
 from batchsim.scenario import saturation
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules.continuous import NeverServed
-from batchsim.scenario.tokens import Listed
 
 STEP = bs.published("llama-3.1-8b/rtx-4090")
 RAGGED = bs.StepTime(*STEP.cost, ragged=True)

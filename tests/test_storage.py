@@ -59,6 +59,9 @@ def assert_same(one, other):
             (one.batches, other.batches, [f.name for f in dataclasses.fields(bs.Batches)]),
         ]:
             for name in names:
+                if getattr(left, name) is None:
+                    assert getattr(right, name) is None
+                    continue
                 assert getattr(left, name).dtype == getattr(right, name).dtype
                 assert np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True), name
     if len(one.runs) > 1:
@@ -479,8 +482,9 @@ def test_every_changed_bit_of_a_packed_histogram_is_noticed(whole, tmp_path):
 
 def test_every_column_that_an_engine_returns_is_saved(tmp_path):
     for scenario, left_out in (
-        (BUSY, {"outputs", "priority"}),
-        (BUSY.replace(priorities={1: 1}), {"outputs"}),
+        (BUSY, {"outputs", "priority", "replica", "size"}),
+        (BUSY.replace(priorities={1: 1}, replicas=2), {"outputs", "size"}),
+        (BUSY.replace(sizes=bs.Geometric(9)), {"outputs", "priority", "replica"}),
     ):
         bs.simulate(scenario, 5).save(tmp_path / "run.npz")
         with np.load(tmp_path / "run.npz") as arrays:

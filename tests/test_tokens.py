@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.engines.draws import Streams
-from batchsim.scenario.tokens import LONGEST
+from batchsim.scenario.lengths import LONGEST
 
 STEP = bs.StepTime(2, 8, 0.1)
 
@@ -62,7 +62,7 @@ def test_a_sample_is_taken_in_order_and_again_only_if_asked():
     pairs = [(7, 3), (9, 1), (5, 2)]
     assert [each.tolist() for each in lengths(bs.Tokens.sample(pairs), 2)[:2]] == [[7, 9], [3, 1]]
     assert lengths(bs.Tokens.sample(pairs, again=True), 5)[0].tolist() == [7, 9, 5, 7, 9]
-    with pytest.raises(ValueError, match=r"a pair of lengths for each of 4 requests, got 3"):
+    with pytest.raises(ValueError, match=r"a length for each of 4 requests, got 3"):
         lengths(bs.Tokens.sample(pairs), 4)
     scenario = bs.Scenario(bs.Poisson(1), bs.Continuous(), STEP, tokens=bs.Tokens.sample(pairs))
     assert len(bs.simulate(scenario).ttft_ms) == 3

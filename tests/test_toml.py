@@ -163,7 +163,7 @@ def test_a_rule_of_ones_own_cannot_be_written():
     class SizeOrWait(bs.SizeOrWait):
         pass
 
-    with pytest.raises(TypeError, match=r"rule must be one of SizeOrWait, .* to be written, got .*wait"):
+    with pytest.raises(TypeError, match=r"rule must be one of SizeOrWait, .* to be written, got .*"):
         SCENARIO.replace(rule=SizeOrWait(8)).to_toml()
 
 
@@ -401,7 +401,8 @@ def test_tables_that_a_caller_allows_come_beside_the_scenario():
     assert others == {"simulate": {"requests": 5000, "engine": "simpy"}}
     with refused(
         "the top level: ... no key 'simulate'; known: contention, devices, host_ms, "
-        "queue_limit, rule, servers, service, slowdown, timeout_action, timeout_ms, tokens, workload"
+        "oversize_action, queue_limit, replicas, routing, rule, servers, service, slowdown, stale_ms, "
+        "timeout_action, timeout_ms, tokens, workload"
     ):
         bs.Scenario.from_toml(text)
 

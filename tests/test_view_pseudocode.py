@@ -196,7 +196,7 @@ PREFERRED = [
 )
 def test_read_literally_it_decides_as_the_rule_itself(rule, arrivals_s, now, ended):
     arrivals_s.sort()
-    waiting = Waiting(np.array(arrivals_s), np.arange(len(arrivals_s)), 0, len(arrivals_s), 0, ended)
+    waiting = Waiting(np.array(arrivals_s), np.arange(len(arrivals_s)), 0, len(arrivals_s), 0, ended, ())
     action, size, trigger = rule.decide(now, waiting, 1, np.zeros(rule.state_size), rule.params)
     lines = pseudocode(rule)
     number, most = first_that_acts(lines, now, arrivals_s, rule.max_wait_ms, False, ended)
@@ -317,7 +317,9 @@ def boundaries():
     for rule in BUILT_IN:
         choices = []
         for name, it in rule.parameters().items():
-            if it.kind == "sizes":
+            if it.of_sizes:
+                choices.append([it.usual])
+            elif it.kind == "sizes":
                 choices.append([(1,), (8,), (1, 2), (2, 8)])
             elif it.kind == "whole":
                 choices.append([1, 2, 8])

@@ -8,6 +8,7 @@ import numpy as np
 
 import batchsim as bs
 from batchsim.scenario.rules import RULES
+from batchsim.web.calls import own
 
 SETTINGS = 300
 COSTS = {"fixed_ms": 2.0, "per_item_ms": 0.2}
@@ -27,7 +28,7 @@ def random_rule(generator, kind):
     """A rule of a class with random parameters, drawn again until they fit together."""
     while True:
         largest = int(generator.integers(1, 41))
-        values = {name: random_value(generator, it, largest) for name, it in kind.parameters().items()}
+        values = {name: random_value(generator, it, largest) for name, it in own(kind).items()}
         try:
             return kind(**values | {"max_batch_size": largest})
         except (TypeError, ValueError):
@@ -35,7 +36,7 @@ def random_rule(generator, kind):
 
 
 def settings_of(rule, service, servers, **more):
-    values = {name: getattr(rule, name) for name in rule.parameters()}
+    values = {name: getattr(rule, name) for name in own(type(rule))}
     costs = {"fixed_ms": service.fixed_ms, "per_item_ms": service.per_item_ms}
     return {"rule": type(rule).__name__, **values, **costs, "servers": servers, **more}
 

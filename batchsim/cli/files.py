@@ -68,6 +68,8 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     # The server's file sets these.
     rule: Any = None
     max_batch_size: int | None = None
+    max_batch_units: int | None = None
+    units: str | None = None
     max_wait_ms: float | None = None
     servers: int | None = None
     queue_limit: int | None = None

@@ -28,9 +28,9 @@ CONTINUOUS = (
 )  # fmt: skip
 STEP_TIME = ("weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms", "ragged")
 KNOBS = (
-    "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
-    "compile_ms", "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
-    "timeout_action", "priorities", *STEP_TIME, *CONTINUOUS,
+    "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "max_batch_units", "units", "fixed_ms",
+    "per_item_ms", "compile_ms", "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
+    "timeout_action", "priorities", "sizes", "oversize_action", *STEP_TIME, *CONTINUOUS,
 )  # fmt: skip
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # the default rule
@@ -59,8 +59,15 @@ class ScenarioFlags(Command):
         metavar="LEVEL:SHARE,...", parser=values.levels,
     )  # fmt: skip
 
+    sizes: Any = WORKLOAD.part("A size for each request, as 'Lognormal(80, 1, at_most=512)'.")
+    oversize_action: str | None = WORKLOAD(
+        "A request above the rule's limit: reject, or truncate it.", metavar="ACTION"
+    )
+
     max_batch_size: int | None = RULE(f"{_ABOUT['max_batch_size']} (default: 32, or a table's largest).")
     max_wait_ms: float | None = RULE(f"{_ABOUT['max_wait_ms']} (default: 10); inf: without limit.")
+    max_batch_units: int | None = RULE(f"{_ABOUT['max_batch_units']} (default: no limit).")
+    units: str | None = RULE(f"{_ABOUT['units']} (default: padded).", metavar="padded|summed")
     rule: Any = RULE.part(_one_of("rule", "'AtLeast(4, 8)'"))
     server_config: Path | None = RULE("A server's file, as app.py: its rule, servers, limits and padding.")
     server: str | None = RULE("Server of that file (default: by its name and content).")
@@ -74,7 +81,7 @@ class ScenarioFlags(Command):
     )
     measurement: Any = SERVICE(
         "A file that `batchsim measure --save` wrote.", metavar="FILE",
-        parser=lambda path: Measurement.load(path).service,
+        parser=lambda path: Measurement.load(path),
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
     weights_ms: float | None = TOKENS("A step of tokens: least time of its products.")
@@ -90,7 +97,7 @@ class ScenarioFlags(Command):
     )  # fmt: skip
 
     prompt_tokens: Any = TOKENS.part(
-        f"Length of prompts: a number, or {', '.join(KINDS['lengths'])}, as 'Lognormal(800, 1.2)'."
+        f"Length of prompts: a number, or {', '.join(KINDS['length'])}, as 'Lognormal(800, 1.2)'."
     )
     output_tokens: Any = TOKENS.part("Length of answers, likewise, as 'Geometric(200)'.")
     token_limit: int | None = TOKENS("Largest output a client may request (default: the answer's length).")
@@ -187,6 +194,8 @@ class ScenarioFlags(Command):
         if steps and "tokens" not in parts:
             needed = f"a {type(steps[0]).__name__} needs --prompt-tokens and --output-tokens"
             raise ValueError(f"{needed}, or --tokens, got none")
+        if "sizes" in knobs:
+            parts["workload"] = replace(parts["workload"], sizes=knobs.pop("sizes"))
         return bs.Scenario(**parts)
 
     def _knobs(self) -> dict[str, Any]:
@@ -233,6 +242,7 @@ class ScenarioFlags(Command):
         affine = self.fixed_ms if self.fixed_ms is not None else self.per_item_ms
         step = next((value for name in STEP_TIME if (value := getattr(self, name)) is not None), None)
         options = {name: getattr(self, name[2:]) for name in SERVICES}
+        options["--measurement"] = getattr(self.measurement, "service", None)
         options["--per-item-ms" if step is not None else "--fixed-ms or --per-item-ms"] = (
             self.per_item_ms if step is not None else affine
         )

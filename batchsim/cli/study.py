@@ -16,7 +16,7 @@ from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
-from batchsim.scenario.scenario import RATE, find_knob
+from batchsim.scenario.knobs import RATE, find_knob
 
 if TYPE_CHECKING:
     import pandas
@@ -128,6 +128,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     indifference: str | None = RUN(
         "A latency difference that does not matter: ms, or a percentage such as 1%.", metavar="MS|PERCENT"
     )  # fmt: skip
+    inputs: int | None = RUN(
+        "Draws of other inputs, for a --measurement (default: 20) or a trace (default: none)."
+    )
     save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
     plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
     write: str | None = OUTPUT(
@@ -149,7 +152,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         best = tune(
             scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer,
             indifference=zone if zone is None or zone.endswith("%") else values.number(zone),
-            progress=sys.stderr.isatty(),
+            progress=sys.stderr.isatty(), measurement=self.measurement, inputs=self.inputs,
         )  # fmt: skip
         if self.save is not None:
             best.scenario.to_toml(self.save)

@@ -24,13 +24,16 @@ from batchsim.scenario import (
     Trace,
     priorities,
 )
+from batchsim.scenario.lengths import Lengths
 from batchsim.scenario.priorities import Shares
 from batchsim.scenario.service import Noise
+from batchsim.scenario.sized_time import NO_UNITS, UnitCost, extra_s, unit_cost
 from batchsim.scenario.workload import CHUNK, filled
 
 KEPT = 1 << 20  # `draw` caches up to so many arrivals for the next run
 SMALL = 1 << 17  # `draw_cached` caches the draws of up to so many requests: a megabyte each
 NO_TIMES = np.empty(0)
+NO_SIZES = np.empty(0, np.int64)
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
 
@@ -39,9 +42,14 @@ class Plan:
     """A scenario with its randomness drawn.
 
     An open loop has `arrival_s`, on the clock's grid, a closed loop `think_s`, the pause after each send.
-    `service_s[k]` is the mean time of a batch of k. `noise[j]` is the factor of batch j, `slowdown[n]` the
-    factor while n servers are busy, `priority[i]` the level of request i, and `cold_start` the compile time
-    and the shape, both by batch size; each is None if the scenario has no such thing.
+    `service_s[k]` is the mean time of a batch of k; its sizes add `unit_cost`. `noise[j]` is the factor of
+    batch j, `slowdown[n]` the factor while n servers are busy, `priority[i]` the level and `size[i]` the size
+    of request i, as it was sent, and `cold_start` the compile time
+    and the shape, both by batch size (and edge of lengths); each is None if the scenario has no such thing.
+
+    With replicas, `chances` are two random numbers for each request, and `noise_of(replica, count)` returns
+    the first factors of a replica, in place of `noise`. In the plan of one of the replicas, `end_s` is when
+    the last request of the run comes, to any of them.
     """
 
     scenario: Scenario
@@ -53,14 +61,30 @@ class Plan:
     slowdown: np.ndarray | None
     priority: np.ndarray | None = None
     cold_start: tuple[np.ndarray, np.ndarray] | None = None
+    size: np.ndarray | None = None
+    unit_cost: UnitCost = NO_UNITS
+    chances: np.ndarray | None = None
+    noise_of: Callable[[int, int], np.ndarray] | None = None
+    end_s: float = -math.inf
 
     def __post_init__(self) -> None:
         check_durations(self.scenario)
         if self.arrival_s is not None:
             check_arrivals(self.arrival_s)
         if self.service_s.size > 1:
-            longest_s = float(np.nanmax(self.service_s))
+            longest_s = float(np.nanmax(self.service_s)) + self._longest_extra_s()
             check_time("a batch's finish", longest_s, "check the unit of the service time, ms")
+
+    def _longest_extra_s(self) -> float:
+        if not self.unit_cost.rows.size:
+            return 0.0
+        count, longest = self.service_s.size - 1, self.scenario.longest
+        return extra_s(count, longest, count * longest, count * longest**2, self.unit_cost)
+
+    @property
+    def computed_size(self) -> np.ndarray:
+        """The sizes of requests, cut if the scenario truncates them; empty without sizes."""
+        return NO_SIZES if self.size is None else self.scenario.cut(self.size)
 
 
 def check_durations(scenario: Scenario) -> None:
@@ -85,9 +109,12 @@ def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
-    """Return the seed of a stream: arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5."""
+    """Return the seed of a stream.
+
+    Arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5, sizes 6, routing 7.
+    """
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(6)[purpose]  # each depends on its number alone
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(8)[purpose]  # each depends on its number alone
 
 
 def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequence, np.random.SeedSequence]:
@@ -131,9 +158,36 @@ class Streams:
         shares = self.scenario.workload.priorities
         return None if shares is None else partial(priorities.draw, shares, self._generator(3))
 
+    def sizes(self) -> Callable[[int], np.ndarray] | None:
+        """Return a function that draws the sizes of the next requests; None without sizes."""
+        sizes = self.scenario.workload.sizes
+        return None if sizes is None else sizes.draws(_seed(6, self.seed, self.replication))
+
+    def noise_of(self, replica: int, count: int) -> np.ndarray:
+        """Return the factors of a replica's first batches; replica 0 has the stream of a single queue."""
+        seed = _seed(1, self.seed, self.replication)
+        seed = seed.spawn(replica)[-1] if replica else seed
+        return self.scenario.service.noise.source(np.random.default_rng(seed))(count)  # type: ignore[union-attr]
+
+    def of_replicas(self, requests: int) -> dict[str, Any]:
+        """Return the fields of a plan that only a scenario with replicas has."""
+        if self.scenario.replicas == 1:
+            return {}
+        given = getattr(self.scenario.routing, "keys", 0)
+        if isinstance(given, tuple) and len(given) < requests:
+            raise ValueError(f"keys must be one a request, {requests:,}, got {len(given):,}")
+        noise_of = None if self.scenario.service.noise is None else self.noise_of
+        return {
+            "chances": self._generator(7).random((requests, 2)), "noise": None, "noise_of": noise_of,
+        }  # fmt: skip
+
     @property
     def service_s(self) -> np.ndarray:
-        return self.scenario.service.table(self.scenario.rule.max_batch_size)
+        return self.scenario.service.count_s(self.scenario.rule.max_batch_size)
+
+    @property
+    def unit_cost(self) -> UnitCost:
+        return unit_cost(self.scenario.service, self.scenario.rule.max_batch_size)
 
     def lengths(self) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return a function that draws prompts, outputs and limits of the next requests, in tokens."""
@@ -195,18 +249,22 @@ def draw(
 ) -> Plan:  # fmt: skip
     """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set."""
     streams = Streams(scenario, seed, replication)
-    noise, levels = streams.noise(), streams.priorities()
-    return replace(
+    noise = None if scenario.replicas > 1 else streams.noise()
+    levels, sizes = streams.priorities(), streams.sizes()
+    plan = replace(
         draw_traffic(scenario, requests, seed, replication, cancelled), service_s=streams.service_s,
         noise=_whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
         slowdown=streams.slowdown, priority=levels(requests) if levels else None,
-        cold_start=streams.cold_start,
+        cold_start=streams.cold_start, size=sizes(requests) if sizes else None, unit_cost=streams.unit_cost,
     )  # fmt: skip
+    return replace(plan, **streams.of_replicas(requests))
 
 
 def plain(workload: Any) -> Any:
-    """Return a workload without its priorities: they do not change its traffic."""
-    return workload if workload.priorities is None else replace(workload, priorities=None)
+    """Return a workload without its priorities and sizes: they do not change its traffic."""
+    if workload.priorities is workload.sizes is None:
+        return workload
+    return replace(workload, priorities=None, sizes=None)
 
 
 # Plans with cached draws, for the moves of a slider: another rate only stretches them.
@@ -228,14 +286,18 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
 
     Its arrays are shared: they must not be written to.
     """
-    noise, shares = scenario.service.noise, scenario.workload.priorities
-    return replace(
-        draw_traffic_cached(scenario, requests, seed), service_s=scenario.service.table(largest),
+    noise, shares, sizes = scenario.service.noise, scenario.workload.priorities, scenario.workload.sizes
+    streams = Streams(scenario, seed)
+    plan = replace(
+        draw_traffic_cached(scenario, requests, seed), service_s=scenario.service.count_s(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
-        slowdown=Streams(scenario, seed).slowdown,
+        slowdown=streams.slowdown,
         priority=None if shares is None else _cached(_levels, shares, requests, seed),
         cold_start=scenario.service.cold_start(largest),
+        size=None if sizes is None else _cached(_sizes, sizes, requests, seed),
+        unit_cost=unit_cost(scenario.service, largest),
     )  # fmt: skip
+    return replace(plan, **streams.of_replicas(requests))
 
 
 def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
@@ -272,6 +334,11 @@ def _think_s(think_s: float, requests: int, seed: int) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def _levels(shares: Shares, requests: int, seed: int) -> np.ndarray:
     return priorities.draw(shares, np.random.default_rng(_seed(3, seed)), requests)
+
+
+@functools.lru_cache(maxsize=4)
+def _sizes(sizes: Lengths, requests: int, seed: int) -> np.ndarray:
+    return sizes.draws(_seed(6, seed))(requests)
 
 
 @functools.lru_cache(maxsize=4)

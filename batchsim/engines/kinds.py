@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from batchsim.engines.draws import draw
+from batchsim.engines.full_batches import measured
 from batchsim.engines.log import Log
 from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens
@@ -42,7 +43,7 @@ def _module(name: str) -> Any:
 
 KINDS = {
     "requests": Kind(
-        draw, {"simpy": "reference.engine", "compiled": "compiled.engine"}, "compiled.summaries",
+        draw, {"simpy": "reference.router", "compiled": "compiled.routed"}, "compiled.summaries",
         {"simpy": 510, "compiled": 230},  # in batches of one, which need most
         takes_model=True, folds=False,
     ),
@@ -52,4 +53,4 @@ KINDS = {
         takes_model=False, folds=True,
     ),
 }  # fmt: skip
-MEASURES["tokens"] = saturated
+MEASURES["tokens"], MEASURES["requests"] = saturated, measured

@@ -39,6 +39,8 @@ class Log:
     batch_trigger: np.ndarray  # uint8 of `Trigger`
     priority: np.ndarray | None = None  # uint8, the level of each request; None without priorities
     outputs: list[Any] | None = None
+    size: np.ndarray | None = None  # of each request, as it was sent; None without sizes
+    replica: np.ndarray | None = None  # uint16, where the router sent each request; None with one replica
 
     @property
     def requests(self) -> int:

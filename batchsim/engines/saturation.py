@@ -14,11 +14,11 @@ import numpy as np
 from batchsim.engines.draws import Plan
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Poisson, Scenario, StepTime, Tokens
+from batchsim.scenario.lengths import Lengths, Listed, points
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import servable
 from batchsim.scenario.saturation import at_once
 from batchsim.scenario.step_time import StepCost
-from batchsim.scenario.tokens import Lengths, Listed, points
 
 REQUESTS = 8000  # their mean is good to about 0.3 %, with the measures below
 LEAST, EACH = 1000, 250  # with few seats, so many requests and so many for each seat are as good

@@ -40,6 +40,9 @@ class Totals:
     delayed: Count = 0  # of the served: those that began after a timeout that delays
     device_wait_s: Seconds = 0.0  # over the served: waiting for a device that servers share
     off_device_s: Seconds = 0.0  # of busy_s: before a batch had its device
+    units: Count = 0  # that these batches compute, padding included
+    carried: Count = 0  # of these units: the sizes of their requests
+    oversized: Count = 0  # requests above the rule's limit, rejected or truncated
 
     @classmethod
     @cache

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from batchsim import _check
 from batchsim._files import MEASUREMENT_BYTES, opened
 from batchsim._format import brief, several
-from batchsim.scenario.trace import UNITS, csv_rows, unit_in
+from batchsim.scenario.trace_files import UNITS, csv_rows, unit_in
 
 HEADER = {"format": "batchsim measurement", "version": 1}  # the beginning of the JSON
 SIZES = ("batchsize", "batch", "size")  # names of the column of batch sizes, letters alone

@@ -18,6 +18,8 @@ from batchsim.engines.totals import Histogram, TokenTotals, Totals
 from batchsim.result.value_columns import OrderStatistics, percentiles, pooled
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
+from batchsim.scenario.rules.rule import ENDLESS
+from batchsim.scenario.sized_time import SizedTime
 
 
 class Kind(StrEnum):
@@ -84,6 +86,7 @@ ITL, STALL = "itl_ms", "stall_ms"  # gaps between tokens; the longest of each re
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
+OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot|itl|stall)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
@@ -140,6 +143,7 @@ _TABLE = (
     _became(Status.REJECTED, "lower"),
     _became(Status.TIMED_OUT, "lower"),
     _count("delayed", lambda of: of.totals.delayed, "lower"),
+    _count("oversized", lambda of: of.totals.oversized, "lower"),
     Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
     Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
     Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
@@ -170,6 +174,14 @@ _TABLE = (
     Metric(
         "mean_batch_size", "mean batch size", interval=True,
         value=lambda of: np.divide(of.totals.items, of.totals.batches),
+    ),
+    Metric(
+        "mean_units", "mean units", interval=True,
+        value=lambda of: np.divide(of.totals.units, of.totals.batches),
+    ),
+    Metric(
+        "padding", "padding", better="lower", kind=Kind.SHARE, interval=True,
+        value=lambda of: 1 - np.divide(of.totals.carried, of.totals.units),
     ),
     *(_left(trigger, key) for trigger, key in SHARES.items()),
 )  # fmt: skip
@@ -284,7 +296,7 @@ class Metrics:
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        found = values(self.totals, self.scenario.servers, self.scenario.device_count)
+        found = values(self.totals, self.scenario.all_servers, self.scenario.all_devices)
         return {key: float(value) for key, value in found.items()}
 
     @property
@@ -307,7 +319,11 @@ class Metrics:
     def absent(self) -> set[str]:
         """The keys that a summary of such a run leaves out."""
         delays = any(limit.delays for limit in self.scenario.limits)
-        others = (() if delays else ("delayed",), () if self.tells_devices else OF_DEVICES)
+        sized = isinstance(self.scenario.service, SizedTime)
+        others = (
+            () if delays else ("delayed",), () if self.tells_devices else OF_DEVICES,
+            () if sized else OF_UNITS, () if self.scenario.rule.largest_size < ENDLESS else ("oversized",),
+        )  # fmt: skip
         return (set(SHARES.values()) - self.shares().keys()).union(*others)
 
     @property

@@ -22,6 +22,7 @@ from batchsim.result.standard_error import Interval, NoInterval, Sample, dropped
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun, batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Trigger
+from batchsim.scenario.sized_time import SizedTime
 
 if TYPE_CHECKING:
     import pandas
@@ -75,6 +76,8 @@ def frame(result: Any) -> "pandas.DataFrame":
         "trigger": triggers[log.batch_index],
         "status": [Status(state).name.lower() for state in log.status],
         **({} if log.priority is None else {"priority": log.priority}),
+        **({} if log.size is None else {"size": log.size}),
+        **({} if log.replica is None else {"replica": log.replica}),
     })  # fmt: skip
 
 
@@ -188,6 +191,8 @@ class Result(TokenColumns):
     batch_index = computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
     status = computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
     priority = computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
+    size = computed(lambda result: result.log.size, "Each request's size, as it was sent, or None.")
+    replica = column("replica", "The replica to which the router sent each request: uint16, from 0 on.")
     timeout_s = column(
         "timeout_s", "How long each request waits until it times out or is delayed; inf: none."
     )
@@ -208,7 +213,11 @@ class Result(TokenColumns):
         b = self.log
         if isinstance(b, TokenLog):
             return batches_of(b)
-        return Batches(b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
+        columns = (b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
+        if not isinstance(self.scenario.service, SizedTime):
+            return Batches(*columns)
+        units = zip(*(run.units[:2] for run in self.runs), strict=True)
+        return Batches(*columns, *map(np.concatenate, units))
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...

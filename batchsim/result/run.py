@@ -10,6 +10,7 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals
+from batchsim.result import replicas
 from batchsim.result.breakdown import DeviceTime, ServerTime, Stretches
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, Metrics
 from batchsim.result.run_length import Periods
@@ -27,6 +28,8 @@ class Batches:
     batch_size: np.ndarray
     server: np.ndarray
     trigger: np.ndarray
+    carried: np.ndarray | None = None  # the sum of its requests' sizes; None unless these change its time
+    units: np.ndarray | None = None  # that it computes, padding included
 
     def __len__(self) -> int:
         return self.start_s.size
@@ -92,9 +95,18 @@ class Run:
         if cold is None or self.clock != "simulated" or not start_s.size:
             return start_s
         seconds, shapes = cold
-        _, first, shape = np.unique(shapes[log.batch_size], return_index=True, return_inverse=True)
-        compiled_s = later(start_s, seconds[log.batch_size])[first][shape]
+        place = log.batch_size if self.units is None else self.units.place
+        own = shapes[place] * self.scenario.replicas + log.batch_server // self.scenario.servers
+        _, first, shape = np.unique(own, return_index=True, return_inverse=True)
+        compiled_s = later(start_s, seconds[place])[first][shape]
         return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
+
+    @cached_property
+    def units(self) -> Any:
+        """The units of each batch: those that its requests carry, those that it computes, and its shape."""
+        from batchsim.engines.compiled.engine import units_of_log  # Numba loads with it
+
+        return units_of_log(self.log, self.scenario)
 
     @cached_property
     def latency_ms(self) -> np.ndarray:
@@ -102,7 +114,7 @@ class Run:
 
     @cached_property
     def forming_ms(self) -> np.ndarray:
-        return self.server_time.forming_s(self.log) * 1000
+        return replicas.forming_s(self.scenario, self.log, self.server_time) * 1000
 
     @cached_property
     def queueing_ms(self) -> np.ndarray:
@@ -127,7 +139,13 @@ class Run:
     @cached_property
     def server_time(self) -> ServerTime:
         """What the servers did until any time."""
-        return ServerTime(self.log, self.scenario.servers)
+        return ServerTime(self.log, self.scenario.all_servers)
+
+    @cached_property
+    def replica(self) -> np.ndarray:
+        """The replica to which the router sent each request."""
+        log = self.log
+        return np.zeros(log.requests, np.uint16) if log.replica is None else log.replica
 
     @cached_property
     def timeout_s(self) -> np.ndarray:
@@ -147,11 +165,11 @@ class Run:
 
     def stretches(self, requests: np.ndarray) -> dict[str, Stretches]:
         """Return what requests went through; see `Result.stretches`."""
-        arrival_s, start_s, finish_s = (
+        _arrival_s, start_s, finish_s = (
             column[requests] for column in (self.log.arrival_s, self.start_s, self.finish_s)
         )
         served = np.flatnonzero(~np.isnan(start_s))
-        waits = self.server_time.waits(arrival_s[served], start_s[served])
+        waits = replicas.waits(self.scenario, self.log, self.server_time, requests[served])
         found = {name: each._replace(row=served[each.row]) for name, each in waits.items()}
         begin_s, end_s = start_s[served], finish_s[served]
         if self.scenario.device_count == self.scenario.servers:

@@ -3,12 +3,13 @@
 These are the names that the other packages use. `batchsim` has every rule.
 """
 
+from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import RULES, AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Service, Table
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.workload import (
     WORKLOADS,

@@ -17,8 +17,8 @@ LARGEST_BATCH = 65_536
 class Parameter:
     """The words and the bounds of a parameter, and the control that moves it.
 
-    `kind` is "whole", "real" or "sizes", a rising tuple of whole numbers. `slider` is the explorer's (low,
-    high, step), on a logarithmic scale if `log`; without one, users type the value.
+    `kind` is "whole", "real", "sizes", a rising tuple of whole numbers, or "word", one of `words`. `slider`
+    is the explorer's (low, high, step), on a logarithmic scale if `log`; without one, users type the value.
     """
 
     label: str
@@ -28,17 +28,26 @@ class Parameter:
     at_most: float | None = None  # by default the largest batch, of a whole number
     above: float | None = None
     may_be_inf: bool = False
+    may_be_none: bool = False
+    words: tuple[str, ...] = ()
+    of_sizes: bool = False  # whether it is about the sizes of requests
     slider: tuple[float, float, float] | None = None
     log: bool = False
     usual: Any = None  # the control's first value
 
     def __post_init__(self) -> None:
-        if self.kind != "real":
+        if self.kind == "word" and self.usual is None:
+            object.__setattr__(self, "usual", self.words[0])
+        if self.kind in ("whole", "sizes"):
             object.__setattr__(self, "at_least", 1 if self.at_least is None else self.at_least)
             object.__setattr__(self, "at_most", LARGEST_BATCH if self.at_most is None else self.at_most)
 
     def check(self, name: str, value: Any) -> Any:
         """Return the value as it is stored, or raise with the rule and the value received."""
+        if value is None and self.may_be_none:
+            return None
+        if self.kind == "word":
+            return _check.one_of(name, value, self.words)
         if self.kind == "real":
             most = _check.LARGEST if self.at_most is None else self.at_most
             bounds = {"at_least": self.at_least, "above": self.above, "at_most": most}
@@ -51,9 +60,12 @@ class Parameter:
         )
 
 
-def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
+def parameter(
+    label: str, about: str, *, default: Any = dataclasses.MISSING, kw_only: bool = False, **more: Any
+) -> Any:  # fmt: skip
     """Return a dataclass field that describes itself; see `Parameter`."""
-    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
+    described = Parameter(label, about, **more)
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={"parameter": described})
 
 
 class Described:

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim.scenario.lengths import Lengths, Listed, points
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.step_time import StepCost, StepTime
-from batchsim.scenario.tokens import Lengths, Listed, Tokens, points
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop
 
 MOST = 4096  # requests at once: with more, a step's time without its tokens is negligible
@@ -212,7 +213,7 @@ def _continuous(rule: Any, step: StepTime, tokens: Tokens) -> float:
 def _whole(rule: Rule, step: StepTime, tokens: Tokens) -> float:
     """Return requests per ms in full batches."""
     size, cost = rule.largest_batch, step.cost
-    prompts, outputs = (_longest(each, size) for each in (tokens.prompt, tokens.output))
+    prompts, outputs = (longest_among(each, size) for each in (tokens.prompt, tokens.output))
     if step.ragged:
         return size / (_prefill_ms(cost, size, tokens.prompt) + _ragged_ms(cost, size, tokens, outputs))
     tokens_ms = cost.per_token_ms * size * prompts
@@ -224,7 +225,7 @@ def _whole(rule: Rule, step: StepTime, tokens: Tokens) -> float:
     return size / (batch_ms + cost.per_read_ms * size * reads)
 
 
-def _longest(length: int | Lengths, size: int) -> np.ndarray:
+def longest_among(length: int | Lengths, size: int) -> np.ndarray:
     """Return equally likely lengths of the longest of `size` requests: consecutive ones, if listed."""
     if not isinstance(length, Listed):
         return points(length, size)

@@ -135,6 +135,10 @@ class Service:
         """
         return _table(self, max_batch_size).copy()
 
+    def count_s(self, max_batch_size: int) -> np.ndarray:
+        """Return the seconds that the batch size alone determines: the `table`, unless sizes add to it."""
+        return self.table(max_batch_size)
+
     def cold_start(self, max_batch_size: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the seconds of compiling and the shape for sizes 0..max_batch_size; None without compiling.
 
@@ -204,13 +208,16 @@ class Service:
             cold = {"compile_ms": zip(sizes, costs_ms, strict=True), "padding": largest.values()}
         return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise, **cold)
 
+    def _padded_to(self) -> str:
+        return "" if self.padding is None else f".padded_to({list(self.padding)})"
+
     def _suffix(self) -> str:
         noise, it = "", self.noise
         if it is not None:
             lasts = f", {it.correlation!r}, {it.memory_batches!r}" if it.correlation else ""
             noise = f".with_noise({it.cv!r}, {it.shape!r}{lasts})"
-        padding = "" if self.padding is None else f".padded_to({list(self.padding)})"
-        return noise + padding + ("" if self.compile_ms is None else f".compiling({dict(self.compile_ms)})")
+        compiling = "" if self.compile_ms is None else f".compiling({dict(self.compile_ms)})"
+        return noise + self._padded_to() + compiling
 
 
 @dataclass(frozen=True, repr=False)

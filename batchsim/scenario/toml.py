@@ -28,11 +28,14 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import SCENARIO_BYTES, opened
 from batchsim._format import brief, several
+from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
+from batchsim.scenario.routing import ROUTINGS
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
 from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.workload import WORKLOADS
 
@@ -54,10 +57,13 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(*WORKLOADS)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
     "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
-    "service": _by_name(Affine, Table, StepTime),  # `batchsim.measured` adds its own
+    "service": _by_name(
+        Affine, Table, PaddedTime, PackedTime, SizeTable, StepTime
+    ),  # `batchsim.measured` adds its own
     "noise": _by_name(Noise),
     "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
-    "lengths": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
+    "routing": _by_name(*ROUTINGS),
+    "length": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
 }
 
 
@@ -91,10 +97,15 @@ BY_NUMBER = (
 # A scenario's keys that are not parts.
 TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
+    "oversize_action", "replicas", "routing", "stale_ms",
 )  # fmt: skip
-LENGTHS = ("prompt", "output")  # each a number, or one of the kinds of lengths
+LENGTHS = ("prompt", "output", "sizes")  # each a number, or one of the kinds of lengths
 # Keys whose default means "none", so that it is not written.
-OMITTED = ("host_ms", "contention", "timeout_action", "correlation", "memory_batches")
+OMITTED = (
+    "host_ms", "contention", "timeout_action", "correlation", "memory_batches", "oversize_action",
+    "size_unit", "units", "replicas", "routing", "stale_ms",
+)  # fmt: skip
+OF_REQUESTS = ("priorities", "sizes", "size_unit")  # keys of any workload, that of a trace's file too
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 
@@ -136,15 +147,15 @@ def document(scenario: Any) -> "tomlkit.TOMLDocument":
 
 def _plain(name: str, value: Any) -> Any:
     if name in LENGTHS and not isinstance(value, int):
-        return {"kind": kind_of("lengths", value)} | to_tables(value)
-    if name in KINDS:
+        return {"kind": kind_of("length", value)} | to_tables(value)
+    if name in KINDS and not isinstance(value, str):  # a routing may be a name
         kind = {"kind": kind_of(name, value)} if len(KINDS[name]) > 1 else {}  # the only one needs no name
         return kind | to_tables(value)
     if name in BY_NUMBER and isinstance(value, (Mapping, tuple)):
         return {str(number): each for number, each in dict(value).items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain("", each) for each in value] if isinstance(value, tuple) else value
 
 
 def read_toml(
@@ -199,10 +210,10 @@ def from_tables(
 
 
 def _value(place: str, key: str, value: Any, folder: Path) -> Any:
-    if key in KINDS:
+    if key in KINDS and not (key == "routing" and isinstance(value, str)):
         return _part(place if place == f"[{key}]" else f"{place[:-1]}.{key}]", key, value, folder)
     if key in LENGTHS and isinstance(value, Mapping):
-        return _part(f"{place[:-1]}.{key}]", "lengths", value, folder)
+        return _part(f"{place[:-1]}.{key}]", "length", value, folder)
     if key in BY_NUMBER and isinstance(value, Mapping):
         inner = place if place == f"[{key}]" else f"{place} {key}:"
         return {_whole(inner, number): each for number, each in value.items()}
@@ -222,14 +233,16 @@ def _part(place: str, name: str, table: Any, folder: Path) -> Any:
             raise ValueError(f"{place} must have a kind, one of {', '.join(kinds)}, got {got}")
         kind = table.pop("kind")
         _check.one_of(f"{place} kind", kind, kinds)
-    priorities = table.pop("priorities", None) if name == "workload" else None  # of a trace's file, too
+    own = {key: table.pop(key) for key in OF_REQUESTS if key in table} if name == "workload" else {}
     maker = _choose(place, table, kinds[kind], kind)
     values = {key: _value(place, key, value, folder) for key, value in table.items()}
     try:
         part = maker(**values)
-        if priorities is None:
+        if not own:
             return part
-        return part.with_priorities(_value(place, "priorities", priorities, folder))
+        return dataclasses.replace(
+            part, **{key: _value(place, key, value, folder) for key, value in own.items()}
+        )
     except OSError as error:
         raise ValueError(f"{place} path must be a file that can be read, got {error}") from None
     except (TypeError, ValueError) as error:

@@ -8,67 +8,23 @@ To add a workload, write its class here and list it in `WORKLOADS`: TOML, the sh
 reference find it there.
 """
 
-import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario import priorities as levels
-from batchsim.scenario.parameters import Described, parameter
-from batchsim.scenario.priorities import Shares
+from batchsim.scenario.parameters import parameter
+from batchsim.scenario.traffic import Traffic
 
 CHUNK = 1 << 15  # arrivals at a time: they fit the processor's cache, and Ctrl-C works between two chunks
 
 
-@dataclass(frozen=True)
-class _Traffic(Described):
-    """The common part of all workloads: priority levels, drawn for each request, and defaults."""
-
-    title: ClassVar[str] = ""  # its name in the explorer's list
-    max_requests: ClassVar[int | None] = None  # only a trace ends
-
-    priorities: Shares | None = field(default=None, kw_only=True, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.priorities is not None:
-            object.__setattr__(self, "priorities", levels.check(self.priorities))
-
-    @property
-    def day(self) -> "Diurnal | None":
-        """The day that the arrival rate follows again and again; None for other traffic."""
-        return None
-
-    def rates_per_s(self, first: int, requests: int) -> np.ndarray:
-        """Return the arrival rate along `requests` after the `first` ones; empty if it is steady."""
-        return np.empty(0)
-
-    def with_priorities(self, shares: Mapping[int, float]) -> Self:
-        """Return this traffic with a priority level for each request, {level: share of the requests}.
-
-        Level 1 is served first, and the oldest first within a level. Levels are whole numbers from 1 to 255;
-        their shares are positive and sum to 1.
-
-        >>> Poisson(900).with_priorities({1: 0.2, 2: 0.8})
-        Poisson(rate_per_s=900).with_priorities({1: 0.2, 2: 0.8})
-        """
-        return dataclasses.replace(self, priorities=shares)  # type: ignore[arg-type]  # made a tuple
-
-    def __repr__(self) -> str:
-        own = (f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if not f.kw_only)
-        return f"{type(self).__name__}({', '.join(own)})" + self._suffix()
-
-    def _suffix(self) -> str:
-        return "" if self.priorities is None else f".with_priorities({dict(self.priorities)})"
-
-
 @dataclass(frozen=True, repr=False)
-class OpenLoop(_Traffic):
+class OpenLoop(Traffic):
     """Requests that arrive regardless of the server's answers.
 
     A subclass has `offered_per_s`, `dispersion`, `with_rate` and `chunks_s`. The other properties have safe
@@ -234,7 +190,7 @@ class Gamma(_Renewal):
 
 
 @dataclass(frozen=True, repr=False)
-class ClosedLoop(_Traffic):
+class ClosedLoop(Traffic):
     """Clients that each send a request, wait for the answer, think, and send the next.
 
     All send at time 0. A client thinks for an exponential time of mean `think_s` seconds, or not at all.

@@ -12,7 +12,6 @@ indifference zone, runs grow until every other setting is shown to be better by 
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -20,7 +19,7 @@ from batchsim.result import Result
 from batchsim.study import phrases
 from batchsim.study.judgement import STRICT, slower_by
 from batchsim.study.paired import Bound, Statement
-from batchsim.study.race import Candidate, Outcome, Race
+from batchsim.study.race import MEAN, Candidate, Outcome, Race
 from batchsim.study.slo import LEVEL
 from batchsim.study.traffic import LONGEST
 
@@ -40,6 +39,12 @@ def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate) -
             break
         if _ties(race, rival, fastest):
             tied.append(rival)
+    for each in sorted(tied, key=lambda each: each.mean_ms):  # of means that hardly differ, the lowest
+        lowest = min((other for other in tied if _headroom(other) == _headroom(each)), key=_mean_ms)
+        if each is lowest:
+            continue
+        if 0 <= race.bound(lowest, each, length, (1 + LEVEL) / 2, MEAN).most < math.inf:
+            each.mean_ms = lowest.mean_ms
     return sorted(tied, key=lambda each: (each.servers, *each.preference))
 
 
@@ -105,7 +110,7 @@ def _ties(race: Race, rival: Candidate, fastest: Candidate) -> bool:
         race.screen([rival, fastest], requests)
         last = requests == race.short[-1]
         bound = race.bound(fastest, rival, requests, (1 + LEVEL) / 2 if last else STRICT)
-        steady = all(run.runs[requests][race.slo.latency.key].steady for run in (rival, fastest))
+        steady = race.steady(requests, rival, fastest)
         if rival.outcome is None and bound.most < 0 and (steady or last):
             race.drop_slower(rival, fastest, bound)
         if rival.outcome is not None:
@@ -126,12 +131,12 @@ def compared(race: Race, chosen: Candidate, rivals: Sequence[Candidate]) -> dict
     Each length at which a rival may be compared has its share of the confidence, so the least bound holds.
     A rival without a run of a steady length has none: its bound is infinite.
     """
-    key, bounds = race.slo.latency.key, {}
+    bounds = {}
     looks = len(race.short) + (0 if math.isnan(race.zone_ms) else 2)
     level = 1 - (1 - LEVEL) / (looks * max(len(rivals), 1))
     for rival in rivals:
         both = [n for n in chosen.runs if n in rival.runs]
-        steady = [n for n in both if chosen.runs[n][key].steady and rival.runs[n][key].steady]
+        steady = [n for n in both if race.steady(n, chosen, rival)]
         found = [race.bound(chosen, rival, n, level) for n in sorted(steady)]
         bounds[rival] = Bound(found[-1].value, min(each.most for each in found)) if found else NONE
     return bounds
@@ -182,13 +187,13 @@ def needed(rival: Candidate, bound: Bound, zone_ms: float) -> float:
 def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], servers: int | None) -> Statement:
     """Return how far the chosen setting is above the best, and note the bound of each rival.
 
-    All bounds hold together, so any of them may be left out: without an indifference zone, wide ones are.
+    All bounds hold together, so any of them may be left out: wide ones are.
     """
     rivals, zone_ms = rivals_of(race, chosen, group), race.zone_ms
     bounds = compared(race, chosen, rivals)
     for each, bound in bounds.items():
         each.better_by_ms = bound.most
-    widest = WIDE * chosen.latency.value if math.isnan(zone_ms) else sys.float_info.max
+    widest = max(WIDE * chosen.latency.value, 0.0 if math.isnan(zone_ms) else zone_ms)
     known = {each: bound for each, bound in bounds.items() if bound.most <= widest}
     unstable = sum(not each.scenario.stable for each in group)
     within_ms = max([0.0, *(bound.most for bound in known.values())])
@@ -238,6 +243,7 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
     return sorted(shown, key=lambda each: (_full_ms(each), each.servers))
 
 
+_mean_ms: Callable[[Candidate], float] = operator.attrgetter("mean_ms")
 _first_ms: Callable[[Candidate], float] = operator.attrgetter("first_ms")
 _full_ms: Callable[[Candidate], float] = operator.attrgetter("latency.value")
 

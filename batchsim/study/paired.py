@@ -53,15 +53,20 @@ class Values:
         return self.ms.size >= SECTIONS[-1] * max(self.memory, 1.0)
 
     @classmethod
-    def of(cls, result: Result, key: str, scenario: Scenario) -> Self:
-        """Return the values that a metric, such as "p99_ms", is made of."""
+    def of(cls, result: Result, column: str, scenario: Scenario) -> Self:
+        """Return the values of a column, such as "latency_ms"."""
         measured, skip = result.run.measured, result.run.warmup_requests
-        ms, latency_ms = (measured[column][skip:] for column in (metric(key).column or LATENCY, LATENCY))
+        ms, latency_ms = (measured[column][skip:] for column in (column, LATENCY))
         ms = np.where(np.isnan(latency_ms), math.inf, ms)
         length = run_length(scenario)
         memory = max(length.relaxation, length.cycle / CYCLES, length.peak, length.turnover or 0.0)
         unlike = result.sample.partial or result.sample.drift
         return cls(ms, math.inf if unlike else memory)
+
+
+def column_of(key: str) -> str:
+    """Return the column that a metric is made of."""
+    return metric(key).column or LATENCY
 
 
 class Bound(NamedTuple):

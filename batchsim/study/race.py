@@ -47,7 +47,7 @@ from batchsim.study.judgement import (
     recorded,
 )  # fmt: skip
 from batchsim.study.kinds import kind_of
-from batchsim.study.paired import Bound, Values, better_by
+from batchsim.study.paired import Bound, Values, better_by, column_of
 from batchsim.study.preference import SAME, Order, advantage, preference
 from batchsim.study.slo import LEVEL, SLO, described
 from batchsim.study.traffic import LONGEST, Job, Traffic, run_job
@@ -77,11 +77,10 @@ class Tie(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A round of a race: the length of its runs, the latency in each, and the settings left after it."""
+    """A round of a race: the length of its runs, and the latency in each."""
 
     requests: int
     latencies: Mapping["Candidate", Estimate]
-    left: frozenset["Candidate"]
 
 
 @dataclass(eq=False)
@@ -89,7 +88,7 @@ class Candidate:
     """A setting in the search, with the numbers of its last run.
 
     `fresh`: the requests of its run with a fresh seed. `searched`: the judgement of its last run in the race;
-    `runs`: the values of its runs there, by length and metric.
+    `runs`: the values of its runs there, by length and column.
     """
 
     knobs: dict[str, Any]
@@ -102,7 +101,7 @@ class Candidate:
     judgement: Judgement = UNJUDGED
     searched: Judgement = UNJUDGED
     numbers: dict[str, float] = field(default_factory=dict)
-    raced: dict[str, float] = field(default_factory=dict, repr=False)  # of its last run in the race
+    mean_ms: float = math.nan  # of its last run in the race; that of another from which it hardly differs
     runs: dict[int, dict[str, Values]] = field(default_factory=dict, repr=False)
     # From the first round, whose length is the same for all, so that they can be compared.
     first_ms: float = math.nan
@@ -111,7 +110,7 @@ class Candidate:
 
     @property
     def servers(self) -> int:
-        return self.scenario.servers
+        return self.scenario.all_servers
 
     @property
     def saturation_per_s(self) -> float:
@@ -120,8 +119,7 @@ class Candidate:
     @property
     def preference(self) -> Order:
         """The order among settings with the same number of servers and the same latency."""
-        mean_ms = self.raced.get("mean_latency_ms", math.nan)
-        return preference(self.saturation_per_s, mean_ms, self.scenario.rule.max_wait_ms)
+        return preference(self.saturation_per_s, self.mean_ms, self.scenario.rule.max_wait_ms)
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -149,6 +147,7 @@ SHORTEST = 800  # requests: 16 windows of 50
 FAR = 2  # times its limit: chance alone seldom does so much, so such a setting is not run longer
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 Run = tuple[Candidate, Result]
+MEAN = "mean_latency_ms"
 _IN_REACH = Missed(0.0, "")
 _by_rank = attrgetter("rank")
 
@@ -163,18 +162,24 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(
-    result: Result, slo: SLO, scenario: Scenario, own: bool, level: float = STRICT, keys: Sequence[str] = ()
+    result: Result,
+    slo: SLO,
+    scenario: Scenario,
+    own: bool,
+    level: float = STRICT,
+    columns: Sequence[str] = (),
 ) -> Numbers:
     """Return the numbers of a run that represents a scenario; `own`: it is a run of that scenario itself."""
     return Numbers(
         judge(result, slo, None if own else scenario, level),
         estimate(result, slo.latency, scenario),
         {name: result.metrics.number(name) for name in kind_of(scenario).noted},
-        {key: Values.of(result, key, scenario) for key in keys},
+        {column: Values.of(result, column, scenario) for column in columns},
     )
 
 
-def _screened(job: Job, *args: Any) -> Numbers:
+def screened(job: Job, *args: Any) -> Numbers:
+    """Run a job, and return its numbers."""
     return numbers_of(run_job(job), *args)
 
 
@@ -203,6 +208,7 @@ class Race:
         latencies = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
         # A setting that is slower by one latency may still be the only one that meets another objective.
         self.keys = tuple(dict.fromkeys([*latencies, self.slo.latency.key]))
+        self.columns = tuple({column_of(key): None for key in (*self.keys, MEAN)})
 
     @property
     def short(self) -> list[int]:
@@ -367,15 +373,15 @@ class Race:
         missing = [each for each in candidates if requests not in each.runs]
         own = requests == traffic.requests
         jobs = (
-            (traffic.job(each.scenario, requests), self.slo, each.scenario, own, STRICT, self.keys)
+            (traffic.job(each.scenario, requests), self.slo, each.scenario, own, STRICT, self.columns)
             for each in missing
         )
-        for candidate, numbers in zip(missing, self.crew.map(_screened, jobs), strict=True):
+        for candidate, numbers in zip(missing, self.crew.map(screened, jobs), strict=True):
             candidate.runs[requests] = numbers.values
             if requests <= candidate.requests:
                 continue
             self._note(candidate, requests, numbers)
-            candidate.searched, candidate.raced = numbers.judgement, numbers.numbers
+            candidate.searched, candidate.mean_ms = numbers.judgement, numbers.numbers[MEAN]
             if numbers.judgement.verdict is Verdict.FAILS:
                 candidate.eliminate(Outcome.FAILS, phrases.finding(numbers.judgement))
 
@@ -389,9 +395,8 @@ class Race:
         self.screen(candidates, requests)
         if compare:
             self._drop_slower(_in_order(candidates), requests)
-        alive = _in_order(candidates)
-        self.rounds.append(Round(requests, {each: each.latency for each in candidates}, frozenset(alive)))
-        return alive
+        self.rounds.append(Round(requests, {each: each.latency for each in candidates}))
+        return _in_order(candidates)
 
     def _drop_slower(self, alive: Sequence[Candidate], requests: int) -> None:
         """Eliminate settings that are clearly slower than the first, by every latency of the objective."""
@@ -400,7 +405,7 @@ class Race:
         leader = alive[0]
         for each in alive[1:]:
             # A run begins with an empty queue, which flatters settings near saturation.
-            if not all(run.runs[requests][self.keys[0]].steady for run in (leader, each)):
+            if not self.steady(requests, leader, each):
                 continue
             if all(self.bound(leader, each, requests, key=key).most < 0 for key in self.keys):
                 self.drop_slower(each, leader, self.bound(leader, each, requests))
@@ -410,7 +415,12 @@ class Race:
     ) -> Bound:
         """Return by how much another setting is better than one, in runs of this length."""
         key = key or self.slo.latency.key
-        return better_by(one.runs[requests][key], other.runs[requests][key], key, level)
+        column = column_of(key)
+        return better_by(one.runs[requests][column], other.runs[requests][column], key, level)
+
+    def steady(self, requests: int, *candidates: Candidate) -> bool:
+        """Return whether runs of this length are long for the memory of these settings."""
+        return all(each.runs[requests][self.columns[0]].steady for each in candidates)
 
     def drop_slower(self, candidate: Candidate, than: Candidate, bound: Bound) -> None:
         """Eliminate a setting whose latency is clearly higher than another's."""

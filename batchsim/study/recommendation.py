@@ -11,6 +11,7 @@ from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
+from batchsim.study.inputs import InputUncertainty
 from batchsim.study.judgement import Estimate, Judgement, estimate, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
@@ -56,8 +57,12 @@ class Recommendation:
     objective that no setting can meet and the best possible value, known without a run. `ties`: the settings
     whose latency does not differ from this one's in full runs, and why this one was preferred.
 
-    `rounds`: a DataFrame with a row for each setting of each round of the race. `provisional`: why the search
+    `rounds`: a DataFrame with a row for each setting of each round of the race, with its row in `candidates`
+    and its latency there. `provisional`: why the search
     ended early; else "".
+
+    `input_uncertainty`: what other inputs, as likely as the given ones, do to the choice; None if they are
+    no samples.
 
     `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.
     `effects`: how another wait changes the latency. `remedies`: changes that would meet the objective, if it
@@ -91,6 +96,7 @@ class Recommendation:
     explanation: str = ""
     out_of_reach: str = ""
     provisional: str = ""
+    input_uncertainty: InputUncertainty | None = None
 
     @property
     def rule(self) -> Rule:
@@ -214,6 +220,8 @@ def _confirmed(found: Recommendation) -> Iterator[str]:
     if found.statement is not None:
         yield _stated(found.statement)
     worst, judgement = found.judgement.worst, found.searched
+    if found.input_uncertainty is not None:
+        yield _sentence(str(found.input_uncertainty))
     if found.met and worst in judgement.estimates:
         fresh = f"seed {found.result.seed}, which the search did not use"
         was = phrases.estimated(worst.key, judgement.estimates[worst]._replace(low=math.nan))

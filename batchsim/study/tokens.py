@@ -19,9 +19,9 @@ from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
 from batchsim.result.sections import begin_fold, sums
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths, servable
 from batchsim.scenario.saturation import load_to_tell
-from batchsim.scenario.tokens import Listed
 
 if TYPE_CHECKING:
     from batchsim.engines.compiled.grid_runs import Times

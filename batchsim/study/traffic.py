@@ -104,6 +104,18 @@ class Traffic:
             return None
         return Traffic(self.scenario, requests, self.seed, self.most, self._counts)
 
+    def redrawn(self, requests: int, generator: np.random.Generator) -> "Traffic":
+        """Return the traffic with a short run of windows that are drawn with replacement."""
+        cuts = np.linspace(0, requests, WINDOWS + 1).astype(int)
+        size = int(np.diff(cuts).max())
+        starts = generator.integers(self.requests - size + 1, size=WINDOWS)
+        places = np.concatenate(
+            [start + np.arange(n) for start, n in zip(starts, np.diff(cuts), strict=True)]
+        )
+        gaps_s = self.gaps_s[places]
+        gaps_s[0] = 0.0
+        return replace(self, requests=requests + 1, _samples={requests: Trace(np.cumsum(gaps_s))})
+
     def _windows(self, requests: int) -> np.ndarray:
         """Return the places of the requests of a short run in the whole."""
         cuts = np.linspace(0, requests, WINDOWS + 1).astype(int)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
 from batchsim.engines.draws import Streams
+from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.shares import percentile_metric
@@ -20,6 +21,7 @@ from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import frontier, mark, preferred, settled, statement_of
 from batchsim.study.grid import Grid
+from batchsim.study.inputs import DRAWS, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
@@ -43,7 +45,8 @@ LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 
 def tune(
     scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
-    prefer: str = "cheapest", *, indifference: str | float | None = None, executor: Executor | None = None,
+    prefer: str = "cheapest", *, indifference: str | float | None = None,
+    measurement: Measurement | None = None, inputs: int | None = None, executor: Executor | None = None,
     progress: bool = True,
 ) -> Recommendation:  # fmt: skip
     """Return the setting from a grid of knobs that meets an objective.
@@ -68,6 +71,10 @@ def tune(
     does not matter: runs grow until no other setting is better by more than that, up to ten times `requests`,
     and no run is longer only to prove that a limit is met by less than that.
 
+    A `measurement` of the service times, and a trace, are samples. `inputs` draws of others that are as
+    likely (default: 20 with a measurement, else 0) show how often the choice meets the objective and stays
+    the best, and the range of its latency, in `input_uncertainty` (`batchsim.study.inputs`).
+
     `executor`: the short runs are computed there, as in `sweep`; the answer is the same. Ctrl-C returns the
     best so far, with `provisional` set and `met` False unless its full run is finished.
 
@@ -89,7 +96,7 @@ def tune(
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
-    zone = _zone(indifference)
+    zone, draws = _zone(indifference), _draws(inputs, measurement, over)
     grid = Grid.of(scenario, over)
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
     entries = _entries(scenario, slo, grid, streams, count)
@@ -107,8 +114,10 @@ def tune(
         try:
             race.first_round()
             best, result, statement = _search(race, prefer, zone)
+            several = [each for each in candidates if each.servers == best.servers and each is not best]
+            drawn = uncertainty(race, best, several, measurement, draws) if best.judgement.meets else None
         except KeyboardInterrupt:
-            best, result, statement = *race.provisional(), None
+            best, result, statement, drawn = *race.provisional(), None, None
             interrupted = f"interrupted after {race.search.simulated:,} requests"
     judgement, simulated, stopped = best.judgement, race.search.simulated, bool(interrupted)
     met = judgement.meets and not stopped
@@ -133,7 +142,8 @@ def tune(
         no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
         grid_requests=race.asked.requests * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.search.simulated - simulated, out_of_reach=race.out_of_reach,
-        statement=statement, searched=best.searched, provisional=interrupted, rounds=_rounds(race, entries),
+        statement=statement, searched=best.searched, provisional=interrupted,
+        input_uncertainty=drawn, rounds=_rounds(race, entries),
     )  # fmt: skip
     return replace(found, explanation=explain(found))
 
@@ -152,13 +162,22 @@ def _zone(given: str | float | None) -> Callable[[float], float]:
     return lambda latency_ms: share * latency_ms
 
 
+def _draws(inputs: int | None, measurement: Measurement | None, over: Mapping[str, Any]) -> int:
+    if measurement is None:
+        return 0 if inputs is None else _check.whole("inputs", inputs, at_least=0)
+    _check.instance("measurement", measurement, Measurement, "a Measurement")
+    if varied := next((name for name in over if name.split(".")[0] == "service"), None):
+        raise ValueError(f"over must not change the service with a measurement of it, got {varied}")
+    return DRAWS if inputs is None else _check.whole("inputs", inputs, at_least=0)
+
+
 def _rounds(race: Race, entries: Sequence[Candidate | ValueError]) -> "pandas.DataFrame":
     """Return a DataFrame with a row for each setting of each round, by its row among the candidates."""
     import pandas
 
     rows = [
         {"round": number, "requests": each.requests, "candidate": entries.index(candidate),
-         **latency.columns(race.slo.latency.key), "left": candidate in each.left}
+         **latency.columns(race.slo.latency.key)}
         for number, each in enumerate(race.rounds, 1)
         for candidate, latency in each.latencies.items()
     ]  # fmt: skip

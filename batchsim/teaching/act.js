@@ -18,6 +18,7 @@ export function render({ model, el }) {
     }, PATIENCE_MS);
   });
   const heard = () => {
+    if (model.get("answered").turn !== model.get("done").turn) return; // to what was done before
     answer?.(model.get("answered"));
     answer = null;
   };
@@ -39,10 +40,12 @@ export function render({ model, el }) {
   };
   const themes = new MutationObserver(restyle);
   themes.observe(document.body, { attributes: true });
+  const places = new ResizeObserver(restyle); // the page behind an element is known once it is there
+  places.observe(el);
   model.on("change:answered", heard);
-  restyle();
   return () => {
     themes.disconnect();
+    places.disconnect();
     model.off("change:answered", heard);
   };
 }

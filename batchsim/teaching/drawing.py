@@ -13,9 +13,8 @@ from batchsim.simulate import simulate
 from batchsim.study.surface import LOADS
 from batchsim.teaching.act import Act
 from batchsim.teaching.output_capture import WholeText, shown
-from batchsim.teaching.prediction import KEY
+from batchsim.teaching.prediction import KEY, cast
 from batchsim.teaching.progress import note_prediction
-from batchsim.teaching.progress_store import change
 
 DRAWN = tuple(load for load in LOADS if load < 1)
 SHAPES = [
@@ -86,9 +85,8 @@ class Drawing(WholeText, widgets.VBox):
             note_prediction(self.key, shape, shape == SHAPES[0])
         if _vote.joined():
             drawing = "Drawing" if self.key is None else f"Drawing {self.key}"
-            vote = _vote.Vote(f"{drawing}: how does p99 grow with the load?", SHAPES, shape, SHAPES[0])
-            student = change(lambda _: None).key
-            _vote.send([vote], lambda sentence: setattr(self.problem, "value", sentence), student)
+            question = f"{drawing}: how does p99 grow with the load?"
+            cast(_vote.Vote(question, SHAPES, shape, SHAPES[0]), self.problem)
 
     def _show(self, _: Any) -> None:
         if self.then is not None:

@@ -89,8 +89,7 @@ class Prediction(WholeText, widgets.VBox):
         problem = widgets.Label()
         self.children: Any = [*self.children[:-1], problem, self.outcome]
         self.outcome.children = [show]
-        vote = _vote.Vote(self.question, self.choices, chosen, self.answer)
-        _vote.send([vote], lambda sentence: setattr(problem, "value", sentence), change(lambda _: None).key)
+        cast(_vote.Vote(self.question, self.choices, chosen, self.answer), problem)
 
     def _tell(self, chosen: str) -> None:
         told = [f"✓ Right. {self.because}"]
@@ -105,6 +104,11 @@ class Prediction(WholeText, widgets.VBox):
     def __repr__(self) -> str:
         marks = [("(x)" if choice == self.choice.value else "( )") + f" {choice}" for choice in self.choices]
         return "\n  ".join([f"Predict: {self.question}", *marks])
+
+
+def cast(vote: _vote.Vote, problem: widgets.Label) -> None:
+    """Send a student's answer to the class's chart; a label shows why it does not arrive."""
+    _vote.send([vote], lambda sentence: setattr(problem, "value", sentence), change(lambda _: None).key)
 
 
 predict = Prediction

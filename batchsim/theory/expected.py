@@ -11,8 +11,9 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import listed, percent
 from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Poisson, Scenario, Service, Table
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
-from batchsim.scenario.tokens import Listed
+from batchsim.scenario.sized_time import SizedTime
 from batchsim.theory import batch, light, single
 from batchsim.theory.answer import LOOSE, Answer, NoAnswer, UnsolvedError, check_load
 from batchsim.theory.tokens import (
@@ -50,6 +51,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
             raise UnsolvedError(f"a queue_limit of {scenario.queue_limit} rejects requests")
         if scenario.timeout_ms is not None:
             raise UnsolvedError(f"a timeout of {scenario.timeout_ms} ms makes requests leave")
+        if scenario.replicas > 1:
+            raise UnsolvedError(f"there must be one queue, got {scenario.replicas} replicas")
         return BY_KIND[scenario.kind](scenario)
     except UnsolvedError as error:
         return NoAnswer(str(error))
@@ -65,6 +68,8 @@ def _of_requests(scenario: Scenario) -> Answer:
         raise UnsolvedError(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.by_level:
         raise UnsolvedError("requests must be served in order of arrival, got priorities or a delay")
+    if isinstance(service, SizedTime):
+        raise UnsolvedError(f"the service time must not depend on sizes, got {service!r}")
     # A rule declares its threshold itself, so this covers rules that are the textbook's under another name.
     rule = scenario.rule.threshold
     if rule is None:

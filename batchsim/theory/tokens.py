@@ -11,9 +11,9 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Continuous, Rule, StepTime, Tokens
+from batchsim.scenario.lengths import LONGEST, Lengths, Listed
 from batchsim.scenario.rules.continuous import RESERVE
 from batchsim.scenario.saturation import one_a_step
-from batchsim.scenario.tokens import LONGEST, Lengths, Listed
 from batchsim.theory.answer import Answer
 
 QUANTILES = 1 << 16

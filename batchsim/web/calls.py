@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.rules import Rule
 
 
@@ -17,6 +18,11 @@ def usual(rule: type[Rule], **changed: Any) -> Rule:
     return rule(**values | changed)
 
 
+def own(rule: type[Rule]) -> dict[str, Parameter]:
+    """Return the parameters that the page has: all but those about sizes, which its requests have not."""
+    return {name: it for name, it in rule.parameters().items() if not it.of_sizes}
+
+
 def call(rule: type[Rule]) -> dict[str, Any]:
     """Return how JavaScript calls a rule's entry, for JSON: None is infinity.
 
@@ -25,7 +31,7 @@ def call(rule: type[Rule]) -> dict[str, Any]:
     """
     one = usual(rule)
     parameters = {}
-    for name, it in rule.parameters().items():
+    for name, it in own(rule).items():
         bounds = {"least": it.at_least, "most": it.at_most, "above": it.above}
         known = {key: bound for key, bound in bounds.items() if bound is not None}
         parameters[name] = {
@@ -53,7 +59,7 @@ def plain(value: Any) -> Any:
 
 def threshold_of(rule: type[Rule]) -> list[str | None]:
     """Return the parameter that each field of a rule's threshold is; None for infinity."""
-    probe = usual(rule, **{name: place + 2 for place, name in enumerate(rule.parameters())})
+    probe = usual(rule, **{name: place + 2 for place, name in enumerate(own(rule))})
     names = dict(zip(probe.params, rule.parameters(), strict=True))
     assert probe.threshold is not None
     return [None if value == math.inf else names[value] for value in probe.threshold]

@@ -19,6 +19,7 @@ from batchsim import _clock
 from batchsim.engines.compiled import columns, grid_loops, instants, threshold
 from batchsim.engines.compiled.jit import inlined
 from batchsim.scenario.rules import RULES, Threshold
+from batchsim.scenario.sized_time import UnitCost
 from batchsim.web.calls import usual
 
 INT, REAL, YES = types.int32, types.float64, types.boolean
@@ -123,7 +124,9 @@ def plain_costs(requests, largest, floats):
     """Return the service times, without noise, devices and compiling."""
     none, no_shapes = column(floats, 0, 0), column(as_wholes(floats), 0, 0)
     devices, cold = columns.Devices(none, 0.0, 1.0), columns.Cold(none, no_shapes, none)
-    return columns.Costs(column(floats, 3 * requests, largest + 1), none, none, devices, cold)
+    table_s = none.reshape((0, 0))
+    units = UnitCost(no_shapes, False, 0.0, 0.0, no_shapes, table_s)
+    return columns.Costs(column(floats, 3 * requests, largest + 1), none, none, devices, cold, units)
 
 
 @inlined
@@ -146,7 +149,7 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
     """Run any rule with n requests in the general loop."""
     at, none, nobody = 3 * n + largest + 1, column(floats, 0, 0), column(ints, 0, 0)
     status, batch_index = column(octets, n, n), column(ints, 0, n)
-    requests = columns.Requests(column(floats, 0, n), none, nobody, batch_index, status, status[:0])
+    requests = columns.Requests(column(floats, 0, n), none, nobody, batch_index, status, status[:0], nobody)
     queue = columns.Queue(column(ints, 3 * n, n), column(ints, 4 * n, frozen), column(octets, 2 * n, frozen))
     clients, cursor = columns.Clients(none, nobody, nobody), column(wholes, 0, ENDING + 1)
     state, times = column(floats, at, memory), at + memory
@@ -155,8 +158,8 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
     busy_until_s[:], clock_s[0] = math.inf, -math.inf
     busy = columns.Servers(busy_until_s, since_s, size, clock_s)
     total, most = np.int64(n), columns.ENDLESS
-    horizon = columns.Horizon(total, total, total + 1, False)
-    limits = columns.Limits(most, math.inf, most)
+    horizon = columns.Horizon(total, total, total + 1, False, -math.inf, math.inf)
+    limits = columns.Limits(most, math.inf, most, most)
     costs, batches = plain_costs(n, largest, floats), batches_in(n, floats, ints, octets)
     cursor[ENDING] = pass_instants(
         horizon, limits, params, state, while_busy,

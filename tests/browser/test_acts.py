@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from browser.panel import eventually
+
 SIZE = {"width": 1280, "height": 800}
 GAME = """import batchsim as bs
 from batchsim.teaching import be_the_batcher, draw_p99
@@ -13,6 +15,12 @@ PAPER = """scenario = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(32, 0), bs.Affine
 paper = draw_p99(scenario, top_ms=40, promised_ms=20, then=lambda: print("the outcome"), key="05.a")
 paper"""
 EXPLORER = "panel = bs.explore(requests=500)\npanel"
+PLAYED = """() => new Promise((played) => setInterval(() => {
+    const button = document.querySelector(".batchsim-play .big");
+    if (button.textContent === "Play again") played(true);
+    else button.dispatchEvent(new PointerEvent("pointerdown"));
+}, 50))"""
+STATUS = ".batchsim-play [role=status]"
 FAST = "() => { const now = performance.now.bind(performance); performance.now = () => 5 * now(); }"
 
 
@@ -88,3 +96,23 @@ def test_a_drawing_with_a_gap_is_told_so_and_a_whole_one_is_judged(panel):
     assert drawn[1] == panel.kernel.ask("paper.curve_ms()")
     assert panel.kernel.ask("bs.teaching.progress().record.predictions['05.a'].right")
     assert panel.noise.errors == []
+
+
+def test_without_a_kernel_the_game_and_the_paper_say_so_and_go_on(lab, opened):
+    with opened(lab, GAME, PAPER, EXPLORER, viewport=SIZE) as panel:
+        page = panel.page
+        start = page.get_by_role("button", name="Start", exact=True)
+        start.wait_for()
+        page.evaluate(FAST)
+        page.click('.lm-MenuBar-itemLabel:text-is("Kernel")')
+        page.click('.lm-Menu-itemLabel:text-is("Shut Down Kernel")')
+        page.wait_for_selector("text=No Kernel")
+        start.click()
+        page.evaluate(PLAYED)
+        page.get_by_text("The kernel does not answer").wait_for()
+        page.get_by_role("button", name="Play again").click()
+        page.get_by_role("button", name="Send", exact=True).wait_for()
+        show = page.get_by_role("button", name="Show the curve")
+        show.click()
+        show.click()  # without a drawing
+        assert eventually(lambda: "does not answer" in page.locator(STATUS).last.inner_text())

@@ -181,7 +181,8 @@ measurement was compared. Source: <https://github.com/kubernetes-sigs/inference-
     (
         "Closed loops: Qwen3-32B on four H100s",
         """TensorRT-LLM 1.0.0rc3 in fp8. `calibrate` fits every third measured loop and predicts the others,
-from TPOT alone: the median absolute error is 4.4 %. Source: <https://github.com/ai-dynamo/aiconfigurator> at 095f58a, `silicon_sample.csv`.""",
+from TPOT alone: the median absolute error is 4.4 %. Source:
+<https://github.com/ai-dynamo/aiconfigurator> at 095f58a, `silicon_sample.csv`.""",
         other_model,
     ),
 ]

@@ -4,12 +4,15 @@ The loops write to the arrays in place. An array is empty if a scenario has no s
 clients), so the types are the same for all scenarios, and Numba compiles each loop once.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim.engines.draws import NO_SIZES as NO_SIZES
 from batchsim.engines.token_log import LATE, PREEMPTIONS, STEPS, Batching, TokenPlan
 from batchsim.scenario import Scenario
+from batchsim.scenario.sized_time import UnitCost
 
 ENDLESS = np.iinfo(np.int64).max
 NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
@@ -34,8 +37,8 @@ class Devices(NamedTuple):
 class Cold(NamedTuple):
     """The shapes that a model has yet to compile: see `Service.compiling`."""
 
-    compile_s: Any  # by batch size: how long its shape compiles; empty: nothing compiles
-    shape: Any  # by batch size: the number of its shape
+    compile_s: Any  # by batch size, and edge of lengths: how long its shape compiles; empty: nothing compiles
+    shape: Any  # likewise: the number of its shape
     ready_s: Any  # by shape: when it is, or was, compiled; inf: not begun
 
     @classmethod
@@ -47,9 +50,10 @@ class Cold(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy].
+    """How long batches compute: finish = start + mean_s * noise[batch] * slowdown[busy].
 
-    The first batch of a shape starts later by `cold.compile_s`. On shared devices, see `finish_on_device`.
+    `mean_s` is service_s[size], plus the seconds of the batch's units. The first batch of a shape starts
+    later by `cold.compile_s`. On shared devices, see `finish_on_device`.
     """
 
     service_s: Any  # mean seconds by batch size; [0] is NaN
@@ -57,12 +61,14 @@ class Costs(NamedTuple):
     slowdown: Any  # factor by the number of busy servers, this one included; empty: none
     devices: Devices
     cold: Cold
+    units: UnitCost  # what the sizes of its requests add
 
     @classmethod
-    def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices, cold: Cold) -> "Costs":
-        """Return the costs; None: no noise, no slowdown."""
-        slowdown = NONE if slowdown is None else slowdown
-        return cls(service_s, NONE if noise is None else noise, slowdown, devices, cold)
+    def of(cls, drawn: Any, noise: Any, devices: Devices, cold: Cold) -> "Costs":
+        """Return the costs of a plan or of streams, with other noise; None: no noise."""
+        slowdown = NONE if drawn.slowdown is None else drawn.slowdown
+        noise = NONE if noise is None else noise
+        return cls(drawn.service_s, noise, slowdown, devices, cold, drawn.unit_cost)
 
 
 class Requests(NamedTuple):
@@ -74,6 +80,7 @@ class Requests(NamedTuple):
     batch_index: Any  # the batch that took it; -1: not served
     status: Any  # uint8 of `Status`
     level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: no levels
+    size: Any = NO_SIZES  # units; empty: no sizes
 
 
 class Batches(NamedTuple):
@@ -177,6 +184,8 @@ class Horizon(NamedTuple):
     total: int  # requests of the run; more than `known` if another window follows
     stop: int  # the loop returns once this many have come
     closed: bool  # whether this is a closed loop
+    end_s: float = -math.inf  # of one of several replicas: when the last request of the run comes, to any
+    until_s: float = math.inf  # the loop returns before this time
 
 
 class Limits(NamedTuple):
@@ -188,6 +197,7 @@ class Limits(NamedTuple):
     queue: int  # an arrival that finds so many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never
     work: int  # a call pauses after this many instants, requests and batches
+    size: int = ENDLESS  # an arrival that is larger is rejected
 
 
 # The cursors: places in the array of whole numbers that a loop carries from call to call. They count the sent

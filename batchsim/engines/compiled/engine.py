@@ -5,13 +5,14 @@ else goes from instant to instant (`instants`). Python calls the loops in slices
 two of them. They do not hold Python's lock, so threads run in parallel.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from batchsim.engines.compiled import columns, instants
+from batchsim.engines.compiled import columns, fold, instants
 from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
@@ -20,6 +21,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Threshold
+from batchsim.scenario.sized_time import SizedTime, unit_cost
 
 SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
@@ -34,7 +36,8 @@ def is_fast(scenario: Scenario) -> bool:
     closed = isinstance(scenario.workload, ClosedLoop)
     return (
         scenario.rule.threshold is not None and not closed and not scenario.by_level and not scenario.can_lose
-    )
+        and not isinstance(scenario.service, SizedTime)
+    )  # fmt: skip
 
 
 class Instants:
@@ -46,7 +49,7 @@ class Instants:
         self.closed = isinstance(scenario.workload, ClosedLoop)
         one = scenario.limits[0]  # the only one, unless there are levels
         limit = columns.ENDLESS if one.queue is None else one.queue
-        self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers))
+        self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers), rule.largest_size)
         self.queue = columns.Queue.allocate(room, rule.freezes)
         self.levels = columns.Levels.of(scenario, room)
         self.cursor = np.empty(columns.PLACES, np.int64)
@@ -110,23 +113,23 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.allocate(requests)
-    costs = Costs.of(
-        plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
-    )
+    costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     threshold = scenario.rule.threshold
-    if threshold is not None and is_fast(scenario):
+    # The fast loop releases what is left at the last of these arrivals.
+    drains_later = threshold is not None and threshold.wait_s == math.inf and plan.end_s > -math.inf
+    if threshold is not None and is_fast(scenario) and not drains_later:
         free = np.zeros(scenario.servers)
         _, count = form_batches(arrival_s, False, threshold, costs, free, batch_index, batches, cancelled)
     else:
         run_instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)
-        rows = of_requests(arrival_s, plan.think_s, batch_index, status, places)
-        horizon = Horizon(requests, requests, requests + 1, run_instants.closed)
+        rows = of_requests(arrival_s, plan.think_s, batch_index, status, places, plan.computed_size)
+        horizon = Horizon(requests, requests, requests + 1, run_instants.closed, plan.end_s)
         run_instants.run_window(horizon, rows, costs, batches, cancelled)
         count = int(run_instants.cursor[columns.BATCH])
         assert run_instants.cursor[columns.SENT] == requests, "a time was not finite"
     of_batches = (column[:count].copy() for column in batches)
-    logged: list[Any] = [arrival_s, batch_index, status, *of_batches, plan.priority]
+    logged: list[Any] = [arrival_s, batch_index, status, *of_batches, plan.priority, None, plan.size]
     return Log(*logged)
 
 
@@ -143,3 +146,30 @@ def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.
     """Return requests; an open loop has no `think_s`."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)
+
+
+def units_of_log(log: Log, scenario: Scenario) -> fold.Units | None:
+    """Return the units of each batch of a log; None if sizes change no time."""
+    if log.size is None:
+        return None
+    index, size = fold.writable(log.batch_index), fold.writable(log.size)
+    rows = of_requests(NONE, None, index, columns.NONE_OF_LEVELS, columns.NONE_OF_LEVELS, size)
+    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
+    return fold.Units.of(rows, fold.batches_of(log), log.batch_size.size, cost, scenario.cut_to)
+
+
+def add_log(
+    total: fold.Fold, log: Log, scenario: Scenario, cuts: np.ndarray, device_s: np.ndarray,
+    wait_s: np.ndarray, units: fold.Units | None,
+) -> None:  # fmt: skip
+    """Add the log of a single queue; `device_s`, `wait_s`: when each batch has its device, its wait."""
+    batches, count = fold.batches_of(log), log.batch_start_s.size
+    places = places_of(scenario, log.priority, log.arrival_s.size)
+    arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
+    size = columns.NO_SIZES if log.size is None else fold.writable(log.size)
+    rows = of_requests(arrival_s, None, index, status, places, size)
+    total.add_batches(batches, count, fold.writable(device_s), units=units)
+    idle_s, _ = total.note_spans(batches, count)
+    delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
+    total.add_requests(rows, batches, idle_s, cuts, wait_s, delay_s, limit)
+    total.add_finished(batches.finish_s, batches.size)

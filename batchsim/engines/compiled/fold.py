@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.compiled.columns import NONE, Batches, Requests
+from batchsim.engines.compiled.columns import ENDLESS, NO_SIZES, NONE, Batches, Requests
 from batchsim.engines.compiled.jit import compiled, inlined
+from batchsim.engines.compiled.sized import place_of, units_of
 from batchsim.engines.compiled.threshold import begin_of, later, soonest
 from batchsim.engines.gaps import Gaps
 from batchsim.engines.log import Log, Status
 from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals, binned
 from batchsim.scenario.rules.rule import Trigger
+from batchsim.scenario.sized_time import UnitCost
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -32,6 +34,23 @@ SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
 Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
 TokenSums = namedtuple("TokenSums", [f.name for f in fields(TokenTotals)])  # type: ignore[misc]
 SUMS = {Totals: Sums, TokenTotals: TokenSums}
+
+
+class Units(NamedTuple):
+    """A row for each batch: the units that its requests carry, those that it computes, and its shape."""
+
+    carried: np.ndarray
+    computed: np.ndarray
+    place: np.ndarray  # in the columns of `Cold`
+
+    @classmethod
+    def of(cls, requests: Requests, batches: Batches, count: int, cost: UnitCost, cut: int) -> "Units | None":
+        """Return those of some batches with all their requests; None if sizes change no time."""
+        if not cost.rows.size:
+            return None
+        found = np.empty((4, count), np.int64)
+        note_units(requests, batches, count, cost, cut, *found)
+        return cls(*found[1:])
 
 
 class Answers(NamedTuple):
@@ -93,6 +112,24 @@ def _count(histograms, which, seconds):
 
 
 @compiled
+def note_units(requests, batches, count, cost, cut, longest, carried, units, place):
+    """Write of each batch the sum of its sizes, the units that it computes, and its place in the cold start.
+
+    Sizes are cut to `cut`. `longest` is scratch space.
+    """
+    longest[:count], carried[:count] = 0, 0
+    for request in range(requests.batch_index.size):
+        batch = requests.batch_index[request]
+        if batch >= 0:
+            size = min(requests.size[request], cut)
+            longest[batch], carried[batch] = max(longest[batch], size), carried[batch] + size
+    for batch in range(count):
+        size = batches.size[batch]
+        units[batch] = units_of(size, longest[batch], carried[batch], cost)
+        place[batch] = place_of(size, longest[batch], cost)
+
+
+@compiled
 def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, busy_s):
     """Write I(t) and B(t) at the start of each of `count` batches, and the spans; return how many these are.
 
@@ -120,16 +157,21 @@ def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, 
 
 
 @compiled
-def add_requests(requests, batches, device_wait_s, idle_s, spans, known, delay_s, cuts, sums, histograms):
+def add_requests(
+    requests, batches, device_wait_s, idle_s, spans, known, delay_s, limit, cuts, sums, histograms
+):
     """Add the requests from cuts[p] to cuts[p + 1] to part p; those that still wait are passed over.
 
     `device_wait_s` is how long each batch waited for its device, empty: none did; `idle_s` I(t) at its start.
-    `delay_s`: after how long a request of each level is delayed; empty: never.
+    `delay_s`: after how long a request of each level is delayed; empty: never. `limit`: on its size.
     """
     span = 0
     for part in range(cuts.size - 1):
         for request in range(cuts[part], cuts[part + 1]):
             batch = requests.batch_index[request]
+            over = batch >= 0 or requests.status[request] != SERVED
+            if requests.size.size and over and requests.size[request] > limit:
+                sums.oversized[part] += 1
             if batch < 0:
                 if requests.status[request] != SERVED:
                     sums.statuses[part, requests.status[request]] += 1
@@ -171,11 +213,12 @@ def add_answers(answers, cuts, sums, histograms):
 
 
 @compiled
-def add_batches(batches, device_s, count, whole, edges_s, sums):
+def add_batches(batches, units, carried, device_s, count, whole, edges_s, sums):
     """Add batches that begin from edges_s[p] to edges_s[p + 1] to part p, and the busy time in it.
 
     The last part has no end. `device_s` is when each batch has its device. `whole`: rows are steps, and
-    only a step with a trigger begins a batch; else every row does.
+    only a step with a trigger begins a batch; else every row does. `units` and `carried` of each batch, see
+    `note_units`; empty: none.
     """
     part, last = 0, edges_s.size - 2
     for batch in range(count):
@@ -184,6 +227,9 @@ def add_batches(batches, device_s, count, whole, edges_s, sums):
             part += 1
         if now_s >= edges_s[0] and (not whole or batches.trigger[batch] < TRIGGERS):
             _add_batch(sums, part, batches.size[batch], batches.trigger[batch])
+            if units.size:
+                sums.units[part] += units[batch]
+                sums.carried[part] += carried[batch]
         each, from_s = part, max(now_s, edges_s[0])
         while from_s < done_s:
             until_s = done_s if each == last else min(done_s, edges_s[each + 1])
@@ -193,15 +239,15 @@ def add_batches(batches, device_s, count, whole, edges_s, sums):
 
 
 @compiled
-def on_devices(batches, count, costs, device_s, wait_s):
-    """Write when each batch got its device, and how long it waited for it.
+def on_devices(batches, count, place, costs, device_s, wait_s):
+    """Write when each batch got its device, and how long it waited for it; `place` is that of its shape.
 
     As `threshold.finish_on_device` decides it. `costs`: devices and cold start as before the first batch.
     """
     free_s = costs.devices.free_s
     for batch in range(count):
         now_s, done_s = batches.start_s[batch], batches.finish_s[batch]
-        device_s[batch] = asked_s = min(begin_of(now_s, costs, batches.size[batch]), done_s)
+        device_s[batch] = asked_s = min(begin_of(now_s, costs, place[batch]), done_s)
         wait_s[batch] = 0.0
         if free_s.size:
             device, asked_s = batches.server[batch] % free_s.size, later(asked_s, costs.devices.host_s)
@@ -252,11 +298,13 @@ class Fold:
         self._sums = SUMS[kind](*vars(self.totals).values())
 
     def add_batches(
-        self, batches: Batches, count: int, device_s: np.ndarray | None = None, whole: bool = False
-    ) -> None:
+        self, batches: Batches, count: int, device_s: np.ndarray | None = None, whole: bool = False,
+        units: "Units | None" = None,
+    ) -> None:  # fmt: skip
         """Add batches, in order of start."""
         device_s = batches.start_s if device_s is None else device_s
-        add_batches(batches, device_s, count, whole, self.edges_s, self._sums)
+        of_each = (NO_SIZES, NO_SIZES) if units is None else (units.computed, units.carried)
+        add_batches(batches, *of_each, device_s, count, whole, self.edges_s, self._sums)
         self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
 
     def note_spans(self, batches: Batches, count: int) -> np.ndarray:
@@ -272,12 +320,12 @@ class Fold:
 
     def add_requests(
         self, requests: Requests, batches: Batches, idle_s: np.ndarray, cuts: np.ndarray,
-        device_wait_s: np.ndarray = NONE, delay_s: np.ndarray = NONE,
+        device_wait_s: np.ndarray = NONE, delay_s: np.ndarray = NONE, limit: int = ENDLESS,
     ) -> None:  # fmt: skip
         """Add requests whose batches were noted last: see the loop of that name."""
         add_requests(
-            requests, batches, device_wait_s, idle_s, self._spans, self._known, delay_s, cuts, self._sums,
-            self.histograms,
+            requests, batches, device_wait_s, idle_s, self._spans, self._known, delay_s, limit, cuts,
+            self._sums, self.histograms,
         )  # fmt: skip
 
     def add_answers(self, answers: Answers, cuts: np.ndarray) -> None:

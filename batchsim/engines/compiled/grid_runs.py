@@ -31,9 +31,18 @@ from batchsim.engines.compiled.columns import (
     TokenQueue,
     TokenRequests,
 )
-from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
+from batchsim.engines.compiled.engine import (
+    Instants,
+    form_batches,
+    is_fast,
+    of_requests,
+    places_of,
+    slice_of,
+)
+from batchsim.engines.compiled.fold import batches_of
 from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
 from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.compiled.routed import run
 from batchsim.engines.compiled.token_engine import Loop
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import CANCELLED, check_cancelled
@@ -77,11 +86,10 @@ def run_many(
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
     latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
-    costs = Costs.of(
-        plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
-    )
+    costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
+    fast &= scenario.replicas == 1
     if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
         free, step = np.empty(scenario.servers), size // requests
@@ -93,12 +101,19 @@ def run_many(
         edges_s[:] = arrival_s[edges]
     else:
         status, places = np.empty(requests, np.uint8), places_of(scenario, plan.priority, requests)
-        of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), status, places)
+        taken = np.empty(requests, int)
+        of_each = of_requests(arrival_s, plan.think_s, taken, status, places, plan.computed_size)
         batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
+            if scenario.replicas > 1:
+                log = run(replace(plan, scenario=replace(scenario, rule=rule)), cancelled)
+                of_each = of_requests(arrival_s, None, log.batch_index, log.status, places)
+                grid_loops.note_run(of_each, batches_of(log), log.steps, wanted, scratch, row, numbers)
+                edges_s[row] = arrival_s[edges]
+                continue
             costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf
             if instants is None:
-                free, taken = np.zeros(scenario.servers), of_each.batch_index
+                free = np.zeros(scenario.servers)
                 _, done = form_batches(
                     arrival_s, False, rule.threshold, costs, free, taken, batches, cancelled
                 )

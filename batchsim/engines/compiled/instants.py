@@ -12,6 +12,7 @@ from batchsim.engines.compiled.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, H
 from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
 from batchsim.engines.compiled.levels import enter, expiry_s, overdue, seen_queue, take
 from batchsim.engines.compiled.rule_calls import bring, computed_as, decide, finished, wake_s
+from batchsim.engines.compiled.sized import time_of
 from batchsim.engines.compiled.threshold import finish_of, later, not_before, soonest
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
@@ -76,7 +77,8 @@ def pop_client(clients, cursor):
 def _waiting(requests, queue, levels, cursor, ended):
     line, head = seen_queue(queue, cursor, levels)
     frozen = cursor[FROZEN_TAIL] - cursor[FROZEN_HEAD]
-    return Waiting(requests.arrival_s, line, head, cursor[TAIL] - cursor[MID], frozen, ended)
+    length = cursor[TAIL] - cursor[MID]
+    return Waiting(requests.arrival_s, line, head, length, frozen, ended, requests.size)
 
 
 @inlined
@@ -94,7 +96,8 @@ def _start(now_s, size, whole, trigger, server, busy,
            requests, costs, queue, levels, clients, servers, batches, cursor):  # fmt: skip
     """Let a server compute the `size` requests at the head of the queue in the time of a batch of `whole`."""
     batch = cursor[BATCH]
-    done_s = finish_of(now_s, costs, whole, batch, server, busy)
+    mean_s, shape = time_of(requests, queue.requests, cursor[HEAD], size, whole, costs)
+    done_s = finish_of(now_s, costs, mean_s, shape, batch, server, busy)
     servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, whole
     for place in range(cursor[HEAD], cursor[HEAD] + size):
         request = queue.requests[place]
@@ -173,7 +176,9 @@ def _enter(request, limits, requests, queue, levels, cursor):
     """Let a request that comes now into the queue, unless this is at its limit; return whether it enters."""
     requests.batch_index[request] = -1
     cursor[SENT] += 1
-    if levels is None:  # Numba leaves out the other branch of an if
+    if requests.size.size and requests.size[request] > limits.size:
+        enters = False
+    elif levels is None:  # Numba leaves out the other branch of an if
         enters = cursor[TAIL] - cursor[HEAD] < limits.queue
     else:
         enters = enter(request, requests, levels)
@@ -201,6 +206,12 @@ def _overdue(now_s, limits, requests, queue, levels, cursor):
     if levels is not None:
         return overdue(now_s, requests, queue, cursor, levels)
     return now_s >= later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
+
+
+@inlined
+def _ended(now_s, horizon, cursor):
+    """Return whether the last request of the run has come."""
+    return cursor[SENT] == horizon.total and now_s >= horizon.end_s
 
 
 def _pass_instants(horizon, limits, params, state, while_busy,
@@ -231,13 +242,17 @@ def _pass_instants(horizon, limits, params, state, while_busy,
         if cursor[HEAD] < cursor[TAIL]:
             idle, _ = _idle(servers)
             if idle > 0 or while_busy:
-                waiting = _waiting(requests, queue, levels, cursor, cursor[SENT] == horizon.total)
+                waiting = _waiting(requests, queue, levels, cursor, _ended(last_s, horizon, cursor))
                 due_s = wake_s(last_s, waiting, idle, state, params)
                 # At `last_s` the rule was called: a time that had come by then must not stop the clock.
                 if last_s < due_s < now_s:
                     now_s = min(now_s, not_before(due_s))
+        if cursor[SENT] == horizon.total and last_s < horizon.end_s:
+            now_s = min(now_s, horizon.end_s)
         if now_s == math.inf:
             return ENDED
+        if now_s >= horizon.until_s:
+            return MORE
         if horizon.known < horizon.total and not closed and now_s >= arrival_s[horizon.known - 1]:
             return MORE  # the next window may have another arrival at this very instant
         last_s = servers.clock_s[0] = now_s
@@ -253,7 +268,7 @@ def _pass_instants(horizon, limits, params, state, while_busy,
                 finished(now_s, servers.size[server], seconds, state, params)
                 servers.busy_until_s[server] = math.inf
         if not _dispatch(
-            now_s, cursor[SENT] == horizon.total, params, state, while_busy,
+            now_s, _ended(now_s, horizon, cursor), params, state, while_busy,
             requests, costs, queue, levels, clients, servers, batches, cursor,
         ):  # fmt: skip
             return WRONG
@@ -276,7 +291,7 @@ def _pass_instants(horizon, limits, params, state, while_busy,
             if not _enter(request, limits, requests, queue, levels, cursor):
                 answer_client(now_s, request, requests, clients, cursor)
             if not _dispatch(
-                now_s, cursor[SENT] == horizon.total, params, state, while_busy,
+                now_s, _ended(now_s, horizon, cursor), params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, cursor,
             ):  # fmt: skip
                 return WRONG

@@ -72,8 +72,11 @@ def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files with code or constants of the compiled loops."""
     package = folder.parent.parent
     others = [folder.parent / name for name in ("log.py", "token_log.py", "totals.py")]
-    others += [package / "_clock.py", package / "scenario" / "step_time.py"]
-    rules = (package / "scenario" / "rules").glob("*.py")
+    others += [
+        package / "_clock.py",
+        *(package / "scenario" / f"{name}_time.py" for name in ("step", "sized")),
+    ]
+    rules = (path for part in ("rules", "routing") for path in (package / "scenario" / part).glob("*.py"))
     return sorted([*folder.glob("*.py"), *others, *rules])
 
 

@@ -3,16 +3,26 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines.compiled import columns, fold, levels
+from batchsim.engines.compiled import columns, fold, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
-from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
-from batchsim.engines.draws import Streams, check_durations
-from batchsim.engines.totals import Histogram, Totals
+from batchsim.engines.compiled.engine import (
+    Instants,
+    add_log,
+    form_batches,
+    is_fast,
+    of_requests,
+    places_of,
+    slice_of,
+    units_of_log,
+)
+from batchsim.engines.draws import NO_SIZES, Streams, check_durations, draw
+from batchsim.engines.replicas import parts_of
+from batchsim.engines.totals import BINS, Histogram, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 
 LEAST = 1 << 12  # new requests in a window: the waiting ones are copied from each to the next
@@ -57,7 +67,7 @@ def _fast_windows(
         arrival_s = np.concatenate([waiting_s, new_s])
         size = arrival_s.size
         batch_index, batches = np.full(size, -1, np.int64), Batches.allocate(size)
-        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
+        costs = Costs.of(streams, noise.fill(size), devices, cold)
         more = passed < requests
         head, count = form_batches(arrival_s, more, threshold, costs, free, batch_index, batches, cancelled)
         noise.use(count)
@@ -77,6 +87,7 @@ def _instant_windows(
     front of the next.
     """
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
+    size_draws = _Draws(streams.sizes(), NO_SIZES)
     drawn = _Draws(streams.priorities(), columns.NONE_OF_LEVELS)
     instants, devices, cold = Instants(scenario, 0), Devices.of(scenario), Cold.of(streams.cold_start)
     cursor, closed, clients = instants.cursor, instants.closed, instants.clients.client.size
@@ -87,7 +98,7 @@ def _instant_windows(
         columns.NONE_OF_LEVELS,
         np.empty(0, bool),
     )
-    stand, waiting, passed, over = numbers, 0, 0, False
+    stand, waiting, passed, over, sizes = numbers, 0, 0, False, NO_SIZES
     while not over:
         new_s = np.empty(chunk + 2 * clients) if closed else next(chunks)
         arrival_s = np.append(arrival_s, new_s)
@@ -98,6 +109,9 @@ def _instant_windows(
             level = np.append(level, places_of(scenario, new, new_s.size))
             late = np.append(late, np.zeros(new_s.size, bool))
             instants.levels = instants.levels.with_room(late)
+        if size_draws.draw:  # a list of sizes ends with the run, rows for sends do not
+            new = size_draws.fill(min(new_s.size, requests - passed))[: new_s.size]
+            sizes = np.append(sizes, np.append(new, np.ones(new_s.size - new.size, np.int64)))
         if closed:
             think_s = np.append(think_s, think.fill(new_s.size)[: new_s.size])
             total = waiting + requests - passed
@@ -109,17 +123,18 @@ def _instant_windows(
             stop = total + 1
         rows = Requests(
             arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),
-            np.full(size, -1, np.int64), np.zeros(size, np.uint8), level,
+            np.full(size, -1, np.int64), np.zeros(size, np.uint8), level, scenario.cut(sizes),
         )  # fmt: skip
         queue = instants.queue = columns.Queue.allocate(size, scenario.rule.freezes)
         queue.requests[:waiting] = stand
-        sizes, triggers, members = frozen
+        frozen_size, triggers, members = frozen
         if instants.levels is not None:
             levels.fill_lists(queue, members, waiting, rows, instants.levels)
-        queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
-        cursor[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
+        places = slice(frozen_size.size)
+        queue.frozen_size[places], queue.frozen_trigger[places] = frozen_size, triggers
+        cursor[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, frozen_size.size
         batches = Batches.allocate(size)
-        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
+        costs = Costs.of(streams, noise.fill(size), devices, cold)
         horizon = columns.Horizon(size, total, stop, closed)
         over = instants.run_window(horizon, rows, costs, batches, cancelled)
         if instants.levels is not None:
@@ -130,9 +145,10 @@ def _instant_windows(
             think.use(sent - waiting)
             passed += sent - waiting
         drawn.use(sent - waiting if closed else new_s.size)
+        size_draws.use(sent - waiting if closed else new_s.size)
         left = np.sort(queue.requests[head:tail])  # who is in a frozen batch may have come after who is not
         oldest_s = arrival_s[left[0]] if left.size else arrival_s[max(sent - 1, 0)]
-        yield _Window(numbers, rows, sent, batches, count, float(oldest_s))
+        yield _Window(numbers, rows._replace(size=sizes), sent, batches, count, float(oldest_s))
         kept = left if closed else np.append(left, np.arange(sent, size))
         batches_left = slice(frozen_head, frozen_tail)
         frozen = queue.frozen_size[batches_left], queue.frozen_trigger[batches_left], mid - head
@@ -140,6 +156,8 @@ def _instant_windows(
         numbers, arrival_s, waiting = numbers[kept], arrival_s[kept], left.size
         if closed:
             think_s, sent_by = think_s[kept], rows.client[kept]
+        if sizes.size:
+            sizes = sizes[kept]
         if instants.levels is not None:
             level, late = level[kept], late[kept]
 
@@ -154,6 +172,32 @@ def begin_s(streams: Streams, requests: int, skip: int, chunk: int) -> float:
     return 0.0
 
 
+def _summarise_replicas(
+    scenario: Scenario, requests: int, streams: Streams, skip: int, cancelled: threading.Event | None
+) -> tuple[Totals, Histogram]:
+    """Return the sums of a run with replicas, which is kept whole meanwhile."""
+    plan = draw(scenario, requests, streams.seed, streams.replication, cancelled)
+    log = routed.run(plan, cancelled)
+    check_time("finishes", max(log.last_s, float(log.arrival_s[-1])), "take fewer requests")
+    from_s = float(log.arrival_s[skip]) if skip else 0.0
+    found, counts = [], np.zeros(BINS, np.int64)
+    for rows, _, part in parts_of(scenario, log):
+        total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
+        costs, units = (
+            Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start)),
+            units_of_log(part, scenario),
+        )
+        device_s, wait_s = np.empty((2, part.steps))
+        batches, cuts = fold.batches_of(part), np.searchsorted(rows, [skip, requests])
+        shapes = batches.size if units is None else units.place
+        fold.on_devices(batches, part.steps, shapes, costs, device_s, wait_s)
+        add_log(total, part, scenario.one, cuts, device_s, wait_s, units)
+        found.append(total.totals.part(0))
+        counts += total.histograms[0]
+    window_s = max(log.last_s - from_s, 0.0)
+    return replace(sum(found[1:], found[0]), requests=requests - skip, window_s=window_s), Histogram(counts)
+
+
 def summarise(
     scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = 1 << 18,
     cancelled: threading.Event | None = None,
@@ -163,6 +207,8 @@ def summarise(
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
     check_durations(scenario)
+    if scenario.replicas > 1:
+        return _summarise_replicas(scenario, requests, streams, skip, cancelled)
     windows = _fast_windows if is_fast(scenario) else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
@@ -172,19 +218,22 @@ def summarise(
                 from_s = float(window.requests.arrival_s[place])
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    delay_s = fold.delays_s(scenario.limits)
-    costs = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
+    delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
+    cut = scenario.cut_to
+    costs = Costs.of(streams, None, Devices.of(scenario), Cold.of(streams.cold_start))
     at_once = not costs.devices.free_s.size and not costs.cold.ready_s.size
     total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
     for window in windows(scenario, requests, streams, chunk, cancelled):
         batches, count = window.batches, window.count
+        units = fold.Units.of(window.requests, batches, count, costs.units, cut)
         device_s, wait_s = (batches.start_s, NONE) if at_once else np.empty((2, count))
         if not at_once:
-            fold.on_devices(batches, count, costs, device_s, wait_s)
+            shapes = batches.size if units is None else units.place
+            fold.on_devices(batches, count, shapes, costs, device_s, wait_s)
         cuts = np.array([np.searchsorted(window.numbers[: window.settled], skip), window.settled])
-        total.add_batches(batches, count, device_s)
+        total.add_batches(batches, count, device_s, units=units)
         idle_s, _ = total.note_spans(batches, count)
-        total.add_requests(window.requests, batches, idle_s, cuts, wait_s, delay_s)
+        total.add_requests(window.requests, batches, idle_s, cuts, wait_s, delay_s, limit)
         total.add_finished(batches.finish_s[:count], batches.size[:count])
         check_time("finishes", max(total.last_s, window.oldest_s), "take fewer requests")
         total.forget(window.oldest_s)

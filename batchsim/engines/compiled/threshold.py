@@ -43,29 +43,29 @@ def from_ticks(ticks):
 
 
 @inlined
-def begin_of(now_s, costs, size):
+def begin_of(now_s, costs, place):
     """Return when the computing of a batch that starts now begins: at once, or when its shape is compiled.
 
-    The first batch of a shape starts its compilation.
+    The first batch of a shape starts its compilation. `place` is the batch size, or `Batch.place`.
     """
     if not costs.cold.ready_s.size:
         return now_s
-    shape = costs.cold.shape[size]
+    shape = costs.cold.shape[place]
     if costs.cold.ready_s[shape] == math.inf:
-        costs.cold.ready_s[shape] = later(now_s, costs.cold.compile_s[size])
+        costs.cold.ready_s[shape] = later(now_s, costs.cold.compile_s[place])
     return max(now_s, costs.cold.ready_s[shape])
 
 
 @inlined
-def finish_on_device(now_s, costs, size, batch, server):
+def finish_on_device(now_s, costs, mean_s, place, batch, server):
     """Return when a batch that starts now ends: first its host part, then its part on a device, maybe busy.
 
     The host part is the same for all batches, so they reach a device in order of start. Hence the start
     determines the finish, and no later batch can change it. Batches behind one that compiles wait, too.
     """
     host_s, device = costs.devices.host_s, server % costs.devices.free_s.size
-    begin_s, free_s = later(begin_of(now_s, costs, size), host_s), costs.devices.free_s[device]
-    seconds = costs.service_s[size] - host_s
+    begin_s, free_s = later(begin_of(now_s, costs, place), host_s), costs.devices.free_s[device]
+    seconds = mean_s - host_s
     if costs.noise.size:
         seconds = seconds * costs.noise[batch]
     if free_s > begin_s:
@@ -76,9 +76,9 @@ def finish_on_device(now_s, costs, size, batch, server):
 
 
 @inlined
-def seconds_of(costs, size, batch, busy):
+def seconds_of(costs, mean_s, batch, busy):
     """Return how long a batch computes while `busy` servers do, its own included."""
-    seconds = costs.service_s[size]
+    seconds = mean_s
     if costs.noise.size:
         seconds = seconds * costs.noise[batch]
     if costs.slowdown.size:
@@ -87,12 +87,12 @@ def seconds_of(costs, size, batch, busy):
 
 
 @inlined
-def finish_of(now_s, costs, size, batch, server, busy):
+def finish_of(now_s, costs, mean_s, place, batch, server, busy):
     """Return when a batch that starts now ends, while `busy` servers compute, its own included."""
     if costs.devices.free_s.size:
-        return finish_on_device(now_s, costs, size, batch, server)
-    seconds = seconds_of(costs, size, batch, busy)
-    done_s = later(begin_of(now_s, costs, size), seconds)
+        return finish_on_device(now_s, costs, mean_s, place, batch, server)
+    seconds = seconds_of(costs, mean_s, batch, busy)
+    done_s = later(begin_of(now_s, costs, place), seconds)
     # It takes at least a tick: no batch ends at the instant at which it starts.
     return done_s if done_s > now_s else later(now_s, TICK_S)
 
@@ -127,10 +127,10 @@ def next_batch(arrival_s, head, threshold, costs, free, batch):
     while end < most and to_ticks(arrival_s[end]) <= now:
         end += 1
     if costs.devices.free_s.size or costs.cold.ready_s.size:
-        done_s = finish_of(now_s, costs, end - head, batch, server, busy)
+        done_s = finish_of(now_s, costs, costs.service_s[end - head], end - head, batch, server, busy)
         free[server] = to_ticks(done_s)
     else:
-        free[server] = now + max(seconds_of(costs, end - head, batch, busy) * PER_S, 1.0)
+        free[server] = now + max(seconds_of(costs, costs.service_s[end - head], batch, busy) * PER_S, 1.0)
         done_s = from_ticks(free[server])
     return end, server, now_s, done_s
 

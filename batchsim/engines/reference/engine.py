@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import simpy
 
 from batchsim._clock import TICK_S, later, not_before
 from batchsim.engines.draws import Plan
@@ -17,15 +18,17 @@ from batchsim.engines.reference.instants import Instants
 from batchsim.engines.reference.queue import WaitingQueue
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START
+from batchsim.scenario.sized_time import edge_of, extra_s
 
 
 class Collector(Instants):
     """One run of a plan: its queue, its servers and its log."""
 
     def __init__(
-        self, plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None
-    ) -> None:
-        super().__init__(plan)
+        self, plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
+        env: simpy.Environment | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(plan, env)
         self.plan = plan
         self.rule = plan.scenario.rule
         self.inputs = inputs
@@ -88,10 +91,11 @@ class Collector(Instants):
         self.queue.levels.count_out(requests)
         for request in requests:
             self.batch_index[request] = batch
+        mean_s, place = self.time_of(size, requests)
         # First its shape is compiled, then its host part computed; the rest waits for the server's device.
         device = server % len(self.device_free_s)
-        begin_s, free_s = later(self.compiled_s(size), self.host_s), self.device_free_s[device]
-        service_s = self.queue.measured_s.pop(requests[0], float(self.plan.service_s[size]))
+        begin_s, free_s = later(self.compiled_s(place), self.host_s), self.device_free_s[device]
+        service_s = self.queue.measured_s.pop(requests[0], mean_s)
         seconds = service_s - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
@@ -107,13 +111,23 @@ class Collector(Instants):
         self.in_service[server], self.computing[server] = requests, (batch, size)
         self.assigned[server].succeed(finish_s)
 
-    def compiled_s(self, size: int) -> float:
+    def time_of(self, count: int, requests: list[int]) -> tuple[float, int]:
+        """Return the mean seconds of a batch computed as one of `count`, and its place in the cold start."""
+        mean_s, cost = float(self.plan.service_s[count]), self.plan.unit_cost
+        if not cost.rows.size:
+            return mean_s, count
+        sizes = [self.queue.sizes[request] for request in requests]
+        longest, squares = max(sizes), sum(size * size for size in sizes)
+        mean_s += float(extra_s(count, longest, sum(sizes), squares, cost))
+        return mean_s, count * max(cost.edges.size, 1) + edge_of(longest, cost)
+
+    def compiled_s(self, place: int) -> float:
         """Return when computing a batch that starts now begins: at once, or when its shape is compiled."""
         if self.plan.cold_start is None:
             return self.env.now
         seconds, shapes = self.plan.cold_start
         # The first batch of a shape starts its compilation; others that start meanwhile wait for it, too.
-        ready_s = self.ready_s.setdefault(int(shapes[size]), later(self.env.now, float(seconds[size])))
+        ready_s = self.ready_s.setdefault(int(shapes[place]), later(self.env.now, float(seconds[place])))
         return max(self.env.now, ready_s)
 
     def expire(self) -> list[int]:
@@ -133,10 +147,14 @@ class Collector(Instants):
 
     def run(self) -> Log:
         self.run_processes()
+        return self.log()
+
+    def log(self) -> Log:
+        """Return what happened."""
         kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
         columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]
-        logged: list[Any] = [*map(np.array, columns, kinds), self.plan.priority, self.outputs]
+        logged: list[Any] = [*map(np.array, columns, kinds), self.plan.priority, self.outputs, self.plan.size]
         return Log(*logged)
 
 

@@ -45,7 +45,8 @@ class WaitingQueue:
         self.ended = False  # whether the last request has arrived
         self.stopwatch = model_fn if isinstance(model_fn, Stopwatch) else None
         self.measured_s: dict[int, float] = {}  # the measured time of a batch, by its first request
-        self.textbook = type(self.rule) is SizeOrWait
+        self.textbook = type(self.rule) is SizeOrWait and not self.rule.by_size
+        self.sizes: list[int] = plan.computed_size.tolist()
         self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
         self.largest = plan.service_s.size - 1
         self.levels = queue_of(plan, arrival_s, self.queue)
@@ -63,6 +64,8 @@ class WaitingQueue:
 
     def enter(self, request: int, data: Any) -> bool:
         """Let a request in, unless the queue is at its limit; return whether it enters."""
+        if self.sizes and self.sizes[request] > self.rule.largest_size:
+            return False
         if not self.levels.enter(request):
             return False
         self.batcher.add_request(data, request)
@@ -90,7 +93,8 @@ class WaitingQueue:
 
     def view(self) -> Waiting:
         """Return the queue as a rule sees it."""
-        return Waiting(self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended)
+        length, frozen = len(self.queue), len(self.frozen)
+        return Waiting(self.arrival_s, self.numbers, 0, length, frozen, self.ended, self.sizes)
 
     def refuse(self, size: int) -> list[int]:
         """Remove the next `size` requests from the queue; return their numbers."""

@@ -35,6 +35,7 @@ class Trigger(IntEnum):
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # The actions of a rule; after NOTHING, the engine does not call it again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
+ENDLESS = 2**63 - 1  # a limit that is None
 ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, the number of requests, and the trigger
 
@@ -48,6 +49,7 @@ class Waiting(NamedTuple):
     length: int  # the number waiting in the queue, without frozen batches
     frozen: int  # the number of frozen batches waiting for a server
     ended: bool  # whether the last request of the run has come
+    size: Any  # of every request, by request number; empty: requests have no sizes
 
 
 # Functions that rules call in `decide`, `wake_s` and `finished`: Numba learns to compile them, too.
@@ -152,6 +154,7 @@ class Rule(Described):
     freezes: ClassVar[bool] = False
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
+    by_size: ClassVar[bool] = False  # whether it reads the sizes of requests
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
     title: ClassVar[str] = ""  # its name for people
     used_by: ClassVar[str] = ""  # the servers that have it, for people
@@ -196,6 +199,10 @@ class Rule(Described):
 
         def plain(name: str, kind: str) -> Any:
             value = getattr(self, name)
+            if value is None:
+                return ENDLESS
+            if kind == "word":
+                return self.parameters()[name].words.index(value)
             if kind == "real":  # an int would be another type, for which Numba compiles again
                 return value / 1000 if name.endswith("_ms") else float(value)
             return np.array(value, np.int64) if kind == "sizes" else value
@@ -222,6 +229,11 @@ class Rule(Described):
     alone: Any = property(lambda self: self)  # the simplest rule with the same batches if there is one server
     refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes no batches
     asked_while_busy = property(lambda self: self.freezes or self.refuses)
+
+    @property
+    def largest_size(self) -> int:
+        """The largest size of a request that it lets into a batch."""
+        return ENDLESS
 
     @property
     def largest_batch(self) -> int:

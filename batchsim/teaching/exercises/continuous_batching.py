@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from batchsim.measured.published import published
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
-from batchsim.scenario.tokens import Geometric, Lognormal, Tokens
+from batchsim.scenario.lengths import Geometric, Lognormal
+from batchsim.scenario.tokens import Tokens
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, Exercise, Mistakes, Number, Verdict, as_number
 

@@ -1,20 +1,16 @@
 // A server's config to paste, its lines with their marks, and the proposed diff: all of it is text, never HTML.
 
+import { element } from "../../web/js/dom.js";
+
 const PAUSE_MS = 300; // after the last key, before the text is read
+const said = (textContent, role, className = "") => element("p", { textContent, className, attributes: { role } });
+const plain = (textContent) => element("p", { textContent });
 
-function add(parent, tag, text = "", name = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (name) made.className = `batchsim-${name}`;
-  parent.append(made);
-  return made;
-}
-
-function render({ model, el }) {
+export function render({ model, el }) {
   el.classList.add("batchsim-config");
-  const area = add(el, "textarea");
-  Object.assign(area, { rows: 6, spellcheck: false, placeholder: model.get("hint"), ariaLabel: "A server's config" });
-  const answer = add(el, "div");
+  const area = element("textarea", { rows: 6, spellcheck: false, placeholder: model.get("hint"), ariaLabel: "A server's config" });
+  const answer = element("div");
+  el.append(area, answer);
   let timer = 0;
   const read = () => {
     // A text that no reader takes is not sent: it would close the page's connection.
@@ -27,36 +23,28 @@ function render({ model, el }) {
     clearTimeout(timer);
     timer = setTimeout(read, PAUSE_MS);
   });
-  const button = (parent, text, act) => {
-    const made = add(parent, "button", text);
-    made.type = "button";
-    made.className = "jupyter-button widget-button";
-    made.onclick = () => model.send({ [act]: true });
+  const button = (textContent, act) =>
+    element("button", { textContent, type: "button", className: "jupyter-button widget-button", onclick: () => model.send({ [act]: true }) });
+  const item = ([value, textContent, marks]) =>
+    element("li", { value, className: marks.length ? "batchsim-marked" : "" }, element("code", { textContent }), ...marks.map(plain));
+  const listing = ([from, to, ...changes]) => {
+    const lines = changes.map((line) => element("span", { textContent: `${line}\n`, className: { "+": "batchsim-new", "-": "batchsim-old" }[line[0]] ?? "" }));
+    return element("pre", { className: "batchsim-diff" }, element("span", { textContent: `${from}\n${to}\n` }), ...lines);
   };
   const show = () => {
     const { summary, alert, lines, below, result, diff, again } = model.get("answer");
-    answer.replaceChildren();
-    if (summary) add(answer, "p", summary).setAttribute("role", alert ? "alert" : "status");
-    if (result) add(answer, "p", result, "result").setAttribute("role", "status");
-    if (again) button(answer, "Check again", "again");
-    const list = lines?.length ? add(answer, "ol", "", "lines") : null;
-    for (const [number, text, marks] of lines ?? []) {
-      const item = add(list, "li", "", marks.length ? "marked" : "");
-      item.value = number;
-      add(item, "code", text);
-      for (const mark of marks) add(item, "p", mark);
-    }
-    for (const text of below ?? []) add(answer, "p", text);
-    if (!diff) return;
-    const listing = add(answer, "pre", "", "diff");
-    const [from, to, ...changes] = diff.split("\n");
-    add(listing, "span", `${from}\n${to}\n`);
-    for (const line of changes) add(listing, "span", `${line}\n`, { "+": "new", "-": "old" }[line[0]] ?? "");
-    button(answer, "Copy the diff", "copy");
+    const parts = [
+      summary && said(summary, alert ? "alert" : "status"),
+      result && said(result, "status", "batchsim-result"),
+      again && button("Check again", "again"),
+      lines?.length && element("ol", { className: "batchsim-lines" }, ...lines.map(item)),
+      ...(below ?? []).map(plain),
+      diff && listing(diff.split("\n")),
+      diff && button("Copy the diff", "copy"),
+    ];
+    answer.replaceChildren(...parts.filter(Boolean));
   };
   model.on("change:answer", show);
   show();
   return () => model.off("change:answer", show);
 }
-
-export default { render };

@@ -146,6 +146,8 @@ class Option:
             values = self.read(part)
         else:
             values = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
+        if getattr(part, "by_size", False):  # a limit in units has no control
+            return None
         return None if values is None else dict(zip(self.controls, values, strict=True))
 
 

@@ -9,8 +9,8 @@ from batchsim import scenario as sc
 from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
+from batchsim.scenario.knobs import RATE
 from batchsim.scenario.parameters import Parameter
-from batchsim.scenario.scenario import RATE
 from batchsim.scenario.service import SHAPES
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available
@@ -179,6 +179,11 @@ def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
 def snake(cls: type) -> str:
     """Return the name of a class in snake case, as links have it."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def without_sizes(cls: Any) -> dict[str, Parameter]:
+    """Return the parameters of a class that are not about the sizes of requests."""
+    return {name: it for name, it in cls.parameters().items() if not it.of_sizes}
 
 
 def of_parameter(it: Parameter, page: str = MAIN) -> Control:

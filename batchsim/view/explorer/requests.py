@@ -37,7 +37,7 @@ FIELDS = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "
 
 # Every registered rule, by its name in snake case, and one for full batches only.
 RULE_OPTIONS: Mapping[str, Option] = {
-    kind.snake(rule): Option(rule.label(), rule, tuple(rule.parameters())) for rule in RULES
+    kind.snake(rule): Option(rule.label(), rule, tuple(kind.without_sizes(rule))) for rule in RULES
 } | {
     "full_only": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
         kind.size_of_full),
@@ -53,7 +53,7 @@ SERVICES: Mapping[str, Option] = {
 PARAMETERS: dict[str, Control] = {}
 for rule in RULES:
     PARAMETERS |= {
-        name: kind.of_parameter(it) for name, it in rule.parameters().items() if name not in PARAMETERS
+        name: kind.of_parameter(it) for name, it in kind.without_sizes(rule).items() if name not in PARAMETERS
     }
 FIXED_MS = Control("Fixed cost (ms)", "Time that every batch or step takes, independent of its size",
     "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0})  # fmt: skip

@@ -1,7 +1,7 @@
 // The explorer's picture: PNG frames come in; clicks, keys, gestures and the page's size go out.
 // In this order: helpers, frames, the size, the pointer, the keys, and `render`, which joins them.
 
-import { isDark } from "../../web/js/dom.js";
+import { element, isDark } from "../../web/js/dom.js";
 
 const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold above the picture
 const MARGIN_PX = 12; // above and below the explorer in the window
@@ -16,8 +16,7 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
   } catch {
     // Without permission for the clipboard, copying a selection still works.
-    const area = document.createElement("textarea");
-    area.value = text;
+    const area = element("textarea", { value: text });
     document.body.append(area);
     area.select();
     document.execCommand("copy");
@@ -35,18 +34,9 @@ function shared({ copy, link }) {
 }
 
 function download(name, type, bytes) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([bytes], { type }));
-  link.download = name;
+  const link = element("a", { href: URL.createObjectURL(new Blob([bytes], { type })), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
-function make(parent, tag, className) {
-  const element = document.createElement(tag);
-  element.className = className;
-  parent.append(element);
-  return element;
 }
 
 // Show a PNG in an <img> once it is decoded, to avoid flicker; false if it is no longer wanted by then.
@@ -247,12 +237,9 @@ function gestures(model, panel) {
 
 export function render({ model, el }) {
   el.classList.add("batchsim-screen-box");
-  const img = make(el, "img", "batchsim-screen");
-  const cover = make(el, "div", "batchsim-cover");
-  const tip = make(el, "div", "batchsim-tip");
-  tip.hidden = true;
-  tip.setAttribute("aria-hidden", "true"); // the picture's description includes it
-  img.tabIndex = 0;
+  const img = element("img", { className: "batchsim-screen", tabIndex: 0 }), cover = element("div", { className: "batchsim-cover" });
+  const tip = element("div", { className: "batchsim-tip", hidden: true, attributes: { "aria-hidden": "true" } }); // the picture's description includes it
+  el.append(img, cover, tip);
   const draw = frames(model, img), showTip = tooltips(model, img, tip);
   arrowKeys(model, img);
 

@@ -24,6 +24,7 @@ from batchsim.scenario import (
     Tokens,
     Uniform,
 )
+from batchsim.scenario.lengths import LONGEST, Listed
 from batchsim.scenario.rules.continuous import (
     FIRST,
     MOST,
@@ -33,7 +34,6 @@ from batchsim.scenario.rules.continuous import (
 )
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
-from batchsim.scenario.tokens import LONGEST, Listed
 from batchsim.servers.registry import TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.preference import SECTIONS
@@ -152,7 +152,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "waiting_served_ratio": _continuous(WaitingServedRatio, *LIMITS, "chunked", "waiting_served_ratio",
             "max_waiting_tokens"),
         **{
-            kind.snake(rule): Option(rule.title, rule, tuple(rule.parameters()))
+            kind.snake(rule): Option(rule.title, rule, tuple(kind.without_sizes(rule)))
             for rule in (SizeOrWait, AtLeast)
         },
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
@@ -370,9 +370,13 @@ class TokenGeneration(Kind):
             plain = dataclasses.replace(state.service_time(), noise=None)
             service = service.replace(f"bs.{plain!r}", f'bs.published("{state.step}")')
         rule: Any = scenario.rule  # a dataclass
-        shown = dataclasses.fields(rule)
-        if isinstance(rule, Continuous):  # its many settings are mostly at their defaults
-            shown = tuple(item for item in shown if getattr(rule, item.name) != item.default)
+        # The many settings of `Continuous` are mostly at their defaults, and so are those by keyword alone.
+        many = isinstance(rule, Continuous)
+        shown = [
+            item
+            for item in dataclasses.fields(rule)
+            if getattr(rule, item.name) != item.default or not (many or item.kw_only)
+        ]
         settings = ", ".join(f"{item.name}={getattr(rule, item.name)!r}" for item in shown)
         settings = settings.replace("=inf", '=float("inf")')
         lengths = []

@@ -767,6 +767,7 @@ export class Film {
     this.page_s = film.page_s ?? (this.staged ? Math.min(Math.max(PAGE / lane.per_s, 5 * lane.batch_s), whole_s || Infinity) : whole_s);
     this.usual = SLOWNESS.indexOf(comfortable(film, lane));
     this.pace(this.slowed);
+    this.listed = null;
     this.follow(this.picked);
     this.untouched = time_s === null; // Play starts at the beginning
     Object.assign(this, { time_s: this.playing ? film.begin_s : time_s ?? start.time_s, within_s: resumes ? 0 : start.within_s });
@@ -836,7 +837,7 @@ export class Film {
   /** The requests that can be followed, [number, latency] each: those that have a place of their own. */
   get numbers() {
     const lanes = this.lanes.filter((lane) => this.staged || lane.kind === "tokens");
-    return [...new Map(lanes.flatMap((lane) => lane.latencies))].sort(([a], [b]) => a - b);
+    return (this.listed ??= [...new Map(lanes.flatMap((lane) => lane.latencies))].sort(([a], [b]) => a - b));
   }
 
   /** Highlight a request and tell its life, or, with null, nobody's. */

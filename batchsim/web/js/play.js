@@ -91,8 +91,11 @@ export function batcher(host, { setting, least, compare, rows }) {
     const { sends_s } = state;
     state = null;
     rested_ms = performance.now() + REST_MS;
-    said.textContent = "Comparing …";
-    compared(await compare(sends_s, run));
+    [said.textContent, send.textContent] = ["Comparing …", "Play again"];
+    send.blur(); // so that the next Shift+Enter in a notebook runs a cell
+    const found = await compare(sends_s, run);
+    if (state) return; // the reader did not wait
+    compared(found);
     said.scrollIntoView({ block: "nearest" }); // the comparison is larger than what it replaces
   };
   const compared = (found) => {
@@ -111,7 +114,6 @@ export function batcher(host, { setting, least, compare, rows }) {
     const luck = you.mean_ms < best.mean_ms ? " You beat it: with so few requests luck can do that, in the long run no policy can." : "";
     said.textContent = `The best policy sends every waiting request, once the server is free and ${least} are waiting. ${idle}${luck}`;
     send.textContent = "Play again";
-    send.blur(); // so that the next Shift+Enter in a notebook runs a cell
   };
   const start = () => {
     if (performance.now() < rested_ms) return;

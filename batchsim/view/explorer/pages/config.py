@@ -28,6 +28,7 @@ from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.runs import thread
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
+from batchsim.view.scripts import widget
 
 HINT = "Paste a server's config: config.pbtxt, config.properties, YAML, Python, vllm serve ..."
 CHECKING = "The film plays. Lint and a search for better numbers run in the background."
@@ -39,7 +40,7 @@ WHOLE, AROUND, LONGEST = 60, 2, 200  # lines that are shown at most or around a 
 class ConfigBox(anywidget.AnyWidget):
     """A text to paste, and the answer to it, as a page shows both."""
 
-    _esm = Path(__file__).parents[1].joinpath("config_box.js").read_text("utf-8")
+    _esm = widget(Path(__file__).parents[1] / "config_box.js")
     text = traitlets.Unicode().tag(sync=True)
     answer = traitlets.Dict().tag(sync=True)
     hint = traitlets.Unicode(HINT).tag(sync=True)

@@ -1,0 +1,326 @@
+"""Arrival times, and sizes, read from a CSV, JSON lines or Parquet file.
+
+A file is read as one column of text, because timestamps in nanoseconds have more digits than a float. The
+unit of its numbers comes from the caller, the column's name, the file's format, or the numbers' size, if all
+are times since 1970. Other evidence, such as a low rate of whole numbers, would fit seconds too, so it only
+leads to a warning.
+"""
+
+import csv
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from os import PathLike
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsim import _check
+from batchsim._files import TABLE_BYTES, opened
+from batchsim._format import brief, number, several
+from batchsim.scenario.lengths import LONGEST
+
+# Stricter than pandas, which also accepts truncated timestamps: a bare date, a single digit.
+TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII | re.IGNORECASE
+)
+# The number of each unit in a second, and its name.
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+# Words for a unit in a column's name: long ones anywhere, short ones only as the last word.
+LONG = {
+    prefix + word: unit
+    for unit, prefixes in {"s": [""], "ms": ["milli", "m"], "us": ["micro", "u"], "ns": ["nano", "n"]}.items()
+    for prefix in prefixes for word in ("sec", "secs", "second", "seconds")
+} | {"millis": "ms", "micros": "us", "nanos": "ns"}  # fmt: skip
+SHORT = {**{unit: unit for unit in UNITS}, "\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
+# Times since 1970, in seconds: the years 1973 to 2286, so that no two units overlap.
+LONGEST_LINE = 2**20  # of JSON lines
+EPOCH_S = 1e8, 1e10
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
+MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # in milliseconds by its documentation
+
+
+File = str | PathLike[str]
+Name = str | None
+
+
+class Column(NamedTuple):
+    """A column of a file: its cells as text, the place of each, its name, and the format's unit."""
+
+    cells: list[str]
+    places: list[int]
+    name: str
+    unit: Name = None
+    place: str = "line"
+
+
+def read_times_s(path: File, kind: Name, column: Name, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
+    """Return one column of a file in seconds (timestamps: since the first), and a note on a guessed unit.
+
+    `kind` is "csv", "jsonl", "parquet", or None: by the file's name.
+    """
+    if unit is not None:
+        _check.one_of("unit", unit, UNITS)
+    if column is not None and not isinstance(column, str):
+        raise TypeError(f"column must be a name, got {brief(column)}")
+    found = _column(path, kind, column)
+    if not _is_number(found.cells[0]):
+        if unit is not None and TIMESTAMP.fullmatch(found.cells[0]):
+            raise ValueError(
+                f"unit must be None for timestamps, got {brief(unit)} for {brief(found.cells[0])}"
+            )
+        return _stamps_s(path, found), ""
+    return _numbers_s(path, found, speedup, unit)
+
+
+def read_sizes(path: File, kind: Name, column: str) -> np.ndarray:
+    """Return a column of a file that has whole numbers from 1 on."""
+    found = _column(path, kind, column)
+    sizes = np.array([int(cell) if cell.isascii() and cell.isdigit() else 0 for cell in found.cells], object)
+    _refuse(path, found, (sizes < 1) | (sizes > LONGEST), f"must be a size from 1 to {LONGEST:,}")
+    return sizes.astype(np.int64)
+
+
+def _stamps_s(path: File, column: Column) -> np.ndarray:
+    times_s = _since_first(column.cells)
+    _check_zones(path, column)
+    _refuse(path, column, ~np.isfinite(times_s), "must be a number of seconds or an ISO 8601 timestamp")
+    _refuse_unsorted(path, column, times_s)
+    return times_s
+
+
+def _numbers_s(path: File, column: Column, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
+    times = np.array([float(cell) if _is_number(cell) else math.nan for cell in column.cells])
+    _refuse(path, column, ~np.isfinite(times), "must be a number of seconds")
+    note = doubt = ""
+    if unit is None:
+        unit, note, doubt = _unit_of(path, column, times, speedup)
+    factor = UNITS[unit]
+    far = np.abs(times) / factor > _check.LARGEST * speedup
+    _refuse(path, column, far, f"must be {NAMES[unit]}, at most {_check.LARGEST:g} s from 0")
+    if factor > 1:  # a float keeps 16 of 19 digits, so whole numbers are counted from the first
+        try:
+            whole = [int(cell) for cell in column.cells]
+            times = np.array([each - whole[0] for each in whole], dtype=float)
+        except (ValueError, OverflowError):
+            times -= times[0]
+    _refuse_unsorted(path, column, times)
+    if doubt:
+        _check.warn(doubt)
+    return times / factor, note
+
+
+# The unit.
+
+
+def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> tuple[str, str, str]:
+    """Return the unit of a column's numbers, a note on its source, and a warning if it is uncertain."""
+    named, size = column.unit or unit_in(column.name), _unit_since_1970(times)
+    if named and size and named != size:
+        rule = f"{path}: the unit must be given, as unit={brief(size)} or unit={brief(named)}"
+        by = f"column {brief(column.name)} says {NAMES[named]}, its numbers {NAMES[size]} since 1970"
+        raise ValueError(f"{rule}, got none, and the {by}")
+    unit = named or size
+    if unit is not None:
+        by, doubt = f"column {brief(column.name)}" if named else "since 1970", ""
+        if unit != "s" and speedup == UNITS[unit]:
+            doubt = f"{path} is read as {NAMES[unit]} ({by}), and then replayed {speedup:g} times faster: "
+            doubt += "speedup need not convert the unit"
+        return unit, f"read as {unit}: {by}", doubt
+    if not times[-1] > times[0]:
+        return "s", "", ""  # a single instant is the same in every unit
+    rate = (times.size - 1) / float(times[-1] - times[0])
+    doubt = f"{path}: unknown unit of column {brief(column.name)}, so seconds are assumed: {number(rate)}"
+    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit='s' or unit='ms'"
+    return "s", "read as s: assumed", doubt
+
+
+def unit_in(name: str) -> str | None:
+    """Return the unit in a column's name, None unless there is exactly one.
+
+    >>> [unit_in(name) for name in ("timestamp_ms", "arrivalMillis", "Time (us)", "at_s", "items")]
+    ['ms', 'ms', 'us', 's', None]
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", name)
+    found = {LONG[word.lower()] for word in words if word.lower() in LONG}
+    if words and words[-1].lower() in SHORT:
+        found.add(SHORT[words[-1].lower()])
+    return found.pop() if len(found) == 1 else None
+
+
+def _unit_since_1970(times: np.ndarray) -> str | None:
+    first, last = EPOCH_S
+    fits = (unit for unit, each in UNITS.items() if first <= times[0] / each and times[-1] / each < last)
+    return next(fits, None)
+
+
+# The formats.
+
+
+def _column(path: File, kind: Name, column: Name) -> Column:
+    place = _check.path("path", path)
+    kind = kind or ENDINGS.get(place.suffix.lower(), "csv")
+    return {"csv": _csv_column, "jsonl": _jsonl_column, "parquet": _parquet_column}[kind](path, column)
+
+
+def csv_rows(path: File, if_parquet: str = "") -> Iterator[tuple[int, list[str]]]:
+    """Yield the line and the cells of each row of a CSV file, its header first, or raise ValueError."""
+    try:
+        with opened(path, TABLE_BYTES, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            header = [name.strip() for name in next(reader, [])]
+            if not header:
+                raise ValueError(f"{path} must have a header line, got an empty line or file")
+            yield reader.line_num, header
+            rows = 0
+            for row in filter(None, reader):  # a blank line is no row, for instance at the end of the file
+                rows += 1
+                if len(row) != len(header):
+                    rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
+                    raise ValueError(f"{rule}, got {len(row)}")
+                yield reader.line_num, row
+    except (UnicodeDecodeError, csv.Error) as error:
+        with opened(path, TABLE_BYTES) as file:
+            parquet = file.read(4) == b"PAR1"
+        if if_parquet and parquet:
+            raise ValueError(f"{path} must be CSV, got Parquet: {if_parquet}") from None
+        raise ValueError(f"{path} must be a CSV text file, got {error}") from None
+    if not rows:
+        raise ValueError(f"{path} must have at least one row below its header, got none")
+
+
+def _csv_column(path: File, column: Name) -> Column:
+    rows = csv_rows(path, "Trace.from_parquet reads it")
+    _, header = next(rows)
+    if header[0].startswith("{"):
+        raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
+    if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
+        raise ValueError(f"{path}, line 1: must name the columns, got {brief(','.join(header))}")
+    index = _index(path, column, header)
+    lines, cells = zip(*((line, row[index].strip()) for line, row in rows), strict=True)
+    return Column(list(cells), list(lines), header[index])
+
+
+def _jsonl_column(path: File, column: Name) -> Column:
+    cells: list[str] = []
+    lines: list[int] = []
+    keys: list[str] = []
+    try:
+        with opened(path, TABLE_BYTES, encoding="utf-8-sig") as file:
+            for place, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
+                if len(line) == LONGEST_LINE:
+                    raise ValueError(f"{path}, line {place}: must have at most {LONGEST_LINE:,} letters")
+                if not line.strip():
+                    continue
+                item = _object(path, place, line)
+                if not keys:
+                    keys = list(item)
+                    column = column if column or not keys else keys[0]
+                if column not in item:
+                    what = "a key" if column is None else f"the key {brief(column)}"
+                    got = several([*item], 20) or "none"
+                    raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
+                cell = item[column]
+                cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
+                lines.append(place)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be a text file of JSON lines, got {error}") from None
+    if not cells:
+        raise ValueError(f"{path} must have at least one line with an object, got none")
+    unit = "ms" if column == "timestamp" and set(keys) >= MOONCAKE else None
+    return Column(cells, lines, str(column), unit)
+
+
+def _object(path: File, place: int, line: str) -> dict[str, object]:
+    """Return a line's object, its numbers as text: times since 1970 have more digits than a float."""
+    try:
+        item = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {error}") from None
+    if not isinstance(item, dict):
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {brief(line.strip()[:40])}")
+    return item
+
+
+def _parquet_column(path: File, column: Name) -> Column:
+    import pyarrow  # slow to import
+    from pyarrow import parquet
+
+    try:
+        with opened(path, TABLE_BYTES) as file, parquet.ParquetFile(file) as content:
+            names = content.schema_arrow.names
+            index = _index(path, column, names)
+            # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
+            cells = content.read([names[index]]).column(0).cast(pyarrow.string()).to_pylist()
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
+    if not cells:
+        raise ValueError(f"{path} must have at least one row, got none")
+    places = list(range(1, len(cells) + 1))
+    return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
+
+
+def _index(path: File, column: Name, names: list[str]) -> int:
+    """Return the place of a column, by default the first."""
+    if column is None and names:
+        return 0
+    if column not in names:
+        got = several(names, 20) + _check.nearest(column, names, listed=True)
+        raise ValueError(f"{path} must have a column {brief(column)}, got the columns {got}")
+    if names.count(column) > 1:
+        raise ValueError(f"{path} must have one column {brief(column)}, got {names.count(column)}")
+    return names.index(column)
+
+
+# Checks, and timestamps.
+
+
+def _refuse(path: File, column: Column, bad: np.ndarray, rule: str) -> None:
+    for row in np.flatnonzero(bad):
+        got = f"got {brief(column.cells[row])}"
+        raise ValueError(f"{path}, {column.place} {column.places[row]}: {rule}, {got}")
+
+
+def _refuse_unsorted(path: File, column: Column, times: np.ndarray) -> None:
+    for row in np.flatnonzero(np.diff(times) < 0) + 1:
+        got = f"{brief(column.cells[row])} after {brief(column.cells[row - 1])}"
+        raise ValueError(f"{path}, {column.place} {column.places[row]}: times must be sorted, got {got}")
+
+
+def _is_number(cell: str) -> bool:
+    if not cell.isascii() or "_" in cell:  # float() accepts "1_000", which is not a number in a file
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_zones(path: File, column: Column) -> None:
+    """Refuse timestamps with a time zone among others without: these would silently be UTC."""
+    cells, lines = column.cells, column.places
+    zones = [stamp["zone"] is not None for cell in cells if (stamp := TIMESTAMP.fullmatch(cell))]
+    if len(zones) == len(cells) and len(set(zones)) > 1:
+        row = zones.index(not zones[0])
+        rule = "have a time zone" if zones[0] else "have no time zone"
+        where = f"{path}, {column.place} {lines[row]}"
+        raise ValueError(f"{where}: must {rule}, as {column.place} {lines[0]}, got {brief(cells[row])}")
+
+
+def _since_first(cells: list[str]) -> np.ndarray:
+    """Return the seconds since the first timestamp, NaN for other text."""
+    import pandas
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about cells that become NaN
+        stamps = pandas.to_datetime(pandas.Series(cells), format="ISO8601", utc=True, errors="coerce")
+    # 64 bits hold only the nanoseconds of the years 1678 to 2261; other years would wrap around.
+    complete = np.array([TIMESTAMP.fullmatch(cell) is not None for cell in cells])
+    good = stamps.dt.year.between(1678, 2261) & complete
+    usable = stamps.where(good, pandas.Timestamp(0, tz="UTC"))
+    nanoseconds = usable.dt.as_unit("ns").astype("int64").to_numpy()
+    return np.where(good, (nanoseconds - nanoseconds[0]) / 1e9, math.nan)
