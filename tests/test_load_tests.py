@@ -29,7 +29,8 @@ VLLM = json.loads((DATA / "vllm_30.json").read_text())
 )
 def test_a_result_file_of_each_tool_is_read(tool, names, loads, latency_ms):
     test = bs.load_test(*(DATA / name for name in names))
-    assert test.tool == tool and test.version
+    assert test.tool == tool
+    assert test.version
     assert loads is None or [stage.name for stage in test.stages] == loads
     assert test.stages[0].latency_ms["mean"] == pytest.approx(latency_ms, rel=1e-4)
     assert len(test.to_frame()) == len(test.stages)

@@ -60,7 +60,7 @@ def predicted(
     only the latency begins when it is sent. The clients of a closed loop begin in the middle of their first
     answers, as at any later time; these answers do not count.
     """
-    closed = not stage.asked_per_s == stage.asked_per_s
+    closed = math.isnan(stage.asked_per_s)
     least = TURNS * int(stage.concurrency) if closed else SOME
     requests = min(max(stage.requests, least), MOST)
     workload = ClosedLoop(int(stage.concurrency)) if closed else Trace(_arrivals_s(stage, requests, seed))
