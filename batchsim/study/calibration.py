@@ -13,9 +13,9 @@ from batchsim._format import fixed, listed
 from batchsim.measured.load_tests import TOOLS, LoadTest, Stage, load_test
 from batchsim.result.shares import students_t
 from batchsim.scenario import ClosedLoop, Scenario, StepTime, Tokens, Trace
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Affine, Service
-from batchsim.scenario.tokens import Listed
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
