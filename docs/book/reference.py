@@ -15,8 +15,8 @@ PAGES = {
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
         ["Scenario", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
-         "PaddedTime", "PackedTime", "SizeTable",
-         "published", "published_names", "published_source"],
+         "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
+         "LoadTest", "load_test", "calibrate", "Calibration"],
     ),
     "rules": (
         "Rules: when a batch leaves",
