@@ -24,8 +24,9 @@ LESSON = re.compile(r'^check\("(\d\d)\.', re.MULTILINE)
 NOT_CHECKED = "nbval-ignore-output"
 
 
-def student_copy(solved):
-    """Return a student's copy of a solved lesson."""
+def student_copy(solved, unanswered=None):
+    """Return a student's copy of a solved lesson; `unanswered` returns the cells of an exercise."""
+    unanswered = unanswered or blank
     copy = deepcopy(solved)
     copy.cells, predicting = [], False
     lesson = next(filter(None, (LESSON.search(cell.source) for cell in solved.cells)), "")
@@ -39,20 +40,26 @@ def student_copy(solved):
                 cell.source = with_key(cell.source, f"{lesson[1]}.{next(keys)}")
             forget(cell, outputs=predicting and not asking)
         if "solution" in cell.metadata.get("tags", []):
-            exercise = EXERCISE.search(cell.source)
-            if YOUR_CODE.search(cell.source):
-                cell.source = YOUR_CODE.sub(without_code, cell.source)
-            elif exercise:
-                cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
-            else:
-                continue
-            cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
-        copy.cells.append(cell)
+            if EXERCISE.search(cell.source):
+                copy.cells += unanswered(cell)
+        else:
+            copy.cells.append(cell)
     if lesson:
         shown = nbformat.v4.new_code_cell(PROGRESS, id="progress", metadata={"tags": [NOT_CHECKED]})
-        last = max(number for number, cell in enumerate(copy.cells) if LESSON.search(cell.source))
-        copy.cells.insert(last + 1, shown)
+        checked = [number for number, cell in enumerate(copy.cells) if LESSON.search(cell.source)]
+        copy.cells.insert(max(checked, default=-1) + 1, shown)
     return copy
+
+
+def blank(cell):
+    """Return the cell of an exercise without its answer."""
+    if YOUR_CODE.search(cell.source):
+        cell.source = YOUR_CODE.sub(without_code, cell.source)
+    else:
+        exercise = EXERCISE.search(cell.source)
+        cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
+    cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
+    return [cell]
 
 
 def without_code(found):

@@ -168,6 +168,24 @@ def test_a_hand_edited_file_is_told(handed_in):
     assert line.startswith(f"{path} was changed after batchsim wrote it")
 
 
+def test_canvas_gets_the_points_that_are_possible_and_each_students_by_login_id(handed_in):
+    points, *rows = csv.DictReader(io.StringIO(graded(*handed_in.glob("*.json"), "--canvas").stdout))
+    assert list(points)[:6] == [
+        "Student", "ID", "SIS User ID", "SIS Login ID", "Section", "batchsim lesson 01"
+    ]  # fmt: skip
+    assert (points["Student"].strip(), points["batchsim lesson 01"]) == ("Points Possible", "4")
+    found = [(row["SIS Login ID"], row["batchsim lesson 01"], row["batchsim lesson 07"]) for row in rows]
+    assert found == [("Ann", "2", "1"), ("Bob", "0", "0"), ("cem", "0", "0")]
+
+
+def test_moodle_gets_a_username_and_a_grade_for_each_lesson(handed_in):
+    rows = list(csv.DictReader(io.StringIO(graded(*handed_in.glob("*.json"), "--moodle").stdout)))
+    assert list(rows[0])[:2] == ["username", "batchsim lesson 01"]
+    assert [(row["username"], row["batchsim lesson 07"]) for row in rows] == [
+        ("Ann", "1"), ("Bob", "0"), ("cem", "0")
+    ]  # fmt: skip
+
+
 def test_a_file_of_another_version_of_the_format_is_refused(handed_in):
     (line,), _ = refused(edited(handed_in / "ann.json", version=9))
     (handed_in / "ann.json").write_text('{"format": "batchsim progress", "version": 9}')
@@ -224,7 +242,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [([], "progress files must be given"), (["x.json", "--csv", "--json"], "one of --csv and --json")],
+    [([], "progress files must be given"), (["x.json", "--csv", "--json"], "got --json and --csv")],
 )
 def test_what_cannot_be_asked_is_bad_input(arguments, said):
     assert said in graded(*arguments, code=2).stderr

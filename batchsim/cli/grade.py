@@ -26,6 +26,8 @@ class Grade(JsonFlag):
 
     files: list[Path] | None = typer.Argument(None, help="The students' files, such as ann.json.")
     csv: bool = OUTPUT("Print the table as CSV instead.", False, "--csv")
+    canvas: bool = OUTPUT("Print the file that Canvas imports; names are login IDs.", False, "--canvas")
+    moodle: bool = OUTPUT("Print the file that Moodle imports; names are usernames.", False, "--moodle")
     any_version: bool = RUN("Take files of other versions of batchsim too.", False, "--any-version")
 
     def run(self) -> None:
@@ -33,14 +35,15 @@ class Grade(JsonFlag):
 
         if not self.files:
             raise ValueError("progress files must be given, as handed-in/*.json, got none")
-        if self.csv and self.json_:
-            raise ValueError("one of --csv and --json must be given, got both")
+        formats = {"--json": self.json_, "--csv": self.csv, "--canvas": self.canvas, "--moodle": self.moodle}
+        if len(chosen := [name for name, wanted in formats.items() if wanted]) > 1:
+            raise ValueError(f"one of {', '.join(formats)} must be given, got {' and '.join(chosen)}")
         them = Classroom(_expanded(self.files), self.any_version)
         if self.json_:
             hardest = [each._asdict() for each in them.hardest()]
             output.print_json({"students": them.rows(), "hardest": hardest, "refused": them.refused})
-        elif self.csv:
-            _print_csv(them.rows())
+        elif chosen:
+            _print_csv(_of_canvas(them) if self.canvas else _of_moodle(them) if self.moodle else them.rows())
         elif them.records:
             _print_table(them)
         for refusal in them.refused:
@@ -75,6 +78,27 @@ def _print_table(them: "Classroom") -> None:
 
 def _of(good: int, count: int) -> str:
     return f"{good}/{count}" if count else "-"
+
+
+def _points(them: "Classroom", row: dict[str, Any]) -> dict[str, Any]:
+    return {f"batchsim lesson {lesson}": row[f"{lesson}_solved"] for lesson in them.lessons}
+
+
+def _of_canvas(them: "Classroom") -> list[dict[str, Any]]:
+    """Return the rows of Canvas' gradebook: the points that are possible, then the students' by login ID."""
+    who = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+    possible = {f"{lesson}_solved": count for lesson, count in them.exercises.items()}
+    rows = [{"Student": "    Points Possible"} | _points(them, possible)]
+    rows += [
+        {"Student": row["student"], "SIS Login ID": row["student"]} | _points(them, row)
+        for row in them.rows()
+    ]
+    return [dict.fromkeys(who, "") | row for row in rows]
+
+
+def _of_moodle(them: "Classroom") -> list[dict[str, Any]]:
+    """Return the rows that Moodle maps to grade items, by username."""
+    return [{"username": row["student"]} | _points(them, row) for row in them.rows()]
 
 
 def _print_csv(rows: list[dict[str, Any]]) -> None:

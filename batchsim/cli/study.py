@@ -16,7 +16,7 @@ from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
-from batchsim.scenario.scenario import RATE, find_knob
+from batchsim.scenario.knobs import RATE, find_knob
 
 if TYPE_CHECKING:
     import pandas

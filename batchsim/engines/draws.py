@@ -46,6 +46,10 @@ class Plan:
     batch j, `slowdown[n]` the factor while n servers are busy, `priority[i]` the level and `size[i]` the size
     of request i, as it was sent, and `cold_start` the compile time
     and the shape, both by batch size (and edge of lengths); each is None if the scenario has no such thing.
+
+    With replicas, `chances` are two random numbers for each request, and `noise_of(replica, count)` returns
+    the first factors of a replica, in place of `noise`. In the plan of one of the replicas, `end_s` is when
+    the last request of the run comes, to any of them.
     """
 
     scenario: Scenario
@@ -59,6 +63,9 @@ class Plan:
     cold_start: tuple[np.ndarray, np.ndarray] | None = None
     size: np.ndarray | None = None
     unit_cost: UnitCost = NO_UNITS
+    chances: np.ndarray | None = None
+    noise_of: Callable[[int, int], np.ndarray] | None = None
+    end_s: float = -math.inf
 
     def __post_init__(self) -> None:
         check_durations(self.scenario)
@@ -104,10 +111,10 @@ def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
     """Return the seed of a stream.
 
-    Arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5, sizes 6.
+    Arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5, sizes 6, routing 7.
     """
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(7)[purpose]  # each depends on its number alone
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(8)[purpose]  # each depends on its number alone
 
 
 def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequence, np.random.SeedSequence]:
@@ -155,6 +162,24 @@ class Streams:
         """Return a function that draws the sizes of the next requests; None without sizes."""
         sizes = self.scenario.workload.sizes
         return None if sizes is None else sizes.draws(_seed(6, self.seed, self.replication))
+
+    def noise_of(self, replica: int, count: int) -> np.ndarray:
+        """Return the factors of a replica's first batches; replica 0 has the stream of a single queue."""
+        seed = _seed(1, self.seed, self.replication)
+        seed = seed.spawn(replica)[-1] if replica else seed
+        return self.scenario.service.noise.source(np.random.default_rng(seed))(count)  # type: ignore[union-attr]
+
+    def of_replicas(self, requests: int) -> dict[str, Any]:
+        """Return the fields of a plan that only a scenario with replicas has."""
+        if self.scenario.replicas == 1:
+            return {}
+        given = getattr(self.scenario.routing, "keys", 0)
+        if isinstance(given, tuple) and len(given) < requests:
+            raise ValueError(f"keys must be one a request, {requests:,}, got {len(given):,}")
+        noise_of = None if self.scenario.service.noise is None else self.noise_of
+        return {
+            "chances": self._generator(7).random((requests, 2)), "noise": None, "noise_of": noise_of,
+        }  # fmt: skip
 
     @property
     def service_s(self) -> np.ndarray:
@@ -224,13 +249,15 @@ def draw(
 ) -> Plan:  # fmt: skip
     """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set."""
     streams = Streams(scenario, seed, replication)
-    noise, levels, sizes = streams.noise(), streams.priorities(), streams.sizes()
-    return replace(
+    noise = None if scenario.replicas > 1 else streams.noise()
+    levels, sizes = streams.priorities(), streams.sizes()
+    plan = replace(
         draw_traffic(scenario, requests, seed, replication, cancelled), service_s=streams.service_s,
         noise=_whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
         slowdown=streams.slowdown, priority=levels(requests) if levels else None,
         cold_start=streams.cold_start, size=sizes(requests) if sizes else None, unit_cost=streams.unit_cost,
     )  # fmt: skip
+    return replace(plan, **streams.of_replicas(requests))
 
 
 def plain(workload: Any) -> Any:
@@ -260,15 +287,17 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
     Its arrays are shared: they must not be written to.
     """
     noise, shares, sizes = scenario.service.noise, scenario.workload.priorities, scenario.workload.sizes
-    return replace(
+    streams = Streams(scenario, seed)
+    plan = replace(
         draw_traffic_cached(scenario, requests, seed), service_s=scenario.service.count_s(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
-        slowdown=Streams(scenario, seed).slowdown,
+        slowdown=streams.slowdown,
         priority=None if shares is None else _cached(_levels, shares, requests, seed),
         cold_start=scenario.service.cold_start(largest),
         size=None if sizes is None else _cached(_sizes, sizes, requests, seed),
         unit_cost=unit_cost(scenario.service, largest),
     )  # fmt: skip
+    return replace(plan, **streams.of_replicas(requests))
 
 
 def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]

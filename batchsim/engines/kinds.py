@@ -43,7 +43,7 @@ def _module(name: str) -> Any:
 
 KINDS = {
     "requests": Kind(
-        draw, {"simpy": "reference.engine", "compiled": "compiled.engine"}, "compiled.summaries",
+        draw, {"simpy": "reference.router", "compiled": "compiled.routed"}, "compiled.summaries",
         {"simpy": 510, "compiled": 230},  # in batches of one, which need most
         takes_model=True, folds=False,
     ),

@@ -40,6 +40,7 @@ class Log:
     priority: np.ndarray | None = None  # uint8, the level of each request; None without priorities
     outputs: list[Any] | None = None
     size: np.ndarray | None = None  # of each request, as it was sent; None without sizes
+    replica: np.ndarray | None = None  # uint16, where the router sent each request; None with one replica
 
     @property
     def requests(self) -> int:

@@ -114,13 +114,14 @@ class DeviceTime:
 
     def __init__(self, log: Log, scenario: Scenario, ready_s: np.ndarray, known: bool = True) -> None:
         self.servers, self.devices = scenario.servers, scenario.device_count
-        self.log, self.known = log, known
+        self.log, self.known, self.all_servers = log, known, scenario.all_servers
         self.asked_s = self.begin_s = log.batch_start_s
         if known:
             finish_s = log.batch_finish_s
             self.asked_s = self.begin_s = np.minimum(later(ready_s, scenario.host_ms / 1000), finish_s)
             if self.devices < self.servers:
-                device = log.batch_server % self.devices
+                replica, server = np.divmod(log.batch_server, self.servers)
+                device = replica * self.devices + server % self.devices
                 order = np.argsort(device, kind="stable")
                 free_s = np.empty_like(finish_s)
                 free_s[order[1:]] = np.where(np.diff(device[order]) == 0, finish_s[order[:-1]], 0.0)
@@ -130,7 +131,7 @@ class DeviceTime:
 
     @cached_property
     def _off(self) -> ServerTime:
-        return ServerTime(replace(self.log, batch_finish_s=self.begin_s), self.servers)
+        return ServerTime(replace(self.log, batch_finish_s=self.begin_s), self.all_servers)
 
     def off_s(self, edges_s: np.ndarray) -> np.ndarray:
         """Return how long servers had a batch that was not on its device yet, between each two edges."""

@@ -180,7 +180,7 @@ def _of_mean(
         # a batch at either end of the run that the window cuts.
         whole = samples[0].whole
         few = 0.0 if math.isinf(independent) else ACCIDENTS / independent
-        few = max(few, 2 * whole.scenario.servers / max(float(whole.totals.batches), 1.0))
+        few = max(few, 2 * whole.scenario.all_servers / max(float(whole.totals.batches), 1.0))
         return Interval(low if value >= few else 0.0, high if value <= 1 - few else 1.0)
     high = value * math.exp(half / value) if metric.unit == "ms" and value > 0 else value + half
     return Interval(max(value - half, 0.0), max(high, value + half + moved_ms))
@@ -231,7 +231,7 @@ def _moved_by_jams_ms(sample: Sample, error: StandardError, queueing: StandardEr
     if _continuous(whole):
         skewness = SKEWNESS * queueing.value / waiting_ms
         return error.value * skewness * (2 * t**2 + 1) / 6 if seen >= JAMS else 0.0
-    if whole.scenario.servers == 1:
+    if whole.scenario.all_servers == 1:
         return 0.0
     half = t * queueing.value / waiting_ms
     return error.value * (math.expm1(half) / half - 1) * t

@@ -296,7 +296,7 @@ class Metrics:
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        found = values(self.totals, self.scenario.servers, self.scenario.device_count)
+        found = values(self.totals, self.scenario.all_servers, self.scenario.all_devices)
         return {key: float(value) for key, value in found.items()}
 
     @property

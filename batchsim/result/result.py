@@ -77,6 +77,7 @@ def frame(result: Any) -> "pandas.DataFrame":
         "status": [Status(state).name.lower() for state in log.status],
         **({} if log.priority is None else {"priority": log.priority}),
         **({} if log.size is None else {"size": log.size}),
+        **({} if log.replica is None else {"replica": log.replica}),
     })  # fmt: skip
 
 
@@ -191,6 +192,7 @@ class Result(TokenColumns):
     status = computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
     priority = computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
     size = computed(lambda result: result.log.size, "Each request's size, as it was sent, or None.")
+    replica = column("replica", "The replica to which the router sent each request: uint16, from 0 on.")
     timeout_s = column(
         "timeout_s", "How long each request waits until it times out or is delayed; inf: none."
     )

@@ -10,6 +10,7 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals
+from batchsim.result import replicas
 from batchsim.result.breakdown import DeviceTime, ServerTime, Stretches
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, Metrics
 from batchsim.result.run_length import Periods
@@ -95,7 +96,8 @@ class Run:
             return start_s
         seconds, shapes = cold
         place = log.batch_size if self.units is None else self.units.place
-        _, first, shape = np.unique(shapes[place], return_index=True, return_inverse=True)
+        own = shapes[place] * self.scenario.replicas + log.batch_server // self.scenario.servers
+        _, first, shape = np.unique(own, return_index=True, return_inverse=True)
         compiled_s = later(start_s, seconds[place])[first][shape]
         return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
 
@@ -112,7 +114,7 @@ class Run:
 
     @cached_property
     def forming_ms(self) -> np.ndarray:
-        return self.server_time.forming_s(self.log) * 1000
+        return replicas.forming_s(self.scenario, self.log, self.server_time) * 1000
 
     @cached_property
     def queueing_ms(self) -> np.ndarray:
@@ -137,7 +139,13 @@ class Run:
     @cached_property
     def server_time(self) -> ServerTime:
         """What the servers did until any time."""
-        return ServerTime(self.log, self.scenario.servers)
+        return ServerTime(self.log, self.scenario.all_servers)
+
+    @cached_property
+    def replica(self) -> np.ndarray:
+        """The replica to which the router sent each request."""
+        log = self.log
+        return np.zeros(log.requests, np.uint16) if log.replica is None else log.replica
 
     @cached_property
     def timeout_s(self) -> np.ndarray:
@@ -157,11 +165,11 @@ class Run:
 
     def stretches(self, requests: np.ndarray) -> dict[str, Stretches]:
         """Return what requests went through; see `Result.stretches`."""
-        arrival_s, start_s, finish_s = (
+        _arrival_s, start_s, finish_s = (
             column[requests] for column in (self.log.arrival_s, self.start_s, self.finish_s)
         )
         served = np.flatnonzero(~np.isnan(start_s))
-        waits = self.server_time.waits(arrival_s[served], start_s[served])
+        waits = replicas.waits(self.scenario, self.log, self.server_time, requests[served])
         found = {name: each._replace(row=served[each.row]) for name, each in waits.items()}
         begin_s, end_s = start_s[served], finish_s[served]
         if self.scenario.device_count == self.scenario.servers:

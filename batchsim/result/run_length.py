@@ -165,6 +165,14 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     16000
     """
     workload, noise = scenario.workload, scenario.service.noise
+    if scenario.replicas > 1 and isinstance(
+        workload, OpenLoop
+    ):  # the replica with most requests needs as many
+        part = scenario.router.hottest(scenario.replicas)
+        traffic = workload.with_rate(workload.offered_per_s * part)
+        length = run_length(replace(scenario.one, workload=traffic), share)
+        scaled = ("relaxation", "cycle", "flow", "noise", "peak")
+        return replace(length, **{name: getattr(length, name) / part for name in scaled})
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
     continuous = isinstance(scenario.rule, Continuous)
     if scenario.tokens is not None:

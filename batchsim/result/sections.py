@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.draws import NO_SIZES
 from batchsim.engines.log import Log, Status
+from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
 from batchsim.result.metrics import ITL, LATENCY, Metrics, values
@@ -51,7 +51,7 @@ class Sections:
         every = [vars(run.totals) for run in runs]
         totals = type(runs[0].totals)(**{name: np.array([each[name] for each in every]) for name in every[0]})
         scenario = runs[0].scenario
-        return cls(scenario.servers, scenario.device_count, totals, within)
+        return cls(scenario.all_servers, scenario.all_devices, totals, within)
 
     @classmethod
     def of_columns(
@@ -70,7 +70,7 @@ class Sections:
             part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept], side="right"), cuts.size - 1) - 1
             return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
 
-        return cls(scenario.servers, scenario.device_count, totals, within)
+        return cls(scenario.all_servers, scenario.all_devices, totals, within)
 
     @classmethod
     def of_log(
@@ -78,23 +78,32 @@ class Sections:
         columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run's log: see `begin_fold`."""
-        from batchsim.engines.compiled import engine, fold
+        from batchsim.engines.compiled.engine import add_log, units_of_log
+        from batchsim.engines.compiled.fold import Fold
 
         total, cuts = begin_fold(Totals, log.arrival_s, log.last_s, scenario.servers, skip, ends)
-        batches, count = fold.batches_of(log), log.batch_start_s.size
-        places = engine.places_of(scenario, log.priority, log.arrival_s.size)
-        arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
-        size = NO_SIZES if log.size is None else fold.writable(log.size)
-        rows = engine.of_requests(arrival_s, None, index, status, places, size)
-        units = engine.units_of_log(log, scenario)
-        total.add_batches(batches, count, fold.writable(device_time.begin_s), units=units)
-        idle_s, _ = total.note_spans(batches, count)
-        delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
-        total.add_requests(rows, batches, idle_s, cuts, device_time.wait_s, delay_s, limit)
-        total.add_finished(batches.finish_s, batches.size)
+        if log.replica is None:
+            units = units_of_log(log, scenario)
+            add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s, units)
+            totals = total.totals
+        else:  # the sums are those of the replicas, each with idle time of its own
+            totals = total.totals
+            for requests, batches, part in parts_of(scenario, log):
+                own = Fold(Totals, scenario.servers, total.edges_s)
+                begin_s, wait_s = device_time.begin_s[batches], device_time.wait_s[batches]
+                add_log(
+                    own,
+                    part,
+                    scenario.one,
+                    np.searchsorted(requests, cuts),
+                    begin_s,
+                    wait_s,
+                    units_of_log(part, scenario),
+                )
+                totals = totals + own.totals
         if not device_time.known:
-            total.totals.off_device_s[:] = math.nan
-        return cls.of_columns(scenario, total.totals, columns, cuts)
+            totals.off_device_s[:] = math.nan
+        return cls.of_columns(scenario, totals, columns, cuts)
 
     @property
     def size(self) -> int:

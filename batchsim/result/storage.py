@@ -147,8 +147,11 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
     names = [f.name for f in dataclasses.fields(table)]
     if not issubclass(table, Log):
         return dict.fromkeys(names, COUNTS)
-    dtypes = {name: "u1" if name in BYTES else "f8" if name.endswith("_s") else "i8" for name in names}
-    no_levels = {"priority", "size"} if issubclass(table, TokenLog) else set()
+    dtypes = {
+        name: "u1" if name in BYTES else "u2" if name == "replica" else "f8" if name.endswith("_s") else "i8"
+        for name in names
+    }
+    no_levels = {"priority", "size", "replica"} if issubclass(table, TokenLog) else set()
     return {
         name: _Kind(dtypes[name], (None,), 1 << 20) for name in names if name not in no_levels | {"outputs"}
     }
@@ -231,6 +234,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         return "priority must be there if the workload has priorities, and not else, got another"
     if (log.size is None) != (scenario.workload.sizes is None):
         return "size must be there if the workload has sizes, and not else, got another"
+    if (log.replica is None) == (scenario.replicas > 1):
+        return "replica must be there with several replicas, and not else, got another"
     columns = {name: column for name in _kinds_of(type(log)) if (column := getattr(log, name)) is not None}
     sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)
     if isinstance(log, FoldedLog):
@@ -253,7 +258,8 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         "batch_finish_s must be after batch_start_s": (
             np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
         ),
-        "batch_server must be a server": ((server >= 0) & (server < scenario.servers)).all(),
+        "batch_server must be a server": ((server >= 0) & (server < scenario.all_servers)).all(),
+        "replica must be that of the request's batch": log.replica is None or _at_its_replica(log, scenario),
         "batch_trigger must be a Trigger": ((trigger < len(Trigger)) | none).all(),
         "priority must be a level of the workload": (
             log.priority is None or np.isin(log.priority, scenario.levels).all()
@@ -262,6 +268,13 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         "status must be a Status": (log.status < len(Status)).all(),
     })  # fmt: skip
     return wrong or (_wrong_in_steps(log, scenario) if isinstance(log, TokenLog) else _wrong_in_batches(log))
+
+
+def _at_its_replica(log: Log, scenario: Scenario) -> bool:
+    assert log.replica is not None
+    served = (log.batch_index >= 0) & (log.batch_index < log.steps)
+    own = log.batch_server[log.batch_index[served]] // scenario.servers
+    return bool((log.replica < scenario.replicas).all() and (log.replica[served] == own).all())
 
 
 def _wrong_in_batches(log: Log) -> str | None:

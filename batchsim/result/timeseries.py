@@ -65,8 +65,8 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
             "arrivals": np.diff(firsts), "arrival_rate_per_s": np.diff(firsts) / lengths_s,
             "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
             "mean_queue_length": np.diff(waited_s) / lengths_s, "max_queue_length": longest,
-            "utilisation": busy_s / lengths_s / run.scenario.servers,
-            **({"device_utilisation": on_device_s / lengths_s / run.scenario.device_count}
+            "utilisation": busy_s / lengths_s / run.scenario.all_servers,
+            **({"device_utilisation": on_device_s / lengths_s / run.scenario.all_devices}
                if run.metrics.tells_devices else {}),
             "mean_latency_ms": latencies[:, 0],
             **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},

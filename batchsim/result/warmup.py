@@ -69,7 +69,7 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
                 0.0
             ), f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}"
         # The first batches resemble each other whatever the queue: add some of them.
-        most = math.ceil(length.warmup) + BLOCK * 2 * scenario.rule.largest_batch * scenario.servers
+        most = math.ceil(length.warmup) + BLOCK * 2 * scenario.rule.largest_batch * scenario.all_servers
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
         course_ms = np.nansum(columns_ms, axis=0) / (~np.isnan(columns_ms)).sum(axis=0)
     warmup = mser5(course_ms)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
@@ -13,7 +13,9 @@ from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario import saturation
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
+from batchsim.scenario.knobs import find_knob, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
+from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
@@ -23,6 +25,7 @@ from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
+MOST_SERVERS = 65_536
 OVERSIZE = ("reject", "truncate")
 
 
@@ -49,6 +52,9 @@ class Scenario:
 
     `tokens`: the requests generate tokens, step by step; the service is then a `StepTime`.
 
+    `replicas`: complete copies of all this, each with its own queue and servers, behind a router. `routing`
+    is one of the names in `batchsim.routing`, or such a routing; it sees loads that are `stale_ms` old.
+
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> round(scenario.saturation_per_s)
@@ -70,11 +76,15 @@ class Scenario:
     timeout_action: str | Mapping[int, str] = "reject"
     tokens: Tokens | None = None
     oversize_action: str = "reject"
+    replicas: int = 1
+    routing: str | Routing = "round_robin"
+    stale_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
             _check.instance(name, getattr(self, name), kind, f"a {name} of batchsim")
-        _check.fix_whole(self, "servers", at_most=65_536)
+        _check.fix_whole(self, "servers", at_most=MOST_SERVERS)
+        self._check_replicas()
         self._check_limits()
         if self.slowdown is not None:
             object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
@@ -97,6 +107,16 @@ class Scenario:
         for name, checked in checks.items():
             if (value := getattr(self, name)) is not None or name == "timeout_action":
                 object.__setattr__(self, name, check_by_level(name, value, self.levels, checked))
+
+    def _check_replicas(self) -> None:
+        _check.fix_whole(self, "replicas", at_most=MOST_REPLICAS)
+        object.__setattr__(self, "routing", checked_routing(self.routing))
+        _check.fix_real(self, "stale_ms", at_least=0)
+        if self.tokens is not None and self.replicas > 1:
+            raise ValueError(f"tokens do not cover replicas, got replicas={self.replicas}")
+        if (count := self.replicas * self.servers) > MOST_SERVERS:
+            rule = f"the servers of all replicas must be at most {MOST_SERVERS:,}"
+            raise ValueError(f"{rule}, got {self.replicas:,} replicas of {self.servers:,}: {count:,}")
 
     def _check_devices(self, shortest_s: float) -> None:
         _check.fix_real(self, "host_ms", at_least=0)
@@ -164,14 +184,41 @@ class Scenario:
             if rejects and workload.think_s == 0:
                 why = "a rejected client would send again at once"
                 raise ValueError(f"{name} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
-        fewest = self.rule.fewest_clients
+        gathered = self.rule.fewest_clients
+        fewest = self.replicas * (gathered - 1) + 1  # at each replica, all but one of a batch may wait
         if workload.clients < fewest:
-            rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
+            rule = (
+                f"a ClosedLoop must have at least {fewest} clients for a batch of {gathered} ever to gather"
+            )
             raise ValueError(f"{rule}, got {workload.clients}")
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
-        return hash((self.workload, self.rule, self.service, self.servers, slowdown))
+        return hash(
+            (self.workload, self.rule, self.service, self.servers, slowdown, self.replicas, self.routing)
+        )
+
+    @property
+    def router(self) -> Routing:
+        """The routing as an object."""
+        return router_of(self.routing)
+
+    @property
+    def uncovered(self) -> str:
+        """The part that the compiled engine does not cover; "" for none."""
+        if self.replicas > 1 and isinstance(self.workload, ClosedLoop):
+            return "a ClosedLoop with replicas"
+        return "" if self.rule.compiled else f"the rule {self.rule!r}"
+
+    @property
+    def one(self) -> Self:
+        """One replica, as a scenario: its workload is still that of all."""
+        return dataclasses.replace(self, replicas=1)
+
+    @property
+    def all_servers(self) -> int:
+        """The number of servers of all replicas."""
+        return self.replicas * self.servers
 
     @property
     def kind(self) -> str:
@@ -223,6 +270,8 @@ class Scenario:
     @property
     def in_order(self) -> bool:
         """Whether requests are served in the order in which they arrive."""
+        if self.replicas > 1:
+            return False
         return not self.by_level and (self.servers == 1 or self.rule.picked is None)
 
     @property
@@ -234,12 +283,18 @@ class Scenario:
     def longest_queue(self) -> float:
         """The longest queue possible at the saturation rate; inf: unlimited."""
         kept = self.rule.longest_wait_s * self.saturation_per_s
-        return min(kept, sum(limit.longest(self.saturation_per_s) for limit in self.limits))
+        of_one_per_s = self.saturation_per_s / self.replicas
+        return min(kept, self.replicas * sum(limit.longest(of_one_per_s) for limit in self.limits))
 
     @property
     def device_count(self) -> int:
-        """The number of devices, by default one for each server."""
+        """The number of devices of a replica, by default one for each server."""
         return self.servers if self.devices is None else self.devices
+
+    @property
+    def all_devices(self) -> int:
+        """The number of devices of all replicas."""
+        return self.replicas * self.device_count
 
     @property
     def plain_servers(self) -> bool:
@@ -250,12 +305,12 @@ class Scenario:
     def saturation_per_s(self) -> float:
         """The saturation rate: the servers' throughput in full batches. `load` is relative to it.
 
-        servers * B / service(B), with B the rule's largest batch, because a growing queue fills every batch.
-        With padded sizes that holds even if a smaller B would carry more (9 requests that compute as 16).
-        Only if some larger batch takes less time than a smaller one, it is the largest servers * k /
-        service(k) for k up to B. With sizes, service(B) is the mean of B random ones (the largest of them has
-        its exact expected value), and a rule that reads sizes is measured; requests that are rejected for
-        their size count. For tokens, see `scenario/saturation.py`.
+        replicas * servers * B / service(B), with B the rule's largest batch, because a growing queue fills
+        every batch. With padded sizes that holds even if a smaller B would carry more (9 requests that
+        compute as 16). Only if some larger batch takes less time than a smaller one, it is the largest
+        replicas * servers * k / service(k) for k up to B. With sizes, service(B) is the mean of B random ones
+        (the largest of them has its exact expected value), and a rule that reads sizes is measured; requests
+        that are rejected for their size count. For tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.saturation_of(self).per_s
@@ -265,7 +320,7 @@ class Scenario:
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
             return self.full_batches_per_s
-        return float(self.servers * (sizes / seconds).max())
+        return self.replicas * float(self.servers * (sizes / seconds).max())
 
     @property
     def saturation_error(self) -> float:
@@ -288,13 +343,15 @@ class Scenario:
             return self.saturation_per_s
         if self.rule.by_size:
             full = self._full_batches
-            return float(self.servers * full.requests / self._while_all_compute(np.array([full.seconds]))[0])
+            seconds = self._while_all_compute(np.array([full.seconds]))[0]
+            return self.replicas * float(self.servers * full.requests / seconds)
         workload = self.workload
         return self.carried_per_s(math.inf if isinstance(workload, ClosedLoop) else workload.offered_per_s)
 
     def carried_per_s(self, rate_per_s: float) -> float:
         """Return the rate at which the servers compute the batches that form at an arrival rate."""
-        return self.rule.carried_per_s(rate_per_s, self._seconds(), self.servers)
+        of_one_per_s = self.rule.carried_per_s(rate_per_s / self.replicas, self._seconds(), self.servers)
+        return self.replicas * of_one_per_s
 
     def _seconds(self) -> np.ndarray:
         """Return the service times of sizes 1 to the largest batch, while all servers compute."""
@@ -325,7 +382,8 @@ class Scenario:
     def stable(self) -> bool:
         """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited.
 
-        With priorities, every level must be stable: the last unlimited level waits for all before it.
+        With priorities, every level must be stable: the last unlimited level waits for all before it. The
+        replica with the largest share of the requests must be, too.
         """
         if isinstance(self.workload, ClosedLoop) or self.rule.longest_wait_s < math.inf:
             return True
@@ -336,6 +394,8 @@ class Scenario:
         share = 1.0
         if self.workload.priorities is not None and endless[-1] + 1 < len(self.levels):
             share = math.fsum(share for _, share in self.workload.priorities[: endless[-1] + 1])
+        if self.replicas > 1:
+            share *= self.router.hottest(self.replicas) * self.replicas
         return bool(share * self.workload.offered_per_s < self.full_batches_per_s)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
@@ -391,58 +451,3 @@ class Scenario:
         from batchsim.scenario.toml import read_toml
 
         return read_toml(cls, path_or_text)[0]
-
-
-# Every knob of a scenario by its name, anywhere inside.
-
-
-RATE = "rate_per_s"  # a knob of every open workload, even if its own field has another name
-
-
-def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
-    """Return a part with new values by their path in it; a whole part changes before what is inside it."""
-    fields = {}
-    for first in dict.fromkeys(path[0] for path in changes):
-        inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
-        new = inside.pop(()) if () in inside else getattr(part, first)
-        fields[first] = rebuilt(new, inside) if inside else new
-    rate_per_s = fields.pop(RATE, None)
-    part = dataclasses.replace(part, **fields)
-    # Last, because the other knobs of a workload may change its mean rate.
-    return part if rate_per_s is None else part.with_rate(rate_per_s)
-
-
-def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the path to the knob of this name, such as ("workload", "cv"), or raise ValueError.
-
-    A name may omit parts of the path if only one knob matches.
-    """
-    paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
-    steps, workload = name.split("."), parts["workload"]
-    if isinstance(workload, OpenLoop):
-        paths.add(("workload", RATE))
-    matches = sorted(path for path in paths if path[-1] == steps[-1] and _within(steps, path))
-    if len(matches) > 1:
-        places = " or ".join(repr(".".join(path)) for path in matches)
-        raise ValueError(f"knob {name!r} is ambiguous: use {places}")
-    if not matches:
-        is_open = isinstance(workload, OpenLoop)
-        if steps[-1] in (ClosedLoop.__match_args__ if is_open else [RATE]):
-            kind = "a ClosedLoop" if is_open else "an open workload"
-            raise ValueError(f"{name} needs {kind}, got {workload!r}")
-        known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
-        raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
-    return matches[0]
-
-
-def _within(steps: list[str], path: tuple[str, ...]) -> bool:
-    """Return whether the path has these steps, in this order."""
-    rest = iter(path)
-    return all(step in rest for step in steps)
-
-
-def _paths(part: Any) -> Iterator[tuple[str, ...]]:
-    if dataclasses.is_dataclass(part):
-        for name in (f.name for f in dataclasses.fields(part)):
-            yield (name,)
-            yield from ((name, *path) for path in _paths(getattr(part, name)))

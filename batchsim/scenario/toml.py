@@ -29,6 +29,7 @@ from batchsim import _check
 from batchsim._files import SCENARIO_BYTES, opened
 from batchsim._format import brief, several
 from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
+from batchsim.scenario.routing import ROUTINGS
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
 from batchsim.scenario.service import Affine, Noise, Table
@@ -61,6 +62,7 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     ),  # `batchsim.measured` adds its own
     "noise": _by_name(Noise),
     "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
+    "routing": _by_name(*ROUTINGS),
     "length": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
 }
 
@@ -95,13 +97,13 @@ BY_NUMBER = (
 # A scenario's keys that are not parts.
 TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
-    "oversize_action",
+    "oversize_action", "replicas", "routing", "stale_ms",
 )  # fmt: skip
 LENGTHS = ("prompt", "output", "sizes")  # each a number, or one of the kinds of lengths
 # Keys whose default means "none", so that it is not written.
 OMITTED = (
     "host_ms", "contention", "timeout_action", "correlation", "memory_batches", "oversize_action",
-    "size_unit", "units",
+    "size_unit", "units", "replicas", "routing", "stale_ms",
 )  # fmt: skip
 OF_REQUESTS = ("priorities", "sizes", "size_unit")  # keys of any workload, that of a trace's file too
 S = TypeVar("S")  # the class Scenario, which imports this module
@@ -146,7 +148,7 @@ def document(scenario: Any) -> "tomlkit.TOMLDocument":
 def _plain(name: str, value: Any) -> Any:
     if name in LENGTHS and not isinstance(value, int):
         return {"kind": kind_of("length", value)} | to_tables(value)
-    if name in KINDS:
+    if name in KINDS and not isinstance(value, str):  # a routing may be a name
         kind = {"kind": kind_of(name, value)} if len(KINDS[name]) > 1 else {}  # the only one needs no name
         return kind | to_tables(value)
     if name in BY_NUMBER and isinstance(value, (Mapping, tuple)):
@@ -208,7 +210,7 @@ def from_tables(
 
 
 def _value(place: str, key: str, value: Any, folder: Path) -> Any:
-    if key in KINDS:
+    if key in KINDS and not (key == "routing" and isinstance(value, str)):
         return _part(place if place == f"[{key}]" else f"{place[:-1]}.{key}]", key, value, folder)
     if key in LENGTHS and isinstance(value, Mapping):
         return _part(f"{place[:-1]}.{key}]", "length", value, folder)

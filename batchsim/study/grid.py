@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Scenario
-from batchsim.scenario.scenario import find_knob
+from batchsim.scenario.knobs import find_knob
 
 NESTING = ("workload", "rule", "service")  # parts of a scenario with knobs inside
 LABEL = "; name them apart, as in {'label': value}"

@@ -110,7 +110,7 @@ class Candidate:
 
     @property
     def servers(self) -> int:
-        return self.scenario.servers
+        return self.scenario.all_servers
 
     @property
     def saturation_per_s(self) -> float:

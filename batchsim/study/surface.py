@@ -239,8 +239,9 @@ def accepted(make: Callable[[], Any]) -> Any:
 def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     """Return the number of requests that a run can have, and the seed, or raise."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
-    if not scenario.rule.compiled:
-        raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
+    if scenario.uncovered:
+        got = scenario.uncovered.removeprefix("the rule ")
+        raise ValueError(f"the scenario must be one that the compiled engine covers, got {got}")
     requests = kind_of(scenario).available(scenario, _check.whole("requests", requests))
     check_memory(scenario, requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)

@@ -53,7 +53,12 @@ class Classroom:
     @property
     def lessons(self) -> list[str]:
         """The numbers of the lessons that have exercises."""
-        return sorted({lesson_of(name) for name in EXERCISES})
+        return sorted(self.exercises)
+
+    @property
+    def exercises(self) -> dict[str, int]:
+        """The number of exercises of each lesson."""
+        return dict(Counter(map(lesson_of, EXERCISES)))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each student: the exercises solved and tried in each lesson, then totals."""

@@ -10,6 +10,7 @@ PAGES = {
     "docs/servers.md": "servers.md",
     "docs/tuning.md": "tuning.md",
     "docs/class.md": "class.md",
+    "docs/teaching.md": "teaching.md",
     "docs/glossary.md": "glossary.md",
     "docs/architecture.md": "architecture.md",
     "docs/reliability.md": "reliability.md",

@@ -15,8 +15,8 @@ PAGES = {
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
         ["Scenario", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
-         "PaddedTime", "PackedTime", "SizeTable",
-         "published", "published_names", "published_source"],
+         "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
+         "LoadTest", "load_test", "calibrate", "Calibration"],
     ),
     "rules": (
         "Rules: when a batch leaves",
@@ -50,12 +50,15 @@ PAGES = {
     ),
 }  # fmt: skip
 ROOMS = {
+    "routing": "Where a request goes, of several replicas",
     "servers": "Real servers, with their own parameter names",
     "device": "Real models, on the wall clock",
     "theory": "Queueing theory",
     "teaching": "Predictions and exercises",
 }
 DATA = {
+    "ROUTINGS": "The routings, in order: {}.",
+    "NAMES": "The routings by their names: {}.",
     "SERVERS": "The servers that compute requests in batches, by their names: {}.",
     "TOKEN_SERVERS": "The servers that generate tokens, by their names: {}.",
     "EXERCISES": "The exercises of the lessons, by their numbers: {}.",

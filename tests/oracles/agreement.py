@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 from oracles.naive import Naive
+from oracles.naive_replicas import NaiveReplicas, zipf_keys
 from oracles.naive_rules import NAIVE
 from oracles.plans import in_naive_words
 from oracles.token_plans import columns_of, naive
@@ -14,11 +15,12 @@ import batchsim as bs
 from batchsim._clock import on_grid
 from batchsim.engines import folded_log
 from batchsim.engines.compiled import engine as compiled
-from batchsim.engines.compiled import summaries, token_engine, token_summaries
+from batchsim.engines.compiled import routed, summaries, token_engine, token_summaries
 from batchsim.engines.draws import Streams
 from batchsim.engines.folded_log import FoldedLog, folded
 from batchsim.engines.log import warmup_requests
 from batchsim.engines.reference import engine as reference
+from batchsim.engines.reference import router
 from batchsim.engines.reference import token_engine as reference_tokens
 from batchsim.result import Result, Run
 from batchsim.result.token_run import TokenRun
@@ -80,7 +82,7 @@ class Replay:
 
 
 def naive_of(plan) -> Naive:
-    """The plain loop's run of a plan of requests."""
+    """The plain loop's simulator of a plan of requests."""
     scenario, rule = plan.scenario, plan.scenario.rule
     at_least = isinstance(rule, bs.AtLeast)
     spelling = NAIVE.get(type(rule).__name__, Naive)
@@ -97,7 +99,43 @@ def naive_of(plan) -> Naive:
         preferred=getattr(rule, "preferred", None),
         **in_naive_words(plan),
         **own,
-    ).run()
+    )
+
+
+def naive_replicas_of(plan) -> NaiveReplicas:
+    """The plain loop's simulator of a plan with replicas."""
+    scenario, workload, one = plan.scenario, plan.scenario.workload, plan.scenario.one
+    keys = getattr(scenario.routing, "keys", None)
+    if isinstance(keys, int):
+        keys = zipf_keys(keys, scenario.routing.popularity, plan.chances)
+
+    def make(number):
+        noise = None if plan.noise_of is None else plan.noise_of(number, plan.requests)
+        return naive_of(dataclasses.replace(plan, scenario=one, noise=noise))
+
+    return NaiveReplicas(
+        make, scenario.replicas, scenario.router.name, scenario.rule.max_batch_size, plan.chances.tolist(),
+        keys, scenario.stale_ms, None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
+        getattr(workload, "clients", 0), None if plan.think_s is None else plan.think_s.tolist(),
+        None if plan.priority is None else plan.priority.tolist(),
+    )  # fmt: skip
+
+
+def assert_replicas_agree(plan, chunk=64) -> None:
+    """Both engines and the plain loop agree on a plan with replicas."""
+    log = router.run(plan)
+    requests, batches = naive_replicas_of(plan).run().columns()
+    result = Result((Run(plan.scenario, log),), 0, "")
+    for name, column in requests.items():
+        assert np.array_equal(getattr(result, name), column, equal_nan=name.endswith("_s")), name
+    waits = batches.pop("device_wait")
+    for name, column in batches.items():
+        assert np.array_equal(getattr(result.batches, name), column), name
+    assert np.array_equal(result.run.device_time.wait_s, waits)
+    if plan.arrival_s is not None:
+        assert_columns_equal(routed.run(plan), log)
+        with patch.object(compiled, "SLICE", chunk), patch.object(routed, "LEAST_ROOM", 1):
+            assert_columns_equal(routed.run(plan), log)
 
 
 def assert_equal_to_naive(scenario, log, oracle: Naive) -> None:
@@ -123,7 +161,7 @@ def assert_requests_agree(plan, chunk=64, warmup=0.0) -> None:
     scenario, log = plan.scenario, compiled.run(plan)
     assert log.arrival_s.size == plan.requests
     assert_columns_equal(log, reference.run(plan))
-    assert_equal_to_naive(scenario, log, naive_of(plan))
+    assert_equal_to_naive(scenario, log, naive_of(plan).run())
     times_s = np.concatenate([log.arrival_s, log.batch_start_s, log.batch_finish_s])
     assert np.array_equal(on_grid(times_s), times_s)
     with patch.object(compiled, "SLICE", max(chunk % 6, 1)):

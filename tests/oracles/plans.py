@@ -182,6 +182,29 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     return plan
 
 
+ROUTINGS = ["random", "round_robin", "least_loaded", "two_choices", "fill_first", bs.routing.ByKey(5, 1.0)]
+
+
+@st.composite
+def plans_with_replicas(draw_, plans):
+    """Plans of one queue, as those of several replicas."""
+    plan = draw_(plans)
+    scenario, requests = plan.scenario, plan.requests
+    routing = draw_(st.sampled_from([*ROUTINGS, "given"]))
+    if routing == "given":
+        routing = bs.routing.ByKey(draw_(list_of(range(9), requests)))
+    changes = {"replicas": draw_(st.integers(2, 4)), "routing": routing}
+    changes["stale_ms"] = draw_(st.sampled_from([0, 0, 0.5, 1, 2, 100, 125, 3.3]))
+    if isinstance(scenario.workload, bs.ClosedLoop):
+        changes["clients"] = changes["replicas"] * scenario.workload.clients
+    noise = plan.noise
+    chances = np.array(draw_(list_of(range(12), 2 * requests))).reshape(requests, 2) / 12
+    return dataclasses.replace(
+        plan, scenario=scenario.replace(changes), noise=None, chances=chances,
+        noise_of=None if noise is None else lambda k, count: np.resize(np.roll(noise, k), count),
+    )  # fmt: skip
+
+
 @st.composite
 def scenarios_at_random(draw_, rules=tuple(RULES), priorities=False):
     """Scenarios of every workload, rule and service time, with traffic that does not collide."""

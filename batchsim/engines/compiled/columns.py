@@ -4,6 +4,7 @@ The loops write to the arrays in place. An array is empty if a scenario has no s
 clients), so the types are the same for all scenarios, and Numba compiles each loop once.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,6 +184,8 @@ class Horizon(NamedTuple):
     total: int  # requests of the run; more than `known` if another window follows
     stop: int  # the loop returns once this many have come
     closed: bool  # whether this is a closed loop
+    end_s: float = -math.inf  # of one of several replicas: when the last request of the run comes, to any
+    until_s: float = math.inf  # the loop returns before this time
 
 
 class Limits(NamedTuple):

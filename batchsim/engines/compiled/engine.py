@@ -5,6 +5,7 @@ else goes from instant to instant (`instants`). Python calls the loops in slices
 two of them. They do not hold Python's lock, so threads run in parallel.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -114,14 +115,16 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     batches = Batches.allocate(requests)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     threshold = scenario.rule.threshold
-    if threshold is not None and is_fast(scenario):
+    # The fast loop releases what is left at the last of these arrivals.
+    drains_later = threshold is not None and threshold.wait_s == math.inf and plan.end_s > -math.inf
+    if threshold is not None and is_fast(scenario) and not drains_later:
         free = np.zeros(scenario.servers)
         _, count = form_batches(arrival_s, False, threshold, costs, free, batch_index, batches, cancelled)
     else:
         run_instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)
         rows = of_requests(arrival_s, plan.think_s, batch_index, status, places, plan.computed_size)
-        horizon = Horizon(requests, requests, requests + 1, run_instants.closed)
+        horizon = Horizon(requests, requests, requests + 1, run_instants.closed, plan.end_s)
         run_instants.run_window(horizon, rows, costs, batches, cancelled)
         count = int(run_instants.cursor[columns.BATCH])
         assert run_instants.cursor[columns.SENT] == requests, "a time was not finite"
@@ -153,3 +156,20 @@ def units_of_log(log: Log, scenario: Scenario) -> fold.Units | None:
     rows = of_requests(NONE, None, index, columns.NONE_OF_LEVELS, columns.NONE_OF_LEVELS, size)
     cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
     return fold.Units.of(rows, fold.batches_of(log), log.batch_size.size, cost, scenario.cut_to)
+
+
+def add_log(
+    total: fold.Fold, log: Log, scenario: Scenario, cuts: np.ndarray, device_s: np.ndarray,
+    wait_s: np.ndarray, units: fold.Units | None,
+) -> None:  # fmt: skip
+    """Add the log of a single queue; `device_s`, `wait_s`: when each batch has its device, its wait."""
+    batches, count = fold.batches_of(log), log.batch_start_s.size
+    places = places_of(scenario, log.priority, log.arrival_s.size)
+    arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
+    size = columns.NO_SIZES if log.size is None else fold.writable(log.size)
+    rows = of_requests(arrival_s, None, index, status, places, size)
+    total.add_batches(batches, count, fold.writable(device_s), units=units)
+    idle_s, _ = total.note_spans(batches, count)
+    delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
+    total.add_requests(rows, batches, idle_s, cuts, wait_s, delay_s, limit)
+    total.add_finished(batches.finish_s, batches.size)

@@ -31,9 +31,18 @@ from batchsim.engines.compiled.columns import (
     TokenQueue,
     TokenRequests,
 )
-from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
+from batchsim.engines.compiled.engine import (
+    Instants,
+    form_batches,
+    is_fast,
+    of_requests,
+    places_of,
+    slice_of,
+)
+from batchsim.engines.compiled.fold import batches_of
 from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
 from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.compiled.routed import run
 from batchsim.engines.compiled.token_engine import Loop
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import CANCELLED, check_cancelled
@@ -80,6 +89,7 @@ def run_many(
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
+    fast &= scenario.replicas == 1
     if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
         free, step = np.empty(scenario.servers), size // requests
@@ -95,6 +105,12 @@ def run_many(
         of_each = of_requests(arrival_s, plan.think_s, taken, status, places, plan.computed_size)
         batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
+            if scenario.replicas > 1:
+                log = run(replace(plan, scenario=replace(scenario, rule=rule)), cancelled)
+                of_each = of_requests(arrival_s, None, log.batch_index, log.status, places)
+                grid_loops.note_run(of_each, batches_of(log), log.steps, wanted, scratch, row, numbers)
+                edges_s[row] = arrival_s[edges]
+                continue
             costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf
             if instants is None:
                 free = np.zeros(scenario.servers)

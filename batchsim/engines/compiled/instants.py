@@ -208,6 +208,12 @@ def _overdue(now_s, limits, requests, queue, levels, cursor):
     return now_s >= later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
 
 
+@inlined
+def _ended(now_s, horizon, cursor):
+    """Return whether the last request of the run has come."""
+    return cursor[SENT] == horizon.total and now_s >= horizon.end_s
+
+
 def _pass_instants(horizon, limits, params, state, while_busy,
                    requests, costs, queue, levels, clients, servers, batches, cursor):  # fmt: skip
     """Go from instant to instant until `horizon.stop` requests have come; return how it ended.
@@ -236,13 +242,17 @@ def _pass_instants(horizon, limits, params, state, while_busy,
         if cursor[HEAD] < cursor[TAIL]:
             idle, _ = _idle(servers)
             if idle > 0 or while_busy:
-                waiting = _waiting(requests, queue, levels, cursor, cursor[SENT] == horizon.total)
+                waiting = _waiting(requests, queue, levels, cursor, _ended(last_s, horizon, cursor))
                 due_s = wake_s(last_s, waiting, idle, state, params)
                 # At `last_s` the rule was called: a time that had come by then must not stop the clock.
                 if last_s < due_s < now_s:
                     now_s = min(now_s, not_before(due_s))
+        if cursor[SENT] == horizon.total and last_s < horizon.end_s:
+            now_s = min(now_s, horizon.end_s)
         if now_s == math.inf:
             return ENDED
+        if now_s >= horizon.until_s:
+            return MORE
         if horizon.known < horizon.total and not closed and now_s >= arrival_s[horizon.known - 1]:
             return MORE  # the next window may have another arrival at this very instant
         last_s = servers.clock_s[0] = now_s
@@ -258,7 +268,7 @@ def _pass_instants(horizon, limits, params, state, while_busy,
                 finished(now_s, servers.size[server], seconds, state, params)
                 servers.busy_until_s[server] = math.inf
         if not _dispatch(
-            now_s, cursor[SENT] == horizon.total, params, state, while_busy,
+            now_s, _ended(now_s, horizon, cursor), params, state, while_busy,
             requests, costs, queue, levels, clients, servers, batches, cursor,
         ):  # fmt: skip
             return WRONG
@@ -281,7 +291,7 @@ def _pass_instants(horizon, limits, params, state, while_busy,
             if not _enter(request, limits, requests, queue, levels, cursor):
                 answer_client(now_s, request, requests, clients, cursor)
             if not _dispatch(
-                now_s, cursor[SENT] == horizon.total, params, state, while_busy,
+                now_s, _ended(now_s, horizon, cursor), params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, cursor,
             ):  # fmt: skip
                 return WRONG

@@ -76,7 +76,7 @@ def sources(folder: Path = Path(__file__).parent) -> list[Path]:
         package / "_clock.py",
         *(package / "scenario" / f"{name}_time.py" for name in ("step", "sized")),
     ]
-    rules = (package / "scenario" / "rules").glob("*.py")
+    rules = (path for part in ("rules", "routing") for path in (package / "scenario" / part).glob("*.py"))
     return sorted([*folder.glob("*.py"), *others, *rules])
 
 

@@ -3,16 +3,26 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines.compiled import columns, fold, levels
+from batchsim.engines.compiled import columns, fold, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
-from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
-from batchsim.engines.draws import NO_SIZES, Streams, check_durations
-from batchsim.engines.totals import Histogram, Totals
+from batchsim.engines.compiled.engine import (
+    Instants,
+    add_log,
+    form_batches,
+    is_fast,
+    of_requests,
+    places_of,
+    slice_of,
+    units_of_log,
+)
+from batchsim.engines.draws import NO_SIZES, Streams, check_durations, draw
+from batchsim.engines.replicas import parts_of
+from batchsim.engines.totals import BINS, Histogram, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 
 LEAST = 1 << 12  # new requests in a window: the waiting ones are copied from each to the next
@@ -162,6 +172,32 @@ def begin_s(streams: Streams, requests: int, skip: int, chunk: int) -> float:
     return 0.0
 
 
+def _summarise_replicas(
+    scenario: Scenario, requests: int, streams: Streams, skip: int, cancelled: threading.Event | None
+) -> tuple[Totals, Histogram]:
+    """Return the sums of a run with replicas, which is kept whole meanwhile."""
+    plan = draw(scenario, requests, streams.seed, streams.replication, cancelled)
+    log = routed.run(plan, cancelled)
+    check_time("finishes", max(log.last_s, float(log.arrival_s[-1])), "take fewer requests")
+    from_s = float(log.arrival_s[skip]) if skip else 0.0
+    found, counts = [], np.zeros(BINS, np.int64)
+    for rows, _, part in parts_of(scenario, log):
+        total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
+        costs, units = (
+            Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start)),
+            units_of_log(part, scenario),
+        )
+        device_s, wait_s = np.empty((2, part.steps))
+        batches, cuts = fold.batches_of(part), np.searchsorted(rows, [skip, requests])
+        shapes = batches.size if units is None else units.place
+        fold.on_devices(batches, part.steps, shapes, costs, device_s, wait_s)
+        add_log(total, part, scenario.one, cuts, device_s, wait_s, units)
+        found.append(total.totals.part(0))
+        counts += total.histograms[0]
+    window_s = max(log.last_s - from_s, 0.0)
+    return replace(sum(found[1:], found[0]), requests=requests - skip, window_s=window_s), Histogram(counts)
+
+
 def summarise(
     scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = 1 << 18,
     cancelled: threading.Event | None = None,
@@ -171,6 +207,8 @@ def summarise(
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
     check_durations(scenario)
+    if scenario.replicas > 1:
+        return _summarise_replicas(scenario, requests, streams, skip, cancelled)
     windows = _fast_windows if is_fast(scenario) else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import simpy
 
 from batchsim._clock import TICK_S, later, not_before
 from batchsim.engines.draws import Plan
@@ -24,9 +25,10 @@ class Collector(Instants):
     """One run of a plan: its queue, its servers and its log."""
 
     def __init__(
-        self, plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None
-    ) -> None:
-        super().__init__(plan)
+        self, plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
+        env: simpy.Environment | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(plan, env)
         self.plan = plan
         self.rule = plan.scenario.rule
         self.inputs = inputs
@@ -145,6 +147,10 @@ class Collector(Instants):
 
     def run(self) -> Log:
         self.run_processes()
+        return self.log()
+
+    def log(self) -> Log:
+        """Return what happened."""
         kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
         columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]

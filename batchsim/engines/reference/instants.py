@@ -31,9 +31,9 @@ class At(float):
 class Instants:
     """The processes of one run; subclasses define what enters, starts and leaves at an instant."""
 
-    def __init__(self, traffic: Plan) -> None:
+    def __init__(self, traffic: Plan, env: simpy.Environment | None = None) -> None:
         self.traffic = traffic
-        self.env = simpy.Environment(0.0)
+        self.env = env or simpy.Environment(0.0)
         # The events of this instant: the processes fill these lists, the collector empties them.
         self.arriving: list[int] = []
         self.ending: list[int] = []
@@ -183,11 +183,15 @@ class Instants:
             self.alarm_s = alarm_s
             self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.wake_collector())
 
+    def start_servers(self) -> None:
+        """Start the processes of the servers."""
+        for number in range(self.traffic.scenario.servers):
+            self.env.process(self.server(number))
+
     def run_processes(self) -> None:
         """Run all processes to the end."""
         collecting = self.env.process(self.collect())
-        for number in range(self.traffic.scenario.servers):
-            self.env.process(self.server(number))
+        self.start_servers()
         if self.traffic.arrival_s is None:
             self.clients(self.traffic.scenario.workload.clients)  # type: ignore[union-attr]
         else:

@@ -29,7 +29,7 @@ from batchsim.view.explorer.widgets import hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.views import NAMES
+from batchsim.view.pictures.views import views_of
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 
@@ -71,7 +71,7 @@ class Explorer(widgets.Box):
         self._place()
 
         self.large = plain(
-            widgets.Dropdown, options=views_of(session.style.mode), value=session.style.large,
+            widgets.Dropdown, options=offered(session), value=session.style.large,
             tooltip="The large view; a click on a small view enlarges it, too",
         )  # fmt: skip
         self.large.add_class("batchsim-large")
@@ -156,7 +156,7 @@ class Explorer(widgets.Box):
             self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
-        if key in NAMES[self.session.style.mode] and not self.changes_views:
+        if key and key in dict(offered(self.session)).values() and not self.changes_views:
             self.screen.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:
@@ -194,7 +194,7 @@ class Explorer(widgets.Box):
             _set_class(self, "batchsim-dark", session.style.theme == "dark")
             for name in THEMES:
                 _set_class(self, f"batchsim-as-{name}", session.theme == name)
-            views = views_of(session.style.mode)
+            views = offered(session)
             if self.large.options != views:
                 self.changes_views = True  # new options choose the first, which the reader did not
                 self.large.options = views
@@ -226,9 +226,10 @@ class Explorer(widgets.Box):
             self.origin.value = session.data_state.kind.origin(session.data_state)
 
 
-def views_of(mode: str) -> tuple[tuple[str, str], ...]:
-    """Return the names of the views of a mode, and their keys."""
-    return tuple((name, key) for key, name in NAMES[mode].items())
+def offered(session: Session) -> tuple[tuple[str, str], ...]:
+    """Return the names of the views that a session may enlarge, and their keys."""
+    views = views_of(session.style.mode, session.style.sized)
+    return tuple((view.NAME, key) for key, view in views.items())
 
 
 def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:

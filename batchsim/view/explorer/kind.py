@@ -9,8 +9,8 @@ from batchsim import scenario as sc
 from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
+from batchsim.scenario.knobs import RATE
 from batchsim.scenario.parameters import Parameter
-from batchsim.scenario.scenario import RATE
 from batchsim.scenario.service import SHAPES
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available

@@ -11,6 +11,7 @@ import numpy as np
 
 from batchsim._check import LARGEST
 from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Rule, Scenario
+from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
 from batchsim.study.kinds import MEMORY
@@ -111,9 +112,9 @@ def _steady(workload: OpenLoop | ClosedLoop) -> bool:
 
 
 def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -> Surface:
-    rule, service = type(scenario.rule), scenario.service
+    rule, service, sizes = type(scenario.rule), scenario.service, scenario.workload.sizes
     largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
-    longest_ms = min(nice(4000 * service(min(largest, 64))), LARGEST)
+    longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
     x, y = rule.map_knobs
     xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
     count = requests
@@ -135,7 +136,7 @@ def token_run(
     ValueError if the scenario makes no sense.
     """
     ttft_ms, tpot_ms = objectives_ms
-    if not scenario.rule.compiled:  # only the run itself: others would take minutes
+    if scenario.uncovered:  # only the run itself: others would take minutes
         return ViewData(simulated(scenario, requests, seed)[0], ttft_ms=ttft_ms, tpot_ms=tpot_ms)
     count = min(requests, MOVING) if moving else requests
     key = "tokens' curve", at_any_load(scenario), count, seed

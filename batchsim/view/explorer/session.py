@@ -14,7 +14,7 @@ from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, r
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.views import NAMES
+from batchsim.view.pictures.views import NAMES, views_of
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
@@ -75,6 +75,7 @@ class Style(NamedTuple):
     alone: bool = False
     mode: str = FIRST
     server: int = 0  # the one of several whose steps are shown
+    sized: bool = False  # whether requests have sizes
 
 
 class Session:
@@ -96,7 +97,7 @@ class Session:
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
         self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
         self.runner = Runner(requests, traffic, tokens)
-        self.runner.scenario(state)  # an error comes before any widget is made
+        scenario = self.runner.scenario(state)  # an error comes before any widget is made
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state of `data`
         self.data_coarse = False  # whether a run of more requests follows the gesture
@@ -106,7 +107,8 @@ class Session:
         self.moving = False  # whether the present move is part of a gesture
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
-        self.style = Style(mode=state.mode, large=self.larges[state.mode])
+        sized = scenario.workload.sizes is not None
+        self.style = Style(mode=state.mode, large=self.larges[state.mode], sized=sized)
         self.cover, self.status = "", ("", False)
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is not thread-safe.
@@ -214,9 +216,12 @@ class Session:
             self.data_coarse = self.moving and state.kind.shortens
             if self.style.server >= data.result.scenario.servers:
                 self.style = self.style._replace(server=0)
-            if self.style.mode != state.mode:
+            sized = self.data.sizes is not None
+            if (self.style.mode, self.style.sized) != (state.mode, sized):
                 self.larges[self.style.mode] = self.style.large
-                self.style = self.style._replace(mode=state.mode, large=self.larges[state.mode])
+                views, large = views_of(state.mode, sized), self.larges[state.mode]
+                large = large if large in views else next(iter(views))
+                self.style = self.style._replace(mode=state.mode, sized=sized, large=large)
             self._notify("run")
             self._notify("change")
             # Last, as drawing the data may compile something, too, and announce it.

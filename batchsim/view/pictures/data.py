@@ -193,6 +193,11 @@ class ViewData:
         return math.nan if request is None or request >= latency_ms.size else float(latency_ms[request])
 
     @property
+    def sizes(self) -> np.ndarray | None:
+        """The sizes of the requests, None if they have none."""
+        return self.result.size
+
+    @property
     def overloaded(self) -> bool:
         """Whether the run has no steady state: its latencies then depend on its length."""
         return not self.result.scenario.stable

@@ -8,12 +8,13 @@ from batchsim.device.fidelity import Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
+from batchsim.study.calibration import Calibration
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.pictures.chart import Chart
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.measured import measured, overlay
-from batchsim.view.pictures.views import VIEWS, RunPicture
+from batchsim.view.pictures.measured import calibrated, measured, overlay
+from batchsim.view.pictures.views import RunPicture, views_of
 
 if TYPE_CHECKING:
     from batchsim.study.recommendation import Recommendation
@@ -25,12 +26,15 @@ class Plot(RunPicture):
     """The views that need only a result, in two columns."""
 
     def __init__(self, result: Result, theory: bool = False) -> None:
-        views = [view for view in VIEWS[result.scenario.kind] if view.RANK is not None]
+        views = [*views_of(result.scenario.kind, result.size is not None).values()]
+        views = [view for view in views if view.RANK is not None]
         views.sort(key=lambda view: view.RANK or 0)
         rows, data = math.ceil(len(views) / 2), ViewData(result)
         super().__init__(WIDTH_PX, rows * ROW_PX, font_px=PAGE.font_px)
         row_px, wide = (rows * ROW_PX - LINE_PX * theory) // rows, WIDTH_PX // 2
         boxes = [Box(x, y * row_px, wide, row_px) for y in range(rows) for x in (0, wide)]
+        if len(views) % 2:  # the last has both columns
+            boxes[len(views) - 1] = Box(0, boxes[-1].top, WIDTH_PX, row_px)
         self.add_views([(view, box, True) for view, box in zip(views, boxes, strict=False)], PAGE.line_px)
         with self.styled():
             self.show(data)
@@ -62,22 +66,25 @@ class Plot(RunPicture):
 
 
 @overload
-def plot(result: "Measurement | Fidelity | ServerComparison | Recommendation") -> Chart: ...
+def plot(result: "Measurement | Calibration | Fidelity | ServerComparison | Recommendation") -> Chart: ...
 @overload
 def plot(result: Result, theory: bool = False) -> Plot: ...
 def plot(
-    result: "Result | Measurement | Fidelity | ServerComparison | Recommendation", theory: bool = False
+    result: "Result | Measurement | Calibration | Fidelity | ServerComparison | Recommendation",
+    theory: bool = False,
 ) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
     A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
     seats. An overloaded run shows its growing queue instead of latencies. Bands around the percentiles are
-    their 95 % intervals. `theory=True` adds what queueing theory expects as a dotted line, or the reason why
-    it expects nothing. Other results have other figures:
+    their 95 % intervals. Requests with sizes add their batches, and the latency by size. `theory=True` adds
+    what queueing theory expects as a dotted line, or the reason why it expects nothing. Other
+    results have other figures:
 
     - from `tune`: the race of the settings, round by round, to the full run with a fresh seed;
     - from `compare_servers`: the latency on each server, from the median to the tail;
     - a Measurement: its curve, its samples, and the device's roofline;
+    - from `calibrate`: each stage of the load test, measured and simulated;
     - from `device.compare_with_simulation`: the latencies and batches of both runs.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
@@ -89,13 +96,15 @@ def plot(
         from batchsim.view.pictures.curves import server_curves  # and with it pandas
 
         return server_curves(result)
-    if not isinstance(result, Result | Measurement | Fidelity) and hasattr(result, "rounds"):
+    if not isinstance(result, Result | Measurement | Calibration | Fidelity) and hasattr(result, "rounds"):
         from batchsim.view.pictures.race import race
 
         return race(result)
-    if isinstance(result, Measurement | Fidelity):
+    if isinstance(result, Measurement | Calibration | Fidelity):
         if theory:
             raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
+        if isinstance(result, Calibration):
+            return calibrated(result)
         return measured(result) if isinstance(result, Measurement) else overlay(result)
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")

@@ -68,9 +68,6 @@ class Entry:
     value: str | None = field(default=None, compare=False)  # a new value leaves the legend where it is
 
 
-LACKS = "only for rules with a fast engine"
-
-
 class View(Tile):
     """One subject of a picture: `update` draws the data, and `describe` describes it in words.
 
@@ -83,7 +80,8 @@ class View(Tile):
     SHORT: ClassVar[str]  # and of the small one
     ROOM, SMALL_ROOM = LARGE, SMALL  # around the axes of a large view, and of a small one
     ROWS, SMALL_ROWS = 1, 0  # of the legend of a large view, and of a small one, or for labels above its axes
-    NEEDS: ClassVar[str] = ""  # what the data must have for it to draw; else it says that this is missing
+    NEEDS: ClassVar[str] = ""  # what the data must have for it to draw; else it says `LACKS`
+    LACKS: ClassVar[str] = "only for rules with a fast engine"
     RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
     server = 0  # the one whose steps are shown
     plot_box: Box  # of the axes
@@ -224,7 +222,7 @@ class View(Tile):
                 shown = (each for each in (*self.axes, *self.fixed, *self.moving) if each is not self.title)
                 self.hidden = [artist for artist in shown if artist.get_visible()]
                 place = self.box.left + 0.8 * self.em, self.box.top + (TITLE + 1.6) * self.em
-                self.lack = self.add_text(*place, LACKS, fontsize=self.em, color=self.theme.soft)
+                self.lack = self.add_text(*place, self.LACKS, fontsize=self.em, color=self.theme.soft)
             elif self.lack is not None:
                 self.remove([self.lack])
             for artist in self.hidden:

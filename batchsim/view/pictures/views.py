@@ -11,6 +11,7 @@ from batchsim.view.pictures.heat_map import HeatMapView, TokenHeatMapView
 from batchsim.view.pictures.latency import LatencyView
 from batchsim.view.pictures.load import LoadView, TokenLoadView
 from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.sizes import SizesView
 from batchsim.view.pictures.steps import StepsView
 from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.pictures.token_latency import TokenLatencyView
@@ -18,10 +19,17 @@ from batchsim.view.pictures.view import View
 
 # By `Scenario.kind`, in the order of the small views. To add one, write its file and name it here.
 VIEWS: dict[str, tuple[type[View], ...]] = {
-    "requests": (LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView),
+    "requests": (LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView, SizesView),
     "tokens": (TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView),
 }
-NAMES = {kind: {view.KEY: view.NAME for view in views} for kind, views in VIEWS.items()}
+
+
+def views_of(kind: str, sized: bool = False) -> dict[str, type[View]]:
+    """Return the views of a kind of run by their keys; `sized`: its requests have sizes."""
+    return {view.KEY: view for view in VIEWS[kind] if sized or view.NEEDS != "sizes"}
+
+
+NAMES = {kind: {key: view.NAME for key, view in views_of(kind).items()} for kind in VIEWS}
 
 
 AnyView = TypeVar("AnyView", bound=View)

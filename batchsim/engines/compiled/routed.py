@@ -1,0 +1,171 @@
+"""The compiled engine: a single queue, or replicas behind a router.
+
+For replicas it first finds where each request goes. In an open loop they are then independent: the loops of
+a single queue run each, and their logs are merged. A routing that sees loads needs the replicas' queues
+before, so these are simulated once more, as far as loads need them: for rules of the fast loop by
+`routed_threshold`, for others by the general loop (`routed_instants`).
+"""
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from batchsim.engines.compiled import (
+    columns,
+    engine,
+    instants,
+    routed_instants,
+    routed_threshold,
+    routing_calls,
+)
+from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
+from batchsim.engines.compiled.routed_instants import Rows
+from batchsim.engines.compiled.routed_threshold import Line
+from batchsim.engines.draws import Plan
+from batchsim.engines.log import Log, check_cancelled
+from batchsim.engines.replicas import merged, plan_of, rows_of
+from batchsim.scenario.routing import Loads
+
+LEAST_ROOM = 64  # requests that each replica has room for, at first
+NEVER = 2**62  # more instants and requests than there are
+
+
+def is_ours(*parts: Any) -> bool:
+    """Return whether all parts are this package's: a cached loop with others could be stale."""
+    return all(type(part).__module__.startswith("batchsim.") for part in parts)
+
+
+def first_room(plan: Plan) -> int:
+    """Return how many requests each replica has room for, before one needs more."""
+    return min(plan.requests, 2 * plan.requests // plan.scenario.replicas + LEAST_ROOM)
+
+
+def noise_rows(plan: Plan, room: int) -> np.ndarray:
+    """Return the first factors of each replica, a row each; empty rows without noise."""
+    count = plan.scenario.replicas
+    if plan.noise_of is None:
+        return np.empty((count, 0))
+    return np.stack([plan.noise_of(k, room) for k in range(count)])
+
+
+def follow_lines(
+    plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None
+) -> np.ndarray:
+    """Write the replica of each request, and return them."""
+    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.replicas
+    room, begin, step = first_room(plan), 0, max(engine.SLICE // count, 1)
+    arrival_s, threshold = np.require(plan.arrival_s, requirements="W"), scenario.rule.threshold
+    follow = routed_threshold.follow if is_ours(scenario.router) else routed_threshold.follow_uncached
+    costs = Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start))
+    line = Line.allocate(count, scenario.servers, requests, costs, noise_rows(plan, room))
+    while begin < requests:
+        check_cancelled(cancelled)
+        end = min(begin + step, requests)
+        begin = follow(
+            begin, end, arrival_s, scenario.stale_ms / 1000, threshold, costs, line, loads, plan.chances,
+            params, replica,
+        )  # fmt: skip
+        if begin < end:
+            room = min(2 * room, requests)
+            line = line._replace(noise=noise_rows(plan, room))
+    return replica
+
+
+def _stacked(part: Any, count: int) -> Any:
+    """Return an array, or a named tuple of them, with a row for each replica; None stays None."""
+    if isinstance(part, tuple):
+        return type(part)(*(_stacked(column, count) for column in part))
+    return np.stack([part] * count) if isinstance(part, np.ndarray) else part
+
+
+def _copy(old: Any, new: Any) -> None:
+    """Copy rows into longer ones."""
+    if isinstance(old, tuple):
+        for pair in zip(old, new, strict=True):
+            _copy(*pair)
+    elif isinstance(old, np.ndarray):
+        new[tuple(map(slice, old.shape))] = old
+
+
+def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
+    """Return idle replicas; their noise is drawn already."""
+    count, servers = plan.scenario.replicas, plan.scenario.servers
+    of_request = (
+        np.zeros(room),
+        NONE,
+        np.empty(0, np.int64),
+        np.zeros(room, np.int64),
+        np.zeros(room, np.uint8),
+    )
+    levels, level = columns.Levels.of(plan.scenario, room), np.zeros(room if one.levels else 0, np.uint8)
+    size = np.zeros(0 if plan.size is None else room, np.int64)
+    requests = _stacked(Requests(*of_request, level, size), count)
+    costs = Costs.of(plan, None, Devices.of(plan.scenario), Cold.of(plan.cold_start))
+    devices, cold = costs.devices, costs.cold
+    costs = costs._replace(
+        noise=noise_rows(plan, room),
+        devices=devices._replace(free_s=_stacked(devices.free_s, count)),
+        cold=cold._replace(ready_s=_stacked(cold.ready_s, count)),
+    )
+    return Rows(
+        _stacked(one.memory, count), requests._replace(think_s=NONE, client=np.empty(0, np.int64)), costs,
+        _stacked(columns.Queue.allocate(room, plan.scenario.rule.freezes), count), _stacked(levels, count),
+        _stacked(one.servers, count), _stacked(Batches.allocate(room), count), _stacked(one.cursor, count),
+        np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros((count, servers), np.int64),
+    )  # fmt: skip
+
+
+def follow_instants(
+    plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None
+) -> np.ndarray:
+    """Write the replica of each request, and return them."""
+    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.replicas
+    room, begin, step = first_room(plan), 0, max(engine.SLICE // 4 // count, 1)
+    one, rule = engine.Instants(scenario, 0), scenario.rule
+    limits, level = one.limits._replace(work=NEVER), engine.places_of(scenario, plan.priority, requests)
+    rows, arrival_s = _rows(plan, room, one), np.require(plan.arrival_s, requirements="W")
+    ours = is_ours(rule, scenario.router)
+    follow = routed_instants.follow if ours else routed_instants.follow_uncached
+    while begin < requests:
+        check_cancelled(cancelled)
+        begin, ended = follow(
+            begin, min(begin + step, requests), arrival_s, level, plan.computed_size,
+            scenario.stale_ms / 1000, limits, one.params, rule.asked_while_busy, rows, one.clients, loads,
+            plan.chances, params, replica,
+        )  # fmt: skip
+        if ended == instants.WRONG:
+            raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {rule!r}")
+        if ended == routed_instants.GROW:
+            room, old = min(2 * room, requests), rows
+            rows = _rows(plan, room, one)
+            kept = rows.costs.noise
+            _copy(old, rows)
+            rows.costs.noise[:] = kept
+    return replica
+
+
+def replicas_of(plan: Plan, cancelled: threading.Event | None = None) -> np.ndarray:
+    """Return the replica of each request, uint16."""
+    scenario, requests, router = plan.scenario, plan.requests, plan.scenario.router
+    replica, params = np.empty(requests, np.uint16), router.compiled_params
+    inside, waiting = np.zeros((2, scenario.replicas), np.int64)
+    loads = Loads(inside, waiting, scenario.rule.max_batch_size)
+    if router.sees_loads:
+        follow = follow_lines if engine.is_fast(scenario) else follow_instants
+        return follow(plan, loads, params, replica, cancelled)
+    blindly = routing_calls.route_blindly if is_ours(router) else routing_calls.route_blindly_uncached
+    for begin in range(0, requests, engine.SLICE):
+        check_cancelled(cancelled)
+        blindly(begin, min(begin + engine.SLICE, requests), plan.chances, loads, params, replica)
+    return replica
+
+
+def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
+    """Run a plan and return its log, bit for bit that of the reference engine."""
+    if plan.scenario.replicas == 1:
+        return engine.run(plan, cancelled)
+    assert plan.arrival_s is not None, "a closed loop runs in the reference engine"
+    replica = replicas_of(plan, cancelled)
+    rows = rows_of(replica, plan.scenario.replicas)
+    return merged(plan.scenario, replica, [engine.run(plan_of(plan, k, each), cancelled) for k, each in rows])

@@ -1,0 +1,32 @@
+"""The calls from compiled loops to the function of a routing, as `rule_calls` has those of a rule."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from typing import Any
+
+from numba.extending import overload, register_jitable
+
+from batchsim.engines.compiled.jit import UNCOUNTED, compiled, compiled_uncached
+from batchsim.scenario.routing.routing import Routing
+from batchsim.scenario.rules.rule import HELPERS
+
+
+def route(request: Any, loads: Any, chances: Any, params: Any) -> Any:
+    """Return the replica of a request by the routing of `params`."""
+    return Routing.by_params[type(params)](request, loads, chances, params)
+
+
+@overload(route, jit_options=UNCOUNTED, strict=False)
+def _route(request, loads, chances, params):
+    while HELPERS:
+        register_jitable(HELPERS.pop())
+    return Routing.by_params[params.instance_class]
+
+
+def _route_blindly(begin, end, chances, loads, params, replica):
+    """Route requests without a look at the replicas."""
+    for request in range(begin, end):
+        replica[request] = route(request, loads, chances[request], params)
+
+
+route_blindly, route_blindly_uncached = compiled(_route_blindly), compiled_uncached(_route_blindly)

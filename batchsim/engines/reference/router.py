@@ -1,0 +1,173 @@
+"""The reference engine: a single queue, or a router in front of several, in one environment.
+
+At an instant, all replicas take each of the four steps before any takes the next. Requests of an open loop
+are routed in order before the first step: the router sees the loads before this instant, and what it has sent
+at this instant. A client's request is routed as it is sent, in the fourth step.
+"""
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from batchsim._clock import later
+from batchsim.engines.draws import Plan
+from batchsim.engines.log import Log
+from batchsim.engines.reference import engine
+from batchsim.engines.reference.engine import Collector
+from batchsim.engines.reference.instants import Instants, Process
+from batchsim.engines.replicas import merged
+from batchsim.scenario.routing import Loads
+
+
+class Noise:
+    """The factors of a replica's batches, drawn as they are needed."""
+
+    def __init__(self, plan: Plan, replica: int) -> None:
+        self.plan, self.replica, self.drawn = plan, replica, np.empty(0)
+
+    def __getitem__(self, batch: int) -> float:
+        if batch >= self.drawn.size:
+            assert self.plan.noise_of is not None
+            self.drawn = self.plan.noise_of(self.replica, 2 * batch + 16)
+        return float(self.drawn[batch])
+
+
+class Replica(Collector):
+    """The queue and the servers of one replica; its requests are numbered from 0 on."""
+
+    def __init__(self, plan: Plan, number: int, router: "Router") -> None:
+        noise: Any = Noise(plan, number) if plan.noise_of else None
+        self.levels: list[int] = []
+        priority: Any = None if plan.priority is None else self.levels
+        one = replace(
+            plan, scenario=plan.scenario.one, noise=noise, noise_of=None, priority=priority, size=None
+        )
+        self.router = router
+        super().__init__(one, env=router.env)
+        self.queue.sizes = []
+
+    @property
+    def ended(self) -> bool:
+        return self.router.ended
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """The requests inside, and those of them that wait."""
+        return len(self.queue) + sum(map(len, self.in_service)), len(self.queue)
+
+    def dispatch(self) -> None:
+        self.queue.ended = self.ended
+        super().dispatch()
+
+    def release(self, server: int) -> list[int]:
+        done = super().release(server)
+        self.in_service[server] = []
+        return done
+
+
+class Router(Instants):
+    """One run of a plan with replicas."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.plan, scenario = plan, plan.scenario
+        self.router, self.params = scenario.router, scenario.router.params
+        self.stale_s = scenario.stale_ms / 1000
+        self.replicas = [Replica(plan, number, self) for number in range(scenario.replicas)]
+        for each in self.replicas:
+            each.wake_collector = self.wake_collector  # type: ignore[method-assign]
+        self.place: list[tuple[int, int]] = []  # of each request: its replica, and its number there
+        self.number: dict[tuple[int, int], int] = {}  # and the reverse
+        # The loads as the router sees them, and those that it does not see yet, each with its instant.
+        self.seen = [(0, 0)] * scenario.replicas
+        self.later: deque[tuple[float, list[tuple[int, int]]]] = deque()
+
+    def loads(self, sent: dict[int, int]) -> Loads:
+        """Return the loads as the router sees them, with the requests that it has sent at this instant."""
+        while self.later and self.later[0][0] < later(self.env.now, -self.stale_s):
+            _, self.seen = self.later.popleft()
+        if self.stale_s:
+            sent = {}
+        inside, waiting = np.array(self.seen).T.copy()
+        for replica, count in sent.items():
+            inside[replica] += count
+            waiting[replica] += count
+        return Loads(inside, waiting, self.plan.scenario.rule.max_batch_size)
+
+    def send(self, loads: Loads, client: int) -> bool:
+        """Let a request into the queue of a replica; return whether it enters."""
+        request = len(self.arrival_s)
+        assert self.plan.chances is not None
+        number = int(self.router.route(request, loads, self.plan.chances[request], self.params))
+        replica = self.replicas[number]
+        self.arrival_s.append(self.env.now)
+        self.client.append(client)
+        self.place.append((number, len(replica.arrival_s)))
+        self.number[self.place[-1]] = request
+        if self.plan.priority is not None:
+            replica.levels.append(int(self.plan.priority[request]))
+        if self.plan.size is not None:
+            replica.queue.sizes.append(int(self.plan.computed_size[request]))
+        return replica.enter(client)
+
+    def act(self) -> list[int]:
+        arriving, self.arriving = self.arriving, []
+        sent: dict[int, int] = {}
+        for _ in arriving:
+            self.send(self.loads(sent), client=-1)
+            sent[self.place[-1][0]] = sent.get(self.place[-1][0], 0) + 1
+        done = [
+            self.number[number, request]
+            for number, each in enumerate(self.replicas) for request in each.act()
+        ]  # fmt: skip
+        self.note()
+        return done
+
+    def answer(self, done: list[int]) -> Process:
+        for request in done:
+            self.answered[self.client[request]].succeed(request)
+        yield from self.gather()
+        sending, self.sending = self.sending, []
+        for client in sorted(sending):
+            if self.ended:
+                continue
+            request = len(self.arrival_s)
+            if not self.stale_s:
+                self.later.clear()
+                self.seen = [each.load for each in self.replicas]
+            if not self.send(self.loads({}), client):
+                self.answered[client].succeed(request)
+            # The last request of the run may end the wait at any replica.
+            for number in range(len(self.replicas)) if self.ended else [self.place[request][0]]:
+                self.replicas[number].dispatch()
+                for local in self.replicas[number].turned_away():
+                    gone = self.number[number, local]
+                    self.answered[self.client[gone]].succeed(gone)
+        self.note()
+
+    def note(self) -> None:
+        """Note the loads after the steps of this instant."""
+        loads = [each.load for each in self.replicas]
+        if self.later and self.later[-1][0] == self.env.now:
+            self.later.pop()
+        self.later.append((self.env.now, loads))
+
+    def start_servers(self) -> None:
+        for each in self.replicas:
+            each.start_servers()
+
+    def due_s(self) -> float:
+        return min(each.due_s() for each in self.replicas)
+
+    def run(self) -> Log:
+        self.run_processes()
+        replica = np.array([number for number, _ in self.place], np.uint16)
+        log = merged(self.plan.scenario, replica, [each.log() for each in self.replicas])
+        return replace(log, priority=self.plan.priority, size=self.plan.size)
+
+
+def run(plan: Plan, **options: Any) -> Log:
+    """Run a plan and return its log; `options` are those of a single queue."""
+    return engine.run(plan, **options) if plan.scenario.replicas == 1 else Router(plan).run()

@@ -1,0 +1,59 @@
+"""Every knob of a scenario by its name, anywhere inside."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from batchsim import _check
+from batchsim.scenario.workload import ClosedLoop, OpenLoop
+
+RATE = "rate_per_s"  # a knob of every open workload, even if its own field has another name
+
+
+def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return a part with new values by their path in it; a whole part changes before what is inside it."""
+    fields = {}
+    for first in dict.fromkeys(path[0] for path in changes):
+        inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
+        new = inside.pop(()) if () in inside else getattr(part, first)
+        fields[first] = rebuilt(new, inside) if inside else new
+    rate_per_s = fields.pop(RATE, None)
+    part = dataclasses.replace(part, **fields)
+    # Last, because the other knobs of a workload may change its mean rate.
+    return part if rate_per_s is None else part.with_rate(rate_per_s)
+
+
+def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path to the knob of this name, such as ("workload", "cv"), or raise ValueError.
+
+    A name may omit parts of the path if only one knob matches.
+    """
+    paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
+    steps, workload = name.split("."), parts["workload"]
+    if isinstance(workload, OpenLoop):
+        paths.add(("workload", RATE))
+    matches = sorted(path for path in paths if path[-1] == steps[-1] and _within(steps, path))
+    if len(matches) > 1:
+        places = " or ".join(repr(".".join(path)) for path in matches)
+        raise ValueError(f"knob {name!r} is ambiguous: use {places}")
+    if not matches:
+        is_open = isinstance(workload, OpenLoop)
+        if steps[-1] in (ClosedLoop.__match_args__ if is_open else [RATE]):
+            kind = "a ClosedLoop" if is_open else "an open workload"
+            raise ValueError(f"{name} needs {kind}, got {workload!r}")
+        known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
+        raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
+    return matches[0]
+
+
+def _within(steps: list[str], path: tuple[str, ...]) -> bool:
+    """Return whether the path has these steps, in this order."""
+    rest = iter(path)
+    return all(step in rest for step in steps)
+
+
+def _paths(part: Any) -> Iterator[tuple[str, ...]]:
+    if dataclasses.is_dataclass(part):
+        for name in (f.name for f in dataclasses.fields(part)):
+            yield (name,)
+            yield from ((name, *path) for path in _paths(getattr(part, name)))

@@ -1,0 +1,172 @@
+"""Replicas as plain as it goes: naive simulators in step, behind a router that spells each routing again."""
+
+import math
+from bisect import bisect_right
+
+from oracles.naive import REJECTED, SERVED, TIMED_OUT, after
+
+
+def mixed(key):
+    """The 32-bit hash of a key."""
+    x = key + 1
+    x = ((x >> 16) ^ x) * 73244475 % 2**32
+    x = ((x >> 16) ^ x) * 73244475 % 2**32
+    return (x >> 16) ^ x
+
+
+def routed(name, request, inside, waiting, full, draws, keys):
+    """The replica of a request."""
+    count = len(inside)
+    if name == "round_robin":
+        return divmod(request, count)[1]
+    if name == "random":
+        return math.floor(draws[0] * count)
+    if name == "by_key":
+        return mixed(keys[request]) % count
+    if name == "two_choices":
+        one = math.floor(draws[0] * count)
+        others = [replica for replica in range(count) if replica != one]
+        other = others[math.floor(draws[1] * len(others))] if others else one
+        return min((one, other), key=lambda replica: inside[replica])
+    if name == "fill_first" and min(waiting) < full:
+        return next(replica for replica in range(count) if waiting[replica] < full)
+    return inside.index(min(inside))
+
+
+def zipf_keys(keys, popularity, draws):
+    """The key of each request, by inversion."""
+    weights = [1 / (k + 1) ** popularity for k in range(keys)]
+    ends, total = [], 0.0
+    for weight in weights:
+        total += weight
+        ends.append(total)
+    return [min(bisect_right([end / total for end in ends], draw[0]), keys - 1) for draw in draws]
+
+
+class NaiveReplicas:
+    """`make(number)` returns an idle naive simulator of a replica, as of an open loop without arrivals."""
+
+    def __init__(self, make, replicas, routing, full, draws, keys=None, stale_ms=0.0, arrivals_s=None,
+                 requests=0, clients=0, think_s=None, priority=None):  # fmt: skip
+        self.routing, self.full, self.draws, self.keys = routing, full, draws, keys
+        self.stale_s, self.coming, self.requests = stale_ms / 1000, list(arrivals_s or []), requests
+        self.open, self.think_s, self.priority = arrivals_s is not None, think_s, priority
+        self.thinking = [(0.0, client) for client in range(clients)]
+        self.of = []  # of each request: its replica and its number there
+        self.sender = []
+        self.history = [(-math.inf, [(0, 0)] * replicas)]  # the loads after each instant
+        self.answered = set()
+        self.all = []
+        for number in range(replicas):
+            one = make(number)
+            one.__class__ = type(
+                "Replica", (type(one),), {"someone_may_come": lambda _: self.someone_may_come()}
+            )
+            one.priority = [] if priority is not None else None
+            self.all.append(one)
+
+    def someone_may_come(self):
+        return len(self.of) < self.requests
+
+    def load(self, one):
+        waits = len(one.waiting) + sum(len(batch) for batch, _ in one.frozen)
+        return waits + sum(one.size[job] for job in one.computing if job is not None), waits
+
+    def run(self):
+        for one in self.all:
+            one.coming, one.thinking, one.waiting, one.delayed, one.frozen = [], [], [], [], []
+            one.computing, one.compiled, one.refused = [None] * one.servers, {}, []
+            one.arrivals_s = []
+        while True:
+            times = [time for one in self.all for time in one.possible_instants()] + self.coming
+            if self.someone_may_come():
+                times += [due for due, _ in self.thinking]
+            if min(times, default=math.inf) == math.inf:
+                return self
+            self.instant(min(times))
+
+    def instant(self, now):
+        sent = [0] * len(self.all)
+        while self.coming and self.coming[0] <= now:
+            self.coming.pop(0)
+            loads = self.seen(now)
+            if self.stale_s == 0:
+                loads = [
+                    (inside + more, waiting + more)
+                    for (inside, waiting), more in zip(loads, sent, strict=True)
+                ]
+            sent[self.send(now, None, loads)] += 1
+        for one in self.all:
+            one.four_steps(now)
+        if not self.open:
+            self.let_clients_send(now)
+        self.history.append((now, [self.load(one) for one in self.all]))
+
+    def seen(self, now):
+        """The loads after the last instant that the router knows about."""
+        return next(loads for time, loads in reversed(self.history) if time < after(now, -self.stale_s))
+
+    def send(self, now, sender, loads):
+        request = len(self.of)
+        inside, waiting = zip(*loads, strict=True)
+        replica = routed(self.routing, request, inside, waiting, self.full, self.draws[request], self.keys)
+        one = self.all[replica]
+        if self.priority is not None:
+            one.priority.append(self.priority[request])
+        self.of.append((replica, len(one.arrival)))
+        self.sender.append(sender)
+        one.enter(now, sender)
+        return replica
+
+    def let_clients_send(self, now):
+        self.hear(now)
+        due_now = sorted(pair[1] for pair in self.thinking if pair[0] <= now)
+        self.thinking = [pair for pair in self.thinking if pair[0] > now]
+        for client in due_now:
+            if not self.someone_may_come():
+                return
+            loads = self.seen(now) if self.stale_s else [self.load(one) for one in self.all]
+            self.send(now, client, loads)
+            for one in self.all:
+                one.look(now)
+            self.hear(now)
+
+    def hear(self, now):
+        """Let the clients of requests that have left begin to think."""
+        for request, (replica, number) in enumerate(self.of):
+            one = self.all[replica]
+            left = one.status[number] in (REJECTED, TIMED_OUT) or one.finish[number] <= now
+            if left and request not in self.answered:
+                self.answered.add(request)
+                self.thinking.append((after(now, self.think_s[request]), self.sender[request]))
+
+    def columns(self):
+        """The rows of requests, and of batches by start and server, as of one simulator."""
+        servers = self.all[0].servers
+        rows = sorted(
+            (one.batch_start[job], k * servers + one.server[job], k, job)
+            for k, one in enumerate(self.all)
+            for job in range(len(one.size))
+        )
+        number = {(k, job): place for place, (_, _, k, job) in enumerate(rows)}
+        requests = {
+            name: [getattr(self.all[k], kept)[i] for k, i in self.of]
+            for name, kept in (
+                ("arrival_s", "arrival"),
+                ("start_s", "start"),
+                ("finish_s", "finish"),
+                ("status", "status"),
+            )
+        }
+        requests["batch_index"] = [number.get((k, self.all[k].batch[i]), -1) for k, i in self.of]
+        requests["replica"] = [k for k, _ in self.of]
+        batches = {
+            name: [getattr(self.all[k], kept)[job] for _, _, k, job in rows]
+            for name, kept in (("start_s", "batch_start"), ("finish_s", "batch_finish"),
+                               ("batch_size", "size"), ("trigger", "trigger"), ("device_wait", "device_wait"))
+        }  # fmt: skip
+        batches["server"] = [server for _, server, _, _ in rows]
+        return requests, batches
+
+
+assert SERVED == 0

@@ -1,0 +1,34 @@
+"""Replicas: both engines and a plain loop that shares no code with them agree, bit for bit."""
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from oracles.agreement import assert_replicas_agree
+from oracles.plans import RULES, plans_with_replicas, plans_with_ties, scenarios_at_random
+
+import batchsim as bs
+from batchsim.engines.draws import draw
+
+# One rule for each way to ask a rule: a loop is compiled for each.
+KINDS = (bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes, bs.PullThenWait, bs.LearnedCork, bs.LearnedSizes)
+BY_LEVEL = (bs.SizeOrWait, bs.FrozenBatches)
+TIED = plans_with_replicas(
+    st.one_of(plans_with_ties(KINDS), plans_with_ties(KINDS), plans_with_ties(BY_LEVEL, priorities=True))
+)
+FREE = plans_with_replicas(
+    scenarios_at_random((*RULES[:4], bs.PullThenWait(4, 3.3), bs.LearnedSizes(8, 6))).map(
+        lambda scenario: draw(scenario, 150, 0)
+    )
+)
+
+
+@settings(max_examples=250)
+@given(TIED, st.integers(1, 50))
+def test_replicas_agree_when_everything_is_tied(plan, chunk):
+    event(f"{type(plan.scenario.workload).__name__}, {plan.scenario.router.name}")
+    assert_replicas_agree(plan, chunk)
+
+
+@settings(max_examples=100)
+@given(FREE, st.integers(1, 200))
+def test_replicas_agree_on_random_traffic(plan, chunk):
+    assert_replicas_agree(plan, chunk)
