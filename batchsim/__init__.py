@@ -67,7 +67,7 @@ __all__ = [
     "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves", "compare",
     "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
     "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
-    "simulate", "sweep", "teaching", "theory", "tune",
+    "simulate", "study", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
 from batchsim._format import INFINITE, duration, listed, number, rate, signed
+from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server
 from batchsim.simulate import available, simulate
-from batchsim.study.workers import Crew
 
 if TYPE_CHECKING:
     import pandas

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+__all__ = ["Problem"]
+
 
 def __getattr__(name: str) -> Any:
     if name != "Problem":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
 from batchsim._clock import LATEST_S
+from batchsim._workers import Crew
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
@@ -17,7 +18,6 @@ from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, jud
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import Traffic
-from batchsim.study.workers import Crew
 
 if TYPE_CHECKING:
     import pandas

@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from batchsim import _format
+from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
@@ -51,7 +52,6 @@ from batchsim.study.paired import Bound, Values, better_by, column_of
 from batchsim.study.preference import SAME, Order, advantage, preference
 from batchsim.study.slo import LEVEL, SLO, described
 from batchsim.study.traffic import LONGEST, Job, Traffic, run_job
-from batchsim.study.workers import Crew
 
 
 class Outcome(StrEnum):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
+from batchsim._workers import Crew
 from batchsim.engines.draws import Streams
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
@@ -30,7 +31,6 @@ from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import FRESH, LONGEST, Traffic
-from batchsim.study.workers import Crew
 
 if TYPE_CHECKING:
     import pandas

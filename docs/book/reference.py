@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 
 from docstrings import to_rst
 
@@ -53,6 +52,7 @@ ROOMS = {
     "routing": "Where a request goes, of several replicas",
     "servers": "Real servers, with their own parameter names",
     "device": "Real models, on the wall clock",
+    "study": "Searches by other optimisers",
     "theory": "Queueing theory",
     "teaching": "Predictions and exercises",
 }
@@ -99,7 +99,7 @@ def pages():
     """Return the text of each page by its file name: those of `batchsim`, and one for each subpackage."""
     made = {name: page(*words, bs, names) for name, (*words, names) in PAGES.items()}
     for name, title in ROOMS.items():
-        room = import_module(f"batchsim.{name}")
+        room = getattr(bs, name)
         introduction = inspect.cleandoc(room.__doc__ or "").splitlines()
         to_rst(introduction)
         made[name] = page(title, "\n".join(introduction), room, room.__all__)
