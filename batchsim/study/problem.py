@@ -10,9 +10,9 @@ from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.grid import Grid
-from batchsim.study.judgement import LEVEL, STRICT, Verdict, out_of_reach
+from batchsim.study.judgement import STRICT, Verdict, out_of_reach
 from batchsim.study.race import Race, numbers_of
-from batchsim.study.slo import SLO
+from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import Traffic
 
 
