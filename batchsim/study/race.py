@@ -141,7 +141,7 @@ class Candidate:
 
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
-ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
+ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 8), (1 / 5, 1 / 32, 3))
 NEAREST = 8  # settings that run longer, if all miss the objective
 SHORTEST = 800  # requests: 16 windows of 50
 FAR = 2  # times its limit: chance alone seldom does so much, so such a setting is not run longer
