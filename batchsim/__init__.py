@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from batchsim.servers.comparison import compare_servers
     from batchsim.study.calibration import Calibration, calibrate
     from batchsim.study.capacity import Capacity, capacity
+    from batchsim.study.ranges import Range
     from batchsim.study.recommendation import Recommendation
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
@@ -62,6 +63,7 @@ __all__ = [
     "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric",
     "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
     "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
+    "Range",
     "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
     "SleepingPoll", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger",
     "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves", "compare",
@@ -73,7 +75,7 @@ __all__ = [
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
     "Calibration": "study.calibration", "calibrate": "study.calibration", "Capacity": "study.capacity",
-    "Recommendation": "study.recommendation", "SLO": "study.slo",
+    "Range": "study.ranges", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",

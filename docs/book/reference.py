@@ -35,7 +35,7 @@ PAGES = {
     "studies": (
         "Many scenarios: choosing a setting",
         "Sweeps over knobs, the setting that meets an objective, and the highest rate at which it does.",
-        ["SLO", "sweep", "tune", "Recommendation", "capacity", "Capacity", "compare_servers"],
+        ["SLO", "sweep", "tune", "Range", "Recommendation", "capacity", "Capacity", "compare_servers"],
     ),
     "pictures": (
         "Pictures",
