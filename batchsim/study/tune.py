@@ -100,7 +100,8 @@ def tune(
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     zone, draws = _zone(indifference), _draws(inputs, measurement, over)
-    ranges, grid = has_ranges(over), Grid.of(scenario, ends_of(over))
+    ranges = has_ranges(over)
+    grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
     lengths = functools.cache(lambda: [each.lengths()(count) for each in streams])
     entries = [_entry(scenario, slo, grid.knobs(number), lengths) for number in range(len(grid))]
