@@ -14,6 +14,7 @@
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
+# make paper     the figure of the paper for the Journal of Open Source Education, paper/paper.md
 # make bench     what is claimed about speed, as ratios
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make selection  how often `tune` selects a good setting, beside KN++ and OCBA-m: half an hour (PROBLEMS=200)
@@ -45,7 +46,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -172,13 +173,17 @@ page: $(VENV)/.installed-web
 	@mkdir -p dist && cp batchsim/web/batchsim.html dist/
 
 # Not in CI: it installs the package ten times.
-package: $(VENV)/.installed-package book
+package: $(VENV)/.installed-package book slides
 	rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/pyroma --min=10 dist/*.tar.gz
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rA tests/package
+
+# The figure of paper/paper.md.
+paper: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python paper/figure.py
 
 slides: $(VENV)/.installed-book
 	$(BIN)/python docs/book/slides.py build/slides

@@ -7,6 +7,7 @@ from batchsim import _parts
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
+from batchsim.measured.load_tests import LoadTest, load_test
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
@@ -45,7 +46,9 @@ from batchsim.simulate import simulate
 if TYPE_CHECKING:
     from batchsim import device, servers, teaching, theory
     from batchsim.servers.comparison import compare_servers
+    from batchsim.study.calibration import Calibration, calibrate
     from batchsim.study.capacity import Capacity, capacity
+    from batchsim.study.ranges import Range
     from batchsim.study.recommendation import Recommendation
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
@@ -58,27 +61,30 @@ if TYPE_CHECKING:
     from batchsim.view.pictures.sweep_map import heat_map
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Buckets", "Capacity", "ClosedLoop", "Comparison", "CompetingWindows",
-    "Constant", "Continuous",
-    "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes",
-    "Lognormal", "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
-    "PackedTime", "PaddedTime", "Recommendation", "SizeTable",
-    "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait",
-    "SortedWindow", "SleepingPoll", "StalledBatches",
-    "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
-    "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
-    "film", "frontier", "heat_map", "kv_blocks", "lanes", "plot", "published", "published_names",
-    "published_source", "routing", "servers", "simulate", "sweep", "teaching", "theory", "tune",
+    "Affine", "AtLeast", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop",
+    "Comparison",
+    "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric",
+    "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
+    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
+    "Range",
+    "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
+    "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger",
+    "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves", "compare",
+    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
+    "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
+    "simulate", "study", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
-    "Capacity": "study.capacity", "Recommendation": "study.recommendation", "SLO": "study.slo",
+    "Calibration": "study.calibration", "calibrate": "study.calibration", "Capacity": "study.capacity",
+    "Range": "study.ranges", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.film.lanes",
-    "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
+    "plot": "view.pictures.plot", "servers": "servers", "study": "study",
+    "sweep": "study.sweep", "teaching": "teaching",
     "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 

@@ -269,7 +269,7 @@ def tune(_: int) -> Row:
     return Row(
         "requests that tune simulates, against the full grid of 100 settings",
         grid / simulated,
-        10,
+        20,
         30,
         detail,
     )

@@ -155,10 +155,17 @@ def of_field(case, spent):
 
     found = {}
     model = Model(case)
+    solver = KNPlusPlus(model, len(model.designs), ZONE * case.best_ms, n_0=10, obj="min")
     try:
-        chosen = int(KNPlusPlus(model, len(model.designs), ZONE * case.best_ms, n_0=10, obj="min").solve()[0])
+        solver.reset()
+        solver._initialisation()
+        while len(solver._contenders) > 1:  # as its solve(), which does not end where two are equal
+            solver._screening()
+            solver._sequential_replication()
+            solver._update()
     except TimeoutError:
-        chosen = None
+        pass
+    chosen = max(solver._contenders, key=lambda each: solver._means[each], default=None)
     found["KN++"] = {
         "chosen_ms": math.inf if chosen is None else case.truth[model.designs[chosen]],
         "requests": model.requests,

@@ -19,7 +19,18 @@ LONGEST = 500  # lines of a module
 
 # Down the corridor: a room imports from its own step and those above it.
 CORRIDOR = [
-    ["_check", "_clock", "_course", "_files", "_format", "_parts", "_version", "_vote", "batcher"],
+    [
+        "_check",
+        "_clock",
+        "_course",
+        "_files",
+        "_format",
+        "_parts",
+        "_version",
+        "_vote",
+        "_workers",
+        "batcher",
+    ],
     ["scenario"],
     ["measured"],
     ["engines"],

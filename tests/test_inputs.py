@@ -30,7 +30,7 @@ def few():
 
 def test_a_measurement_is_drawn_twenty_times_for_half_of_the_search_s_requests(few):
     drawn, plain = few.input_uncertainty, tuned(measured(10), inputs=0)
-    assert (drawn.draws, drawn.inputs, drawn.rivals) == (20, "service times", 1)
+    assert (drawn.draws, drawn.inputs, drawn.rivals) == (20, "service times", 2)
     assert plain.input_uncertainty is None
     assert few.requests_simulated <= 1.5 * plain.requests_simulated
     assert few.knobs == plain.knobs

@@ -172,6 +172,22 @@ def test_threads_and_processes_give_the_same_answer(alone):
             assert same(alone, tune(POISSON, LIMIT, GRID, requests=20_000, executor=executor))
 
 
+def test_capacity_and_servers_have_the_same_answer_from_processes():
+    scenario = POISSON.replace(max_batch_size=32, max_wait_ms=0)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
+        here, there = (
+            bs.capacity(scenario, LIMIT, requests=5000, executor=each) for each in (None, processes)
+        )
+        assert repr(here) == repr(there)
+        assert here.to_frame().equals(there.to_frame())
+        assert here.requests_simulated == there.requests_simulated
+        names = ["triton", "torchserve"]
+        here, there = (
+            bs.compare_servers(scenario, names, requests=2000, executor=each) for each in (None, processes)
+        )
+        assert here.to_frame().equals(there.to_frame())
+
+
 class Dying(ThreadPoolExecutor):
     """Its processes die after a few runs."""
 

@@ -151,8 +151,9 @@ def test_the_rounds_cost_what_was_counted(found):
     assert found.requests_simulated + found.requests_explaining >= found.candidates["requests"].sum()
     first = ROUNDS[0][0]
     assert found.requests_simulated > first * found.grid_requests + 100_000
-    assert found.requests_explaining % 100_000 == 0  # another wait, and the frontier
-    assert 1 <= found.requests_explaining / 100_000 <= 2 + 24
+    # Another wait, and the frontier; and short runs of settings between those of the grid.
+    assert found.requests_explaining % 20_000 == 0
+    assert 1 <= found.requests_explaining / 100_000 <= 2 + 24 + 1
 
 
 def test_what_is_expected_is_the_run_s_own(found):

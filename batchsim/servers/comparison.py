@@ -3,11 +3,13 @@
 import html
 import math
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
 from batchsim._format import INFINITE, duration, listed, number, rate, signed
+from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
 from batchsim.servers.registry import SERVERS
@@ -154,15 +156,19 @@ class ServerComparison:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def _run(scenario: Scenario, requests: int, seed: int, keep: str) -> Result:
+    return simulate(scenario, requests, seed, keep=keep)
+
+
 def compare_servers(
     scenario: Scenario, servers: Iterable[str] | Mapping[str, Rule] | None = None, max_batch_size: int = 32,
-    max_wait_ms: float = 2, requests: int = REQUESTS, seed: int = 0,
+    max_wait_ms: float = 2, requests: int = REQUESTS, seed: int = 0, *, executor: Executor | None = None,
 ) -> ServerComparison:  # fmt: skip
     """Run one trace through several servers with the same maximum batch size and the same wait.
 
     `servers` are names from `servers.SERVERS` (default: all), or a dict of rules by any name. Only the rule
     of the scenario is replaced; every server gets the same arrivals. Servers without a wait ignore it.
-    `bs.plot`, `bs.lanes` and `bs.film` show the answer.
+    `executor` makes the runs, as in `sweep`. `bs.plot`, `bs.lanes` and `bs.film` show the answer.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
@@ -199,8 +205,10 @@ def compare_servers(
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     keep = "all" if count < REQUESTS else "requests"  # lanes draw each step of a short run
+    calls = ((replace(scenario, rule=rule), count, seed, keep) for rule in by_rule)
+    results = Crew(executor).map(_run, calls)
     groups = tuple(
-        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed, keep=keep))
-        for rule, names in by_rule.items()
+        Group(tuple(names), rule, result)
+        for (rule, names), result in zip(by_rule.items(), results, strict=True)
     )
     return ServerComparison(scenario, rules, groups)

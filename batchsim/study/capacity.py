@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
 from batchsim._clock import LATEST_S
+from batchsim._workers import Crew
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
@@ -121,8 +123,9 @@ class Capacity:
 
 
 def capacity(
-    scenario: Scenario, slo: SLO, seed: int = 0, requests: int | None = None, tolerance: float = 0.01
-) -> Capacity:
+    scenario: Scenario, slo: SLO, seed: int = 0, requests: int | None = None, tolerance: float = 0.01, *,
+    executor: Executor | None = None,
+) -> Capacity:  # fmt: skip
     """Return the highest rate at which a setting meets an objective, and how sure that is.
 
     The workload is scaled to rates from a thousandth of the highest possible one upwards. Each edge between a
@@ -131,6 +134,8 @@ def capacity(
     one traffic, stretched. `requests` is the length of a run (default: the whole trace, or 100,000); for a
     `Diurnal`, the nearest number that covers whole periods at each rate; at a very low rate, fewer, because
     the clock ends at 48.5 days. Rates that clearly fail in a twentieth of that get no longer run.
+
+    `executor`: the first rates run there, as in `sweep`; the answer is the same.
 
     Raises ValueError for a closed loop, which has no rate, and if nothing limits the rate.
 
@@ -152,7 +157,7 @@ def capacity(
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
-    search = _Search(scenario, slo, seed, count, tolerance)
+    search = _Search(scenario, slo, seed, count, tolerance, Crew(executor))
     if missed := out_of_reach(scenario, slo, seed):
         return search.found(missed.text)
     return search.capacity()
@@ -193,6 +198,27 @@ def edge(
     return inside, outside
 
 
+def probed(scenario: Scenario, slo: SLO, seed: int, requests: int, rate_per_s: float) -> tuple[Probe, int]:
+    """Return the probe at a rate, of a short run if that clearly fails, and the requests simulated for it."""
+    scenario = scenario.replace(rate_per_s=rate_per_s)
+    if not scenario.stable:
+        return Probe(rate_per_s, 0, OVERLOADED), 0
+    traffic, probe = _traffic(scenario, seed, requests, rate_per_s), None
+    short = round(traffic.requests * SHORT)
+    if short >= SHORTEST:
+        probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), slo, scenario, STRICT))
+    if probe is None or not probe.fails:
+        probe = Probe(rate_per_s, traffic.requests, judge(traffic.run(scenario), slo, level=SURE))
+    return probe, traffic.simulated
+
+
+def _traffic(scenario: Scenario, seed: int, requests: int, rate_per_s: float) -> Traffic:
+    most = LATEST_S * rate_per_s
+    if requests > FULL * most:
+        requests = max(int(SAFE * most), 1)
+    return Traffic(scenario.replace(rate_per_s=rate_per_s), requests, seed)
+
+
 @dataclass(eq=False)
 class _Search:
     """The rates tried so far."""
@@ -202,17 +228,23 @@ class _Search:
     seed: int
     requests: int
     tolerance: float
+    crew: Crew
     simulated: int = 0
     probes: dict[float, Probe] = field(default_factory=dict)
 
     def capacity(self) -> Capacity:
         top = self._top_per_s()
-        highest = self._traffic(top)
+        highest = _traffic(self.scenario, self.seed, self.requests, top)
         periods = Periods.of(highest.scenario.workload, highest.requests)
         if periods is not None and not highest.whole:
             needed = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
             return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
-        scanned = [self.at(part * top) for part in SCAN]
+        rates = [part * top for part in SCAN]
+        calls = ((self.scenario, self.slo, self.seed, self.requests, rate) for rate in rates)
+        for probe, simulated in self.crew.map(probed, calls):
+            self.probes[probe.rate_per_s] = probe
+            self.simulated += simulated
+        scanned = self._in_order()
         if not any(probe.holds for probe in scanned):
             self._narrow()
             scanned = self._in_order()
@@ -245,27 +277,10 @@ class _Search:
     def at(self, rate_per_s: float) -> Probe:
         """Return the probe at a rate: of a short run if that clearly fails, else of a full one."""
         if rate_per_s not in self.probes:
-            self.probes[rate_per_s] = self._probe(rate_per_s)
+            probe, simulated = probed(self.scenario, self.slo, self.seed, self.requests, rate_per_s)
+            self.probes[rate_per_s] = probe
+            self.simulated += simulated
         return self.probes[rate_per_s]
-
-    def _probe(self, rate_per_s: float) -> Probe:
-        scenario = self.scenario.replace(rate_per_s=rate_per_s)
-        if not scenario.stable:
-            return Probe(rate_per_s, 0, OVERLOADED)
-        traffic, probe = self._traffic(rate_per_s), None
-        short = round(traffic.requests * SHORT)
-        if short >= SHORTEST:
-            probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), self.slo, scenario, STRICT))
-        if probe is None or not probe.fails:
-            probe = Probe(rate_per_s, traffic.requests, judge(traffic.run(scenario), self.slo, level=SURE))
-        self.simulated += traffic.simulated
-        return probe
-
-    def _traffic(self, rate_per_s: float) -> Traffic:
-        requests, most = self.requests, LATEST_S * rate_per_s
-        if requests > FULL * most:
-            requests = max(int(SAFE * most), 1)
-        return Traffic(self.scenario.replace(rate_per_s=rate_per_s), requests, self.seed)
 
     def _top_per_s(self) -> float:
         """Return a rate that is too high: the saturation rate, or one that loses too many requests."""

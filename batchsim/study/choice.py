@@ -25,6 +25,7 @@ from batchsim.study.traffic import LONGEST
 
 TRIED = 4  # the most that the tie-break may cost, in runs of the last round
 FULL_RUNS = 24  # at most, to draw the frontier
+NEARLY = 0.02  # of the latency: a tie is not only what a short run cannot separate
 WIDE = 0.1  # of the latency: a wider bound tells little
 NONE = Bound(math.nan, math.inf)
 
@@ -119,6 +120,7 @@ def _ties(race: Race, rival: Candidate, fastest: Candidate) -> bool:
     slower = (math.isinf(bound.most) or not steady) and rival.latency.value > latency
     if not math.isnan(race.zone_ms):
         slower = race.bound(rival, fastest, requests, LEVEL).most > race.zone_ms
+    slower |= rival.latency.value > (1 + NEARLY) * fastest.latency.value
     if slower or (meets and rival.judgement.excess > 1):
         rival.eliminate(Outcome.BEHIND, f"{race.latency(rival)}, {race.latency(fastest)} at best")
         return False
@@ -165,9 +167,10 @@ def settled(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> Candid
         bounds = compared(race, chosen, rivals_of(race, chosen, group))
         open_ = {each: bound for each, bound in bounds.items() if bound.most > race.zone_ms}
         nexts = {each: n for each in open_ if (n := next((n for n in lengths if n not in each.runs), 0))}
-        if not nexts or any(needed(each, open_[each], race.zone_ms) > 2 * lengths[-1] for each in open_):
+        requests = min(nexts.values(), default=0)
+        hopeless = any(needed(each, open_[each], race.zone_ms) > 2 * lengths[-1] for each in open_)
+        if not nexts or (hopeless and requests > race.search.requests):
             return chosen
-        requests = min(nexts.values())
         race.screen([chosen, *(each for each, n in nexts.items() if n == requests)], requests)
         bounds = compared(race, chosen, [*open_])
         best = max(open_, key=lambda each: bounds[each].value)

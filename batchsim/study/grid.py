@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -107,6 +107,33 @@ class Grid:
         """Return each knob's labels, shape (points,)."""
         places = np.indices(self.shape).reshape(len(self.axes), -1)
         return {axis.name: axis.column(place) for axis, place in zip(self.axes, places, strict=True)}
+
+
+@dataclass(frozen=True)
+class Points:
+    """Some settings, numbered as those of a grid are."""
+
+    settings: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, settings: Sequence[dict[str, Any]]) -> Self:
+        return cls(tuple(settings))
+
+    def __len__(self) -> int:
+        return len(self.settings)
+
+    def knobs(self, number: int) -> dict[str, Any]:
+        """Return a point, as `Scenario.replace` takes it."""
+        return self.settings[number]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return each knob's labels, shape (points,)."""
+        columns = {}
+        for name in self.settings[0]:
+            values = [_plain(each[name]) for each in self.settings]
+            numbers = all(type(value) in (int, float) for value in values)
+            columns[name] = np.array(values if numbers else [repr(value) for value in values])
+        return columns
 
 
 def canonical(value: Any) -> Any:

@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from batchsim import _format
+from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
@@ -51,7 +52,6 @@ from batchsim.study.paired import Bound, Values, better_by, column_of
 from batchsim.study.preference import SAME, Order, advantage, preference
 from batchsim.study.slo import LEVEL, SLO, described
 from batchsim.study.traffic import LONGEST, Job, Traffic, run_job
-from batchsim.study.workers import Crew
 
 
 class Outcome(StrEnum):
@@ -141,7 +141,7 @@ class Candidate:
 
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
-ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
+ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 8), (1 / 5, 1 / 32, 3))
 NEAREST = 8  # settings that run longer, if all miss the objective
 SHORTEST = 800  # requests: 16 windows of 50
 FAR = 2  # times its limit: chance alone seldom does so much, so such a setting is not run longer

@@ -17,6 +17,7 @@ from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.preference import SAME
 from batchsim.study.race import Tie
+from batchsim.study.ranges import Between
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO, described
 from batchsim.study.traffic import Traffic
@@ -64,6 +65,9 @@ class Recommendation:
     `input_uncertainty`: what other inputs, as likely as the given ones, do to the choice; None if they are
     no samples.
 
+    `between`: settings halfway to its neighbours in the grid that are surely better, so that the grid is too
+    coarse there.
+
     `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.
     `effects`: how another wait changes the latency. `remedies`: changes that would meet the objective, if it
     is not met.
@@ -97,6 +101,7 @@ class Recommendation:
     out_of_reach: str = ""
     provisional: str = ""
     input_uncertainty: InputUncertainty | None = None
+    between: tuple[Between, ...] = ()
 
     @property
     def rule(self) -> Rule:
@@ -182,7 +187,7 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
 
 def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
-    topics = (_setting, _confirmed, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
+    topics = (_setting, _confirmed, _coarse, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
     settings = _format.counted(len(found.candidates), "setting")
     less = f", {found.saved} of what full runs of all would take" if found.saved else ""
     search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
@@ -330,6 +335,15 @@ def _remedies(found: Recommendation) -> Iterator[str]:
             yield f"{'It would also' if would else 'The objective would'} be met by {remedy.text}."
         if remedy.value is None:
             yield _sentence(remedy.text)
+
+
+def _coarse(found: Recommendation) -> Iterator[str]:
+    """Say that the grid is too coarse around the setting."""
+    for knobs, at_least_ms in found.between[:1]:
+        moved = {name: value for name, value in knobs.items() if value != found.knobs[name]}
+        label, least = described(found.slo.latency.key)[0], _format.number(at_least_ms, 2)
+        lower = f"with {phrases.setting(moved)} its {label} is at least {least} ms lower"
+        yield f"The grid is too coarse around it: {lower}."
 
 
 def _stated(statement: Statement) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
+from batchsim._workers import Crew
 from batchsim.engines.draws import Streams
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
@@ -20,17 +21,17 @@ from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import frontier, mark, preferred, settled, statement_of
-from batchsim.study.grid import Grid
+from batchsim.study.grid import Grid, Points
 from batchsim.study.inputs import DRAWS, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.race import Candidate, Outcome, Race, Tie
+from batchsim.study.ranges import Between, between, ends_of, explored, has_ranges
 from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import FRESH, LONGEST, Traffic
-from batchsim.study.workers import Crew
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +52,9 @@ def tune(
 ) -> Recommendation:  # fmt: skip
     """Return the setting from a grid of knobs that meets an objective.
 
-    `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. `prefer`:
+    `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. With a
+    `Range(1, 256, scale="log")` for some of the values, an adaptive search tries up to 400 settings
+    (`batchsim.study.ranges`); nothing is stated about those that it does not try. `prefer`:
     "cheapest" takes the fewest servers that meet the objective, and among their settings the lowest latency
     (the highest percentile of `slo`, or its mean); "fastest" takes the lowest latency of all. Several
     settings may be statistically as fast in full runs: among these it takes the most headroom (the highest
@@ -97,9 +100,14 @@ def tune(
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     zone, draws = _zone(indifference), _draws(inputs, measurement, over)
-    grid = Grid.of(scenario, over)
+    ranges = has_ranges(over)
+    grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
-    entries = _entries(scenario, slo, grid, streams, count)
+    lengths = functools.cache(lambda: [each.lengths()(count) for each in streams])
+    entries = [_entry(scenario, slo, grid.knobs(number), lengths) for number in range(len(grid))]
+    refusals = [entry for entry in entries if isinstance(entry, ValueError)]
+    if len(refusals) == len(entries):
+        raise refusals[0]
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
@@ -110,6 +118,10 @@ def tune(
     search = Traffic(scenario, count, seed, most)
     with Crew(executor, progress, "tune") as crew:
         race = Race(slo, search, search.fresh(of_fresh), candidates, crew)
+        if ranges:
+            entries = explored(over, race, lambda knobs: _entry(scenario, slo, knobs, lengths), prefer)
+            candidates = [entry for entry in entries if isinstance(entry, Candidate)]
+            grid = Points.of([each.knobs for each in candidates])
         interrupted = ""
         try:
             race.first_round()
@@ -128,6 +140,9 @@ def tune(
     ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
     explained = best.scenario.stable and not race.out_of_reach and not stopped
     effects = effects_of(result, slo, race.traffic) if explained else ()
+    nearby: tuple[Between, ...] = ()
+    if explained and met and not ranges:
+        nearby = between(race, best, over, lambda knobs: _entry(scenario, slo, knobs, lengths))
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
         helps = longer(judgement, best.requests, scenario)
@@ -143,7 +158,7 @@ def tune(
         grid_requests=race.asked.requests * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.search.simulated - simulated, out_of_reach=race.out_of_reach,
         statement=statement, searched=best.searched, provisional=interrupted,
-        input_uncertainty=drawn, rounds=_rounds(race, entries),
+        input_uncertainty=drawn, between=nearby, rounds=_rounds(race, entries),
     )  # fmt: skip
     return replace(found, explanation=explain(found))
 
@@ -184,33 +199,24 @@ def _rounds(race: Race, entries: Sequence[Candidate | ValueError]) -> "pandas.Da
     return pandas.DataFrame(rows)
 
 
-def _entries(
-    scenario: Scenario, slo: SLO, grid: Grid, streams: Sequence[Streams], requests: int
-) -> list[Candidate | ValueError]:
-    """Return the grid's settings, an error for each that the scenario refuses; raise if it refuses all."""
-    entries: list[Candidate | ValueError] = []
-    lengths = functools.cache(lambda: [each.lengths()(requests) for each in streams])
-    for knobs in map(grid.knobs, range(len(grid))):
-        try:
-            point = scenario.replace(knobs)
-        except ValueError as refusal:
-            entries.append(refusal)
-            continue
-        for part in ("workload", "tokens"):
-            if getattr(point, part) is not getattr(scenario, part):
-                rule = f"over must not change the {part}, got {', '.join(knobs)}"
-                raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
-        try:
-            check_lengths(point, lengths)  # a rule of requests refuses no length
-        except ValueError as refusal:
-            entries.append(refusal)
-            continue
-        check_loss(point, slo)
-        entries.append(Candidate(knobs, point))
-    refusals = [entry for entry in entries if isinstance(entry, ValueError)]
-    if len(refusals) == len(entries):
-        raise refusals[0]
-    return entries
+def _entry(
+    scenario: Scenario, slo: SLO, knobs: dict[str, Any], lengths: Callable[[], list[Any]]
+) -> Candidate | ValueError:
+    """Return a setting as a candidate, or the scenario's error if that refuses it."""
+    try:
+        point = scenario.replace(knobs)
+    except ValueError as refusal:
+        return refusal
+    for part in ("workload", "tokens"):
+        if getattr(point, part) is not getattr(scenario, part):
+            rule = f"over must not change the {part}, got {', '.join(knobs)}"
+            raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
+    try:
+        check_lengths(point, lengths)  # a rule of requests refuses no length
+    except ValueError as refusal:
+        return refusal
+    check_loss(point, slo)
+    return Candidate(knobs, point)
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:
@@ -251,7 +257,7 @@ def _search(
     return *race.nearest(), None
 
 
-def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
+def _table(grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
     import pandas
 
     key, rows = slo.latency.key, []

@@ -124,7 +124,7 @@ def plain_costs(requests, largest, floats):
     """Return the service times, without noise, devices and compiling."""
     none, no_shapes = column(floats, 0, 0), column(as_wholes(floats), 0, 0)
     devices, cold = columns.Devices(none, 0.0, 1.0), columns.Cold(none, no_shapes, none)
-    table_s = none.reshape((0, 0))
+    table_s = none[None]  # `reshape` would need a function of Numba that WebAssembly lacks
     units = UnitCost(no_shapes, False, 0.0, 0.0, no_shapes, table_s)
     return columns.Costs(column(floats, 3 * requests, largest + 1), none, none, devices, cold, units)
 

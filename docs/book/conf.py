@@ -47,14 +47,13 @@ default_role = "py:obj"  # single backticks: a link to a public name, else code
 
 html_theme = "furo"
 html_title = "batchsim"
-html_static_path = [str(HERE / name) for name in ("book.css", "live.js")]
+html_static_path = [str(HERE / name) for name in ("book.css", "live.js", "access.js")]
 html_static_path += [str(ROOT / "batchsim" / "web" / "batchsim.html")]  # the lessons' live figures
-html_css_files, html_js_files = ["book.css"], [("live.js", {"defer": "defer"})]
+html_css_files, html_js_files = ["book.css"], ["access.js", ("live.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = False
 html_use_index = True
 html_domain_indices = False
-pygments_style = "friendly"
-pygments_dark_style = "github-dark"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 
 
 def mathml(block):

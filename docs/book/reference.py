@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 
 from docstrings import to_rst
 
@@ -16,8 +15,8 @@ PAGES = {
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
         ["Scenario", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
-         "PaddedTime", "PackedTime", "SizeTable",
-         "published", "published_names", "published_source"],
+         "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
+         "LoadTest", "load_test", "calibrate", "Calibration"],
     ),
     "rules": (
         "Rules: when a batch leaves",
@@ -37,7 +36,7 @@ PAGES = {
     "studies": (
         "Many scenarios: choosing a setting",
         "Sweeps over knobs, the setting that meets an objective, and the highest rate at which it does.",
-        ["SLO", "sweep", "tune", "Recommendation", "capacity", "Capacity", "compare_servers"],
+        ["SLO", "sweep", "tune", "Range", "Recommendation", "capacity", "Capacity", "compare_servers"],
     ),
     "pictures": (
         "Pictures",
@@ -54,6 +53,7 @@ ROOMS = {
     "routing": "Where a request goes, of several replicas",
     "servers": "Real servers, with their own parameter names",
     "device": "Real models, on the wall clock",
+    "study": "Searches by other optimisers",
     "theory": "Queueing theory",
     "teaching": "Predictions and exercises",
 }
@@ -100,7 +100,7 @@ def pages():
     """Return the text of each page by its file name: those of `batchsim`, and one for each subpackage."""
     made = {name: page(*words, bs, names) for name, (*words, names) in PAGES.items()}
     for name, title in ROOMS.items():
-        room = import_module(f"batchsim.{name}")
+        room = getattr(bs, name)
         introduction = inspect.cleandoc(room.__doc__ or "").splitlines()
         to_rst(introduction)
         made[name] = page(title, "\n".join(introduction), room, room.__all__)

@@ -299,6 +299,7 @@ def export(folder):
         there = folder / "reveal" / part
         there.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (reveal / part).is_dir() else shutil.copy)(reveal / part, there)
+    shutil.copy(HERE / "access.js", folder)
     exporter = SlidesExporter(
         template_name="slides", extra_template_basedirs=[str(HERE)],
         reveal_url_prefix="reveal", reveal_theme="white",

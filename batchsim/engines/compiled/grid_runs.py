@@ -91,9 +91,7 @@ def run_many(
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
     fast &= scenario.replicas == 1
-    if (
-        fast and is_plain(scenario) and requests <= size
-    ):  # as many settings a call as are some tens of milliseconds
+    if fast and is_plain(scenario) and requests <= size:  # settings for some tens of milliseconds a call
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
         free, step = np.empty(scenario.servers), size // requests
         for begin in range(0, rows, step):

@@ -1,4 +1,4 @@
-"""A measurement, with the best that the device could do, and a real run over its simulation."""
+"""A measurement with the device's roofline, a load test, and a real run, each over its simulation."""
 
 import math
 import textwrap
@@ -14,6 +14,7 @@ from batchsim._format import number
 from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result.metrics import heading
+from batchsim.study.calibration import Calibration
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, VERMILION
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.chart import Chart
@@ -123,6 +124,46 @@ def _handles(measurement: Measurement) -> list[Any]:
     else:
         drawn.append(({"linestyle": "none"}, "no roofline: operations unknown"))
     return [Line2D([], [], label=label, **style) for style, label in drawn]
+
+
+HELD_OUT: dict[str, Any] = {
+    "color": VERMILION,
+    "linestyle": "none",
+    "marker": "o",
+    "markerfacecolor": "white",
+}
+FITTED: dict[str, Any] = {"color": VERMILION, "linestyle": "none", "marker": "o"}
+PANELS = (
+    ("tpot_ms", "TPOT (ms)"), ("ttft_ms", "TTFT without\nthe client (ms)"), ("latency_ms", "latency (ms)"),
+    ("served_per_s", "served per s"),
+)  # fmt: skip
+
+
+def calibrated(calibration: Calibration) -> Chart:
+    """Return a picture of a calibration: each stage measured (dots; hollow: held out) and simulated."""
+    frame = calibration.to_frame()
+    shown = [panel for panel in PANELS if frame[panel[0]].notna().any()]
+    shown = [panel for panel in shown if len(shown) < len(PANELS) or panel[0] != "latency_ms"]
+    chart, places, handles = Chart(), np.arange(len(frame)), []
+    fits = frame["fitted"].to_numpy(bool)
+    for ax, (name, label) in zip(chart.subplots(len(shown), 1, sharex=True), shown, strict=True):
+        measured_values, simulated = (frame[each].to_numpy(float) for each in (name, f"{name}_simulated"))
+        handles = [
+            *ax.plot(places, simulated, **CURVE | {"marker": "x"}, label="simulated"),
+            *ax.plot(places[fits], measured_values[fits], **FITTED, label="measured, fitted"),
+            *ax.plot(places[~fits], measured_values[~fits], **HELD_OUT, label="measured, held out"),
+        ]
+        ax.set_ylabel(label)
+        if np.nanmax(measured_values) > WIDE * np.nanmin(measured_values) > 0:
+            ax.set_yscale("log")
+            ax.yaxis.set_major_formatter(lambda value, _: number(value))
+        else:
+            ax.set_ylim(0, None)
+        ax.grid(alpha=0.3)
+    ax.set_xticks(places, frame["load"])
+    ax.set_xlabel("load of the stage")
+    charts.show_legend(chart, handles)
+    return chart
 
 
 FARTHEST = 1.6  # the band is cut off at this multiple of the lines' longest latency

@@ -8,11 +8,12 @@ from batchsim.device.fidelity import Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
+from batchsim.study.calibration import Calibration
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.pictures.chart import Chart
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.measured import measured, overlay
+from batchsim.view.pictures.measured import calibrated, measured, overlay
 from batchsim.view.pictures.views import RunPicture, views_of
 
 if TYPE_CHECKING:
@@ -65,11 +66,12 @@ class Plot(RunPicture):
 
 
 @overload
-def plot(result: "Measurement | Fidelity | ServerComparison | Recommendation") -> Chart: ...
+def plot(result: "Measurement | Calibration | Fidelity | ServerComparison | Recommendation") -> Chart: ...
 @overload
 def plot(result: Result, theory: bool = False) -> Plot: ...
 def plot(
-    result: "Result | Measurement | Fidelity | ServerComparison | Recommendation", theory: bool = False
+    result: "Result | Measurement | Calibration | Fidelity | ServerComparison | Recommendation",
+    theory: bool = False,
 ) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
@@ -82,6 +84,7 @@ def plot(
     - from `tune`: the race of the settings, round by round, to the full run with a fresh seed;
     - from `compare_servers`: the latency on each server, from the median to the tail;
     - a Measurement: its curve, its samples, and the device's roofline;
+    - from `calibrate`: each stage of the load test, measured and simulated;
     - from `device.compare_with_simulation`: the latencies and batches of both runs.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
@@ -93,13 +96,15 @@ def plot(
         from batchsim.view.pictures.curves import server_curves  # and with it pandas
 
         return server_curves(result)
-    if not isinstance(result, Result | Measurement | Fidelity) and hasattr(result, "rounds"):
+    if not isinstance(result, Result | Measurement | Calibration | Fidelity) and hasattr(result, "rounds"):
         from batchsim.view.pictures.race import race
 
         return race(result)
-    if isinstance(result, Measurement | Fidelity):
+    if isinstance(result, Measurement | Calibration | Fidelity):
         if theory:
             raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
+        if isinstance(result, Calibration):
+            return calibrated(result)
         return measured(result) if isinstance(result, Measurement) else overlay(result)
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")

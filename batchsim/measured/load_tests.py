@@ -1,0 +1,406 @@
+"""Result files of the load tests of five tools.
+
+The formats were read in the tools' sources:
+
+- GuideLLM 0.8.1, report version 1 and 2: `guidellm/benchmark/schemas/report.py`, `metrics.py`;
+- inference-perf 0.5.0: `inference_perf/reportgen/base.py` (a file for each stage, without a version);
+- AIPerf 0.13.0, export schema 1.x, and genai-perf 0.0.16: `aiperf/common/models/export_models.py`;
+- vLLM 0.33.0: `vllm/benchmarks/serve.py` (without a version);
+- perf_analyzer at 263c5f6, the CSV of `-f`: `src/report_writer.cc` (without a version).
+"""
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from batchsim import _check
+from batchsim._files import opened
+from batchsim._format import brief, fixed
+
+if TYPE_CHECKING:
+    import pandas
+
+BYTES = 1 << 30
+TOOLS = "GuideLLM, inference-perf, AIPerf, vllm bench serve, perf_analyzer"
+LATE = 0.05  # of the latency: a mean delay before sending above this is reported
+CHUNKS = 0.2  # the relative difference of two times per token that shows chunks counted as tokens
+FIRST = 3.0  # the slowest request over p99, where p99 is below twice the median: a first request
+Stats = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One load of a load test: rates per second, times in ms by statistic (as "mean", "p99"), and lengths.
+
+    NaN, or an empty mapping, where the file does not say. `sent_per_s` is the rate at which requests were
+    really sent, `served_per_s` that of the answers. `concurrency` is the limit of a closed loop. `delay_ms`
+    is how late requests were sent, which is in no latency.
+    """
+
+    requests: int
+    latency_ms: Stats
+    ttft_ms: Stats = field(default_factory=dict)
+    itl_ms: Stats = field(default_factory=dict)
+    reported_tpot_ms: Stats = field(default_factory=dict)
+    delay_ms: Stats = field(default_factory=dict)
+    asked_per_s: float = math.nan
+    sent_per_s: float = math.nan
+    served_per_s: float = math.nan
+    concurrency: float = math.nan
+    prompt_tokens: float = math.nan
+    output_tokens: float = math.nan
+    failed: int = 0
+    source: str = ""
+
+    @property
+    def tpot_ms(self) -> float:
+        """The mean time for each token after the first, from latency and TTFT if known, else as reported."""
+        if not self.ttft_ms or not self.output_tokens > 1:
+            return self.reported_tpot_ms.get("mean", math.nan)
+        return (self.latency_ms["mean"] - self.ttft_ms["mean"]) / (self.output_tokens - 1)
+
+    @property
+    def in_flight(self) -> float:
+        """The mean number of requests in flight, by Little's law."""
+        return self.served_per_s * self.latency_ms["mean"] / 1000
+
+    @property
+    def hidden_ms(self) -> float:
+        """How long requests waited on average before they were sent, at least.
+
+        As the tool says (`delay_ms`); else by Little's law. Requests that were sent as asked need as long to
+        drain, after the last is sent, as the last of them takes: twice the mean of a queue that grew evenly.
+        """
+        if "mean" in self.delay_ms:
+            return self.delay_ms["mean"]
+        drain_ms = 1000 * (self.requests / self.served_per_s - self.requests / self.asked_per_s)
+        return max(drain_ms / 2 - self.latency_ms["mean"], 0.0) if drain_ms == drain_ms else 0.0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether requests were sent so late that the latency hides it: coordinated omission."""
+        return self.hidden_ms > LATE * self.latency_ms["mean"]
+
+    @property
+    def name(self) -> str:
+        """The load, for people."""
+        if self.asked_per_s == self.asked_per_s:
+            return f"{self.asked_per_s:.6g}/s"
+        return (
+            f"{self.concurrency:g} clients" if self.concurrency == self.concurrency else "as fast as it can"
+        )
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Known errors of such files: what each is called, and how it shows."""
+        found = {}
+        if self.is_late:
+            how = f"requests left {fixed(self.hidden_ms / 1000)} s late on average, in no latency"
+            found["hidden send delay"] = f"{how}: a closed loop of {self.in_flight:.0f} clients"
+        for name, stats in (("TPOT", self.reported_tpot_ms), ("ITL", self.itl_ms)):
+            ratio = stats.get("mean", math.nan) / self.tpot_ms
+            if abs(ratio - 1) > CHUNKS:
+                wanted = "(latency - TTFT) / (output tokens - 1)"
+                found[f"chunks counted as tokens in {name}"] = f"the mean is {ratio:.2f} of {wanted}"
+        stats = self.ttft_ms or self.latency_ms
+        slowest, p99, p50 = (stats.get(name, math.nan) for name in ("max", "p99", "p50"))
+        if slowest > FIRST * p99 and p99 < 2 * p50:
+            found["warm-up included"] = f"the slowest took {slowest / p99:.1f} times the p99"
+        return found
+
+
+@dataclass(frozen=True, repr=False)
+class LoadTest:
+    """The stages of a load test, in order of their load; `warnings` has known errors of such files."""
+
+    tool: str
+    version: str
+    stages: tuple[Stage, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Known errors of such files, a line each, with the stages that have it."""
+        found: dict[str, list[str]] = {}
+        for stage in self.stages:
+            for name, how in stage.faults.items():
+                found.setdefault(name, []).append(f"at {stage.name} {how}")
+        each = {
+            name: "" if len(at) == 1 else f", and {len(at) - 1} more stages" for name, at in found.items()
+        }
+        return [f"{name}: {found[name][-1]}{others}" for name, others in each.items()]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row a stage."""
+        import pandas
+
+        rows = []
+        for stage in self.stages:
+            row: dict[str, Any] = {"load": stage.name}
+            names = ("requests", "asked_per_s", "sent_per_s", "served_per_s", "in_flight", "prompt_tokens")
+            row |= {name: getattr(stage, name) for name in (*names, "output_tokens", "tpot_ms", "hidden_ms")}
+            for name in ("latency", "ttft", "itl"):
+                stats = getattr(stage, f"{name}_ms")
+                row |= {f"{name}_{which}_ms": stats.get(which, math.nan) for which in ("mean", "p50", "p99")}
+            rows.append(row)
+        return pandas.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        title = f"LoadTest: {self.tool} {self.version}, {len(self.stages)} stages"
+        return "\n".join([title, *(f"  {warning}" for warning in self.warnings)])
+
+
+def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
+    """Return the load test in result files of one tool, a file or a stage after the other.
+
+    It reads the JSON of GuideLLM, inference-perf (stage_*_lifecycle_metrics.json), AIPerf or genai-perf
+    (profile_export_*.json) and `vllm bench serve --save-result`, and the CSV of perf_analyzer (`-f`).
+    ValueError for any other file, with the missing part.
+    """
+    if not paths:
+        raise ValueError(f"result files must be given, of {TOOLS}, got none")
+    found = [_read(path) for path in paths]
+    tools = {tool: version for tool, version, _ in found}
+    if len(tools) > 1:
+        raise ValueError(f"files of one load test must be of one tool, got {' and '.join(tools)}")
+    ((tool, version),) = tools.items()
+    stages = [stage for _, _, each in found for stage in each]
+    stages.sort(key=_load)
+    for one, other in pairwise(stages):
+        if one.name == other.name:
+            rule = f"the loads of a test's stages must increase ({TOOLS} are supported)"
+            raise ValueError(f"{rule}, got {one.name} in {one.source} and {other.source}")
+    return LoadTest(tool, version, tuple(stages))
+
+
+def _load(stage: Stage) -> float:
+    asked = (stage.asked_per_s, stage.concurrency, math.inf)
+    return next(each for each in asked if each == each)
+
+
+class _File:
+    """One file's content, with errors that name the file and what it lacks."""
+
+    def __init__(self, path: str | os.PathLike[str], tool: str) -> None:
+        self.path, self.tool = os.fspath(path), tool
+
+    def missing(self, what: str, where: Any = None) -> ValueError:
+        of = f" of {self.tool}" if self.tool else ""
+        got = f", got {brief(sorted(map(str, where)))}" if isinstance(where, Mapping) else ""
+        return ValueError(f"{self.path} must have {what}, as a result file{of} ({TOOLS} are supported){got}")
+
+    def at(self, content: Any, *names: str) -> Any:
+        """Return what is at a path of names; ValueError where it is missing."""
+        for place, name in enumerate(names):
+            if not isinstance(content, Mapping) or content.get(name) is None:
+                raise self.missing(".".join(names[: place + 1]), content)
+            content = content[name]
+        return content
+
+    def number(self, content: Any, *names: str) -> float:
+        return _check.real(f"{self.path}: {'.'.join(names)}", self.at(content, *names), at_least=None)
+
+    def stats(self, content: Any, names: Mapping[str, str], scale: float = 1.0) -> dict[str, float]:
+        """Return the statistics that a tool calls by other names; the mean must be there."""
+        found = {to: content[of] * scale for to, of in names.items() if _is_number(content.get(of))}
+        if "mean" not in found:
+            raise self.missing(f"a mean ({names['mean']})", content)
+        if not any(name.startswith("p") for name in found):
+            raise self.missing(f"percentiles, such as {names['p50']}", content)
+        return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[str, str, list[Stage]]:
+    with opened(path, BYTES, encoding="utf-8-sig") as file:
+        text = file.read()
+    try:
+        content = json.loads(text)
+    except ValueError:
+        content = None
+    if content is None:
+        return _perf_analyzer(_File(path, "perf_analyzer"), text)
+    if isinstance(content, Mapping):
+        for key, read in _BY_KEY.items():
+            if key in content:
+                return read(path, content)
+    raise _File(path, "").missing(f"one of the keys {', '.join(_BY_KEY)}", content)
+
+
+# Each tool's format.
+
+
+def _quantiles(to: Iterable[str], names: str) -> dict[str, str]:
+    return dict(zip(to, names.split(), strict=True))
+
+
+ALL = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
+    file = _File(path, "inference-perf")
+    names = _quantiles(ALL, "mean median p90 p95 p99 max")
+    load, done = file.at(content, "load_summary"), file.at(content, "successes")
+    times: dict[str, Any] = {
+        to: file.stats(file.at(done, "latency", of), names, 1000) if done["latency"].get(of) else {}
+        for to, of in (
+            ("latency_ms", "request_latency"), ("ttft_ms", "time_to_first_token"),
+            ("itl_ms", "inter_token_latency"), ("reported_tpot_ms", "time_per_output_token"),
+        )
+    }  # fmt: skip
+    if not times["latency_ms"]:
+        raise file.missing("successes.latency.request_latency", done)
+    delay = load.get("schedule_delay")
+    # Its tokenizer may split an answer in another way than the server: the median is the usual length.
+    lengths = {of: file.number(done, of, "median") for of in ("prompt_len", "output_len")}
+    return "inference-perf", "0.5", [Stage(
+        int(file.number(load, "count")), **times, delay_ms=file.stats(delay, names, 1000) if delay else {},
+        asked_per_s=file.number(load, "requested_rate"), sent_per_s=file.number(load, "achieved_rate"),
+        served_per_s=file.number(done, "throughput", "requests_per_sec"),
+        prompt_tokens=lengths["prompt_len"], output_tokens=lengths["output_len"],
+        failed=int(file.number(content, "failures", "count")), source=file.path,
+    )]  # fmt: skip
+
+
+def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
+    file = _File(path, "vllm bench serve")
+    done = int(file.number(content, "completed"))
+    times: dict[str, Any] = {}
+    for to, of in (("latency", "e2el"), ("ttft", "ttft"), ("itl", "itl"), ("reported_tpot", "tpot")):
+        names = dict(
+            zip(ALL[:5], (f"{each}_{of}_ms" for each in ("mean", "median", "p90", "p95", "p99")), strict=True)
+        )
+        if f"mean_{of}_ms" in content:
+            times[f"{to}_ms"] = file.stats(content, names)
+    outputs = file.number(content, "total_output_tokens") / max(done, 1)
+    if "latency_ms" not in times:  # it reports end-to-end latencies only if asked: --percentile-metrics
+        if not {"ttft_ms", "reported_tpot_ms"} <= times.keys():
+            raise file.missing("mean_e2el_ms, or mean_ttft_ms and mean_tpot_ms", content)
+        mean_ms = times["ttft_ms"]["mean"] + times["reported_tpot_ms"]["mean"] * (outputs - 1)
+        times["latency_ms"] = {"mean": mean_ms}
+    rate = content.get("request_rate")
+    rate = float(rate) if _is_number(rate) else math.nan  # "inf": all at once
+    limit = content.get("max_concurrency")
+    return "vllm bench serve", "0.33", [Stage(
+        int(content.get("num_prompts", done)), **times, asked_per_s=rate,
+        served_per_s=file.number(content, "request_throughput"), output_tokens=outputs,
+        concurrency=float(limit) if limit else math.nan, failed=int(content.get("failed") or 0),
+        prompt_tokens=file.number(content, "total_input_tokens") / max(done, 1), source=file.path,
+    )]  # fmt: skip
+
+
+def _guidellm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
+    file, stages = _File(path, "GuideLLM"), []
+    about = content.get("metadata") or {}
+    if about.get("version", 1) not in (1, 2):
+        raise file.missing("metadata.version 1 or 2", {f"version {about['version']}": 0})
+    for each in file.at(content, "benchmarks"):
+        metrics = file.at(each, "metrics")
+        config = each.get("config") or each.get("args") or {}
+        strategy = config.get("strategy") or each.get("scheduler", {}).get("strategy") or {}
+
+        def times(
+            name: str, scale: float = 1.0, needed: bool = False, metrics: Any = metrics
+        ) -> dict[str, float]:
+            found = (metrics.get(name) or {}).get("successful")
+            if not found:
+                if needed:
+                    raise file.missing(f"metrics.{name}.successful", metrics)
+                return {}
+            flat = {**found, **found.get("percentiles", {})}
+            return file.stats(flat, _quantiles(ALL, "mean p50 p90 p95 p99 max"), scale)
+
+        totals = file.at(metrics, "request_totals")
+        limit = strategy.get("streams") or strategy.get("max_concurrency")
+        rate = strategy.get("rate")
+        delay = times("request_dispatch_delay", 1000)
+        stages.append(Stage(
+            int(file.number(totals, "successful")), times("request_latency", 1000, needed=True),
+            times("time_to_first_token_ms"), times("inter_token_latency_ms"), {}, delay,
+            asked_per_s=math.nan if rate is None else float(rate),
+            served_per_s=times("requests_per_second", needed=True)["mean"],
+            concurrency=math.nan if rate is not None or limit is None else float(limit),
+            prompt_tokens=times("prompt_token_count").get("mean", math.nan),
+            output_tokens=times("output_token_count").get("mean", math.nan),
+            failed=int(totals.get("errored") or 0), source=file.path,
+        ))  # fmt: skip
+    return "GuideLLM", str(about.get("guidellm_version", about.get("version", 1))), stages
+
+
+def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
+    file = _File(path, "AIPerf")
+    schema = str(content.get("schema_version", "1.0"))
+    if schema.partition(".")[0] != "1":
+        raise file.missing("schema_version 1.x", {f"version {schema}": 0})
+    names = _quantiles(ALL, "avg p50 p90 p95 p99 max")
+    unit = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1000.0, "sec": 1000.0}
+
+    def times(name: str) -> dict[str, float]:
+        found = content.get(name)
+        return file.stats(found, names, unit.get(found.get("unit"), 1.0)) if found else {}
+
+    if not (latency_ms := times("request_latency")):
+        raise file.missing("request_latency", content)
+    given = json.dumps(content.get("input_config") or {})
+    limit, rate = (_named(json.loads(given), name) for name in ("concurrency", "request_rate"))
+    served = file.number(content, "request_throughput", "avg")
+    count = (content.get("request_count") or {}).get("avg") or content["request_latency"].get("count") or 1
+    return "AIPerf", str(content.get("aiperf_version", schema)), [Stage(
+        int(count), latency_ms, times("time_to_first_token"), times("inter_token_latency"),
+        asked_per_s=math.nan if rate is None else rate, served_per_s=served,
+        concurrency=math.nan if limit is None or rate is not None else limit,
+        prompt_tokens=(content.get("input_sequence_length") or {}).get("avg", math.nan),
+        output_tokens=(content.get("output_sequence_length") or {}).get("avg", math.nan),
+        failed=int((content.get("error_request_count") or {}).get("avg") or 0), source=file.path,
+    )]  # fmt: skip
+
+
+def _named(content: Any, name: str) -> float | None:
+    """Return the first number of that name at any depth: the place differs by version."""
+    if isinstance(content, Mapping):
+        if _is_number(content.get(name)):
+            return float(content[name])
+        content = list(content.values())
+    found = (_named(each, name) for each in content) if isinstance(content, list) else ()
+    return next((each for each in found if each is not None), None)
+
+
+def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    header = {name.partition(" (")[0]: name for name in (rows[0] if rows else {}) if name}
+    load = next((name for name in ("Concurrency", "Request Rate") if name in header), None)
+    if load is None or "Inferences/Second" not in header:
+        raise _File(file.path, "").missing("JSON, or columns Concurrency and Inferences/Second", header)
+    parts = [name for name in header if name.startswith(("Client ", "Server ", "Network+"))]
+    stages = []
+    for row in rows:
+
+        def value(name: str, row: Any = row) -> float:
+            try:
+                return float(row[header[name]])
+            except (KeyError, ValueError, TypeError):
+                raise file.missing(f"a number in column {name!r}", header) from None
+
+        latency = {to: value(f"{to} latency") / 1000 for to in ALL[1:5] if f"{to} latency" in header}
+        if not latency:
+            raise file.missing("percentiles, such as 'p99 latency'", header)
+        mean = "Avg latency" if "Avg latency" in header else None
+        latency["mean"] = value(mean) / 1000 if mean else sum(value(name) for name in parts) / 1000
+        asked = {"concurrency" if load == "Concurrency" else "asked_per_s": value(load)}
+        served = value("Inferences/Second")
+        stages.append(Stage(1, latency, served_per_s=served, **asked, source=file.path))  # type: ignore[arg-type]
+    return "perf_analyzer", "263c5f6", stages
+
+
+_BY_KEY = {
+    "load_summary": _inference_perf, "benchmarks": _guidellm, "request_latency": _aiperf,
+    "request_throughput": _vllm,
+}  # fmt: skip

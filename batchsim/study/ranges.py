@@ -1,0 +1,184 @@
+"""Ranges of knobs, and an adaptive search of them: a coarse sample, then steps around the best that shrink.
+
+The short runs are those of the race (`batchsim.study.race`), which then starts with the settings tried here.
+The search is a heuristic: it finds a local optimum of noisy values, and states nothing about settings that it
+did not try.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.study.race import Candidate, Race
+from batchsim.study.slo import LEVEL
+
+STEPS = 64  # of a range, at most: the finest step
+COARSE = 16  # steps between the values of the first sample
+SAMPLE = 64  # settings of the first sample, at most
+AROUND = 3  # of the best settings, each is stepped from
+TRIED = 400  # settings, at most
+MATTERS = 0.01  # of the latency: less does not make a grid too coarse
+SCALES = ("linear", "log")
+
+
+@dataclass(frozen=True)
+class Range:
+    """All values of a knob from `low` to `high`, whole numbers if both are; "log" has even ratios.
+
+    >>> [Range(1, 256, scale="log").at(step) for step in (0, 16, 32, 64)]
+    [1, 4, 16, 256]
+    """
+
+    low: float
+    high: float
+    scale: str = "linear"
+
+    def __post_init__(self) -> None:
+        _check.one_of("scale", self.scale, SCALES)
+        low = _check.real("low", self.low)
+        _check.real("high", self.high, above=low)
+        if self.scale == "log":
+            _check.real("low of a log range", self.low, above=0)
+
+    def at(self, step: int) -> float:
+        """Return the value at a step, 0 for the lowest and 64 for the highest."""
+        part = step / STEPS
+        if self.scale == "log":
+            value = self.low * (self.high / self.low) ** part
+        else:
+            value = self.low + (self.high - self.low) * part
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return round(value)
+        return self.low if step == 0 else self.high if step == STEPS else float(f"{value:.3g}")
+
+
+Place = tuple[int, ...]
+
+
+def explored(
+    over: Mapping[str, Any], race: Race, make: Callable[[dict[str, Any]], Candidate | ValueError], prefer: str
+) -> list[Candidate | ValueError]:
+    """Return the settings of some ranges that were tried, with their short runs.
+
+    `make` returns the candidate of some knobs, or an error if the scenario refuses them.
+    """
+    axes = {name: each if isinstance(each, Range) else list(each) for name, each in over.items()}
+    tops = [STEPS if isinstance(each, Range) else len(each) - 1 for each in axes.values()]
+    tried: dict[tuple[Any, ...], Candidate | ValueError] = {}
+    places: dict[Candidate, Place] = {}
+
+    def knobs(place: Place) -> dict[str, Any]:
+        pairs = zip(axes.items(), place, strict=True)
+        return {name: each.at(at) if isinstance(each, Range) else each[at] for (name, each), at in pairs}
+
+    def attempt(some: Sequence[Place]) -> None:
+        new = []
+        for place in some:
+            setting = knobs(place)
+            key = tuple(map(repr, setting.values()))
+            if key in tried or len(tried) >= TRIED:
+                continue
+            tried[key] = candidate = make(setting)
+            if isinstance(candidate, Candidate):
+                places[candidate] = place
+                new.append(candidate)
+        race.candidates = [*places]
+        ran = [each for each in new if each.scenario.stable]
+        race.screen(ran, race.short[0])
+        for each in ran:
+            each.first_ms, each.first_preference = each.latency.value, each.preference
+
+    def best() -> list[Candidate]:
+        def order(each: Candidate) -> tuple[float, ...]:
+            excess, *rest = each.rank
+            return excess, each.servers if prefer == "cheapest" else 0, *rest
+
+        return sorted((each for each in places if each.requests), key=order)[:AROUND]
+
+    attempt(_sample(axes, tops, race.search.seed))
+    step = COARSE // 2
+    while step and len(tried) < TRIED:
+        before = best()[:1]
+        attempt([near for each in best() for near in _around(places[each], tops, [*axes.values()], step)])
+        if best()[:1] == before:
+            step //= 2
+    return [*places]
+
+
+def _sample(axes: Mapping[str, Any], tops: Sequence[int], seed: int) -> list[Place]:
+    """Return coarse places: all of them, or a random sample in which each axis is even."""
+    coarse = [
+        list(range(0, top + 1, COARSE if isinstance(each, Range) else 1))
+        for each, top in zip(axes.values(), tops, strict=True)
+    ]
+    if math.prod(map(len, coarse)) <= SAMPLE:
+        return [*itertools.product(*coarse)]
+    generator = np.random.default_rng(seed)
+    columns = [generator.permutation(np.resize(each, SAMPLE)).tolist() for each in coarse]
+    return [*zip(*columns, strict=True)]
+
+
+def _around(place: Place, tops: Sequence[int], axes: Sequence[Any], step: int) -> Iterator[Place]:
+    for axis, (at, top) in enumerate(zip(place, tops, strict=True)):
+        by = step if isinstance(axes[axis], Range) else 1
+        for other in (at - by, at + by):
+            if 0 <= other <= top:
+                yield (*place[:axis], other, *place[axis + 1 :])
+
+
+class Between(NamedTuple):
+    """A setting between those of a grid that is better than the chosen one, by at least so many ms."""
+
+    knobs: dict[str, Any]
+    at_least_ms: float
+
+
+def between(
+    race: Race, chosen: Candidate, over: Mapping[str, Any],
+    make: Callable[[dict[str, Any]], Candidate | ValueError],
+) -> tuple[Between, ...]:  # fmt: skip
+    """Return the settings halfway to the chosen one's neighbours in a grid that are surely better than it.
+
+    They run as long as the finalists of the race, in the same traffic. Sure: with 95 % for all together.
+    """
+    found = []
+    for name, values in over.items():
+        value = chosen.knobs[name]
+        numbers = sorted(each for each in values if type(each) in (int, float) and math.isfinite(each))
+        if value not in numbers or isinstance(values, Mapping) or name == "servers":
+            continue
+        at, parameter = numbers.index(value), chosen.scenario.rule.parameters().get(name)
+        whole = parameter is not None and parameter.kind == "whole"
+        for other in (*numbers[max(at - 1, 0) : at], *numbers[at + 1 : at + 2]):
+            middle = (value + other) / 2 if 0 in (value, other) else math.sqrt(value * other)
+            middle = round(middle) if whole else float(f"{middle:.2g}")
+            if middle not in (value, other):
+                found.append(make(chosen.knobs | {name: middle}))
+    length, settings = race.short[-1], [each for each in found if isinstance(each, Candidate)]
+    settings = [each for each in settings if each.scenario.stable]
+    race.screen([chosen, *settings], length)
+    level = 1 - (1 - LEVEL) / max(len(settings), 1)
+    better = []
+    for each in settings:
+        if not race.steady(length, chosen, each) or each.judgement.excess > 1:
+            continue
+        if (bound := race.bound(each, chosen, length, level)).most < -MATTERS * chosen.latency.value:
+            better.append(Between(each.knobs, -bound.most))
+    return tuple(sorted(better, key=lambda each: -each.at_least_ms))
+
+
+def ends_of(over: Any) -> Any:
+    """Return the axes with the ends of each range instead of it."""
+    if not has_ranges(over):
+        return over
+    return {name: [each.low, each.high] if isinstance(each, Range) else each for name, each in over.items()}
+
+
+def has_ranges(over: Any) -> bool:
+    """Return whether any of the axes is a range."""
+    return isinstance(over, Mapping) and any(isinstance(each, Range) for each in over.values())

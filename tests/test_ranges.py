@@ -1,0 +1,71 @@
+"""Ranges of knobs: an adaptive search of them; and grids that are too coarse."""
+
+import pytest
+
+import batchsim as bs
+from batchsim.study.slo import SLO
+from batchsim.study.tune import tune
+
+POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), bs.Affine(5, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("workload", "limit"),
+    [
+        (bs.Poisson(2000), SLO(p99_ms=40)),
+        (bs.Gamma(2000, 0.3), SLO(mean_ms=30)),
+        (bs.Gamma(1200, 1.5), SLO(p99_ms=60)),
+    ],
+    ids=["Poisson", "regular", "bursty"],
+)
+def test_a_search_of_ranges_is_near_the_best_of_a_fine_grid_for_less_than_a_tenth(workload, limit):
+    scenario, key = POISSON.replace(workload=workload), limit.latency.key
+    grid = {"max_batch_size": list(range(2, 65, 2)), "max_wait_ms": [round(0.5 * n, 1) for n in range(41)]}
+    table = bs.sweep(scenario, grid, 20_000, progress=False)
+    best = table[table.stable][key].min()
+    over = {"max_batch_size": bs.Range(1, 64, "log"), "max_wait_ms": bs.Range(0, 20)}
+    found = tune(scenario, limit, over, requests=20_000)
+    chosen = bs.simulate(found.scenario, 20_000).metrics.number(key)
+    assert found.met
+    assert chosen <= 1.05 * best
+    assert found.requests_simulated <= 20_000 * table.stable.sum() / 10
+    assert len(found.candidates) <= 400
+    assert found.candidates["max_batch_size"].between(1, 64).all()
+
+
+def test_lists_and_ranges_mix_and_the_fewest_servers_win():
+    over = {"servers": [1, 2, 3], "max_batch_size": bs.Range(4, 64, "log")}
+    found = tune(POISSON.replace(rate_per_s=4000, max_wait_ms=0), SLO(p99_ms=25), over, requests=20_000)
+    assert found.met
+    assert found.scenario.servers == 2
+    assert set(found.candidates["servers"]) == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "scale", "message"),
+    [
+        (256, 1, "log", "high must be greater than 256, got 1"),
+        (1, 1, "linear", "high must be greater than 1, got 1"),
+        (0, 5, "log", "low of a log range must be greater than 0, got 0"),
+        (0, 5, "logarithmic", "scale must be one of linear, log"),
+    ],
+)
+def test_a_range_is_refused_if_it_has_no_values(low, high, scale, message):
+    with pytest.raises(ValueError, match=message):
+        bs.Range(low, high, scale)
+
+
+def test_a_range_of_an_unknown_knob_is_refused():
+    with pytest.raises(ValueError, match="did you mean 'max_wait_ms'"):
+        tune(POISSON, SLO(p99_ms=40), {"max_wait": bs.Range(0, 5)}, requests=2000)
+
+
+def test_a_grid_that_is_too_coarse_around_the_choice_is_said():
+    scenario = POISSON.replace(rate_per_s=5000, servers=3, max_batch_size=24)
+    found = tune(scenario, SLO(p99_ms=60), {"max_wait_ms": [0, 8]})
+    runs = {ms: bs.simulate(scenario.replace(max_wait_ms=ms), 300_000).percentile(99) for ms in (0, 4, 8)}
+    (better,) = found.between
+    assert better.knobs == {"max_wait_ms": 4}
+    assert 0 < better.at_least_ms < runs[found.knobs["max_wait_ms"]] - runs[4]
+    assert "The grid is too coarse around it: with max_wait_ms=4.0 its p99 is at least" in found.explain()
+    assert tune(scenario, SLO(p99_ms=60), {"max_wait_ms": [3, 4, 5]}).between == ()
