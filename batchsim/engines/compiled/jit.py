@@ -71,7 +71,7 @@ SECONDS = {"_pass_instants": 2, "pass_steps": 11, "run_thresholds": 2}
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files with code or constants of the compiled loops."""
     package = folder.parent.parent
-    others = [folder.parent / name for name in ("log.py", "token_log.py", "totals.py")]
+    others = [folder.parent / name for name in ("gaps.py", "log.py", "token_log.py", "totals.py")]
     others += [
         package / "_clock.py",
         *(package / "scenario" / f"{name}_time.py" for name in ("step", "sized")),

@@ -21,16 +21,19 @@ from batchsim.engines.compiled.threshold import (
     to_ticks,
     trigger_of,
 )
-from batchsim.scenario import sized_time as formula
-from batchsim.scenario.rules import units
 from batchsim.scenario.rules.rule import FULL
+from batchsim.scenario.rules.units import joins as _joins
+from batchsim.scenario.sized_time import edge_of as _edge_of
+from batchsim.scenario.sized_time import extra_s as _extra_s
+from batchsim.scenario.sized_time import padded as _padded
+from batchsim.scenario.sized_time import units_of as _units_of
 
 # Each calls those before it.
-edge_of: Any = register_jitable(formula.edge_of)
-padded: Any = register_jitable(formula.padded)
-units_of: Any = register_jitable(formula.units_of)
-extra_s: Any = register_jitable(formula.extra_s)
-joins = inlined(units.joins)
+edge_of: Any = register_jitable(_edge_of)
+padded: Any = register_jitable(_padded)
+units_of: Any = register_jitable(_units_of)
+extra_s: Any = register_jitable(_extra_s)
+joins = inlined(_joins)
 
 
 @inlined
