@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import batchsim as bs
 from batchsim.cli import app, values
 from batchsim.measured.measurement import Measurement
+from batchsim.scenario.routing import NAMES
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.toml import KINDS, from_tables, read_toml
 from batchsim.study.capacity import capacity
@@ -411,7 +412,8 @@ def test_init_writes_a_scenario_that_runs_as_it_is(written):
     assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
 
 
-INLINE = ("noise", "length", "tokens")  # noise stands within a service time, lengths within the only tokens
+# Noise stands within a service time, lengths within the only tokens, a routing in its line of the scenario.
+INLINE = ("noise", "length", "tokens", "routing")
 
 
 def test_init_explains_every_knob_there_is(written):
@@ -424,6 +426,8 @@ def test_init_explains_every_knob_there_is(written):
     for name in names:
         (line, *_) = re.findall(rf"^(?:# )?(?:{name} = .*|\[{name}\])$", written, re.M)
         assert "#" in line or line.startswith("[") or name in ("rate_per_s", "mean_rate_per_s")
+    (routings,) = re.findall(r"^# routing = .*$", written, re.M)
+    assert all(name in routings or f'kind = "{kind.__name__}"' in routings for name, kind in NAMES.items())
 
 
 KINDS_WRITTEN = [(part, kind) for part, kinds in KINDS.items() for kind in kinds if part not in INLINE]

@@ -36,6 +36,8 @@ OF_SERVERS = list({type(rule): rule for rule in SERVERS_RULES}.values())  # one 
 class SpelledParams(NamedTuple):
     max_batch_size: int
     max_wait_s: float
+    max_batch_units: int
+    units: int
 
 
 class Spelled(bs.SizeOrWait):
@@ -46,7 +48,7 @@ class Spelled(bs.SizeOrWait):
 
     @property
     def params(self):
-        return SpelledParams(self.max_batch_size, self.max_wait_ms / 1000)
+        return SpelledParams(self.max_batch_size, self.max_wait_ms / 1000, *self.unit_limit)
 
 
 class FrozenParams(NamedTuple):
@@ -321,7 +323,7 @@ def test_a_rule_that_sends_more_than_wait_or_none_is_refused():
         pass
 
     Greedy.Params, Greedy.decide, Greedy.wake_s = Params, staticmethod(decide), staticmethod(never)
-    Greedy.threshold = None
+    Greedy.filling = None
     Rule.by_params[Params] = Greedy
     for size in (0, 99):
         Greedy.params = Params(size)

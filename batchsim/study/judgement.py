@@ -300,16 +300,19 @@ def share_within(result: Result, limit_ms: float, level: float = LEVEL, column: 
     return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level, column))
 
 
-def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> Estimate:
+def slower_by(
+    result: Result, than: Result, key: str, level: float = LEVEL, searching: bool = True
+) -> Estimate:
     """Return how much higher a latency is than in another run of the same traffic, with its interval.
 
     The comparison is paired, section by section, so that the randomness of the traffic cancels. It is NaN if
     requests can be lost, because a difference would compare different requests. The interval is NaN if the
-    runs are too short. It ignores their relaxation times, as a mistake here does little harm: a setting
-    dropped by mistake hardly differs from the leader.
+    runs are too short. In a search it ignores their relaxation times, as a mistake there does little harm: a
+    setting dropped by mistake hardly differs from the leader.
     """
     if result.scenario.can_lose or than.scenario.can_lose:
         return UNKNOWN
-    each, samples = metric(key), [_sample(run, STRICT) for run in (than, result)]
+    each, tested = metric(key), STRICT if searching else LEVEL
+    samples = [_sample(run, tested) for run in (than, result)]
     (interval,) = metric_intervals(samples, [each], level).values()
     return Estimate(result.metrics.number(each.key) - than.metrics.number(each.key), *interval)

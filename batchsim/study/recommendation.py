@@ -161,7 +161,7 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
         except NeverServed:
             continue
         before, after = (estimate(run, latency, run.scenario).value for run in (result, other))
-        _, low, high = slower_by(other, result, latency.key)
+        _, low, high = slower_by(other, result, latency.key, searching=False)
         text = f"a {label} of {_format.number(value)}{unit}"
         effects.append(Effect(knob, value, text, latency.key, Estimate(after - before, low, high)))
     return tuple(effects)

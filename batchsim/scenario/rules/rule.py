@@ -170,9 +170,9 @@ class Rule(Described):
             cls.Params = cls._own_params()
         if "Params" in vars(cls):
             Rule.by_params[cls.Params] = cls
-        if "decide" in own and "threshold" not in own:
-            cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
-            cls.filling = Rule.filling  # type: ignore[method-assign]
+        for fast_loop in ("threshold", "filling") if "decide" in own else ():
+            if fast_loop not in own:  # not its parent's
+                setattr(cls, fast_loop, getattr(Rule, fast_loop))
 
     @classmethod
     def label(cls) -> str:
