@@ -61,17 +61,14 @@ if TYPE_CHECKING:
     from batchsim.view.pictures.sweep_map import heat_map
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop",
-    "Comparison",
+    "Affine", "AtLeast", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop", "Comparison",
     "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric",
     "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
-    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
-    "Range",
+    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Range",
     "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
     "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace",
-    "Trigger",
-    "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves", "compare",
-    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
+    "Trigger", "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves",
+    "compare", "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
     "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
     "simulate", "study", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip

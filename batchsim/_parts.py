@@ -29,8 +29,13 @@ class _Parts(MetaPathFinder):
     ) -> None:
         library = fullname.partition(".")[0]
         if library in EXTRAS and _importer().partition(".")[0] == "batchsim":
-            package, extra = PACKAGES.get(library, library), EXTRAS[library]
-            raise MissingPart(f"{package} must be installed: pip install 'batchsim[{extra}]'", name=fullname)
+            raise _missing(fullname)
+
+
+def _missing(fullname: str) -> MissingPart:
+    library = fullname.partition(".")[0]
+    command = f"pip install 'batchsim[{EXTRAS[library]}]'"
+    return MissingPart(f"{PACKAGES.get(library, library)} must be installed: {command}", name=fullname)
 
 
 def _importer() -> str:
@@ -48,4 +53,5 @@ def name_extras() -> None:
 
 def need(library: str) -> None:
     """Raise MissingPart unless a library is installed; it is not imported."""
-    importlib.util.find_spec(library)
+    if importlib.util.find_spec(library) is None:  # blocked: `_Parts` raises for one that is not there
+        raise _missing(library)

@@ -137,7 +137,7 @@ WORKLOAD_STEPS = {
     ],
     "batchsim/__init__.py": [
         ("Gamma, OnOff, Poisson\n", "Gamma, Groups, OnOff, Poisson\n"),
-        ('"Geometric", ', '"Geometric", "Groups", '),
+        ('"Geometric",', '"Geometric", "Groups",'),
     ],
     "tests/oracles/plans.py": [("WORKLOADS = [\n", "WORKLOADS = [\n    bs.Groups(900.0, 3),\n")],
 }

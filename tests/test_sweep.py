@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 import batchsim as bs
 from batchsim.engines.log import CANCELLED
-from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, SUMMARY
+from batchsim.result.metrics import METRICS, OF_DEVICES, OF_SIZES, SHARES, SUMMARY
 from batchsim.result.warmup import drop_warmup
 from batchsim.study import sweep as sweeping
 from batchsim.study.grid import Axis, Grid
@@ -110,9 +110,13 @@ def test_a_closed_loop_is_swept_over_its_clients():
 def test_every_number_of_a_summary_has_a_column():
     numbers = set(bs.simulate(BASE, 5000).summary())
     assert numbers <= set(COLUMNS)
-    assert set(SUMMARY) - {*SHARES.values(), "delayed", *OF_DEVICES} == numbers - set(SHARES.values())
+    assert set(SUMMARY) - {*SHARES.values(), "delayed", *OF_DEVICES, *OF_SIZES} == numbers - set(
+        SHARES.values()
+    )
     assert set(METRICS) - set(SUMMARY) == {"loss", "p99_all_ms"}
-    assert set(METRICS) - {*OF_DEVICES} <= set(COLUMNS)
+    assert set(METRICS) - {*OF_DEVICES, *OF_SIZES} == {key for key in METRICS if key in COLUMNS}
+    sized = BASE.replace(workload=BASE.workload.with_sizes(bs.Uniform(1, 9)))
+    assert set(METRICS) - {*OF_DEVICES} <= set(columns_of(sized, OVER))
 
 
 def test_requests_that_are_not_served_are_seen_in_the_loss_and_the_p99_of_all():
@@ -327,7 +331,7 @@ def test_more_requests_than_the_only_trace_holds_are_refused():
 def test_an_error_in_a_point_names_the_point_and_stops_the_sweep():
     class Broken(bs.SizeOrWait):
         @property
-        def threshold(self):
+        def filling(self):
             raise RuntimeError("the rule is broken")
 
     with pytest.raises(RuntimeError, match="the rule is broken") as caught:

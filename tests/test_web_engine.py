@@ -212,7 +212,7 @@ def test_without_ziglang_the_build_names_the_extra(monkeypatch):
     from batchsim.web import wasm
 
     monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.raises(ModuleNotFoundError, match=r"^building the page needs ziglang: .*batchsim\[web\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"^ziglang must be installed: .*batchsim\[web\]"):
         wasm.build()
 
 

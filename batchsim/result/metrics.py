@@ -87,6 +87,7 @@ COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they su
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
+OF_SIZES = (*OF_UNITS, "oversized")  # of requests with sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot|itl|stall)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")

@@ -162,8 +162,8 @@ class PaddedTime(_Factors):
 
     >>> PaddedTime(fixed_ms=2, per_item_ms=0.5, per_unit_ms=0.01)([100, 400])
     0.011
-    >>> PaddedTime(fixed_ms=2, per_item_ms=0.5, per_unit_ms=0.01).padded_to([1, 4], lengths=[128, 512])([100])
-    0.00378
+    >>> PaddedTime(fixed_ms=2, per_item_ms=0.5, per_unit_ms=0.01).padded_to([1, 4], lengths=[150, 512])([100])
+    0.004
     """
 
     _: KW_ONLY

@@ -15,7 +15,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.draws import Streams, draw_cached
 from batchsim.engines.token_log import draw_tokens_cached
-from batchsim.result.metrics import METRICS, OF_DEVICES, TOKENS, Metric
+from batchsim.result.metrics import METRICS, OF_DEVICES, OF_SIZES, TOKENS, Metric
 from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, Continuous, Rule, Scenario
 from batchsim.scenario.rules.continuous import check_lengths
@@ -49,9 +49,10 @@ class Requests:
     percentiles: Mapping[str, float] = {}
     no_optimum = ""  # why theory knows no best policy
 
-    def metrics(self, devices: bool) -> Mapping[str, Metric]:
-        """Return the metrics of a sweep; those of devices only if asked for."""
-        return {key: each for key, each in METRICS.items() if devices or key not in OF_DEVICES}
+    def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
+        """Return the metrics of a sweep; those of devices and of sizes only if asked for."""
+        absent = {*(() if devices else OF_DEVICES), *(() if sized else OF_SIZES)}
+        return {key: each for key, each in METRICS.items() if key not in absent}
 
     def available(self, scenario: Scenario, requests: int) -> int:
         """Return the number of requests that a run can have, at most this number."""
@@ -161,8 +162,8 @@ class Tokens(Requests):
     percentiles = TOKEN_PERCENTILES
     no_optimum = "the best policy needs batches, got tokens"
 
-    def metrics(self, devices: bool) -> Mapping[str, Metric]:
-        return {**super().metrics(devices=False), **TOKENS}
+    def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
+        return {**super().metrics(devices=False, sized=False), **TOKENS}
 
     def available(self, scenario: Scenario, requests: int) -> int:
         assert scenario.tokens is not None

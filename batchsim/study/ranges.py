@@ -153,7 +153,7 @@ def between(
         if value not in numbers or isinstance(values, Mapping) or name == "servers":
             continue
         at, parameter = numbers.index(value), chosen.scenario.rule.parameters().get(name)
-        whole = parameter is not None and parameter.kind == "whole"
+        whole = parameter.kind == "whole" if parameter else all(type(each) is int for each in numbers)
         for other in (*numbers[max(at - 1, 0) : at], *numbers[at + 1 : at + 2]):
             middle = (value + other) / 2 if 0 in (value, other) else math.sqrt(value * other)
             middle = round(middle) if whole else float(f"{middle:.2g}")

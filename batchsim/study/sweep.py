@@ -317,15 +317,17 @@ def check_settings(
 
 
 def columns_of(scenario: Scenario, knobs: Iterable[str]) -> dict[str, str]:
-    """Return the numbers of a point, in order, with their dtypes; those of tokens or devices if it has any.
+    """Return the numbers of a point, in order, with their dtypes; of tokens, devices and sizes if it has any.
 
     Counts are floats: those of a refused point are NaN.
     """
     knobs = {*knobs}
     kind = KINDS["tokens" if "tokens" in knobs else scenario.kind]
+    devices = scenario.devices is not None or "devices" in knobs
+    sized = scenario.workload.sizes is not None or {"workload", "service"} <= knobs
     return {
         name: "bool" if metric.kind is Kind.FLAG else "float64"
-        for key, metric in kind.metrics(scenario.devices is not None or "devices" in knobs).items()
+        for key, metric in kind.metrics(devices, sized).items()
         for name in ((key, f"{key}_low", f"{key}_high") if metric.interval else (key,))
     }
 
@@ -366,7 +368,7 @@ def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str,
     # Latencies are of the served requests, so a queue that rejects many seems fast. These two count all.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers["p99_all_ms"] = result.percentile(99, unserved="inf")
-    metrics = kind_of(point).metrics(devices=True)
+    metrics = kind_of(point).metrics(devices=True, sized=True)
     asked = [key for key, metric in metrics.items() if metric.interval and f"{key}_low" in columns]
     for key, (low, high) in result.intervals(asked).items():
         numbers[f"{key}_low"], numbers[f"{key}_high"] = low, high
