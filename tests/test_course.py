@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -87,16 +86,15 @@ def test_without_its_note_a_copy_keeps_every_file_that_differs(course, tmp_path,
     assert copy_to(tmp_path / "mine", course) == ([], ["docs/glossary.md"])
 
 
-def lab(folder, *options, preexec=None):
+def lab(folder, *options, before=()):
     """Run `batchsim lab` in a folder whose JupyterLab only prints its arguments and waits."""
     (folder / "stub").mkdir(exist_ok=True)
     (folder / "stub" / "jupyterlab.py").write_text(LISTEN)
     env = {**os.environ, "PYTHONPATH": f"{folder / 'stub'}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "batchsim", "lab", *map(str, options)]
+    command = [*before, sys.executable, "-m", "batchsim", "lab", *map(str, options)]
     return subprocess.Popen(
-        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=preexec,
-    )  # fmt: skip
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 @posix
@@ -124,9 +122,9 @@ def test_lab_opens_a_folder_of_ones_own_and_copies_nothing(tmp_path):
     assert not (tmp_path / "batchsim-course").exists()
 
 
-def refused(folder, *options, preexec=None):
+def refused(folder, *options, before=()):
     """Return the one line of a `batchsim lab` that ends with an error."""
-    with lab(folder, *options, preexec=preexec) as running:
+    with lab(folder, *options, before=before) as running:
         said, error = running.communicate(timeout=60)
     assert (running.returncode, said) == (2, "")
     assert re.fullmatch(r"Error: .+\n", error)
@@ -148,10 +146,8 @@ def test_lab_in_a_read_only_place_is_one_line(tmp_path):
     assert "/proc/sys" in refused(tmp_path) or "batchsim-course" in refused(tmp_path)
 
 
-def small_files():
-    """Let writing fail as on a full disk: no file grows beyond 300 kB."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+# Writing fails as on a full disk: no file grows beyond 300 kB, in blocks of 512 bytes.
+SMALL_FILES = ("sh", "-c", 'ulimit -f 586; exec "$@"', "sh")
 
 
 @posix
@@ -159,7 +155,7 @@ def test_lab_on_a_full_disk_is_one_line_and_leaves_every_file_whole(tmp_path):
     mine = tmp_path / "batchsim-course" / "notebooks" / "01-why-batch.ipynb"
     mine.parent.mkdir(parents=True)
     mine.write_text("my answers")
-    refused(tmp_path, preexec=small_files)
+    refused(tmp_path, before=SMALL_FILES)
     there = content(tmp_path / "batchsim-course")
     assert there.pop("notebooks/01-why-batch.ipynb") == "my answers"
     assert there  # some were small enough

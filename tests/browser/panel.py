@@ -37,7 +37,7 @@ class Noise:
 
     def listen(self, page: Any) -> None:
         page.on("console", lambda said: said.type == "error" and self.errors.append(said.text))
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
         page.on("request", lambda request: self._asked(request.url))
 
     def _asked(self, url: str) -> None:
