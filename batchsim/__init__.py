@@ -14,6 +14,7 @@ from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import routing
 from batchsim.scenario.data_sheets import kv_blocks
 from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
+from batchsim.scenario.prefixes import HashIds, PrefixGroups
 from batchsim.scenario.rules import (
     AtLeast,
     Buckets,
@@ -62,15 +63,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Affine", "AtLeast", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop", "Comparison",
-    "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric",
+    "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric", "HashIds",
     "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
-    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Range",
-    "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
-    "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace",
-    "Trigger", "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves",
-    "compare", "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
-    "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
-    "simulate", "study", "sweep", "teaching", "theory", "tune",
+    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PrefixGroups",
+    "PullThenWait", "Range", "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario",
+    "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime",
+    "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast", "batch_inference", "calibrate",
+    "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore", "film", "frontier",
+    "heat_map", "kv_blocks", "lanes", "load_test", "plot", "published", "published_names", "published_source",
+    "routing", "servers", "simulate", "study", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -1,38 +1,83 @@
-"""A preempted request that finds its own blocks again: the engine, and an oracle of every block."""
+"""A prefix cache: both engines, and an oracle of every block."""
 
 import dataclasses
+import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracles import token_plans
 from oracles.naive_reuse import NaiveReuse
 
 import batchsim as bs
+from batchsim.engines.compiled import token_engine as compiled_engine
 from batchsim.engines.reference import token_engine
+from batchsim.engines.token_log import draw_tokens
 
 SHORT = token_plans.token_plans().filter(
     lambda plan: isinstance(plan.scenario.rule, bs.Continuous) and plan.scenario.rule.kv_blocks is not None
 )
 
 
-def reusing(plan):
-    # Of three engines the oracle starts again from the lowest after a preemption, the engines go on first.
-    servers = min(plan.scenario.servers, 2)
-    scenario = plan.scenario.replace(prefix_reuse=True, reserve="step", servers=servers)
-    return dataclasses.replace(plan, base=dataclasses.replace(plan.base, scenario=scenario))
+def reusing(plan, chance):
+    """The plan with a prefix cache, and with prompts that begin alike."""
+    scenario, choose = plan.scenario.replace(prefix_reuse=True, reserve="step"), chance.choice
+    count, size = plan.base.requests, scenario.rule.block_size
+    ids = [[chance.randrange(2) for _ in range(chance.randrange(5))] for _ in range(count)]
+    prefixes = choose([
+        None, bs.PrefixGroups(choose([1, 2, 5]), choose([1, 3, 8, 40]) * choose([1, size]), choose([0, 1])),
+        bs.HashIds(ids, choose([1, 2, 6]) * size),
+    ])  # fmt: skip
+    scenario = scenario.replace(tokens=dataclasses.replace(scenario.tokens, prefixes=prefixes))
+    return draw_tokens(scenario, count, 3)
+
+
+def plans(most_servers=3):
+    # All choices from one seed, as in `token_plans`.
+    def made(plan, seed):
+        servers = min(plan.scenario.servers, most_servers)
+        base = dataclasses.replace(plan.base, scenario=plan.scenario.replace(servers=servers))
+        return reusing(dataclasses.replace(plan, base=base), random.Random(seed))
+
+    return st.builds(made, SHORT, st.integers(0, 2**32 - 1))
 
 
 @settings(max_examples=150)
-@given(SHORT)
+@given(plans(most_servers=2))
 def test_it_is_equal_to_an_oracle_of_every_block(plan):
-    plan = reusing(plan)
+    # Of three engines the oracle starts again from the lowest after a preemption, the engines go on first.
     log = token_engine.run(plan)
+    counts = plan.prefixes.counts(plan.paths, plan.prompts, plan.scenario.rule.block_size)
+    contents = [
+        [plan.prefixes.contents(path, block) for block in range(count)]
+        for path, count in zip(plan.paths, counts, strict=True)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_plans, "NaiveTokens", NaiveReuse)
+        patch.setattr(NaiveReuse, "shared", contents)
         oracle = token_plans.naive(plan)
     for name, column in token_plans.columns_of(oracle).items():
         assert np.array_equal(getattr(log, name), column), name
+
+
+@settings(max_examples=200)
+@given(plans())
+def test_both_engines_are_equal(plan):
+    log, same = token_engine.run(plan), compiled_engine.run(plan)
+    for field in dataclasses.fields(log):
+        one, other = getattr(log, field.name), getattr(same, field.name)
+        assert np.array_equal(one, other, equal_nan=field.name.endswith("_s")), field.name
+
+
+@settings(max_examples=30)
+@given(plans())
+def test_sums_over_windows_are_those_of_the_run(plan):
+    scenario, count = plan.scenario, plan.base.requests
+    whole = bs.simulate(scenario, count, seed=3, keep="requests").summary()
+    sums = bs.simulate(scenario, count, seed=3, keep="summary").summary()
+    for name in ("mean_latency_ms", "mean_ttft_ms", "preemptions", "throughput_per_s"):
+        assert sums.get(name) == pytest.approx(whole.get(name), nan_ok=True), name
 
 
 def test_nothing_changes_where_nobody_is_preempted():
@@ -58,12 +103,51 @@ def test_the_golden_preemption_computes_only_what_was_taken():
     assert reused.latency_ms[2] < plain.latency_ms[2]
 
 
-def test_the_compiled_engine_refuses_it():
-    rule = bs.Continuous(kv_blocks=900, prefix_reuse=True)
-    scenario = bs.Scenario(bs.Poisson(5), rule, bs.StepTime(2, 8, 0.1), tokens=bs.Tokens(9, 9))
-    with pytest.raises(ValueError, match="'compiled' does not cover the rule Continuous"):
-        bs.simulate(scenario, 5, engine="compiled")
-    assert bs.simulate(scenario, 5).engine == "simpy"
-    assert bs.simulate(scenario.replace(kv_blocks=None), 5).engine == "compiled"
+def test_a_prompt_computes_what_no_other_prompt_has_computed():
+    # 100 requests of one group, 10 tokens after 160 common ones: in memory, or computed once.
+    tokens = bs.Tokens(170, 5, prefixes=bs.PrefixGroups(1, 160))
+    for kv_blocks in (None, 600):
+        rule = bs.Continuous(kv_blocks=kv_blocks, prefix_reuse=True)
+        scenario = bs.Scenario(bs.Poisson(5), rule, bs.StepTime(2, 8, 0.1), tokens=tokens)
+        result = bs.simulate(scenario, 100)
+        assert result.steps.tokens.sum() == 160 + 100 * (10 + 4)
+        assert result.steps.kv_blocks.max() <= 10 + result.steps.running.max()
+    alone = bs.simulate(scenario.replace(prefix_reuse=False), 100)
+    assert alone.steps.tokens.sum() == 100 * 174
+    # A prompt that is in memory as a whole computes its last block again.
+    same = scenario.replace(tokens=bs.Tokens(160, 1, prefixes=bs.PrefixGroups(1, 160)))
+    assert bs.simulate(same, 100).steps.tokens.sum() == 160 + 99 * 16
+
+
+def test_hash_ids_of_a_trace_are_read(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    lines = ['{"input_length": 1100, "output_length": 9, "hash_ids": [0, 1, 2]}',
+             '{"input_length": 1500, "output_length": 3, "hash_ids": [0, 1, 5]}']  # fmt: skip
+    path.write_text("\n".join(lines))
+    tokens = bs.Tokens.from_jsonl(path)
+    rule = bs.Continuous(max_num_batched_tokens=8192, prefix_reuse=True)
+    scenario = bs.Scenario(bs.Trace([0.0, 9.0]), rule, bs.StepTime(2, 8, 0.1), tokens=tokens)
+    assert bs.simulate(scenario).steps.tokens.max() == 1100
+    assert bs.simulate(scenario).steps.tokens[9] == 1500 - 1024
+    path.write_text(lines[0] + "\n{}")
+    with pytest.raises(ValueError, match=r"keys 'input_length', .* got '\{\}' in line 2"):
+        bs.Tokens.from_jsonl(path)
+    with pytest.raises(ValueError, match="a multiple of block_size, got 512 and 48"):
+        scenario.replace(block_size=48)
+
+
+def test_wrong_prefixes_are_refused():
+    with pytest.raises(ValueError, match="groups must be at least 1, got 0"):
+        bs.PrefixGroups(0, 9)
+    with pytest.raises(ValueError, match=r"list of whole numbers each, got .* at index 1"):
+        bs.HashIds([[1], [1.5]])
+    with pytest.raises(TypeError, match="prefixes must be PrefixGroups or HashIds, got 3"):
+        bs.Tokens(9, 9, prefixes=3)
+    with pytest.raises(ValueError, match=r"hash ids for each of 2 requests, got 1|at most 1"):
+        scenario = bs.Scenario(
+            bs.Poisson(5), bs.Continuous(prefix_reuse=True), bs.StepTime(2, 8, 0.1),
+            tokens=bs.Tokens(9, 9, prefixes=bs.HashIds([[1]])),
+        )  # fmt: skip
+        bs.simulate(scenario, 2)
     with pytest.raises(TypeError, match="prefix_reuse must be True or False, got 1"):
         bs.Continuous(prefix_reuse=1)

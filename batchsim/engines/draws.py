@@ -21,6 +21,7 @@ from batchsim.scenario import (
     ClosedLoop,
     OpenLoop,
     Scenario,
+    Tokens,
     Trace,
     priorities,
 )
@@ -111,15 +112,22 @@ def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
     """Return the seed of a stream.
 
-    Arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5, sizes 6, routing 7.
+    Arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5, sizes 6, routing 7, prefixes 8.
     """
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(8)[purpose]  # each depends on its number alone
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(9)[purpose]  # each depends on its number alone
 
 
 def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequence, np.random.SeedSequence]:
     """Return the seeds of prompts and outputs."""
     return _seed(4, seed, replication), _seed(5, seed, replication)
+
+
+def path_draws(tokens: Tokens, seed: int, replication: int = 0) -> Callable[[int], np.ndarray]:
+    """Return a function that draws the number of each request's path; 0 without prefixes."""
+    if tokens.prefixes is None:
+        return partial(np.zeros, dtype=np.int64)
+    return tokens.prefixes.draws(_seed(8, seed, replication))
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,11 @@ class Streams:
         """Return a function that draws prompts, outputs and limits of the next requests, in tokens."""
         assert self.scenario.tokens is not None
         return self.scenario.tokens.draws(*length_seeds(self.seed, self.replication))
+
+    def paths(self) -> Callable[[int], np.ndarray]:
+        """Return a function that draws the prefixes of the next requests: the number of each one's path."""
+        assert self.scenario.tokens is not None
+        return path_draws(self.scenario.tokens, self.seed, self.replication)
 
     @property
     def cold_start(self) -> tuple[np.ndarray, np.ndarray] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsim.engines.draws import Plan
+from batchsim.engines.draws import Plan, path_draws
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Poisson, Scenario, StepTime, Tokens
 from batchsim.scenario.lengths import Lengths, Listed, points
@@ -88,7 +88,7 @@ def saturated(
     kept = servable(rule, *lengths, limits)
     if kept.sum() < FEWEST // 2:
         return None
-    waiting = np.array([*lengths, limits])[:, kept]
+    waiting = np.array([*lengths, limits, _paths(tokens, count)])[:, kept]
     fixed = isinstance(rule, Continuous) and not any(
         isinstance(each, Lengths) for each in (tokens.prompt, tokens.output)
     )
@@ -103,11 +103,11 @@ def saturated(
 def _filled(
     rule: Rule, tokens: Tokens, step: StepTime, servers: int, running: int, waiting: np.ndarray, seed: int
 ) -> tuple[TokenLog, int, int, np.ndarray]:
-    """Run engines with all seats taken, then the requests of `waiting`: rows of prompts, outputs and limits.
+    """Run engines with all seats taken, then the requests of `waiting`: prompts, outputs, limits, paths.
 
     Return the log, the number of the first requests, the number that runs at once, and each measure's mean.
     """
-    prompts, outputs, limits = waiting
+    prompts, outputs, limits, paths = waiting
     means, first = _measures(prompts, outputs).mean(axis=1), 0
     if isinstance(rule, Continuous):
         first = min(running, prompts.size)
@@ -120,9 +120,10 @@ def _filled(
         prompts = np.append(prompts[who] + generated, prompts)
         outputs = np.append(outputs[who] - generated, outputs)
         limits = np.append(limits[who] - generated, limits)
+        paths = np.append(paths[who], paths)
     scenario = Scenario(Poisson(1), rule, step, servers, tokens=tokens)  # the plan below has the arrivals
     base = Plan(scenario, prompts.size, np.zeros(prompts.size), None, np.empty(0), None, None)
-    return _run(TokenPlan(base, prompts, outputs, limits, _no_noise)), first, running, means
+    return _run(TokenPlan(base, prompts, outputs, limits, _no_noise, paths)), first, running, means
 
 
 def _count(rule: Rule, tokens: Tokens, running: int, servers: int) -> int:
@@ -154,6 +155,13 @@ def _lengths(tokens: Tokens, count: int) -> tuple[np.ndarray, np.ndarray]:
         return np.full(count, length, np.int64)
 
     return drawn(tokens.prompt), drawn(tokens.output)
+
+
+def _paths(tokens: Tokens, count: int) -> np.ndarray:
+    """Return the paths of requests; those of listed hash ids start over."""
+    most = None if tokens.prefixes is None else tokens.prefixes.max_requests
+    draw = path_draws(tokens, 0)
+    return draw(count) if most is None else np.resize(draw(min(count, most)), count)
 
 
 def _measures(prompts: np.ndarray, outputs: np.ndarray) -> np.ndarray:

@@ -9,9 +9,18 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.draws import SMALL, Plan, Streams, draw_traffic, draw_traffic_cached, length_seeds
+from batchsim.engines.draws import (
+    SMALL,
+    Plan,
+    Streams,
+    draw_traffic,
+    draw_traffic_cached,
+    length_seeds,
+    path_draws,
+)
 from batchsim.engines.log import Log
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
+from batchsim.scenario.prefixes import PrefixBlocks
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.step_time import StepCost
 
@@ -36,6 +45,7 @@ class Batching(NamedTuple):
     block_size: int
     watermark_blocks: int
     threshold: int
+    reuses: bool  # whether free blocks keep their contents
 
     @property
     def preempts(self) -> bool:
@@ -51,13 +61,13 @@ class Batching(NamedTuple):
             return cls(
                 False, 0, 0, math.inf, service.ragged, rule.max_num_seqs, rule.max_num_batched_tokens,
                 rule.first == "decode", rule.chunked, rule.reserve == "life", rule.kv_blocks or UNLIMITED,
-                rule.block_size, rule.watermark_blocks, rule.long_prefill_token_threshold,
+                rule.block_size, rule.watermark_blocks, rule.long_prefill_token_threshold, rule.reuses,
             )  # fmt: skip
         threshold = rule.threshold
         assert threshold is not None
         return cls(
             True, threshold.largest, threshold.enough, float(threshold.wait_s), service.ragged,
-            threshold.largest, 0, True, True, False, UNLIMITED, 1, 0, 0,
+            threshold.largest, 0, True, True, False, UNLIMITED, 1, 0, 0, False,
         )  # fmt: skip
 
 
@@ -70,10 +80,17 @@ class TokenPlan:
     outputs: np.ndarray
     limits: np.ndarray
     noise: Callable[[], Callable[[int], np.ndarray] | None]  # see `Streams.noise`
+    paths: np.ndarray  # the number of each request's path through the prefixes
 
     @property
     def scenario(self) -> Scenario:
         return self.base.scenario
+
+    @property
+    def prefixes(self) -> PrefixBlocks:
+        """The blocks that requests may share."""
+        assert self.scenario.tokens is not None
+        return PrefixBlocks.of(self.scenario.tokens.prefixes, getattr(self.scenario.rule, "block_size", 1))
 
     @property
     def cost(self) -> StepCost:
@@ -92,7 +109,8 @@ def draw_tokens(
     streams = Streams(scenario, seed, replication)
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
-    return TokenPlan(draw_traffic(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
+    base, paths = draw_traffic(scenario, requests, seed, replication, cancelled), streams.paths()(requests)
+    return TokenPlan(base, *lengths, streams.noise, paths)
 
 
 def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPlan:
@@ -102,13 +120,14 @@ def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPla
     """
     lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
     assert scenario.tokens is not None
-    drawn = lengths(scenario.tokens, requests, seed)
-    return TokenPlan(draw_traffic_cached(scenario, requests, seed), *drawn, Streams(scenario, seed).noise)
+    *drawn, paths = lengths(scenario.tokens, requests, seed)
+    noise = Streams(scenario, seed).noise
+    return TokenPlan(draw_traffic_cached(scenario, requests, seed), *drawn, noise, paths)
 
 
 @functools.lru_cache(maxsize=8)
-def _lengths(tokens: Tokens, requests: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return tokens.draws(*length_seeds(seed))(requests)
+def _lengths(tokens: Tokens, requests: int, seed: int) -> tuple[np.ndarray, ...]:
+    return *tokens.draws(*length_seeds(seed))(requests), path_draws(tokens, seed)(requests)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -56,7 +56,7 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)
         narrowed = rule
-        if isinstance(rule, Continuous) and rule.kv_blocks is not None:
+        if isinstance(rule, Continuous) and rule.kv_blocks is not None and not shares(rule, tokens):
             # Seats far beyond the memory are never used: equivalent settings share one run.
             narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
         found = MEASURES["tokens"](narrowed, tokens, _alike(rule, step, together), together, roughly)
@@ -86,13 +86,19 @@ def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
     return StepTime(*cost, ragged=step.ragged and not isinstance(rule, Continuous))
 
 
+def shares(rule: Rule, tokens: Tokens | None) -> bool:
+    """Return whether prompts find the common beginning of others in memory, which formulas do not cover."""
+    reuses = isinstance(rule, Continuous) and rule.reuses
+    return reuses and tokens is not None and tokens.prefixes is not None
+
+
 def load_to_tell(scenario: Any, roughly: bool) -> float:
     """Return a load that decides whether the queue stays finite: exact if necessary, unless `roughly`."""
     if isinstance(scenario.workload, ClosedLoop) or scenario.limits[0].longest(1.0) < math.inf:
         return 0.0
     per_s = scenario.workload.offered_per_s
     load = per_s / estimate_per_s(scenario)
-    if not CLEAR[0] < load < CLEAR[1]:
+    if not CLEAR[0] < load < CLEAR[1] and not (shares(scenario.rule, scenario.tokens) and load > 1):
         return float(load)
     about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
     load = per_s / about.per_s
@@ -133,6 +139,8 @@ def _by_memory(rule: Any, tokens: Tokens) -> int:
 
 def _in_closed_form(rule: Rule, step: StepTime, tokens: Tokens) -> float | None:
     """Return requests per ms if there is an exact formula, else None."""
+    if shares(rule, tokens):
+        return None
     if not isinstance(rule, Continuous):
         listed = any(isinstance(each, Listed) for each in (tokens.prompt, tokens.output))
         return None if step.ragged and listed else _whole(rule, step, tokens)

@@ -14,6 +14,7 @@ from batchsim._files import replacing
 from batchsim.scenario import saturation
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, rebuilt
+from batchsim.scenario.prefixes import HashIds
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
@@ -167,6 +168,11 @@ class Scenario:
             raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast as rule, got {rule!r}")
         if isinstance(rule, Continuous) and rule.max_model_len is not None:
             tokens.check_longest(rule.max_model_len)
+        ids = tokens.prefixes
+        reuses = isinstance(rule, Continuous) and rule.reuses
+        if reuses and isinstance(ids, HashIds) and ids.tokens % rule.block_size:
+            needs = "the tokens of a hash id must be a multiple of block_size"
+            raise ValueError(f"{needs}, got {ids.tokens} and {rule.block_size}")
         if self.workload.priorities is not None:
             raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
         if self.workload.sizes is not None:

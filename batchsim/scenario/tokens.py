@@ -2,8 +2,9 @@
 
 import csv
 import functools
+import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Self
 
@@ -22,6 +23,7 @@ from batchsim.scenario.lengths import (
     points,
     whole_lengths,
 )
+from batchsim.scenario.prefixes import PREFIXES, HashIds, Prefixes
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Tokens:
     """The lengths of prompts and outputs, each a whole number or a distribution.
 
     `limit` is the most tokens that the client asked for, at least every output: rules that reserve memory in
-    advance use it. By default it is the output itself.
+    advance use it. By default it is the output itself. `prefixes` tells which prompts begin alike; it matters
+    under `Continuous(prefix_reuse=True)`.
 
     >>> Tokens(prompt=Lognormal(800, 1.2, at_most=4096), output=Geometric(200)).output
     Geometric(mean=200)
@@ -38,6 +41,7 @@ class Tokens:
     prompt: int | Lengths
     output: int | Lengths
     limit: int | None = None
+    prefixes: Prefixes | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt", "output"):
@@ -48,6 +52,8 @@ class Tokens:
                 _check.fix_whole(self, name, at_most=LONGEST)
         if self.limit is not None:
             _check.fix_whole(self, "limit", at_most=LONGEST)
+        if self.prefixes is not None:
+            _check.instance("prefixes", self.prefixes, PREFIXES, "PrefixGroups or HashIds")
 
     @classmethod
     def sample(cls, pairs: Iterable[Sequence[int]], again: bool = False) -> Self:
@@ -92,10 +98,33 @@ class Tokens:
                     raise ValueError(f"lengths must be whole numbers, got {wrong}") from None
         return cls.sample(pairs, again)
 
+    @classmethod
+    def from_jsonl(
+        cls, path: str | PathLike[str], prompt: str = "input_length", output: str = "output_length",
+        hash_ids: str = "hash_ids", piece: int = 512,
+    ) -> Self:  # fmt: skip
+        """Read measured lengths and hash ids from JSON lines, by default those of Mooncake's traces.
+
+        Each id stands for `piece` tokens of the prompt. Else as `sample`.
+        """
+        pairs, ids = [], []
+        with opened(path, TABLE_BYTES, encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    row = json.loads(line)
+                    pairs.append((row[prompt], row[output]))
+                    ids.append(row[hash_ids])
+                except (ValueError, KeyError, TypeError):
+                    keys = f"{prompt!r}, {output!r} and {hash_ids!r}"
+                    rule = f"{fspath(path)} must have objects with the keys {keys}"
+                    raise ValueError(f"{rule}, got {brief(line.strip())} in line {number}") from None
+        return replace(cls.sample(pairs), prefixes=HashIds(ids, piece))
+
     @property
     def max_requests(self) -> int | None:
         """The number of requests with lengths, None if unlimited."""
-        each = [part.max_requests for part in (self.prompt, self.output) if isinstance(part, Listed)]
+        parts = (self.prompt, self.output, self.prefixes)
+        each = [part.max_requests for part in parts if isinstance(part, (Listed, Prefixes))]
         return min((count for count in each if count is not None), default=None)
 
     def check_longest(self, most: int) -> None:

@@ -20,8 +20,9 @@ from batchsim.result.sections import begin_fold, sums
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
 from batchsim.scenario.lengths import Listed
+from batchsim.scenario.prefixes import HashIds, PrefixGroups
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths, servable
-from batchsim.scenario.saturation import load_to_tell
+from batchsim.scenario.saturation import load_to_tell, shares
 
 if TYPE_CHECKING:
     from batchsim.engines.compiled.grid_runs import Times
@@ -242,6 +243,8 @@ def sampled(scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) ->
         return scenario
     prompts, outputs, _ = Streams(scenario, seed).lengths()(requests)
     lengths = replace(tokens, prompt=Listed(prompts[chosen]), output=Listed(outputs[chosen]))
+    if isinstance(of := tokens.prefixes, HashIds):
+        lengths = replace(lengths, prefixes=HashIds([of.ids[i] for i in chosen.tolist()], of.tokens))
     return replace(scenario, tokens=lengths)
 
 
@@ -251,17 +254,24 @@ def sampled(scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) ->
 def alone_ms(scenario: Scenario, prompts: np.ndarray, outputs: np.ndarray) -> dict[str, np.ndarray]:
     """Return the least latency, TTFT and TPOT of requests of these lengths, in ms; TPOT NaN for one token.
 
-    A prompt is cut into as few pieces as the budget allows. Other requests in a step only make it longer.
+    A prompt is cut into as few pieces as the budget allows. Other requests in a step only make it longer. All
+    of its tokens but one that others may have computed are in memory already.
     """
     rule, service = scenario.rule, scenario.service
+    held = np.zeros(prompts.size)
+    if shares(rule, scenario.tokens):
+        of = scenario.tokens.prefixes  # type: ignore[union-attr]
+        most = of.tokens if isinstance(of, PrefixGroups) else math.inf
+        held = np.minimum(prompts - 1, most)
+    new = prompts - held
     assert isinstance(service, StepTime)
     fixed_ms, weights_ms, per_token_ms, per_read_ms, per_pair_ms = service.cost
     pieces = np.ones(prompts.size)
     if type(rule) is Continuous and rule.chunked:
         longest = min(rule.max_num_batched_tokens, rule.long_prefill_token_threshold or math.inf)
-        pieces = np.ceil(prompts / longest)
-    keys_ms = min(per_read_ms, per_pair_ms) * prompts * (prompts + 1) / 2
-    ttft_ms = fixed_ms * pieces + np.maximum(weights_ms * pieces, per_token_ms * prompts) + keys_ms
+        pieces = np.ceil(new / longest)
+    keys_ms = min(per_read_ms, per_pair_ms) * new * (held + (new + 1) / 2)
+    ttft_ms = fixed_ms * pieces + np.maximum(weights_ms * pieces, per_token_ms * new) + keys_ms
     tpot_ms = fixed_ms + max(weights_ms, per_token_ms) + per_read_ms * (prompts + outputs / 2)
     latency_ms = ttft_ms + (outputs - 1) * tpot_ms
     return {LATENCY: latency_ms, TTFT: ttft_ms, TPOT: np.where(outputs > 1, tpot_ms, math.nan)}

@@ -13,6 +13,7 @@ from batchsim._format import listed, percent
 from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Poisson, Scenario, Service, Table
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
+from batchsim.scenario.saturation import shares
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.theory import batch, light, single
 from batchsim.theory.answer import LOOSE, Answer, NoAnswer, UnsolvedError, check_load
@@ -204,6 +205,8 @@ SURE = 8  # standard deviations above the mean: a number assumed never to exceed
 def _of_tokens(scenario: Any) -> TokenAnswer:
     """Return the steady state of a scenario with tokens; raise UnsolvedError if theory has none."""
     _check_served(scenario)
+    if shares(scenario.rule, scenario.tokens):
+        raise UnsolvedError(f"prompts must not share their beginnings, got {scenario.tokens.prefixes!r}")
     if isinstance(scenario.workload, ClosedLoop):
         return _closed(scenario, scenario.workload)
     if not isinstance(scenario.workload, Poisson):

@@ -26,7 +26,10 @@ PAGES = {
     "tokens": (
         "Token generation",
         "Requests with prompts and outputs, and servers that make their tokens step by step.",
-        ["Tokens", "Lognormal", "Geometric", "Uniform", "Continuous", "StepTime", "kv_blocks"],
+        [
+            "Tokens", "Lognormal", "Geometric", "Uniform", "PrefixGroups", "HashIds", "Continuous",
+            "StepTime", "kv_blocks",
+        ],
     ),
     "results": (
         "Runs and results",

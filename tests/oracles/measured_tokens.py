@@ -1,7 +1,9 @@
 """What others measured on servers of language models, as scenarios and numbers; see measured/README.md."""
 
 import csv
+import itertools
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,13 +45,24 @@ BOUNDS = {
 }
 
 
+def alike(run):
+    """The hash ids of its prompts, by blocks of 16 tokens: of whose beginning each is a copy."""
+    ids, number = [], itertools.count()
+    for prompt, like, tokens in zip(run.prompt_tokens, run.like, run.like_tokens, strict=True):
+        same = tokens // 16
+        ids.append([*(ids[like][:same] if same else ()), *itertools.islice(number, prompt // 16 - same)])
+    return bs.HashIds(ids, 16)
+
+
 def vllm_run():
     """The scenario of the measured run, and its measured TTFT, TPOT and answers in ms."""
     run = SimpleNamespace(**table("vllm019_rtx4090"))
     # The client's own way to the engine is not modelled: all but the shortest was waiting there.
     arrival_s = run.queued_s - (run.queued_s - run.arrival_s).min()
     order = np.argsort(arrival_s, kind="stable")
-    tokens = bs.Tokens.sample(np.column_stack([run.prompt_tokens, run.output_tokens])[order].tolist())
+    assert (order == np.arange(order.size)).all()  # so the numbers in `like` are those of requests
+    tokens = bs.Tokens.sample(np.column_stack([run.prompt_tokens, run.output_tokens]).tolist())
+    tokens = replace(tokens, prefixes=alike(run))
     trace = bs.Trace((arrival_s[order] - arrival_s.min()).tolist())
     rule = bs.Continuous(max_num_seqs=256, max_num_batched_tokens=2048, kv_blocks=2587)
     scenario = bs.Scenario(trace, rule, bs.published("llama-3.1-8b/rtx-4090"), tokens=tokens)

@@ -84,7 +84,7 @@ class NaiveInstants:
         ms = cost["fixed"] + max(cost["weights"], cost["per_token"] * tokens) + cost["per_read"] * reads
         seconds = (ms + cost["per_pair"] * pairs) / 1000
         server.until = after(now, max(seconds * (self.noise[len(self.steps)] if self.noise else 1), 1e-9))
-        used = sum(r.blocks for r in server.running)
+        used = self.used(server)
         assert used + server.free == (self.rule.get("kv_blocks") or 2**60)
         assert len({id(r) for r, _, _ in server.rows}) == len(server.rows)
         server.step = len(self.steps)
@@ -93,6 +93,9 @@ class NaiveInstants:
         for r, _, _ in server.rows:
             r.start = now if math.isnan(r.start) else r.start
         return True
+
+    def used(self, s):
+        return sum(r.blocks for r in s.running)
 
     def leave(self, s, r, now):
         r.finish = now

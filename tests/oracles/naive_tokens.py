@@ -63,10 +63,14 @@ class NaiveTokens(NaiveInstants):
         ):
             r = self.waiting[0]
             n, all_ = self.tokens(s, r), self.blocks(r.P + r.L - 1 if life else r.P + r.made)
-            if n == 0 or all_ > s.free - (0 if life else self.rule.get("watermark", 0)):
+            if n == 0 or all_ - self.spared(s, r) > s.free - (0 if life else self.rule.get("watermark", 0)):
                 return
             self.let_in(s, self.waiting.pop(0))
             self.give(s, r, n, all_ if life else self.blocks(n))
+
+    def spared(self, s, r):
+        """The blocks of its beginning that others hold anyway."""
+        return 0
 
     def let_in(self, s, r):
         if r.preemptions:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim.engines.compiled.token_memory import TokenMemory
 from batchsim.engines.draws import NO_SIZES as NO_SIZES
 from batchsim.engines.token_log import LATE, PREEMPTIONS, STEPS, Batching, TokenPlan
 from batchsim.scenario import Scenario
@@ -255,30 +256,34 @@ class TokenRequests(NamedTuple):
     token_s: Any  # when it made its last token, unless it is in a decode group
     stall_s: Any  # its longest gap between two tokens so far, likewise
     segment: Any  # of its engine's `peaks`, from which on they are its own
+    path: Any  # through the prefixes, and how many of its blocks are on it: see `token_memory`
+    shared: Any
 
     @classmethod
     def of(cls, plan: TokenPlan) -> "TokenRequests":
         """Return the requests of a plan before any has come."""
-        return cls.before(plan.base.arrival_s, plan.base.think_s, plan.prompts, plan.outputs, plan.limits)
+        lengths = plan.prompts, plan.outputs, plan.limits
+        shared = plan.prefixes.counts(plan.paths, plan.prompts, Batching.of(plan.scenario).block_size)
+        return cls.before(plan.base.arrival_s, plan.base.think_s, *lengths, plan.paths, shared)
 
     @classmethod
     def before(
-        cls, arrival_s: np.ndarray | None, think_s: np.ndarray | None, *lengths: np.ndarray
+        cls, arrival_s: np.ndarray | None, think_s: np.ndarray | None, *columns: np.ndarray
     ) -> "TokenRequests":
         """Return requests before the run starts; without arrival times, those of a closed loop."""
-        count = lengths[0].size
+        count = columns[0].size
         # A trace's arrivals are read-only, which Numba would compile everything for again.
         arrival_s = np.empty(count) if arrival_s is None else np.require(arrival_s, requirements="W")
         first, token, last, log_entry = (np.full(count, -1, np.int64) for _ in range(4))
         sent_by = np.empty(0 if think_s is None else count, np.int64)
-        prompt, output, limit = (np.array(each) for each in lengths)
+        prompt, output, limit, path, shared = (np.array(each) for each in columns)
         cached, generated, capacity, preemptions = (np.zeros(count, np.int64) for _ in range(4))
         back_s, before_first_s, after_first_s, token_s, stall_s = (np.zeros(count) for _ in range(5))
         return cls(
             arrival_s, NONE if think_s is None else think_s, sent_by, np.zeros(count, np.uint8),
             prompt, output, limit, cached, generated, capacity, np.zeros(count, np.bool_), first, token, last,
             preemptions, log_entry, back_s, before_first_s, after_first_s, token_s, stall_s,
-            np.zeros(count, np.int64),
+            np.zeros(count, np.int64), path, shared,
         )  # fmt: skip
 
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
@@ -329,9 +334,10 @@ class TokenServers(NamedTuple):
     # segment: its longest gap is the largest of those from its own on.
     peaks_s: Any
     segments: Any
+    memory: TokenMemory
 
     @classmethod
-    def allocate(cls, servers: int, seats: int, batching: Batching) -> "TokenServers":
+    def allocate(cls, servers: int, seats: int, batching: Batching, memory: TokenMemory) -> "TokenServers":
         """Return idle engines."""
         step, count, generated, longest, last, ready, tick, phase, reads = np.zeros((9, servers), np.int64)
         ended_s, tick_s, peaks_s = np.zeros(servers), np.zeros(servers), np.zeros((servers, SEGMENTS))
@@ -341,7 +347,7 @@ class TokenServers(NamedTuple):
             np.full(servers, np.inf), step, np.empty((servers, seats), np.int64), count, free, generated,
             longest, last, ready, tick, next_end, phase, np.zeros((servers, size), np.int64), reads,
             np.zeros(servers, np.bool_), np.full(1, -np.inf), ended_s, tick_s,
-            np.zeros(servers, np.int64), peaks_s, np.zeros(servers, np.int64),
+            np.zeros(servers, np.int64), peaks_s, np.zeros(servers, np.int64), memory,
         )  # fmt: skip
 
 

@@ -24,10 +24,12 @@ from batchsim.engines.compiled.columns import (
     TokenServers,
 )
 from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.compiled.token_memory import TokenMemory
 from batchsim.engines.folded_log import Progress, StepRows
 from batchsim.engines.log import check_cancelled
 from batchsim.engines.token_log import PREEMPTIONS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import ClosedLoop, Scenario, StepTime
+from batchsim.scenario.prefixes import PrefixBlocks
 
 SLICE = 4_000_000  # rows and steps a call: some tens of milliseconds
 CHUNK = 1 << 14  # steps
@@ -41,7 +43,10 @@ class Loop:
         assert isinstance(service, StepTime)
         self.batching, self.cost = Batching.of(scenario), service.cost
         seats = min(self.batching.seats, requests)
-        self.servers = TokenServers.allocate(scenario.servers, seats, self.batching)
+        assert scenario.tokens is not None
+        self.prefixes = PrefixBlocks.of(scenario.tokens.prefixes, self.batching.block_size)
+        memory = TokenMemory.allocate(scenario.servers, requests, self.batching, self.prefixes)
+        self.servers = TokenServers.allocate(scenario.servers, seats, self.batching, memory)
         self.cursor, self.sums, self.done = (
             np.zeros(TOKEN_PLACES, np.int64), np.zeros(7, np.int64), np.empty(seats, np.int64)
         )  # fmt: skip

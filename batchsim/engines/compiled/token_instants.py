@@ -33,6 +33,7 @@ from batchsim.engines.compiled.instants import (
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import later, soonest
 from batchsim.engines.compiled.token_gaps import tick_gaps
+from batchsim.engines.compiled.token_memory import take_contents
 from batchsim.engines.compiled.token_steps import (
     admission,
     compiled_step_ms,
@@ -56,7 +57,7 @@ def _no_request_can_join(server, batching, requests, queue, servers, sums, curso
     sums[LEFT] = batching.budget - (servers.ready[server] if batching.decode_first else 0)
     if sums[LEFT] <= 0 or servers.count[server] == batching.seats:
         return True
-    tokens, needed, _, kept_free = admission(request, batching, requests, sums)
+    tokens, needed, _, kept_free = admission(server, request, batching, requests, servers, sums)
     return tokens == 0 or needed > servers.free[server] - kept_free
 
 
@@ -106,6 +107,8 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
         servers.clock_s[0], now_s = now_s, done_s
     if row == begin:
         return
+    if batching.reuses:
+        take_contents(server, servers.free[server] - free, servers.memory)
     servers.peaks_s[server, segment] = max(servers.peaks_s[server, segment], peak_s)
     servers.ended_s[server] = servers.tick_s[server] = servers.clock_s[0]
     waiting = cursor[STACK] + cursor[TAIL] - cursor[HEAD]

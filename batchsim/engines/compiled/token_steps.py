@@ -39,6 +39,7 @@ from batchsim.engines.compiled.token_gaps import (
     tick_gaps,
     whole_gaps,
 )
+from batchsim.engines.compiled.token_memory import fill, find, join_memory, release, take_contents
 from batchsim.engines.token_log import BACK, NO_TRIGGER, REGAINED, RESUMED, VICTIM
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 from batchsim.scenario.step_time import step_ms
@@ -118,7 +119,10 @@ def finish_in_group(server, batching, requests, servers, done):
             continue
         cached = requests.prompt[request] + requests.output[request] - 1
         blocks = requests.capacity[request] // size if batching.life else blocks_for(cached, size)
-        servers.free[server] += blocks
+        if batching.reuses:
+            release(server, request, cached, blocks, True, batching, requests, servers)
+        else:
+            servers.free[server] += blocks
         servers.reads[server] -= cached + 1
         servers.block_demand_by_phase[server, (servers.phase[server] - cached) % size] -= 1
         requests.generated[request] = requests.output[request]
@@ -257,6 +261,8 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
         if place <= sums[LEFT] and blocks <= servers.free[server]:
             servers.served[server] = True
             servers.free[server] -= blocks
+            if batching.reuses:
+                take_contents(server, blocks, servers.memory)
             sums[ROWS] += place
             sums[TOKENS] += place
             sums[READS] += servers.reads[server]
@@ -278,7 +284,12 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
             while blocks > servers.free[server]:
                 servers.count[server] -= 1
                 victim = running[servers.count[server]]
-                servers.free[server] += requests.capacity[victim] // size
+                held = requests.capacity[victim] // size
+                if batching.reuses:
+                    kept = requests.cached[victim]
+                    release(server, victim, kept, held, False, batching, requests, servers)
+                else:
+                    servers.free[server] += held
                 requests.capacity[victim] = requests.cached[victim] = 0
                 requests.preemptions[victim] += 1
                 requests.back_s[victim] = now_s
@@ -294,6 +305,10 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
                     return
             servers.free[server] -= blocks
             requests.capacity[request] += blocks * size
+            if batching.reuses:
+                take_contents(server, blocks, servers.memory)
+        if batching.reuses:
+            fill(server, request, cached, batching, requests, servers)
         _add_row(request, tokens, requests, sums)
 
 
@@ -306,13 +321,17 @@ def next_in_queue(queue, cursor):
 
 
 @inlined
-def admission(request, batching, requests, sums):
+def admission(server, request, batching, requests, servers, sums):
     """Return what admitting a request takes: its tokens, and the blocks it needs, takes, and leaves free."""
-    tokens, size = _tokens(request, batching, requests, sums), batching.block_size
+    size, found, used = batching.block_size, 0, 0
+    if batching.reuses:
+        found, _, used = find(server, request, batching, requests, servers)
+        requests.cached[request] = found * size
+    tokens = _tokens(request, batching, requests, sums)
     if batching.life:
         needed = blocks_for(requests.prompt[request] + requests.limit[request] - 1, size)
         return tokens, needed, needed, 0
-    needed = blocks_for(requests.prompt[request] + requests.generated[request], size)
+    needed = blocks_for(requests.prompt[request] + requests.generated[request], size) - used
     return tokens, needed, blocks_for(tokens, size), batching.watermark_blocks
 
 
@@ -324,7 +343,7 @@ def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
         request = next_in_queue(queue, cursor)
         if request < 0:
             return
-        tokens, needed, taken, kept_free = admission(request, batching, requests, sums)
+        tokens, needed, taken, kept_free = admission(server, request, batching, requests, servers, sums)
         if tokens == 0 or needed > servers.free[server] - kept_free:
             return
         if cursor[STACK] > 0:
@@ -342,6 +361,11 @@ def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
         servers.count[server] += 1
         servers.free[server] -= taken
         requests.capacity[request] = taken * size
+        if batching.reuses:
+            found = join_memory(server, request, batching, requests, servers)
+            take_contents(server, taken, servers.memory)
+            requests.capacity[request] += found * size
+            fill(server, request, found * size + tokens, batching, requests, servers)
         _add_row(request, tokens, requests, sums)
 
 
@@ -435,7 +459,12 @@ def finish(server, batching, requests, queue, servers, done):
                 queue.log[REGAINED, requests.log_entry[request]] = step
                 requests.log_entry[request] = -1
             if generated == requests.output[request]:
-                servers.free[server] += requests.capacity[request] // size
+                held = requests.capacity[request] // size
+                if batching.reuses:
+                    kept = requests.cached[request]
+                    release(server, request, kept, held, True, batching, requests, servers)
+                else:
+                    servers.free[server] += held
                 requests.last_step[request] = step
                 done[leaving] = request
                 leaving += 1

@@ -83,11 +83,12 @@ def _windows(
     front.
     """
     closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
+    paths = streams.paths()
     loop = token_engine.Loop(scenario, requests, streams.noise())
     cursor, servers = loop.cursor, loop.servers
     arrivals = iter(()) if closed else streams.arrivals_s(requests, chunk)
     nobody = np.empty(0, np.int64)
-    rows = TokenRequests.before(NONE, NONE if closed else None, nobody, nobody, nobody)
+    rows = TokenRequests.before(NONE, NONE if closed else None, *[nobody] * 5)
     line, known, drawn = TokenQueue(nobody, nobody), _Known.of(nobody), 0
     state = MORE
     while state != ENDED:
@@ -100,7 +101,11 @@ def _windows(
             think_s = None if think is None else think(count)
             kept = _unsettled(rows, int(cursor[SENT]))
             line = _moved(kept, line, servers, cursor, rows.prompt.size, kept.size + count)
-            rows = rows.with_more(kept, TokenRequests.before(arrival_s, think_s, *lengths(count)))
+            drawn_lengths, path = lengths(count), paths(count)
+            shared = loop.prefixes.counts(path, drawn_lengths[0], loop.batching.block_size)
+            rows = rows.with_more(
+                kept, TokenRequests.before(arrival_s, think_s, *drawn_lengths, path, shared)
+            )
             known = known.with_more(kept, _Known.of(np.arange(drawn, drawn + count)))
             drawn += count
             until_s = math.inf if closed or drawn == requests else float(rows.arrival_s[-1])
@@ -194,6 +199,8 @@ def summarise(
             check_cancelled(cancelled)
             yield draw(min(chunk, requests - begin))
 
+    if getattr(scenario.rule, "reuses", False):  # the memory knows requests by their numbers: one window
+        chunk = requests
     check_durations(scenario)
     check_lengths(scenario, lengths)
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send

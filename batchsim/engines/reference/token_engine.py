@@ -31,7 +31,8 @@ class Dispatcher(Instants):
         self.batching, self.cost = Batching.of(scenario), plan.cost
         one = scenario.limits[0]  # the only one: token generation has no levels
         self.queue_limit, self.timeout_s = one.queue, one.timeout_s
-        self.noise = self.factors()
+        self.noise, self.prefixes = self.factors(), plan.prefixes
+        self.shared = self.prefixes.counts(plan.paths, plan.prompts, self.batching.block_size)
         # The state of the run.
         self.queue: deque[Request] = deque()
         make, memory = engine_for(scenario.rule), self.batching.kv_blocks
@@ -65,7 +66,9 @@ class Dispatcher(Instants):
             return False
         plan = self.plan
         prompt, output, limit = (int(each[request]) for each in (plan.prompts, plan.outputs, plan.limits))
-        self.queue.append(Request(request, self.env.now, prompt, output, limit))
+        path, shared = int(plan.paths[request]), int(self.shared[request])
+        contents = [self.prefixes.contents(path, block) for block in range(shared)]
+        self.queue.append(Request(request, self.env.now, prompt, output, limit, shared=contents))
         return True
 
     def release(self, server: int) -> list[int]:

@@ -4,10 +4,10 @@ An engine is one server with its memory. All engines share one queue. The proces
 """
 
 import math
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class Request:
     blocks: int = 0
     truncated: bool = False  # whether its last row computed only a part of the known tokens
     started: bool = False
+    shared: Sequence[int] = ()  # the contents of its first blocks, which others may share
 
     @property
     def known(self) -> int:
@@ -138,7 +139,7 @@ class Engine:
                 needed = self.blocks_for(request.prompt + request.limit - 1)
                 taken, kept_free = needed, 0
             else:
-                needed = self.blocks_for(request.known)
+                needed = self.blocks_for(request.known) - self.in_use(request)
                 taken = self.blocks_for(request.cached + tokens) - self.found(request)
                 kept_free = self.batching.watermark_blocks
             if not tokens or needed > self.free - kept_free:
@@ -147,7 +148,11 @@ class Engine:
             self.add_row(request, tokens, taken)
 
     def found(self, request: Request) -> int:
-        """Return how many blocks a waiting request can reuse from its last stay."""
+        """Return how many blocks with the beginning of a waiting request are in memory."""
+        return 0
+
+    def in_use(self, request: Request) -> int:
+        """Return how many of these other requests use."""
         return 0
 
     def add_row(self, request: Request, tokens: int, blocks: int) -> None:
@@ -397,42 +402,130 @@ class NewTokenRatioEngine(Engine):
 
 
 @dataclass(eq=False)
-class ReusingEngine(Engine):
-    """An engine under `Continuous(prefix_reuse=True)`: its free blocks keep their keys until they are taken.
+class Kept:
+    """Free blocks, one after the other.
 
-    So a preempted request can find the beginning of its tokens again.
+    They contain the first own blocks of the request `owner`, the last of them first; or the shared contents
+    of that number; or nothing (None).
     """
 
-    # The free blocks, the next one to be taken first: the request whose keys each still has, or None.
-    kept: deque[Request | None] = field(init=False)
+    owner: Request | int | None
+    blocks: int
+
+
+@dataclass(eq=False)
+class ReusingEngine(Engine):
+    """An engine under `Continuous(prefix_reuse=True)`: free blocks keep their contents until they are taken.
+
+    So a preempted request can find the beginning of its tokens again, and a prompt that of another one.
+    """
+
+    kept: dict[Kept, None] = field(init=False)  # the free blocks, the next ones to be taken first
+    whose: dict[Request | int, Kept] = field(default_factory=dict)  # those with contents
+    uses: Counter[int] = field(default_factory=Counter)  # how many running requests use shared contents
 
     def __post_init__(self) -> None:
-        self.kept = deque([None] * self.free)
+        self.kept = {Kept(None, self.free): None}
+
+    # The queue of free blocks.
+
+    def put(self, owner: Request | int | None, blocks: int) -> None:
+        """Add blocks that are free from now on."""
+        if blocks:
+            kept = Kept(owner, blocks)
+            self.kept[kept] = None
+            self.free += blocks
+            if owner is not None:
+                self.whose[owner] = kept
+
+    def take(self, blocks: int) -> None:
+        """Take the blocks that are free for the longest time; their contents are lost."""
+        self.free -= blocks
+        while blocks:
+            first = next(iter(self.kept))
+            taken = min(blocks, first.blocks)
+            first.blocks, blocks = first.blocks - taken, blocks - taken
+            if not first.blocks:
+                self.remove(first)
+
+    def remove(self, kept: Kept) -> None:
+        del self.kept[kept]
+        if kept.owner is not None:
+            del self.whose[kept.owner]
+
+    def forget(self, owner: Request | int) -> None:
+        """Free blocks with these contents have none from now on."""
+        if owner in self.whose:
+            self.whose.pop(owner).owner = None
+
+    # Requests.
+
+    def shared(self, request: Request) -> int:
+        """Return how many shared blocks a running request has filled."""
+        return min(request.cached // self.batching.block_size, len(request.shared))
+
+    def hits(self, request: Request) -> list[int]:
+        """Return the shared contents in memory with which a waiting request begins.
+
+        It computes at least one token itself.
+        """
+        most = (request.known - 1) // self.batching.block_size
+        return list(takewhile(lambda each: self.uses[each] or each in self.whose, request.shared[:most]))
 
     def found(self, request: Request) -> int:
-        # Blocks are freed, and taken again, from a request's last one on: those left are its first.
-        return self.kept.count(request)
+        count = len(self.hits(request))
+        if count == len(request.shared) and request in self.whose:
+            count += self.whose[request].blocks
+        return count
+
+    def in_use(self, request: Request) -> int:
+        return sum(self.uses[each] > 0 for each in self.hits(request))
 
     def add_row(self, request: Request, tokens: int, blocks: int) -> None:
-        if not request.blocks and (found := self.found(request)):
-            self.kept = deque(owner for owner in self.kept if owner is not request)
-            self.free -= found
-            request.blocks = found
-        for _ in range(blocks):
-            self.kept.popleft()
-        super().add_row(request, tokens, blocks)
+        size = self.batching.block_size
+        if not request.blocks:  # it joins
+            hits, request.blocks = self.hits(request), self.found(request)
+            for each in hits:
+                if not self.uses[each]:
+                    self.remove(self.whose[each])
+                    self.free -= 1
+                self.uses[each] += 1
+            if request.blocks > len(hits):
+                self.free -= self.whose[request].blocks
+                self.remove(self.whose[request])
+            self.forget(request)
+        self.take(blocks)
+        request.blocks += blocks
+        filled = (request.cached + tokens) // size
+        for each in request.shared[self.shared(request) : filled]:
+            if self.uses[each]:
+                self.put(None, 1)
+            self.forget(each)
+            self.uses[each] += 1
+        super().add_row(request, tokens, 0)
 
-    def preempt_last(self, queue: deque[Request]) -> Request:
-        last = self.running[-1]
-        full = last.cached // self.batching.block_size
-        others = last.blocks - full
-        self.kept.extend([None] * others + [last] * full)
-        return super().preempt_last(queue)
+    def release(self, request: Request, leaves: bool) -> None:
+        """Free the blocks of a request, the last one first."""
+        shared, full = self.shared(request), request.cached // self.batching.block_size
+        own = 0 if leaves or full < len(request.shared) else full - shared
+        self.put(None, request.blocks - shared - own)
+        self.put(request, own)
+        for each in reversed(request.shared[:shared]):
+            self.uses[each] -= 1
+            if not self.uses[each]:
+                self.put(each, 1)
+        request.blocks = 0
+
+    def release_blocks(self, victim: Request) -> None:
+        self.release(victim, leaves=False)
+        super().release_blocks(victim)
 
     def finish_step(self) -> tuple[list[Request], list[Request]]:
-        made, done = super().finish_step()
-        self.kept.extend([None] * sum(request.blocks for request in done))  # no request needs these again
-        return made, done
+        made = [row.request for row in self.rows if row.request.cached == row.request.known]
+        for request in made:
+            if request.generated + 1 == request.output:
+                self.release(request, leaves=True)  # no request needs its own blocks again
+        return super().finish_step()
 
 
 def engine_for(rule: Any) -> type[Engine]:

@@ -57,9 +57,12 @@ class Continuous(Rule):
     `max_model_len`: the most tokens of a request, prompt and output together. A server refuses longer
     requests, so a scenario whose lengths can be longer is refused.
 
-    `prefix_reuse`: free blocks keep their contents until they are taken again, in the order in which they
-    were freed, a request's last blocks first. So a preempted request may find its first full blocks again,
-    and computes only the rest: vLLM's prefix cache, without shared prefixes. Only the SimPy engine has it.
+    `prefix_reuse`: vLLM's prefix cache. Free blocks keep their contents until they are taken again, in the
+    order in which they were freed, a request's last blocks first. So a preempted request may find its first
+    full blocks again, and a prompt those of another prompt with the same prefix (`tokens.prefixes`), whether
+    that runs or has left; it computes only the rest, at least one token. A block in use by several requests
+    is counted once. If a request fills a block whose contents are in use already, its own block is free
+    again.
 
     >>> Continuous(max_num_seqs=64, kv_blocks=300).max_num_batched_tokens
     2048
@@ -114,12 +117,8 @@ class Continuous(Rule):
 
     @property
     def reuses(self) -> bool:
-        """Whether a preempted request may find some of its blocks again."""
-        return self.prefix_reuse and self.kv_blocks is not None and self.reserve == "step"
-
-    @property
-    def compiled(self) -> bool:  # type: ignore[override]
-        return not self.reuses
+        """Whether free blocks keep their contents."""
+        return self.prefix_reuse and self.reserve == "step"
 
     @property
     def max_batch_size(self) -> int:  # type: ignore[override]
