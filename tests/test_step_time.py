@@ -8,19 +8,19 @@ import batchsim as bs
 from batchsim.engines.compiled import jit
 from batchsim.measured import published
 from batchsim.scenario.data_sheets import CARDS, Card, LanguageModel
-from batchsim.scenario.step_time import StepCost, step_ms
+from batchsim.scenario.step_time import WholeCost, step_ms
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 
 
 def cases(count=20_000):
     generator = np.random.default_rng(0)
-    costs = (StepCost(*row) for row in generator.random((count, 5)).tolist())
-    numbers = generator.integers(0, [3000, 10**6, 10**9], (count, 3)).tolist()
+    costs = (WholeCost(*row, 0, 0.0, 1.0) for row in generator.random((count, 5)).tolist())
+    numbers = generator.integers(0, [3000, 10**6, 10**9, 100], (count, 4)).tolist()
     return list(zip(costs, numbers, strict=True))
 
 
-def fused(cost, tokens, reads, pairs):
+def fused(cost, tokens, reads, pairs, _):
     """The same with fused multiply-adds: rounded once for a product and its sum."""
     value = cost.fixed_ms + max(cost.weights_ms, cost.per_token_ms * tokens)
     for price, count in ((cost.per_read_ms, reads), (cost.per_pair_ms, pairs)):
@@ -34,7 +34,44 @@ def test_numba_evaluates_a_step_as_python_does_and_fuses_nothing():
     for cost, numbers in cases():
         assert loop(cost, *numbers) == step_ms(cost, *numbers)
         differ += fused(cost, *numbers) != step_ms(cost, *numbers)
+        drafting = cost._replace(draft=numbers[3] % 9, draft_ms=cost.fixed_ms, share=cost.weights_ms)
+        assert loop(drafting, *numbers) == step_ms(drafting, *numbers)
     assert differ > 1000  # so that a fused one would show
+
+
+def test_speculation_shares_a_step_among_its_tokens_and_leaves_prompts_as_they_are():
+    step = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
+    fast = step.speculative(draft=4, acceptance=0.5, draft_ms=3)
+    made = 1 + 0.5 + 0.25 + 0.125 + 0.0625
+    assert fast.tokens_a_step == pytest.approx(made)
+    assert step.speculative(3, 1, 0).tokens_a_step == 4
+    assert fast.ms(10, reads=1000, decodes=10) == pytest.approx((2 + 3 + 8 + 1) / made)
+    assert fast.ms(100, reads=1000, decodes=100) == pytest.approx((2 + 3 + 50 + 1) / made)
+    assert fast.ms(500, pairs=125_250) == step.ms(500, pairs=125_250)  # a prompt alone
+    # A prompt of 490 tokens beside 10 decodes adds (490 + 50) * 0.1 - 8 to their weights.
+    assert fast.ms(500, 1000, 125_250, 10) - fast.ms(10, 1000, 0, 10) == pytest.approx(46 + 1.2525)
+    assert fast.scaled(2, 1).ms(10, 1000, 0, 10) == pytest.approx(2 * fast.ms(10, 1000, 0, 10))
+    assert eval(repr(fast), {"StepTime": bs.StepTime}) == fast
+    with pytest.raises(ValueError, match="acceptance must be at most 1, got 1.5"):
+        step.speculative(4, 1.5, 0)
+    with pytest.raises(ValueError, match="draft must be at least 1, got 0"):
+        step.speculative(0, 0.5, 0)
+
+
+def test_real_speculation_takes_as_long_as_its_mean():
+    """Requests that generate alone, token by token accepted or not, against the mean step by step."""
+    step, draft, acceptance, generator = bs.StepTime(2, 8, 0.1), 4, 0.7, np.random.default_rng(1)
+    fast = step.speculative(draft, acceptance, 1.5)
+    for seats in (1, 64):
+        output, left, took_ms = 4000, np.full(seats, 4000 - 1), 0.0
+        while (left > 0).any():
+            running = int((left > 0).sum())
+            accepted = (generator.random((seats, draft)) < acceptance).cumprod(axis=1).sum(axis=1)
+            left -= 1 + accepted
+            took_ms += 2 + 1.5 + max(8, 0.1 * running * (1 + draft))
+        tokens = bs.Tokens(1, output)
+        at_once = bs.Scenario(bs.Trace([0.0] * seats), bs.Continuous(seats), fast, tokens=tokens)
+        assert bs.simulate(at_once).latency_ms.max() == pytest.approx(took_ms, rel=0.03)
 
 
 def test_a_step_takes_the_longer_of_weights_and_arithmetic():

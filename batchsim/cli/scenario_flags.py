@@ -114,7 +114,7 @@ class ScenarioFlags(Command):
     long_prefill_token_threshold: int | None = STEPS(
         f"{_ABOUT['long_prefill_token_threshold']} (default: 0)."
     )
-    prefix_reuse: bool | None = STEPS("Whether a preempted request may find its blocks again (default: no).")
+    prefix_reuse: bool | None = STEPS("Whether prompts find their beginning in memory again (default: no).")
     max_model_len: int | None = STEPS("Largest prompt and output together (default: unlimited).")
 
     servers: int | None = OTHER("Model instances, each computing one batch at a time (default: 1).")

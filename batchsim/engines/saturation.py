@@ -7,7 +7,7 @@ memory is short: a preempted request may resume on another engine.
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from batchsim.scenario.lengths import Lengths, Listed, points
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import servable
 from batchsim.scenario.saturation import at_once
-from batchsim.scenario.step_time import StepCost
 
 REQUESTS = 8000  # their mean is good to about 0.3 %, with the measures below
 LEAST, EACH = 1000, 250  # with few seats, so many requests and so many for each seat are as good
@@ -48,17 +47,20 @@ class Saturated:
     reads: np.ndarray
     pairs: np.ndarray
     served: np.ndarray
+    took_ms: np.ndarray  # of each section, with the step time of the run
 
-    def per_ms(self, cost: StepCost) -> tuple[float, float]:
+    def per_ms(self, step: StepTime) -> tuple[float, float]:
         """Return requests per ms, and their relative standard error.
 
         The sections differ in the requests that they happen to serve, which each measure counts in its own
         way. The weighted mean of the measures that best predicts the sections' durations has the smallest
         error (control variates).
         """
+        cost = step.cost
         products_ms = np.maximum(cost.weights_ms, cost.per_token_ms * self.tokens) + cost.fixed_ms
         took_ms = np.add.reduceat(products_ms, self.first)
         took_ms += cost.per_read_ms * self.reads + cost.per_pair_ms * self.pairs
+        took_ms = self.took_ms if step.draft else took_ms
         served, took = self.served / self.served.mean(axis=0), took_ms / took_ms.mean()
         others, rest = served[:, 1:] - served[:, :1], took - served[:, 0]
         square = others.T @ others + RIDGE * np.eye(others.shape[1])  # no 0 / 0 if all lengths are the same
@@ -184,7 +186,7 @@ def _run(plan: TokenPlan) -> TokenLog:
 
 def _joined(runs: list[Saturated]) -> Saturated:
     """Return the sections of several runs as those of one."""
-    names = ("tokens", "first", "reads", "pairs", "served")
+    names = [field.name for field in fields(Saturated)]
     before = np.cumsum([0, *(run.tokens.size for run in runs[:-1])])
     moved = [replace(run, first=run.first + at) for run, at in zip(runs, before, strict=True)]
     return Saturated(*(np.concatenate([getattr(run, name) for run in moved]) for name in names))
@@ -206,4 +208,5 @@ def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sectio
     return Saturated(
         log.step_tokens[steps], starts, np.add.reduceat(log.step_reads[steps], starts),
         np.add.reduceat(log.step_pairs[steps], starts), np.diff(done @ measures.T, axis=0),
+        np.add.reduceat(1000 * (log.batch_finish_s - log.batch_start_s)[steps], starts),
     )  # fmt: skip

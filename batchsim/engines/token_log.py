@@ -22,7 +22,7 @@ from batchsim.engines.log import Log
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.scenario.prefixes import PrefixBlocks
 from batchsim.scenario.rules.continuous import check_lengths
-from batchsim.scenario.step_time import StepCost
+from batchsim.scenario.step_time import WholeCost
 
 NO_TRIGGER = 255  # of a step for which no batch left
 UNLIMITED = 2**60  # blocks: more than any run takes
@@ -93,9 +93,9 @@ class TokenPlan:
         return PrefixBlocks.of(self.scenario.tokens.prefixes, getattr(self.scenario.rule, "block_size", 1))
 
     @property
-    def cost(self) -> StepCost:
+    def cost(self) -> WholeCost:
         assert isinstance(self.scenario.service, StepTime)
-        return self.scenario.service.cost
+        return self.scenario.service.whole_cost
 
 
 def draw_tokens(

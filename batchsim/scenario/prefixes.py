@@ -1,6 +1,6 @@
 """Prompts that begin alike: groups of requests with a common prefix, and the hash ids of a trace.
 
-A prefix is a path through a tree of pieces, each of `tokens` tokens. Two requests share the pieces that their
+A prefix is a path through a tree of pieces, all of the same length. Two requests share the pieces that their
 paths have in common from the beginning on.
 """
 
@@ -22,7 +22,7 @@ MOST_GROUPS = 10_000_000
 class Prefixes:
     """Common prefixes of prompts, as `PrefixGroups` and `HashIds`."""
 
-    tokens: int
+    piece_tokens: int
 
     @property
     def paths(self) -> tuple[np.ndarray, np.ndarray]:
@@ -41,23 +41,27 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class PrefixGroups(Prefixes):
-    """Each request belongs to one of `groups`, whose prompts begin with the same `tokens` tokens.
+    """Each request belongs to one of `groups`, whose prompts begin with the same `prefix_tokens` tokens.
 
     A group's system prompt is an example. Group k has the weight k ** -popularity: 0 means that all are
     alike, 1 is Zipf's law. A shorter prompt is a beginning of the prefix.
 
-    >>> PrefixGroups(groups=3, tokens=1000, popularity=1).draws(np.random.SeedSequence(1))(8)
+    >>> PrefixGroups(groups=3, prefix_tokens=1000, popularity=1).draws(np.random.SeedSequence(1))(8)
     array([0, 2, 0, 2, 0, 0, 1, 0])
     """
 
     groups: int
-    tokens: int
+    prefix_tokens: int
     popularity: float = 0.0
 
     def __post_init__(self) -> None:
         _check.fix_whole(self, "groups", at_most=MOST_GROUPS)
-        _check.fix_whole(self, "tokens", at_most=LONGEST)
+        _check.fix_whole(self, "prefix_tokens", at_most=LONGEST)
         _check.fix_real(self, "popularity", at_least=0, at_most=100)
+
+    @property
+    def piece_tokens(self) -> int:  # type: ignore[override]
+        return self.prefix_tokens
 
     @property
     def paths(self) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +80,7 @@ class PrefixGroups(Prefixes):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HashIds(Prefixes):
-    """The hash ids of a trace: request i begins with the pieces `ids[i]`, each of `tokens` tokens.
+    """The hash ids of a trace: request i begins with the pieces `ids[i]`, each of `piece_tokens` tokens.
 
     Two requests share the pieces before the first id that differs, as in Mooncake's traces, whose pieces have
     512 tokens. The last piece may be longer than the rest of its prompt.
@@ -86,10 +90,10 @@ class HashIds(Prefixes):
     """
 
     ids: Sequence[Sequence[int]]
-    tokens: int = 512
+    piece_tokens: int = 512
 
     def __post_init__(self) -> None:
-        _check.fix_whole(self, "tokens", at_most=LONGEST)
+        _check.fix_whole(self, "piece_tokens", at_most=LONGEST)
         if not _check.listed(self.ids) or not len(self.ids):
             raise ValueError(f"ids must be a list of lists of whole numbers, got {brief(self.ids)}")
         rows = []
@@ -131,14 +135,14 @@ class HashIds(Prefixes):
         return draw
 
     def __eq__(self, other: Any) -> bool:
-        alike = isinstance(other, HashIds) and self.tokens == other.tokens
+        alike = isinstance(other, HashIds) and self.piece_tokens == other.piece_tokens
         return alike and self.ids == other.ids
 
     def __hash__(self) -> int:
-        return hash((self.ids, self.tokens))
+        return hash((self.ids, self.piece_tokens))
 
     def __repr__(self) -> str:
-        return f"HashIds({len(self.ids):,} requests, tokens={self.tokens})"
+        return f"HashIds({len(self.ids):,} requests, piece_tokens={self.piece_tokens})"
 
 
 PREFIXES = (PrefixGroups, HashIds)
@@ -159,10 +163,10 @@ class PrefixBlocks:
 
     @classmethod
     def of(cls, prefixes: Prefixes | None, block_size: int) -> "PrefixBlocks":
-        if prefixes is None or prefixes.tokens < block_size:
+        if prefixes is None or prefixes.piece_tokens < block_size:
             return cls(np.zeros(2, np.int64), np.zeros(0, np.int64), 1, 0)
         first, pieces = prefixes.paths
-        per_piece = prefixes.tokens // block_size
+        per_piece = prefixes.piece_tokens // block_size
         return cls(first, pieces, per_piece, (int(pieces.max(initial=-1)) + 1) * per_piece)
 
     def counts(self, paths: np.ndarray, prompts: np.ndarray, block_size: int) -> np.ndarray:

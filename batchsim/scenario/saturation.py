@@ -61,7 +61,7 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
             narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
         found = MEASURES["tokens"](narrowed, tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
-            per_ms, error = found.per_ms(step.cost)
+            per_ms, error = found.per_ms(step)
             return Saturation(1000 * servers * per_ms, error)
     return Saturation(1000 * servers * _continuous(rule, step, tokens), math.nan)
 
@@ -82,6 +82,8 @@ def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
 
 def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
     """Return a step time under which steps serve the same requests: any, for a single engine."""
+    if step.draft:
+        return replace(step, noise=None)
     cost = step.cost if servers > 1 else StepCost(0.0, 1.0, 0.0, 0.0, 0.0)
     return StepTime(*cost, ragged=step.ragged and not isinstance(rule, Continuous))
 
@@ -98,11 +100,22 @@ def load_to_tell(scenario: Any, roughly: bool) -> float:
         return 0.0
     per_s = scenario.workload.offered_per_s
     load = per_s / estimate_per_s(scenario)
-    if not CLEAR[0] < load < CLEAR[1] and not (shares(scenario.rule, scenario.tokens) and load > 1):
+    unclear = bool(scenario.service.draft) or (shares(scenario.rule, scenario.tokens) and load > 1)
+    if not CLEAR[0] < load < CLEAR[1] and not unclear:
         return float(load)
     about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
     load = per_s / about.per_s
     return float(load if roughly or abs(load - 1) > SURE else per_s / saturation_of(scenario).per_s)
+
+
+def _mean_cost(step: StepTime) -> StepCost:
+    """Return the cost of a step; with speculation, about that of a step that is mostly decodes."""
+    fixed_ms, weights_ms, per_token_ms, per_read_ms, per_pair_ms = step.cost
+    made = step.tokens_a_step
+    return StepCost(
+        (fixed_ms + step.draft_ms) / made, weights_ms / made, per_token_ms * (1 + step.draft) / made,
+        per_read_ms / made, per_pair_ms,
+    )  # fmt: skip
 
 
 def estimate_per_s(scenario: Any) -> float:
@@ -139,7 +152,7 @@ def _by_memory(rule: Any, tokens: Tokens) -> int:
 
 def _in_closed_form(rule: Rule, step: StepTime, tokens: Tokens) -> float | None:
     """Return requests per ms if there is an exact formula, else None."""
-    if shares(rule, tokens):
+    if shares(rule, tokens) or step.draft:
         return None
     if not isinstance(rule, Continuous):
         listed = any(isinstance(each, Listed) for each in (tokens.prompt, tokens.output))
@@ -208,7 +221,7 @@ def _continuous(rule: Any, step: StepTime, tokens: Tokens) -> float:
         size = min(tokens.prompt.values.size, tokens.output.values.size)
         held = float((tokens.prompt.values[:size] * (tokens.output.values[:size] - 1.0)).mean())
     seats = _seats(rule, tokens)
-    cost, budget = step.cost, float(rule.max_num_batched_tokens)
+    cost, budget = _mean_cost(step), float(rule.max_num_batched_tokens)
     steps, work = _steps_and_work(cost, seats, prompt, output, rule.first == "prefill", budget)
     keys = cost.per_read_ms * (held + float((outputs * (outputs - 1)).mean()) / 2)
     keys += cost.per_pair_ms * float((prompts * (prompts + 1)).mean()) / 2
@@ -220,7 +233,7 @@ def _continuous(rule: Any, step: StepTime, tokens: Tokens) -> float:
 
 def _whole(rule: Rule, step: StepTime, tokens: Tokens) -> float:
     """Return requests per ms in full batches."""
-    size, cost = rule.largest_batch, step.cost
+    size, cost = rule.largest_batch, _mean_cost(step)
     prompts, outputs = (longest_among(each, size) for each in (tokens.prompt, tokens.output))
     if step.ragged:
         return size / (_prefill_ms(cost, size, tokens.prompt) + _ragged_ms(cost, size, tokens, outputs))

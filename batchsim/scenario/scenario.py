@@ -170,9 +170,9 @@ class Scenario:
             tokens.check_longest(rule.max_model_len)
         ids = tokens.prefixes
         reuses = isinstance(rule, Continuous) and rule.reuses
-        if reuses and isinstance(ids, HashIds) and ids.tokens % rule.block_size:
+        if reuses and isinstance(ids, HashIds) and ids.piece_tokens % rule.block_size:
             needs = "the tokens of a hash id must be a multiple of block_size"
-            raise ValueError(f"{needs}, got {ids.tokens} and {rule.block_size}")
+            raise ValueError(f"{needs}, got {ids.piece_tokens} and {rule.block_size}")
         if self.workload.priorities is not None:
             raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
         if self.workload.sizes is not None:

@@ -11,6 +11,9 @@ from batchsim import _check
 from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
 from batchsim.scenario.service import Service
 
+MOST_DRAFT = 1000
+SPECULATION = ("draft", "acceptance", "draft_ms")
+
 
 class StepCost(NamedTuple):
     """The five numbers of a `StepTime`, in ms."""
@@ -22,13 +25,33 @@ class StepCost(NamedTuple):
     per_pair_ms: float
 
 
-def step_ms(cost: StepCost, tokens: int, reads: int, pairs: int) -> float:
-    """Return the milliseconds of a step.
+class WholeCost(NamedTuple):
+    """The numbers of a `StepTime` and its speculation, as the engines take them."""
+
+    fixed_ms: float
+    weights_ms: float
+    per_token_ms: float
+    per_read_ms: float
+    per_pair_ms: float
+    draft: int  # tokens; 0: no speculation
+    draft_ms: float
+    share: float  # of a speculating step that counts for each of its tokens
+
+
+def step_ms(cost: WholeCost, tokens: int, reads: int, pairs: int, decodes: int) -> float:
+    """Return the milliseconds of a step; `decodes` of its tokens are rows of one token.
 
     Python runs this, and Numba compiles it; both evaluate it in this order and round each operation.
     """
-    products_ms = max(cost.weights_ms, cost.per_token_ms * tokens)
-    return cost.fixed_ms + products_ms + cost.per_read_ms * reads + cost.per_pair_ms * pairs
+    if cost.draft == 0 or decodes == 0:
+        products_ms = max(cost.weights_ms, cost.per_token_ms * tokens)
+        return cost.fixed_ms + products_ms + cost.per_read_ms * reads + cost.per_pair_ms * pairs
+    more = cost.draft * decodes
+    before_ms = cost.fixed_ms + cost.draft_ms + cost.per_read_ms * reads
+    alone_ms = max(cost.weights_ms, cost.per_token_ms * (decodes + more))
+    products_ms = max(cost.weights_ms, cost.per_token_ms * (tokens + more))
+    prompts_ms = products_ms - alone_ms + cost.per_pair_ms * pairs
+    return (before_ms + alone_ms) * cost.share + prompts_ms
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +63,7 @@ class StepTime(Service):
     weights / per_token tokens, reading the model's weights determines the time.
 
     A whole batch (`SizeOrWait`, `AtLeast`) pads prompts to its longest and computes every row to the end,
-    unless `ragged`. Needs `tokens` in the scenario.
+    unless `ragged`. Needs `tokens` in the scenario. The other parameters are those of `speculative`.
 
     >>> step = StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001, per_pair_ms=0.00001)
     >>> step.ms(tokens=100, pairs=5050)  # a prompt of 100
@@ -56,10 +79,18 @@ class StepTime(Service):
     per_pair_ms: float = 0.0
     _: KW_ONLY
     ragged: bool = False
+    draft: int = 0
+    acceptance: float = 0.0
+    draft_ms: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in StepCost._fields:
+        for name in (*StepCost._fields, "draft_ms"):
             _check.fix_real(self, name, at_least=0)
+        _check.fix_whole(self, "draft", at_least=0, at_most=MOST_DRAFT)
+        _check.fix_real(self, "acceptance", at_least=0, at_most=1)
+        if not self.draft and (self.acceptance or self.draft_ms):
+            given = f"acceptance={self.acceptance!r} and draft_ms={self.draft_ms!r}"
+            raise ValueError(f"draft must be at least 1 with an acceptance or draft_ms, got 0 and {given}")
         if self.fixed_ms + max(self.weights_ms, self.per_token_ms) <= 0:
             raise ValueError("a step of one token must take longer than 0 ms, got 0")
         _check.instance("ragged", self.ragged, bool, "True or False")
@@ -144,14 +175,48 @@ class StepTime(Service):
             of.kv_bytes(kv_bytes) * byte_ms, 4 * of.layers * of.heads * of.head_size * flop_ms,
         )  # fmt: skip
 
+    def speculative(self, draft: int, acceptance: float, draft_ms: float) -> Self:
+        """Return this time with speculative decoding: a small model drafts `draft` tokens for each request.
+
+        A step verifies them together, and costs the products of draft + 1 tokens for each request that
+        generates, and `draft_ms` for drafting. Each drafted token is accepted with the probability
+        `acceptance` if those before it are, so a step makes (1 - acceptance ** (draft + 1)) / (1 - acceptance)
+        tokens on average (Leviathan, Kalman and Matias, ICML 2023). With few requests a step takes as long as
+        without a draft, because it reads the weights; with many, arithmetic is short, and rejected tokens
+        waste it.
+
+        The simulation stays at one token a step, and each step costs its share of a speculating step. So
+        times are those of the mean: real tokens come several at a time, with longer gaps between. Drafted
+        tokens count neither in the budget nor in the memory.
+
+        >>> step = StepTime(2, 8, 0.1)
+        >>> fast = step.speculative(draft=4, acceptance=0.7, draft_ms=2)
+        >>> round(fast.tokens_a_step, 3)
+        2.773
+        >>> [round(each.ms(n, decodes=n) / n, 3) for n in (1, 100) for each in (step, fast)]
+        [10.0, 4.327, 0.12, 0.195]
+        """
+        draft = _check.whole("draft", draft)
+        return dataclasses.replace(self, draft=draft, acceptance=acceptance, draft_ms=draft_ms)
+
+    @property
+    def tokens_a_step(self) -> float:
+        """The mean number of tokens that a real step makes for a request; 1 without speculation."""
+        return float(sum(self.acceptance**accepted for accepted in range(self.draft + 1)))
+
     @property
     def cost(self) -> StepCost:
-        """The five numbers, as `step_ms` takes them."""
+        """The five numbers."""
         return StepCost(*(float(getattr(self, name)) for name in StepCost._fields))
 
-    def ms(self, tokens: int, reads: int = 0, pairs: int = 0) -> float:
-        """Return the mean milliseconds of a step."""
-        return step_ms(self.cost, tokens, reads, pairs)
+    @property
+    def whole_cost(self) -> WholeCost:
+        """The numbers that `step_ms` takes."""
+        return WholeCost(*self.cost, self.draft, float(self.draft_ms), 1 / self.tokens_a_step)
+
+    def ms(self, tokens: int, reads: int = 0, pairs: int = 0, decodes: int = 0) -> float:
+        """Return the mean milliseconds of a step; `decodes`: its rows of one token, for speculation."""
+        return step_ms(self.whole_cost, tokens, reads, pairs, decodes)
 
     def __call__(self, batch_size: int) -> float:
         raise TypeError(
@@ -161,14 +226,18 @@ class StepTime(Service):
     def scaled(self, factor: float, max_batch_size: int) -> "StepTime":  # type: ignore[override]
         """Return this time multiplied by `factor`, at all sizes; the noise stays."""
         factor = _check.real("factor", factor, above=0)
-        return dataclasses.replace(self, **{name: ms * factor for name, ms in self.cost._asdict().items()})
+        times_ms = self.cost._asdict() | {"draft_ms": self.draft_ms}
+        return dataclasses.replace(self, **{name: ms * factor for name, ms in times_ms.items()})
 
     def table(self, max_batch_size: int) -> np.ndarray:
         raise ValueError(f"a service time by batch size is needed here, got {self!r}")
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={getattr(self, name)!r}" for name in StepCost._fields)
-        return f"StepTime({numbers}{', ragged=True' * self.ragged})" + self._suffix()
+        more = ", ragged=True" * self.ragged
+        if self.draft:
+            more += "".join(f", {name}={getattr(self, name)!r}" for name in SPECULATION)
+        return f"StepTime({numbers}{more})" + self._suffix()
 
 
 # The fit of a `StepTime` to measured steps.

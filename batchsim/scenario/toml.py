@@ -29,6 +29,7 @@ from batchsim import _check
 from batchsim._files import SCENARIO_BYTES, opened
 from batchsim._format import brief, several
 from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
+from batchsim.scenario.prefixes import PREFIXES
 from batchsim.scenario.routing import ROUTINGS
 from batchsim.scenario.rules import RULES, RULES_OF_SIZES
 from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
@@ -63,6 +64,7 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "noise": _by_name(Noise),
     "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
     "routing": _by_name(*ROUTINGS),
+    "prefixes": _by_name(*PREFIXES),
     "length": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
 }
 
@@ -103,7 +105,7 @@ LENGTHS = ("prompt", "output", "sizes")  # each a number, or one of the kinds of
 # Keys whose default means "none", so that it is not written.
 OMITTED = (
     "host_ms", "contention", "timeout_action", "correlation", "memory_batches", "oversize_action",
-    "size_unit", "units", "replicas", "routing", "stale_ms",
+    "size_unit", "units", "replicas", "routing", "stale_ms", "draft", "acceptance", "draft_ms",
 )  # fmt: skip
 OF_REQUESTS = ("priorities", "sizes", "size_unit")  # keys of any workload, that of a trace's file too
 S = TypeVar("S")  # the class Scenario, which imports this module

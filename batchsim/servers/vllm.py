@@ -47,8 +47,8 @@ def vllm(
     placeholder. Without num_gpu_blocks_override, `batchsim.kv_blocks` computes what `model` leaves free;
     without a model or gpu, memory is unlimited.
 
-    Not simulated: prefix caching, also of a preempted request's own blocks (3.7 points of the answer's time
-    in the measured run; `scenario.replace(prefix_reuse=True)` adds these), async scheduling (0.5 % there),
+    Not simulated: prefix caching (4 points of the answer's time in the measured run;
+    `scenario.replace(prefix_reuse=True)` adds it), async scheduling (0.5 % there),
     and priorities.
 
     >>> vllm(max_num_seqs=64, num_gpu_blocks_override=2588).kv_blocks

@@ -244,7 +244,7 @@ def sampled(scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) ->
     prompts, outputs, _ = Streams(scenario, seed).lengths()(requests)
     lengths = replace(tokens, prompt=Listed(prompts[chosen]), output=Listed(outputs[chosen]))
     if isinstance(of := tokens.prefixes, HashIds):
-        lengths = replace(lengths, prefixes=HashIds([of.ids[i] for i in chosen.tolist()], of.tokens))
+        lengths = replace(lengths, prefixes=HashIds([of.ids[i] for i in chosen.tolist()], of.piece_tokens))
     return replace(scenario, tokens=lengths)
 
 
@@ -261,7 +261,7 @@ def alone_ms(scenario: Scenario, prompts: np.ndarray, outputs: np.ndarray) -> di
     held = np.zeros(prompts.size)
     if shares(rule, scenario.tokens):
         of = scenario.tokens.prefixes  # type: ignore[union-attr]
-        most = of.tokens if isinstance(of, PrefixGroups) else math.inf
+        most = of.prefix_tokens if isinstance(of, PrefixGroups) else math.inf
         held = np.minimum(prompts - 1, most)
     new = prompts - held
     assert isinstance(service, StepTime)
@@ -273,6 +273,10 @@ def alone_ms(scenario: Scenario, prompts: np.ndarray, outputs: np.ndarray) -> di
     keys_ms = min(per_read_ms, per_pair_ms) * new * (held + (new + 1) / 2)
     ttft_ms = fixed_ms * pieces + np.maximum(weights_ms * pieces, per_token_ms * new) + keys_ms
     tpot_ms = fixed_ms + max(weights_ms, per_token_ms) + per_read_ms * (prompts + outputs / 2)
+    if service.draft:  # a prompt beside decodes adds to a step that costs them only its share
+        products_ms = max(weights_ms, per_token_ms * (1 + service.draft))
+        tpot_ms += service.draft_ms + products_ms - max(weights_ms, per_token_ms)
+        ttft_ms, tpot_ms = ttft_ms / service.tokens_a_step, tpot_ms / service.tokens_a_step
     latency_ms = ttft_ms + (outputs - 1) * tpot_ms
     return {LATENCY: latency_ms, TTFT: ttft_ms, TPOT: np.where(outputs > 1, tpot_ms, math.nan)}
 

@@ -6,6 +6,7 @@ The times of steps are a `StepTime`'s. Means over distributed lengths use enough
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,12 @@ class TokenAnswer(Answer):
 GIVEN = ("offered_per_s", "load")  # numbers that a closed loop does not have
 
 
+def _check_service(service: Any) -> None:
+    _check.instance("service", service, StepTime, "a StepTime")
+    if service.draft:
+        raise ValueError(f"the service of a formula must be without speculation, got {service!r}")
+
+
 def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> TokenAnswer:
     """Return the times of requests that never meet another one: the limit of light load.
 
@@ -71,7 +78,7 @@ def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> 
     >>> round(request_alone(easy, Tokens(100, 5), cut=64).mean_ttft_ms, 4)
     20.0505
     """
-    _check.instance("service", service, StepTime, "a StepTime")
+    _check_service(service)
     _check.instance("tokens", tokens, Tokens, "a Tokens")
     prompts, outputs = pairs(tokens)
     first_ms, later_ms = prompt_ms(service, prompts, cut), decodes_ms(service, prompts, outputs)
@@ -105,7 +112,7 @@ def seats_filled(
     >>> round(32000 / found.saturation_per_s, 5)
     2602.79276
     """
-    _check.instance("service", service, StepTime, "a StepTime")
+    _check_service(service)
     _check.whole("prompt", prompt, at_least=2)  # a row of one token is no prompt
     for name, value in (("seats", seats), ("output", output)):
         _check.whole(name, value)

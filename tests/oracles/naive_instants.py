@@ -83,6 +83,8 @@ class NaiveInstants:
         cost = self.cost
         ms = cost["fixed"] + max(cost["weights"], cost["per_token"] * tokens) + cost["per_read"] * reads
         seconds = (ms + cost["per_pair"] * pairs) / 1000
+        if cost.get("draft") and (decodes := sum(n == 1 for _, n, _ in server.rows)):
+            seconds = self.speculating_ms(tokens, decodes, reads, pairs) / 1000
         server.until = after(now, max(seconds * (self.noise[len(self.steps)] if self.noise else 1), 1e-9))
         used = self.used(server)
         assert used + server.free == (self.rule.get("kv_blocks") or 2**60)
@@ -93,6 +95,16 @@ class NaiveInstants:
         for r, _, _ in server.rows:
             r.start = now if math.isnan(r.start) else r.start
         return True
+
+    def speculating_ms(self, tokens, decodes, reads, pairs):
+        """A share of the step that the decodes need alone, and what prompts add to it."""
+        cost, drafted = self.cost, self.cost["draft"] * decodes
+
+        def products(count):
+            return max(cost["weights"], cost["per_token"] * (count + drafted))
+
+        alone = cost["fixed"] + cost["draft_ms"] + cost["per_read"] * reads + products(decodes)
+        return alone * cost["share"] + (products(tokens) - products(decodes) + cost["per_pair"] * pairs)
 
     def used(self, s):
         return sum(r.blocks for r in s.running)

@@ -17,6 +17,7 @@ COSTS = [
     bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6).with_noise(0.5),
     bs.StepTime(0, 0, 1, 0.3, 0.07).with_noise(1, "exponential"),
     bs.StepTime(100, 0, 0),  # tied, too, though no float is 0.1
+    bs.StepTime(2, 8, 0.1, 0.001, 0.00001).speculative(3, 0.6, 4),
 ]
 
 
@@ -86,7 +87,8 @@ def continuous(choose, prompts, outputs, limit):
 def naive(plan):
     """The oracle's run of a plan."""
     scenario, rule, service = plan.scenario, plan.scenario.rule, plan.scenario.service
-    cost = dict(zip(("fixed", "weights", "per_token", "per_read", "per_pair"), service.cost, strict=True))
+    names = ("fixed", "weights", "per_token", "per_read", "per_pair", "draft", "draft_ms", "share")
+    cost = dict(zip(names, service.whole_cost, strict=True))
     if isinstance(rule, bs.Continuous):
         of = {
             "seats": rule.max_num_seqs, "budget": rule.max_num_batched_tokens, "first": rule.first,

@@ -216,8 +216,9 @@ LATER = PLACES + 6  # late gaps of this call so far
 TOKEN_PLACES = PLACES + 7
 SEGMENTS = 32  # see `token_gaps`
 LARGEST_BLOCK = 4096  # tokens: with larger blocks there is no decode group
-# Places in the sums of the step that is being scheduled. LEFT is what remains of its budget.
-ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT, GAPS = range(7)
+# Places in the sums of the step that is being scheduled. LEFT is what remains of its budget; DECODES are rows
+# of one token.
+ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT, GAPS, DECODES = range(8)
 
 
 class TokenLimits(NamedTuple):

@@ -41,14 +41,14 @@ class Loop:
     def __init__(self, scenario: Scenario, requests: int, draw: Callable[[int], np.ndarray] | None) -> None:
         service, workload = scenario.service, scenario.workload
         assert isinstance(service, StepTime)
-        self.batching, self.cost = Batching.of(scenario), service.cost
+        self.batching, self.cost = Batching.of(scenario), service.whole_cost
         seats = min(self.batching.seats, requests)
         assert scenario.tokens is not None
         self.prefixes = PrefixBlocks.of(scenario.tokens.prefixes, self.batching.block_size)
         memory = TokenMemory.allocate(scenario.servers, requests, self.batching, self.prefixes)
         self.servers = TokenServers.allocate(scenario.servers, seats, self.batching, memory)
         self.cursor, self.sums, self.done = (
-            np.zeros(TOKEN_PLACES, np.int64), np.zeros(7, np.int64), np.empty(seats, np.int64)
+            np.zeros(TOKEN_PLACES, np.int64), np.zeros(8, np.int64), np.empty(seats, np.int64)
         )  # fmt: skip
         self.clients = columns.Clients.allocate(workload.clients if isinstance(workload, ClosedLoop) else 0)
         self.clients.send_at_once(self.cursor)

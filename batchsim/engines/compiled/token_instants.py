@@ -98,7 +98,7 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
             peak_s = max(peak_s, now_s - servers.clock_s[0])
         free -= blocks
         reads += ready
-        seconds = compiled_step_ms(cost, ready, reads, 0) / 1000
+        seconds = compiled_step_ms(cost, ready, reads, 0, ready) / 1000
         if steps.noise.size:
             seconds = seconds * steps.noise[row]
         done_s = later(now_s, max(seconds, TICK_S))

@@ -11,6 +11,7 @@ import math
 
 from batchsim._clock import TICK_S
 from batchsim.engines.compiled.columns import (
+    DECODES,
     GAPS,
     HEAD,
     LARGEST_BLOCK,
@@ -181,6 +182,7 @@ def _static_step(now_s, ended, server, batching, requests, queue, servers, sums,
             new = requests.prompt[running[place]] if batching.ragged else longest
             sums[TOKENS] += new
             if new == 1:
+                sums[DECODES] += 1
                 sums[READS] += 1
             else:
                 sums[PAIRS] += new * (new + 1) // 2
@@ -196,7 +198,7 @@ def _static_step(now_s, ended, server, batching, requests, queue, servers, sums,
     else:
         sums[ROWS] = servers.count[server]
         sums[READS] = sums[ROWS] * (servers.longest[server] + generated)
-    sums[TOKENS] = sums[ROWS]
+    sums[TOKENS] = sums[DECODES] = sums[ROWS]
     sums[GAPS] = servers.aged[server]
     return NO_TRIGGER
 
@@ -232,6 +234,7 @@ def _add_row(request, tokens, requests, sums):
     sums[TOKENS] += tokens
     sums[LEFT] -= tokens
     if tokens == 1:
+        sums[DECODES] += 1
         sums[READS] += cached + 1
     else:
         sums[PAIRS] += tokens * cached + tokens * (tokens + 1) // 2
@@ -265,6 +268,7 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
                 take_contents(server, blocks, servers.memory)
             sums[ROWS] += place
             sums[TOKENS] += place
+            sums[DECODES] += place
             sums[READS] += servers.reads[server]
             sums[LEFT] -= place
         else:  # serve them one by one: those at the end may wait or be preempted
@@ -403,7 +407,7 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
         return False
     if not batching.whole:
         count_gaps(server, requests, servers, steps, sums, cursor)
-    seconds = compiled_step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS]) / 1000
+    seconds = compiled_step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS], sums[DECODES]) / 1000
     row = cursor[STEP] - steps.first
     if steps.noise.size:
         seconds = seconds * steps.noise[row]

@@ -110,7 +110,8 @@ class Dispatcher(Instants):
             return False
         rows, number = engine.rows, engine.number
         sums = [sum(getattr(row, name) for row in rows) for name in ("tokens", "reads", "pairs")]
-        seconds = step_ms(self.cost, *sums) / 1000 * next(self.noise)
+        decodes = sum(row.tokens == 1 for row in rows)
+        seconds = step_ms(self.cost, *sums, decodes) / 1000 * next(self.noise)
         # It takes at least a tick: no step ends at the instant at which it starts.
         finish_s = later(self.env.now, max(seconds, TICK_S))
         for row in rows:

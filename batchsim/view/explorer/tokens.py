@@ -136,7 +136,7 @@ def _published(name: str) -> Option:
     cost = step.cost
 
     def read(other: StepTime) -> tuple[()] | None:
-        return () if other.cost == cost and not other.ragged else None
+        return () if other.cost == cost and not (other.ragged or other.draft) else None
 
     return Option(name, StepTime, (), lambda: step, read)
 
@@ -161,7 +161,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "step": {
         **{name: _published(name) for name in published_names(tokens=True)},
         OWN: Option("Five costs of your own", StepTime, StepCost._fields,
-            read=lambda step: None if step.ragged else step.cost),
+            read=lambda step: None if step.ragged or step.draft else step.cost),
     },
 }  # fmt: skip
 
@@ -347,6 +347,8 @@ class TokenGeneration(Kind):
     def values(self, scenario: Scenario) -> Values:
         tokens = scenario.tokens
         assert tokens is not None
+        if tokens.prefixes is not None:
+            raise ValueError(f"prompts must differ to be explored, got {tokens.prefixes!r}")
         values: Values = {"limit": tokens.limit}
         for chooser, part in PARTS.items():
             found = self.values_of(chooser, getattr(tokens, part))
@@ -361,7 +363,9 @@ class TokenGeneration(Kind):
     def service_values(self, step: Any, curve_of: str = "") -> Values:
         values = self.values_of("step", step)
         if values is None:
-            raise ValueError(f"a step time must not be ragged to be explored, got {step!r}")
+            raise ValueError(
+                f"a step time must be neither ragged nor speculative to be explored, got {step!r}"
+            )
         return values | kind.noise_values(step.noise)
 
     def python(self, state: State, scenario: Scenario) -> dict[str, str]:
