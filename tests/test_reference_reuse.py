@@ -143,11 +143,11 @@ def test_wrong_prefixes_are_refused():
         bs.HashIds([[1], [1.5]])
     with pytest.raises(TypeError, match="prefixes must be PrefixGroups or HashIds, got 3"):
         bs.Tokens(9, 9, prefixes=3)
+    tokens = bs.Tokens(9, 9, prefixes=bs.HashIds([[1]]))
+    scenario = bs.Scenario(
+        bs.Poisson(5), bs.Continuous(prefix_reuse=True), bs.StepTime(2, 8, 0.1), tokens=tokens
+    )
     with pytest.raises(ValueError, match=r"hash ids for each of 2 requests, got 1|at most 1"):
-        scenario = bs.Scenario(
-            bs.Poisson(5), bs.Continuous(prefix_reuse=True), bs.StepTime(2, 8, 0.1),
-            tokens=bs.Tokens(9, 9, prefixes=bs.HashIds([[1]])),
-        )  # fmt: skip
         bs.simulate(scenario, 2)
     with pytest.raises(TypeError, match="prefix_reuse must be True or False, got 1"):
         bs.Continuous(prefix_reuse=1)

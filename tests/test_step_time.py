@@ -52,7 +52,7 @@ def test_speculation_shares_a_step_among_its_tokens_and_leaves_prompts_as_they_a
     assert fast.ms(500, 1000, 125_250, 10) - fast.ms(10, 1000, 0, 10) == pytest.approx(46 + 1.2525)
     assert fast.scaled(2, 1).ms(10, 1000, 0, 10) == pytest.approx(2 * fast.ms(10, 1000, 0, 10))
     assert eval(repr(fast), {"StepTime": bs.StepTime}) == fast
-    with pytest.raises(ValueError, match="acceptance must be at most 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"acceptance must be at most 1, got 1.5"):
         step.speculative(4, 1.5, 0)
     with pytest.raises(ValueError, match="draft must be at least 1, got 0"):
         step.speculative(0, 0.5, 0)

@@ -120,9 +120,9 @@ def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPla
     """
     lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
     assert scenario.tokens is not None
-    *drawn, paths = lengths(scenario.tokens, requests, seed)
+    prompts, outputs, limits, paths = lengths(scenario.tokens, requests, seed)
     noise = Streams(scenario, seed).noise
-    return TokenPlan(draw_traffic_cached(scenario, requests, seed), *drawn, noise, paths)
+    return TokenPlan(draw_traffic_cached(scenario, requests, seed), prompts, outputs, limits, noise, paths)
 
 
 @functools.lru_cache(maxsize=8)

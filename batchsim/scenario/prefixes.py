@@ -107,7 +107,7 @@ class HashIds(Prefixes):
         object.__setattr__(self, "ids", tuple(rows))
 
     @cached_property
-    def paths(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
+    def paths(self) -> tuple[np.ndarray, np.ndarray]:
         number: dict[tuple[int, int], int] = {}  # of a piece, by the piece before it and its id
         pieces = []
         for row in self.ids:

@@ -168,11 +168,10 @@ class Scenario:
             raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast as rule, got {rule!r}")
         if isinstance(rule, Continuous) and rule.max_model_len is not None:
             tokens.check_longest(rule.max_model_len)
-        ids = tokens.prefixes
-        reuses = isinstance(rule, Continuous) and rule.reuses
-        if reuses and isinstance(ids, HashIds) and ids.piece_tokens % rule.block_size:
+        if isinstance(rule, Continuous) and rule.reuses and isinstance(tokens.prefixes, HashIds):
             needs = "the tokens of a hash id must be a multiple of block_size"
-            raise ValueError(f"{needs}, got {ids.piece_tokens} and {rule.block_size}")
+            if (piece := tokens.prefixes.piece_tokens) % rule.block_size:
+                raise ValueError(f"{needs}, got {piece} and {rule.block_size}")
         if self.workload.priorities is not None:
             raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
         if self.workload.sizes is not None:

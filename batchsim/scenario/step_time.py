@@ -180,7 +180,7 @@ class StepTime(Service):
 
         A step verifies them together, and costs the products of draft + 1 tokens for each request that
         generates, and `draft_ms` for drafting. Each drafted token is accepted with the probability
-        `acceptance` if those before it are, so a step makes (1 - acceptance ** (draft + 1)) / (1 - acceptance)
+        `acceptance` if those before it are, so a step makes the sum of acceptance ** k, k from 0 to draft,
         tokens on average (Leviathan, Kalman and Matias, ICML 2023). With few requests a step takes as long as
         without a draft, because it reads the weights; with many, arithmetic is short, and rejected tokens
         waste it.

@@ -474,8 +474,9 @@ TAIL = """
 - **Garbage collection**, other processes, throttled clocks: noise is one factor for each batch, independent
   of the others.
 - **Models whose time depends on the input** (its length, an early exit), unless they generate tokens.
-- **Of token generation**: which drafted tokens are accepted (a mean is, `StepTime.speculative`), engines that hand requests on, mixtures of
-  experts, and the network and the tokeniser before the engine (8 to 15 ms of a measured TTFT).
+- **Of token generation**: which drafted tokens are accepted (`StepTime.speculative` has their mean),
+  engines that hand requests on, mixtures of experts, and the network and the tokeniser before the engine
+  (8 to 15 ms of a measured TTFT).
 - **Failures** and retries. A request that times out does not come back, unless the client of a closed loop
   sends again.
 - **Compilation** at the first batch of a size, and loading models.

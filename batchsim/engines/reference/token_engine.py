@@ -111,7 +111,7 @@ class Dispatcher(Instants):
         rows, number = engine.rows, engine.number
         sums = [sum(getattr(row, name) for row in rows) for name in ("tokens", "reads", "pairs")]
         decodes = sum(row.tokens == 1 for row in rows)
-        seconds = step_ms(self.cost, *sums, decodes) / 1000 * next(self.noise)
+        seconds = step_ms(self.cost, sums[0], sums[1], sums[2], decodes) / 1000 * next(self.noise)
         # It takes at least a tick: no step ends at the instant at which it starts.
         finish_s = later(self.env.now, max(seconds, TICK_S))
         for row in rows:
