@@ -8,7 +8,6 @@ import pytest
 
 from batchsim.view.canvas.theme import looks
 from batchsim.view.scripts import JS, bundle
-
 from browser.panel import EXPLORER, eventually
 from browser.share import Share
 
@@ -69,11 +68,14 @@ HIDDEN = """async (looks) => {
     const film = (count, size) => {
         const arrival_s = Float64Array.from({ length: count }, (_, i) => i / 100);
         const ends = arrival_s.filter((_, i) => i % size === size - 1), of = (i) => Math.floor(i / size);
-        const batches = { start_s: ends, finish_s: ends.map((s) => s + size / 100), server: new Uint8Array(ends.length),
-            trigger: new Uint8Array(ends.length), size: new Int32Array(ends.length).fill(size) };
+        const none = new Uint8Array(ends.length), sizes = new Int32Array(ends.length).fill(size);
+        const finish_s = ends.map((s) => s + size / 100);
+        const batches = { start_s: ends, finish_s, server: none, trigger: none, size: sizes };
         const left_s = arrival_s.map((_, i) => ends[of(i)]), done_s = left_s.map((s) => s + size / 100);
-        const lane = { kind: "requests", title: [], servers: 1, arrival_s, left_s, done_s, batches, status: new Uint8Array(count),
-            batch: Int32Array.from(arrival_s, (_, i) => of(i)), rule: { largest: size, max_wait_ms: null } };
+        const status = new Uint8Array(count), batch = Int32Array.from(arrival_s, (_, i) => of(i));
+        const columns = { arrival_s, left_s, done_s, status, batch, batches };
+        const rule = { largest: size, max_wait_ms: null };
+        const lane = { kind: "requests", title: [], servers: 1, rule, ...columns };
         return { begin_s: 0, until_s: count / 100, lanes: [lane] };
     };
     const frames = async () => { for (let i = 0; i < 3; i += 1) await new Promise(requestAnimationFrame); };
