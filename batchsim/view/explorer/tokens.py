@@ -260,6 +260,9 @@ _rows: dict[str, Control] = {
         "real", 1000, MAIN, Slider("log", 10, 100_000, 0.01), {"above": 0}, True),
     "tpot_objective_ms": Control("TPOT objective (ms)", "Limit of the time per later token; empty: none",
         "real", 60, MAIN, Slider("log", 1, 1000, 0.01), {"above": 0}, True),
+    "itl_objective_ms": Control("Gap objective (ms)",
+        "Limit of the p99 of the gaps between tokens, which a smaller token budget shortens; empty: none",
+        "real", None, MAIN, None, {"above": 0}, True),
     **kind.SEED,
 }  # fmt: skip
 # Defaults that differ from those of whole requests.
@@ -321,7 +324,10 @@ class TokenGeneration(Kind):
         return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
 
     def slo(self, state: State) -> SLO | None:
-        limits = {"ttft_p99_ms": state.ttft_objective_ms, "tpot_p99_ms": state.tpot_objective_ms}
+        limits = {
+            "ttft_p99_ms": state.ttft_objective_ms, "tpot_p99_ms": state.tpot_objective_ms,
+            "itl_p99_ms": state.itl_objective_ms,
+        }  # fmt: skip
         given = {name: limit for name, limit in limits.items() if limit is not None}
         return SLO(**given) if given else None
 
@@ -453,7 +459,8 @@ class TokenGeneration(Kind):
     ) -> ViewData:  # fmt: skip
         objectives_ms = state.ttft_objective_ms, state.tpot_objective_ms
         knobs = MAPS[state.token_map] if state.batching == "continuous" else None  # the rule's own
-        return token_run(scenario, requests, state.seed, objectives_ms, stored, moving, knobs)
+        data = token_run(scenario, requests, state.seed, objectives_ms, stored, moving, knobs)
+        return dataclasses.replace(data, itl_ms=state.itl_objective_ms)
 
     def differences(self, data: ViewData) -> Mapping[str, Difference]:
         goodput = goodput_difference(data)

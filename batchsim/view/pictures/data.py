@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
-from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
+from batchsim.result.metrics import DEVICE_WAIT, ITL, LATENCY, TPOT, TTFT
 from batchsim.view.pictures.moments import Moment, Window, moment, window
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class Ranked:
         return means
 
 
-NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # the durations that may have an objective
+# The durations that may have an objective; a gap is between two tokens, and no request's own.
+NAMED = {TTFT: "TTFT", TPOT: "TPOT", ITL: "gap", LATENCY: "answer"}
 
 # The percentiles at which a curve has its points: in the tail ten times as many.
 AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
@@ -105,10 +106,10 @@ class ViewData:
     """A run, what other settings and other loads would give, and what it is compared with.
 
     `objective_ms` is for the p99 of the latency; token generation also has limits on TTFT and TPOT, `ttft_ms`
-    and `tpot_ms`. `before` is the data before the last move. `pinned` is A, the data of an earlier setting;
-    the present one is B, and `comparison` holds the differences B - A in runs of the same traffic. Derived
-    values are computed once, also for A, which stays the same while B moves. `followed` is the number of the
-    request that the film follows.
+    and `tpot_ms`, and an objective for the p99 of the gaps, `itl_ms`. `before` is the data before the last
+    move. `pinned` is A, the data of an earlier setting; the present one is B, and `comparison` holds the
+    differences B - A in runs of the same traffic. Derived values are computed once, also for A, which stays
+    the same while B moves. `followed` is the number of the request that the film follows.
     """
 
     result: Result
@@ -121,6 +122,7 @@ class ViewData:
     comparison: Comparison | None = None
     ttft_ms: float | None = None
     tpot_ms: float | None = None
+    itl_ms: float | None = None
     followed: int | None = None
 
     @cached_property
@@ -211,17 +213,26 @@ class ViewData:
 
     @cached_property
     def limits_ms(self) -> dict[str, float]:
-        """The given objectives, by their column."""
+        """The given objectives that a request meets or not, by their column."""
         limits = {TTFT: self.ttft_ms, TPOT: self.tpot_ms, LATENCY: self.objective_ms}
         return {column: limit_ms for column, limit_ms in limits.items() if limit_ms is not None}
 
+    @property
+    def all_limits_ms(self) -> dict[str, float]:
+        """The given objectives, that of the gaps too."""
+        return self.limits_ms | ({} if self.itl_ms is None else {ITL: self.itl_ms})
+
     @cached_property
     def shares(self) -> dict[str, float]:
-        """The fraction of the requests within each given objective."""
-        return {
+        """The fraction of the requests, or of the gaps, within each given objective."""
+        found = {
             column: self.result.attainment(**_as_argument({column: limit_ms}))
             for column, limit_ms in self.limits_ms.items()
         }
+        if self.itl_ms is not None:
+            gaps = self.result.metrics.columns[ITL]
+            found[ITL] = gaps.within(self.itl_ms) / max(gaps.within(math.inf), 1)
+        return found
 
     @cached_property
     def attainment(self) -> float:
@@ -247,7 +258,8 @@ class ViewData:
             several = metrics.all_in(column)
             times_ms = metrics.percentiles(AT, "inf", column)
             there = np.isfinite(times_ms)
-            found[column] = times_ms[there], (1 - (1 - AT / 100) * several / requests)[there]
+            of = max(several, 1) if column == ITL else requests
+            found[column] = times_ms[there], (1 - (1 - AT / 100) * several / of)[there]
         return found
 
     @cached_property

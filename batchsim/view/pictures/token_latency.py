@@ -10,25 +10,27 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import MINUS, duration, listed, number, percent, typed_duration
-from batchsim.result.metrics import LATENCY, TPOT, TTFT
+from batchsim.result.metrics import ITL, LATENCY, TPOT, TTFT
 from batchsim.view.canvas.axes import log_ticks, nice_span
 from batchsim.view.canvas.lettering import Label, apart, width_em
 from batchsim.view.pictures.data import NAMED, ViewData
 from batchsim.view.pictures.latency import SAID, GrowingView, describe_objective, difference
 from batchsim.view.pictures.view import Entry, Spot, Style
 
-DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
+DASHES: dict[str, Any] = {
+    TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), ITL: (0, (3, 1, 1, 1)), LATENCY: "-"
+}  # fmt: skip
 HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # %, for the names of curves, best first
 TOP = 104  # % at the upper edge, so that lines at 100 are complete
 
 
 class TokenLatencyView(GrowingView):
-    """The share of the requests whose TTFT, TPOT and answer are within a time.
+    """The share of the requests whose TTFT, TPOT and answer are within a time, and that of the gaps.
 
     Objectives are lines, with a dot at the share that meets each.
     """
 
-    NAME, SHORT = "TTFT, TPOT and answer", "Share within a time"
+    NAME, SHORT = "TTFT, TPOT, gaps and answer", "Share within a time"
     COMPARED: ClassVar = {
         "ttft_p99_ms": ("TTFT p99", " ms"), "tpot_p99_ms": ("TPOT p99", " ms"),
         "output_tokens_per_s": ("throughput", " tokens/s"),
@@ -58,11 +60,11 @@ class TokenLatencyView(GrowingView):
     def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
         missing: list[Artist] = [*self.other_curves.values()] * (other is None)
         for of in NAMED:
-            missing += [self.objectives[of], self.dots[of]] * (of not in data.limits_ms)
+            missing += [self.objectives[of], self.dots[of]] * (of not in data.all_limits_ms)
         return missing
 
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
-        shown_ms = [*data.limits_ms.values()]
+        shown_ms = [*data.all_limits_ms.values()]
         for curves, each in ((self.curves, data), (self.other_curves, other)):
             if each is None:
                 continue
@@ -72,7 +74,7 @@ class TokenLatencyView(GrowingView):
                 shown_ms += times_ms[[0, -1]].tolist() if times_ms.size else []
                 if each is other:
                     curve.set(**self.other_style(data) | {"linestyle": DASHES[of]})
-        for of, limit_ms in data.limits_ms.items():
+        for of, limit_ms in data.all_limits_ms.items():
             self.objectives[of].set_xdata([limit_ms] * 2)
             self.dots[of].set_data([limit_ms], [100 * data.shares[of]])
         there = [ms for ms in shown_ms if 0 < ms < math.inf]
@@ -118,7 +120,7 @@ class TokenLatencyView(GrowingView):
                 return [Entry(widest, value=each) for each in found]
         entries = []
         for of, name in NAMED.items():
-            if (limit_ms := data.limits_ms.get(of)) is None:
+            if (limit_ms := data.all_limits_ms.get(of)) is None:
                 p99 = duration(data.percentile_of_all(99, of))
                 entries.append(Entry(f"{name} p99 00.0 ms", value=f"{name} p99 {p99}"))
             else:
@@ -196,7 +198,7 @@ class TokenLatencyView(GrowingView):
             f"{name} {percent(float(np.interp(at_ms, *data.curves[of], left=0.0)))}"
             for of, name in NAMED.items()
         )
-        return Spot(self.KEY, f"Within {duration(at_ms)}: {listed([*shares])} of the requests")
+        return Spot(self.KEY, f"Within {duration(at_ms)}: {listed([*shares])} of the requests, or gaps")
 
     def carried(self, data: ViewData) -> str:
         servers = data.result.scenario.servers
@@ -210,9 +212,10 @@ class TokenLatencyView(GrowingView):
                 continue
             values = (f"p{q} {number(data.result.percentile(q, column=of))} ms" for q in SAID)
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(values)}.")
-            if (limit_ms := data.limits_ms.get(of)) is not None:
+            if (limit_ms := data.all_limits_ms.get(of)) is not None:
                 p99_ms = data.percentile_of_all(99, of)
-                sentences.append(describe_objective(limit_ms, p99_ms, data.shares[of]))
+                said = describe_objective(limit_ms, p99_ms, data.shares[of])
+                sentences.append(said.replace("requests", "gaps between tokens") if of == ITL else said)
         if len(data.limits_ms) > 1:
             within = f"{percent(data.attainment)} of requests are within all objectives"
             sentences.append(f"{within}: goodput {number(data.goodput_per_s)}/s.")
