@@ -16,7 +16,6 @@ from batchsim.scenario import saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale, check_carries
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, rebuilt
-from batchsim.scenario.prefixes import HashIds
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
@@ -188,12 +187,8 @@ class Scenario:
             raise ValueError(f"tokens need a StepTime as service, got {service!r}")
         if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)):
             raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast as rule, got {rule!r}")
-        if isinstance(rule, Continuous) and rule.max_model_len is not None:
-            tokens.check_longest(rule.max_model_len)
-        if isinstance(rule, Continuous) and rule.reuses and isinstance(tokens.prefixes, HashIds):
-            needs = "the tokens of a hash id must be a multiple of block_size"
-            if (piece := tokens.prefixes.piece_tokens) % rule.block_size:
-                raise ValueError(f"{needs}, got {piece} and {rule.block_size}")
+        if isinstance(rule, Continuous):
+            rule.check_tokens(tokens)
         if self.workload.priorities is not None:
             raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
         if self.workload.sizes is not None:

@@ -15,7 +15,8 @@ from batchsim._clock import TICK_S, later
 from batchsim.engines.folded_log import Progress, StepRows
 from batchsim.engines.log import Status
 from batchsim.engines.reference.instants import Instants
-from batchsim.engines.reference.token_steps import Engine, Request, engine_for
+from batchsim.engines.reference.token_memory import engine_for
+from batchsim.engines.reference.token_steps import Engine, Request
 from batchsim.engines.token_log import PREEMPTIONS, REGAINED, RESUMED, STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario.step_time import step_ms
 

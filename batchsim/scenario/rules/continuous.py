@@ -8,6 +8,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario.parameters import parameter
+from batchsim.scenario.prefixes import HashIds
 from batchsim.scenario.rules.rule import Rule, Step
 
 FIRST = ("decode", "prefill")
@@ -114,6 +115,15 @@ class Continuous(Rule):
         for name, value in fixed.items():
             if (given := getattr(self, name)) != value:
                 raise ValueError(f"{name} must be {value!r} in a {type(self).__name__}, got {given!r}")
+
+    def check_tokens(self, tokens: Any) -> None:
+        """Raise ValueError if the lengths of a scenario's requests are not those of this rule."""
+        if self.max_model_len is not None:
+            tokens.check_longest(self.max_model_len)
+        ids = tokens.prefixes
+        if self.reuses and isinstance(ids, HashIds) and ids.piece_tokens % self.block_size:
+            needs = "the tokens of a hash id must be a multiple of block_size"
+            raise ValueError(f"{needs}, got {ids.piece_tokens} and {self.block_size}")
 
     @property
     def reuses(self) -> bool:
