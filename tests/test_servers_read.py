@@ -141,7 +141,7 @@ def test_replicas_are_read_simulated_and_written():
         servers.config("ray_serve", num_replicas=2000)
     assert "one of 3 replicas" in servers.write("triton", three.replace(rule=bs.SizeOrWait(8, 5)))
     assert deployment.apply(three).replicas == 2
-    assert servers.config("triton").apply(three).replicas == 3
+    assert servers.config("triton", max_batch_size=8).apply(three).replicas == 3
 
 
 @pytest.mark.parametrize(
