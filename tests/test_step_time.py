@@ -58,6 +58,19 @@ def test_speculation_shares_a_step_among_its_tokens_and_leaves_prompts_as_they_a
         step.speculative(0, 0.5, 0)
 
 
+def test_speculation_gains_with_few_requests_and_loses_at_saturation():
+    # About the H100 of KubeCon's load test, where EAGLE saturated at 73/s and the same server without at 106/s.
+    step = bs.StepTime(2, 5, 0.024)
+    tokens, rule = bs.Tokens(300, 66), bs.Continuous(128, 8192, chunked=False)
+    plain = bs.Scenario(bs.Poisson(0.5), rule, step, tokens=tokens)
+    fast = bs.Scenario(bs.Poisson(0.5), rule, step.speculative(4, 0.35, 3), tokens=tokens)
+    tpot_ms = [bs.simulate(each, 200).summary()["mean_tpot_ms"] for each in (plain, fast)]
+    assert tpot_ms[1] < tpot_ms[0]
+    assert fast.saturation_per_s / plain.saturation_per_s == pytest.approx(73 / 106, rel=0.1)
+    with pytest.raises(ValueError, match="must be without speculation"):
+        bs.theory.request_alone(fast.service, tokens)
+
+
 def test_real_speculation_takes_as_long_as_its_mean():
     """Requests that generate alone, token by token accepted or not, against the mean step by step."""
     step, draft, acceptance, generator = bs.StepTime(2, 8, 0.1), 4, 0.7, np.random.default_rng(1)

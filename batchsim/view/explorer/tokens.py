@@ -324,10 +324,8 @@ class TokenGeneration(Kind):
         return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
 
     def slo(self, state: State) -> SLO | None:
-        limits = {
-            "ttft_p99_ms": state.ttft_objective_ms, "tpot_p99_ms": state.tpot_objective_ms,
-            "itl_p99_ms": state.itl_objective_ms,
-        }  # fmt: skip
+        names = ("ttft", "tpot", "itl")
+        limits = {f"{name}_p99_ms": getattr(state, f"{name}_objective_ms") for name in names}
         given = {name: limit for name, limit in limits.items() if limit is not None}
         return SLO(**given) if given else None
 
