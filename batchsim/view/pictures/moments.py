@@ -20,7 +20,9 @@ class Window(NamedTuple):
 
     first: int
     last: int
-    requests: np.ndarray  # their numbers, in order of arrival; batch by batch if they overtake others, or replicas take them
+    requests: (
+        np.ndarray
+    )  # their numbers, in order of arrival; batch by batch if they overtake others, or replicas take them
     begin_s: float
     end_s: float
 
