@@ -40,7 +40,7 @@ SCENARIOS = {
                           timeout_ms={2: 6}, timeout_action={2: "delay"}),
     "frozen": PLAIN.replace(rule=bs.FrozenBatches(8, 3), priorities=TWO),
     "four replicas": PLAIN.replace(rate_per_s=4000, replicas=4, routing="fill_first"),
-    "losing replicas": PLAIN.replace(rate_per_s=9000, servers=2, replicas=3, routing="two_choices", queue_limit=9),
+    "losing replicas": PLAIN.replace(rate_per_s=9000, servers=2, replicas=3, queue_limit=9),
     "twelve replicas": PLAIN.replace(rate_per_s=4000, max_batch_size=4, replicas=12, priorities=TWO),
     "preferred sizes": PLAIN.replace(rule=bs.PreferredSizes([4, 8, 24], 24, 10), rate_per_s=900),
 }  # fmt: skip

@@ -146,7 +146,7 @@ def _note_all(requests, latest_s, wanted, scratch, row, numbers):
 def run_routed(arrival_s, replica, threshold, costs, noise, free, ends, own_s, wanted, scratch, row, numbers):
     """Run one setting of a threshold rule with a finite wait; `replica` is that of each request.
 
-    `noise` has a row for each replica, `ends` a place for each and one more, and `own_s` one for each request.
+    `noise` has a row for each replica, `ends` one place more, and `own_s` one for each request.
     """
     requests, count, order, latest_s = arrival_s.size, noise.shape[0], scratch.kept, 0.0
     ends[:] = 0
