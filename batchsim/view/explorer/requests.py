@@ -170,6 +170,8 @@ class Requests(Kind):
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
         values = {name: getattr(scenario, name) for name in FIELDS} | {"sharing": sharing}
+        if scenario.autoscale is not None:
+            raise ValueError(f"autoscale must be None to be explored, got {scenario.autoscale!r}")
         routing = self.values_of("routing", scenario.router)
         if routing is None:
             raise ValueError(f"a routing must be registered, with a number of keys, got {scenario.routing!r}")

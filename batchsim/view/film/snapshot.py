@@ -272,7 +272,7 @@ class Film:
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
         queue = waiting if self.order.in_order else self.in_turn(waiting, time_s)
         scenario, levels = self.result.scenario, self.order.counts(waiting)
-        at_replicas = np.bincount(self.result.replica[waiting], minlength=scenario.replicas)
+        at_replicas = np.bincount(self.result.replica[waiting], minlength=scenario.most_replicas)
         return Snapshot(
             time_s, scenario, waiting, queue, levels, at_replicas, oldest_s, tuple(computing), last, arrived,
             **counts,

@@ -203,7 +203,7 @@ class ViewData:
     @cached_property
     def by_replica(self) -> Mapping[str, np.ndarray] | None:
         """The columns of `Result.by_replica`, None without several replicas."""
-        if self.result.scenario.replicas == 1:
+        if self.result.scenario.most_replicas == 1:
             return None
         return {str(name): column.to_numpy() for name, column in self.result.by_replica().items()}
 
@@ -278,7 +278,7 @@ class ViewData:
 
 def parts_of(scenario: Scenario) -> tuple[str, ...]:
     """Return the names of `PARTS` that runs of a scenario have."""
-    has = scenario.workload.sizes is not None, scenario.replicas > 1
+    has = scenario.workload.sizes is not None, scenario.most_replicas > 1
     return tuple(name for name, there in zip(PARTS, has, strict=True) if there)
 
 

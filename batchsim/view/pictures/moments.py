@@ -56,7 +56,7 @@ def window(result: Result, at_s: float | None = None) -> Window:
     requests = lost[within[lost] | (result.status[lost] != Status.SERVED)]
     start_s, end_s = float(batches.start_s[first]), float(batches.finish_s[first : last + 1].max())
     oldest_s = float(result.arrival_s[requests[0]])
-    if not result.scenario.in_order or result.scenario.replicas > 1:
+    if not result.scenario.in_order or result.scenario.most_replicas > 1:
         # Batch by batch, so that batches do not overlap; lost requests first.
         requests = requests[np.lexsort((result.batch_index[requests], result.replica[requests]))]
     return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)

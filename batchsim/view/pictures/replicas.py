@@ -47,6 +47,7 @@ class ReplicasView(View):
         other = data.other if data.other is not None and data.other.by_replica is not None else None
         of_all = 100 * data.summary["utilisation"], data.summary["mean_batch_size"]
         count = len(data.by_replica["utilisation"])
+        most = max(count, len(other.by_replica["utilisation"]) if other is not None else 0)
         for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.plots)]):
             heights, ends = unit * np.nan_to_num(data.by_replica[column]), np.arange(count + 1) - 0.5
             self.bars[at].set_data(heights, ends)
@@ -59,7 +60,7 @@ class ReplicasView(View):
                 self.others[at].set(**outline(self.other_style(data)))
                 highest = max(highest, float(before.max(initial=0)))
             top = 100.0 if column == "utilisation" else nice(1.05 * max(highest, 1.0))
-            self.set_limits(self.plots[at], x=(-0.5, count - 0.5), y=(0, top))
+            self.set_limits(self.plots[at], x=(-0.5, most - 0.5), y=(0, top))
         imbalance = Entry("imbalance 00.00", value=f"imbalance {fixed(data.result.imbalance)}")
         self.show_legend([Entry("all replicas", self.mean_style), imbalance] if self.large else [])
 
