@@ -71,8 +71,8 @@ __all__ = [
     "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace",
     "Trigger", "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves",
     "compare", "compare_routing", "compare_servers", "device", "explore", "film", "frontier", "heat_map",
-    "kv_blocks", "lanes", "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
-    "simulate", "study", "sweep", "teaching", "theory", "tune",
+    "kv_blocks", "lanes", "load_test", "plot", "published", "published_names", "published_source", "routing",
+    "servers", "simulate", "study", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -37,15 +37,18 @@ class Kind(StrEnum):
 class Of:
     """The totals that metrics are computed from: of a whole run, or arrays with a row a section."""
 
-    def __init__(self, totals: Any, scenario: Scenario) -> None:
-        self.totals, self.scenario = totals, scenario
+    def __init__(self, totals: Any, scenario: Scenario | None) -> None:
+        self.totals, self.servers, self.devices, self.price_per_hour, self.watts = totals, 1, 1, 0.0, None
         self.served = totals.statuses[..., Status.SERVED]
-        self.replicas = scenario.replicas  # that run, on average
-        if scenario.autoscale is not None:
-            self.replicas = np.divide(totals.replica_s, totals.window_s)
-        self.servers, self.devices = (
-            self.replicas * each for each in (scenario.servers, scenario.device_count)
-        )
+        if scenario is not None:
+            replicas = scenario.replicas if scenario.autoscale is None else self.replicas
+            self.servers, self.devices = replicas * scenario.servers, replicas * scenario.device_count
+            self.price_per_hour, self.watts = scenario.price_per_hour or 0.0, scenario.watts_at
+
+    @property
+    def replicas(self) -> Any:
+        """The replicas that an autoscaler let run, on average."""
+        return np.divide(self.totals.replica_s, self.totals.window_s)
 
     def mean_ms(self, sum_s: Any, count: Any = None) -> Any:
         """Return the mean of times over the served requests, or over so many."""
@@ -59,13 +62,15 @@ class Of:
     def cost_of_million(self, count: Any) -> Any:
         """Return what the servers cost for a million of what they made so many of."""
         hours = self.servers * self.totals.window_s / 3600
-        return np.divide((self.scenario.price_per_hour or 0.0) * hours, count) * MILLION
+        return np.divide(self.price_per_hour * hours, count) * MILLION
 
     @property
     def joules(self) -> Any:
         """What the servers draw in the window, idle or not."""
+        if self.watts is None:
+            return self.totals.joules
         idle_s = self.servers * self.totals.window_s - self.totals.busy_s
-        return self.totals.joules + self.scenario.idle_w * np.maximum(idle_s, 0.0)
+        return self.totals.joules + self.watts(np.zeros(1))[0] * np.maximum(idle_s, 0.0)
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,7 @@ DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: be
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
 OF_COST = ("cost_per_million", "cost_per_million_tokens")  # of servers with a price
+OF_FLEETS = ("mean_replicas", "joules_per_request", *OF_COST)  # shown where scenarios ask for them
 MILLION = 1_000_000
 OF_SIZES = (*OF_UNITS, "oversized")  # of requests with sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
@@ -182,13 +188,13 @@ _TABLE = (
         "device_utilisation", "device utilisation", kind=Kind.SHARE, interval=True,
         value=lambda of: of.per_s(of.totals.busy_s - of.totals.off_device_s) / of.devices,
     ),
-    Metric("mean_replicas", "mean replicas", better="lower", interval=True, value=lambda of: of.replicas),
+    Metric("mean_replicas", "mean replicas", better="lower", value=lambda of: of.replicas),
     Metric(
-        "cost_per_million", "cost per million requests", better="lower", interval=True,
+        "cost_per_million", "cost per million requests", better="lower",
         value=lambda of: of.cost_of_million(of.totals.finished),
     ),
     Metric(
-        "joules_per_request", "energy per request", "J", "lower", interval=True,
+        "joules_per_request", "energy per request", "J", "lower",
         value=lambda of: np.divide(of.joules, of.totals.finished),
     ),
     _mean("latency", "latency", lambda of: of.mean_ms(of.totals.parts_s[..., 0]), interval=True),
@@ -230,7 +236,7 @@ _TOKENS = (
         value=lambda of: np.divide(of.totals.output_tokens, of.totals.window_s),
     ),
     Metric(
-        "cost_per_million_tokens", "cost per million tokens", better="lower", interval=True,
+        "cost_per_million_tokens", "cost per million tokens", better="lower",
         value=lambda of: of.cost_of_million(of.totals.output_tokens),
     ),
     Metric(
@@ -303,7 +309,7 @@ def described(name: str) -> Metric:
     return Metric(name, label, UNITS.get(suffix, ""), lower)
 
 
-def values(totals: Totals, scenario: Scenario) -> dict[str, Any]:
+def values(totals: Totals, scenario: Scenario | None = None) -> dict[str, Any]:
     """Return the metrics that are sums or ratios of sums: a number each, or an array by section."""
     table = (*_TABLE, *_TOKENS) if isinstance(totals, TokenTotals) else _TABLE
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN where there is nothing to average

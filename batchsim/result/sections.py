@@ -80,7 +80,7 @@ class Sections:
         from batchsim.engines.compiled.engine import add_log, units_of_log
         from batchsim.engines.compiled.fold import Fold
 
-        total, cuts = begin_fold(Totals, log, scenario, skip, ends)
+        total, cuts = begin_fold(Totals, log, scenario.servers, skip, ends, scenario.watts_at)
         if log.replica is None:
             units = units_of_log(log, scenario)
             add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s, units)
@@ -149,8 +149,9 @@ def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
 
 
 def begin_fold(
-    kind: type[Totals], log: Any, scenario: Scenario, skip: int = 0, ends: np.ndarray | None = None
-) -> Any:
+    kind: type[Totals], log: Any, servers: int, skip: int = 0, ends: np.ndarray | None = None,
+    watts: Any = None,
+) -> Any:  # fmt: skip
     """Return what folds a run without its first `skip` requests into sections, and where these are cut.
 
     A section's window runs from its first arrival (0 for request 0) to the next section's, the last one's to
@@ -165,7 +166,7 @@ def begin_fold(
         edges_s[0] = 0.0
     edges_s[-1] = max(last_s, edges_s[0])
     edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
-    fold = Fold(kind, scenario.servers, edges_s, watts=scenario.watts_at)
+    fold = Fold(kind, servers, edges_s, watts=watts)
     fold.totals.requests[:], fold.totals.window_s[:] = np.diff(cuts), np.diff(edges_s)
     return fold, cuts
 

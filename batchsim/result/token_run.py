@@ -210,7 +210,9 @@ class TokenRun(Run):
         from batchsim.engines.compiled import fold  # Numba loads with it
 
         log, continuous = self.log, isinstance(self.scenario.rule, Continuous)
-        total, cuts = begin_fold(TokenTotals, log, self.scenario, self.warmup_requests, ends)
+        total, cuts = begin_fold(
+            TokenTotals, log, self.scenario.servers, self.warmup_requests, ends, self.scenario.watts_at
+        )
         total.add_batches(fold.batches_of(log), log.batch_start_s.size, whole=not continuous)
         served = log.status == Status.SERVED
         over_s, answers = self.finish_s[served], log.output_tokens[served]

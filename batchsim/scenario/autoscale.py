@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.parameters import Described, parameter
@@ -77,6 +78,15 @@ class Autoscale(Described):
     def held(self) -> int:
         """The number of evaluations whose highest number counts."""
         return math.floor(self.hold_s / self.every_s) + 1
+
+
+def check_carries(scenario: Any) -> None:
+    """Raise for a scenario whose traffic its autoscaler can never carry."""
+    if scenario.autoscale is None or scenario.stable:
+        return
+    rule = f"an autoscaler must be able to carry the {scenario.workload.offered_per_s:,.6g}/s that come"
+    most = f"most={scenario.autoscale.most} replicas, which carry {scenario.full_batches_per_s:,.6g}/s"
+    raise ValueError(f"{rule}, got {most}: give more replicas, a queue_limit or a timeout_ms")
 
 
 def check_autoscale(autoscale: "Autoscale | None", replicas: int) -> None:

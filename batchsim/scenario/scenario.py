@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario import saturation
-from batchsim.scenario.autoscale import Autoscale, check_autoscale
+from batchsim.scenario.autoscale import Autoscale, check_autoscale, check_carries
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
@@ -20,7 +21,14 @@ from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, r
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
-from batchsim.scenario.service import Service, batches_per_s, checked_slowdown, checked_watts, noisy_share
+from batchsim.scenario.service import (
+    Service,
+    batches_per_s,
+    checked_slowdown,
+    checked_watts,
+    drawn_w,
+    noisy_share,
+)
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
@@ -95,10 +103,7 @@ class Scenario:
         _check.fix_whole(self, "servers", at_most=MOST_SERVERS)
         self._check_replicas()
         self._check_limits()
-        if self.price_per_hour is not None:
-            _check.fix_real(self, "price_per_hour", at_least=0)
-        if self.watts is not None:
-            object.__setattr__(self, "watts", checked_watts(self.watts))
+        object.__setattr__(self, "watts", checked_watts(self.watts))
         if self.slowdown is not None:
             object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
         if isinstance(self.workload, ClosedLoop):
@@ -110,10 +115,7 @@ class Scenario:
         self._check_sizes()
         seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
         self._check_devices(float(np.nanmin(seconds)))
-        if self.autoscale is not None and not self.stable:
-            rule = f"an autoscaler must be able to carry the {self.workload.offered_per_s:,.6g}/s that come"  # type: ignore[union-attr]
-            most = f"most={self.autoscale.most} replicas, which carry {self.full_batches_per_s:,.6g}/s"
-            raise ValueError(f"{rule}, got {most}: more replicas, a queue_limit or a timeout_ms")
+        check_carries(self)
 
     def _check_limits(self) -> None:
         checks = {
@@ -129,6 +131,8 @@ class Scenario:
         _check.fix_whole(self, "replicas", at_most=MOST_REPLICAS)
         object.__setattr__(self, "routing", checked_routing(self.routing))
         _check.fix_real(self, "stale_ms", at_least=0)
+        if self.price_per_hour is not None:
+            _check.fix_real(self, "price_per_hour", at_least=0)
         check_autoscale(self.autoscale, self.replicas)
         if self.tokens is not None and self.most_replicas > 1:
             raise ValueError(f"tokens do not cover replicas, got replicas={self.most_replicas}")
@@ -248,19 +252,10 @@ class Scenario:
         """The number of replicas; with an autoscaler, its most."""
         return self.replicas if self.autoscale is None else self.autoscale.most
 
-    def watts_of(self, sizes: np.ndarray) -> np.ndarray:
-        """Return what a server draws while it computes batches of some sizes; 0: while it is idle."""
-        points = sorted((self.watts or {0: 0.0}).items())
-        return np.interp(sizes, *zip(*points, strict=True))
-
     @property
     def watts_at(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """`watts_of`, or None if it is not known."""
-        return None if self.watts is None else self.watts_of
-
-    @property
-    def idle_w(self) -> float:
-        return float(self.watts_of(np.zeros(1))[0])
+        """What a server draws by batch size, 0 of an idle one; None if it is not known."""
+        return None if self.watts is None else partial(drawn_w, self.watts)
 
     @property
     def all_servers(self) -> int:

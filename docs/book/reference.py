@@ -14,8 +14,8 @@ PAGES = {
     "scenarios": (
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
-        ["Scenario", "Autoscale", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
-         "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
+        ["Scenario", "Autoscale", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table",
+         "Noise", "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
          "LoadTest", "load_test", "calibrate", "Calibration"],
     ),
     "rules": (
