@@ -157,17 +157,9 @@ def common_queue(asked):
     return [bs.simulate(plain, 200_000, seed=SEED).mean_batch_size]
 
 
-def replicas(asked, answer):
-    runs = [
-        routed(asked.rate_per_s, 0, "round_robin", int(count))
-        for count in (answer, asked.right())
-        if count < 65
-    ]
-    return [
-        number
-        for result in runs
-        for number in (result.percentile(99), 100 * result.utilisation, 100 * result.scenario.load)
-    ]
+def signals(asked):
+    runs = [cards.autoscaled(asked.peak_to_mean, signal, SEED) for signal in cards.SIGNALS]
+    return [result.summary()["mean_replicas"] for result in runs]
 
 
 # The numbers that feedback may state, besides the exercise's own and the answer; any other is false.
@@ -224,7 +216,7 @@ TRUE = {
     ],
     "12.1": both_routings,
     "12.2": lambda asked, answer: common_queue(asked),
-    "12.3": replicas,
+    "12.3": lambda asked, answer: signals(asked),
 }  # fmt: skip
 LOOSE = {"06.2": 0.2, "07.1": 0.04, "06.3": 0.1, "09.1": 0.05}  # what runs of other seeds differ by
 

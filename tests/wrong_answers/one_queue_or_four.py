@@ -14,9 +14,9 @@ WRONG = {
         (9, "to how many queues?"),
     ],
     "12.3": [
-        (1, "the queue grows"),
-        (3, "above the promise"),
-        (6, "fewer are enough"),
-        (100, "far too many"),
+        (33.6, "still runs"),
+        (37.5, "Does its p99 keep the promise?"),
+        (10, "mean_replicas"),
+        (0.664, "as a fraction"),
     ],
 }

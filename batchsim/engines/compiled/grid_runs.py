@@ -108,7 +108,8 @@ def run_many(
         several = scenario.replicas > 1 and scenario.autoscale is None
         routed = Routed(plan) if several and is_plain(scenario) else None
         for row, rule in enumerate(rules):
-            if routed is not None and rule.threshold.wait_s < math.inf:  # what drains leaves later
+            threshold = rule.threshold
+            if routed is not None and threshold is not None and threshold.wait_s < math.inf:
                 routed.run(rule, costs, wanted, scratch, row, numbers, cancelled)
                 edges_s[row] = arrival_s[edges]
                 continue
@@ -139,10 +140,14 @@ def run_many(
 
 
 class Routed:
-    """Settings of a threshold rule at replicas: a routing that sees no loads is asked once for all."""
+    """Settings of a threshold rule at replicas: a routing that sees no loads is asked once for all.
+
+    Not with an infinite wait: a remainder that drains leaves after the last arrival of all.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.replica = plan, None
+        self.plan = plan
+        self.replica: np.ndarray | None = None
         self.noise, self.free = noise_rows(plan, 0), np.empty(plan.scenario.servers)
         self.arrival_s = np.require(plan.arrival_s, requirements="W")
         self.ends, self.own_s = np.empty(plan.scenario.replicas + 1, int), np.empty(plan.requests)
@@ -155,8 +160,8 @@ class Routed:
         scenario = self.plan.scenario
         if self.replica is None or scenario.router.sees_loads:
             plan = replace(self.plan, scenario=replace(scenario, rule=rule))
-            self.replica = replicas_of(plan, cancelled)
-            most = int(np.bincount(self.replica).max())  # requests of a replica, and so batches
+            replica = self.replica = replicas_of(plan, cancelled)
+            most = int(np.bincount(replica).max())  # requests of a replica, and so batches
             if self.plan.noise_of is not None and most > self.noise.shape[1]:
                 self.noise = noise_rows(self.plan, most)
         grid_loops.run_routed(

@@ -4,12 +4,14 @@ from functools import cache
 from typing import ClassVar
 
 from batchsim.result import Result
-from batchsim.scenario import Poisson, Scenario, SizeOrWait
+from batchsim.scenario import Diurnal, Poisson, Scenario, SizeOrWait
+from batchsim.scenario.autoscale import Autoscale
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
 
 MAX_BATCH_SIZE, CARDS = 32, 4
 REQUESTS = 100_000
+SIGNALS = {"utilisation": 0.7, "queue": 32.0, "p99": 12.0}  # and their targets
 SATURATION_PER_S = CARDS * MAX_BATCH_SIZE / SERVICE(MAX_BATCH_SIZE)
 
 
@@ -117,37 +119,46 @@ class LongerWait(Number, name="12.2"):
         yield self.size, "that is the size of a batch. Which wait gathers as many at one of four queues?"
 
 
-class EnoughReplicas(Number, name="12.3"):
-    """The fewest replicas whose p99 is within a promise, although they never rest."""
+@cache
+def autoscaled(peak_to_mean: float, signal: str, seed: int = SEED) -> Result:
+    """Return a run of an autoscaler on a day in two minutes."""
+    auto = Autoscale(signal, SIGNALS[signal], least=1, most=8, startup_s=10, every_s=5, hold_s=30)
+    day, rule = Diurnal(5000, peak_to_mean, period_s=120), SizeOrWait(MAX_BATCH_SIZE, 0)
+    scenario = Scenario(day, rule, SERVICE, replicas=CARDS, autoscale=auto)
+    return simulate(scenario, 600_000, seed)
 
-    unit = "replicas"
-    within = 0
-    rate_per_s = 12_000
-    promised_ms = 8
-    parts = "the p99 with one replica, with two, and so on"
-    look = "How busy is too busy?"
-    vary: ClassVar = {"rate_per_s": (6000, 8000, 16_000)}
-    again = "Now {rate_per_s:,} requests arrive per second. How many replicas are enough?"
 
-    def p99_ms(self, replicas: int) -> float:
-        return at(self.rate_per_s, 0, "round_robin", replicas).percentile(99)
+class BestSignal(Number, name="12.3"):
+    """How many fewer replicas an autoscaler on p99 runs than one on utilisation, within a promise."""
+
+    unit = "percent fewer replicas"
+    within = 0.02
+    peak_to_mean = 1.6
+    promised_ms = 15
+    parts = (
+        "for each signal, the p99 and the mean_replicas of its summary; then the fewest within the promise"
+    )
+    look = "An autoscaler: what do you expect?"
+    vary: ClassVar = {"peak_to_mean": (1.4, 1.5, 1.7)}
+    again = "Now the peak is {peak_to_mean} times the mean. How many percent fewer replicas does it run?"
+    otherwise = "compare summary()['mean_replicas'] of the signals whose p99 is within {self.promised_ms} ms."
+
+    def ran(self, signal: str) -> float:
+        """Return how many replicas ran, on average."""
+        return float(autoscaled(self.peak_to_mean, signal).summary()["mean_replicas"])
 
     def right(self) -> float:
-        return next(float(count) for count in range(1, 9) if self.p99_ms(count) <= self.promised_ms)
+        kept = [
+            each for each in SIGNALS if autoscaled(self.peak_to_mean, each).percentile(99) <= self.promised_ms
+        ]
+        return 100 * (1 - min(map(self.ran, kept)) / self.ran("utilisation"))
 
     def because(self, right: float) -> str:
-        run = at(self.rate_per_s, 0, "round_robin", int(right))
-        return (
-            f"p99 is {run.percentile(99):.1f} ms, within {self.promised_ms} ms. They compute "
-            f"{100 * run.utilisation:.0f} % of the time, at a load of {100 * run.scenario.load:.0f} %: "
-            "batches grow instead of queues."
-        )
+        ran = f"{self.ran('utilisation'):.1f} replicas run on utilisation, {self.ran('p99'):.1f} on p99"
+        return f"{ran}. Utilisation cannot tell a card with small batches from one that is nearly overloaded."
 
-    def hint(self, answer: float, right: float) -> str:
-        if answer > 64:
-            return "that is far too many: simulate one replica, two, and so on."
-        run = at(self.rate_per_s, 0, "round_robin", int(answer))
-        if not run.scenario.stable:
-            return f"{answer:g} cannot carry {self.rate_per_s:,} per second in full batches: the queue grows."
-        enough = "fewer are enough" if answer > right else "it is above the promise"
-        return f"with {answer:g} p99 is {run.percentile(99):,.1f} ms: {enough}."
+    def mistakes(self, right: float) -> Mistakes:
+        queue = 100 * (1 - self.ran("queue") / self.ran("utilisation"))
+        yield 100 - right, "that is the share that still runs. How many fewer are that?"
+        yield queue, "that is the signal queue. Does its p99 keep the promise?"
+        yield 100 * right / (100 - right), "that is how many more the other one runs. Divide by its number."

@@ -1,16 +1,23 @@
 """Replicas behind a router: the load and the batch size of each."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from batchsim._format import duration, fixed, number, percent
 from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.picture import Box
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Spot, View, outline
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 BETWEEN, ABOVE = 5.2, 4.4  # two plots side by side, or one above the other, in ems
 WIDE = 44  # of a view with two plots side by side, in ems
 COLUMNS = {"utilisation": 100.0, "mean_batch_size": 1.0}  # of the plots, and their units
+
+
+def _columns(data: ViewData) -> Mapping[str, np.ndarray]:
+    assert data.by_replica is not None
+    return data.by_replica
 
 
 class ReplicasView(View):
@@ -31,7 +38,11 @@ class ReplicasView(View):
         labels = ["server time that computes (%)", "mean batch size"] if self.large else [""]
         self.boxes = boxes
         self.plots = [self.add_plot(box, "replica", label) for box, label in zip(boxes, labels, strict=True)]
-        self.bar_style = {"facecolor": theme.blue, "edgecolor": theme.background, "linewidth": self.line_px}
+        self.bar_style: Style = {
+            "facecolor": theme.blue,
+            "edgecolor": theme.background,
+            "linewidth": self.line_px,
+        }
         self.bars = [
             ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, **self.bar_style) for ax in self.plots
         ]
@@ -46,16 +57,16 @@ class ReplicasView(View):
     def update(self, data: ViewData) -> None:
         other = data.other if data.other is not None and data.other.by_replica is not None else None
         of_all = 100 * data.summary["utilisation"], data.summary["mean_batch_size"]
-        count = len(data.by_replica["utilisation"])
-        most = max(count, len(other.by_replica["utilisation"]) if other is not None else 0)
+        count = len(_columns(data)["utilisation"])
+        most = max(count, len(_columns(other)["utilisation"]) if other is not None else 0)
         for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.plots)]):
-            heights, ends = unit * np.nan_to_num(data.by_replica[column]), np.arange(count + 1) - 0.5
+            heights, ends = unit * np.nan_to_num(_columns(data)[column]), np.arange(count + 1) - 0.5
             self.bars[at].set_data(heights, ends)
             self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
             highest = float(heights.max(initial=0))
             self.others[at].set_visible(other is not None)
             if other is not None:
-                before = unit * np.nan_to_num(other.by_replica[column])
+                before = unit * np.nan_to_num(_columns(other)[column])
                 self.others[at].set_data(before, np.arange(before.size + 1) - 0.5)
                 self.others[at].set(**outline(self.other_style(data)))
                 highest = max(highest, float(before.max(initial=0)))
@@ -70,7 +81,7 @@ class ReplicasView(View):
             return None
         low, high = self.plots[0].get_xlim()
         k = round(low + (high - low) * (x_px - found.left) / found.width)
-        columns = data.by_replica
+        columns = _columns(data)
         if not 0 <= k < len(columns["utilisation"]):
             return None
         row = {name: float(column[k]) for name, column in columns.items()}
@@ -80,7 +91,7 @@ class ReplicasView(View):
         return Spot(self.KEY, f"Replica {k}: {said}")
 
     def describe(self, data: ViewData) -> list[str]:
-        busy, sizes = (data.by_replica[name] for name in COLUMNS)
+        busy, sizes = (_columns(data)[name] for name in COLUMNS)
         if not np.isfinite(sizes).any():
             return []
         ends = [(percent(float(f(busy)))) for f in (np.min, np.max)]
