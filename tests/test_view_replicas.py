@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim._format import number, percent
 from batchsim.view.explorer.kinds import relevant
 from batchsim.view.explorer.state import DEFAULT, State
 from batchsim.view.film.lane_kinds import RequestLanes
@@ -43,7 +44,8 @@ def test_the_view_says_the_extremes_and_the_numbers_of_the_replica_under_the_poi
     for box in view.boxes:
         for k in range(4):
             spot = view.spot(box.left + (k + 0.5) * box.width / 4, box.top + 20, data)
-            assert spot.text.startswith(f"Replica {k}: {100 * of_each['share'][k]:.3g}".rstrip("0."))
+            assert spot.text.startswith(f"Replica {k}: {percent(of_each['share'][k])} of the requests, ")
+            assert f"{number(of_each['mean_batch_size'][k])}" in spot.text or not of_each["batches"][k]
 
 
 def test_the_views_fill_the_picture_with_and_without_one_of_replicas():
