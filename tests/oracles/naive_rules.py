@@ -88,9 +88,12 @@ class Prefetch(Units):
                 self.take(now, *self.frozen.pop())
             elif not self.frozen and self.waiting:
                 batch, full = self.batch_of(self.waiting)
+                if self.max_batch_units is None:
+                    full = len(self.waiting) >= self.max_batch_size
+                    batch = self.waiting[: self.max_batch_size]
+                batch = self.pull(len(batch))
                 why = WAIT if self.arrival[batch[0]] == now else BACKLOG
-                self.waiting = self.waiting[len(batch) :]
-                self.frozen = [(list(batch), FULL if full else why)]
+                self.frozen = [(batch, FULL if full else why)]
             else:
                 return
 
