@@ -40,7 +40,7 @@ class PrefetchedBatches(Limited):
     title = "Next batch in advance"
     used_by = "text-embeddings-inference"
     clock = "there is no clock: the next batch forms as a batch starts"
-    enough = 1  # type: ignore[assignment]
+    enough = 1
     max_wait_ms = 0.0
 
     @property
