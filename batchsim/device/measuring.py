@@ -270,8 +270,8 @@ def measure(
             raise ValueError(
                 f"lengths need a model that has them, and no example or served, got {model!r:.80}"
             )
-        options: Any = {"target": target, "limit_s": limit_s, "repeats": repeats, "warmup": warmup, "copy": copy,
-                        "roofline": False, "seed": seed, "progress": progress}  # fmt: skip
+        options: Any = {"target": target, "limit_s": limit_s, "repeats": repeats, "warmup": warmup}
+        options |= {"copy": copy, "roofline": False, "seed": seed, "progress": progress}
         each = _check.sizes("lengths", lengths, model.lengths[-1])  # type: ignore[union-attr]
         examples = [model.inputs(1, seed, length)[0] for length in each]  # type: ignore[union-attr]
         return SizedMeasurement(
