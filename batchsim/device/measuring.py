@@ -272,8 +272,9 @@ def measure(
             )
         options: Any = {"target": target, "limit_s": limit_s, "repeats": repeats, "warmup": warmup}
         options |= {"copy": copy, "roofline": False, "seed": seed, "progress": progress}
-        each = _check.sizes("lengths", lengths, model.lengths[-1])  # type: ignore[union-attr]
-        examples = [model.inputs(1, seed, length)[0] for length in each]  # type: ignore[union-attr]
+        sequences: Any = model
+        each = _check.sizes("lengths", lengths, sequences.lengths[-1])
+        examples = [sequences.inputs(1, seed, length)[0] for length in each]
         return SizedMeasurement(
             each, tuple(measure(model, sizes, example=one, **options) for one in examples)
         )

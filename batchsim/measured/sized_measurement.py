@@ -66,9 +66,8 @@ class SizedMeasurement:
     def service(self) -> SizeTable:
         """The medians as a service time."""
         times, sizes = self.median_ms, self.batch_sizes
-        return SizeTable(
-            sizes, self.lengths, [[times[size, each] for each in self.lengths] for size in sizes]
-        )  # type: ignore[arg-type]
+        rows = tuple(tuple(times[size, each] for each in self.lengths) for size in sizes)
+        return SizeTable(sizes, self.lengths, rows)
 
     def fit(self) -> SizedFit:
         """Return the PaddedTime with the least squares of relative errors, its factors at least 0."""
