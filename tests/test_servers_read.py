@@ -38,6 +38,9 @@ MEANT = {
             schedule_conservativeness=0.8,
         ), 2, 200, None, (),
     ),
+    "tei/tei-launch.sh": (
+        bs.PrefetchedBatches(64, max_batch_units=8192, units="summed"), 1, None, None, (),
+    ),
     "tgi/tgi-launch.sh": (
         servers.tgi(
             max_batch_size=64, max_batch_prefill_tokens=8192, max_batch_total_tokens=64_000,
@@ -85,9 +88,12 @@ def test_the_name_and_content_of_a_file_tell_the_server_and_what_it_means(path):
     parts = [bs.Affine(2, 0.1)]
     if found.server in servers.TOKEN_SERVERS:
         parts = [bs.StepTime(2, 8, 0.1), bs.Tokens(50, 9)]
+    workload = bs.Poisson(100)
+    if found.server in servers.SIZE_SERVERS:
+        workload = workload.with_sizes(bs.Uniform(1, 512))
     shares = pytest.warns(UserWarning, match="share 1 device") if found.devices else nullcontext()
     with shares:
-        assert found.scenario(bs.Poisson(100), *parts).rule == rule
+        assert found.scenario(workload, *parts).rule == rule
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -99,6 +105,39 @@ def test_a_file_is_written_back_as_it_was_meant(path):
         ast.parse(text)
     elif path.suffix == ".yaml":
         assert yaml.safe_load(text).keys() <= yaml.safe_load(path.read_text()).keys()
+
+
+def test_servers_say_how_they_batch_requests_of_different_sizes():
+    sized = bs.Scenario(bs.Poisson(100).with_sizes(bs.Uniform(1, 512)), bs.SizeOrWait(8, 5), bs.Affine(2, 1))
+    ragged = 'input [ { name: "ids" allow_ragged_batch: true } ] max_batch_size: 8 dynamic_batching {}'
+    for server, plain, other in (
+        ("tf_serving", "batch_timeout_micros { value: 9 }", "pad_variable_length_inputs: true"),
+        ("triton", "max_batch_size: 8 dynamic_batching {}", ragged),
+    ):
+        with pytest.warns(UserWarning, match="different sizes|one shape"):
+            servers.parse(plain, server).apply(sized)
+        found = servers.parse(other, server)
+        found.apply(sized)
+        assert servers.parse(servers.write(server, found)) == found
+    command = "text-embeddings-router --model-id m --max-batch-tokens 256 --auto-truncate false"
+    for text, action in ((command, "reject"), (command.replace(" false", ""), "truncate")):
+        found = servers.parse(text)
+        assert found.apply(sized).oversize_action == action
+        assert servers.parse(servers.write("tei", found.apply(sized))).apply(sized) == found.apply(sized)
+
+
+RAY = "@serve.batch(max_batch_size=4096, batch_size_fn=lambda batch: {})\nasync def embed(batch): ..."
+
+
+@pytest.mark.parametrize(
+    ("function", "units"),
+    [("sum(map(count, batch))", "summed"), ("len(batch) * max(map(count, batch))", "padded")],
+)
+def test_a_function_of_ray_serve_makes_its_size_a_limit_in_units(function, units):
+    found = servers.parse(RAY.format(function))
+    assert found.rule == bs.FrozenBatches(4096, 10, 5, max_batch_units=4096, units=units)
+    assert servers.parse(servers.write("ray_serve", found)).settings == found.settings
+    assert servers.parse(servers.write("ray_serve", found.rule)).rule == found.rule
 
 
 def test_the_limits_of_tritons_example_are_those_of_its_default_policy():
@@ -116,7 +155,32 @@ def test_what_makes_no_difference_is_listed_by_its_place_in_the_file():
     service = servers.read(DATA / "kserve" / "inference-service.yaml").unused
     assert service["spec.predictor.model"]["modelFormat"] == {"name": "huggingface"}
     deployment = servers.read(DATA / "ray_serve" / "model.py").unused
-    assert deployment == {"num_replicas": 2, "ray_actor_options": {"num_gpus": 1}}
+    assert deployment == {"ray_actor_options": {"num_gpus": 1}}
+
+
+def test_replicas_are_read_simulated_and_written():
+    deployment = servers.read(DATA / "ray_serve" / "model.py")
+    assert (deployment.replicas, deployment.routing) == (2, "two_choices")
+    scenario = deployment.scenario(bs.Poisson(200), bs.Affine(5, 1))
+    assert (scenario.replicas, scenario.routing) == (2, "two_choices")
+    assert "num_replicas=2" in servers.write("ray_serve", scenario)
+    service = servers.parse(
+        (DATA / "kserve" / "inference-service.yaml").read_text().replace("minReplicas: 1", "minReplicas: 3")
+    )
+    three = service.scenario(bs.Poisson(200), bs.Affine(5, 1))
+    assert (three.replicas, three.routing) == (3, "random")
+    again = servers.parse(servers.write("kserve", three))
+    assert (again.replicas, again.settings["minReplicas"]) == (3, 3)
+    assert "router is two_choices, not random" in servers.write(
+        "ray_serve", three.replace(rule=bs.SizeOrWait(8, 5))
+    )
+    idle = servers.config("kserve", minReplicas=0)
+    assert (idle.replicas, idle.unused) == (1, {"minReplicas": 0})
+    with pytest.raises(ValueError, match="num_replicas must be at most 1,024, got 2000"):
+        servers.config("ray_serve", num_replicas=2000)
+    assert "one of 3 replicas" in servers.write("triton", three.replace(rule=bs.SizeOrWait(8, 5)))
+    assert deployment.apply(three).replicas == 2
+    assert servers.config("triton", max_batch_size=8).apply(three).replicas == 3
 
 
 @pytest.mark.parametrize(
