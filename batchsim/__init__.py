@@ -25,6 +25,7 @@ from batchsim.scenario.rules import (
     LearnedSizes,
     PreferredSizes,
     PreferredUntilLate,
+    PrefetchedBatches,
     PullThenWait,
     Rule,
     RunningWindow,
@@ -68,13 +69,13 @@ __all__ = [
     "Comparison", "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
     "Geometric", "HashIds", "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal",
     "Noise", "OnOff", "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate",
-    "PrefixGroups", "PullThenWait", "Range", "Recommendation", "Result", "Rule", "RunningWindow", "SLO",
-    "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status",
-    "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast", "batch_inference",
-    "calibrate", "capacity", "capacity_curves", "compare", "compare_routing", "compare_servers", "device",
-    "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes", "load_test", "plot", "published",
-    "published_names", "published_source", "routing", "servers", "simulate", "study", "sweep", "teaching",
-    "theory", "tune",
+    "PrefetchedBatches", "PrefixGroups", "PullThenWait", "Range", "Recommendation", "Result", "Rule",
+    "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow",
+    "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
+    "batch_inference", "calibrate", "capacity", "capacity_curves", "compare", "compare_routing",
+    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes", "load_test",
+    "plot", "published", "published_names", "published_source", "routing", "servers", "simulate", "study",
+    "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
