@@ -74,6 +74,7 @@ def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     others = [folder.parent / name for name in ("gaps.py", "log.py", "token_log.py", "totals.py")]
     others += [
         package / "_clock.py",
+        package / "scenario" / "prefixes.py",
         *(package / "scenario" / f"{name}_time.py" for name in ("step", "sized")),
     ]
     rules = (path for part in ("rules", "routing") for path in (package / "scenario" / part).glob("*.py"))
