@@ -229,7 +229,10 @@ def test_each_curve_is_the_attainment_of_every_limit(cases, shown, name):
         for limit_ms, share in list(zip(*curve.get_data(), strict=True))[5::10]:
             if column == "itl_ms":
                 gaps = result.metrics.columns[column]
-                assert share / 100 == pytest.approx(gaps.within(limit_ms) / gaps.within(np.inf), abs=0.01)
+                below, most = (
+                    gaps.within(limit_ms * near) / gaps.within(np.inf) for near in (1 - 1e-9, 1 + 1e-9)
+                )
+                assert below - 0.01 <= share / 100 <= most + 0.01  # many gaps are alike
                 continue
             argument = "objective_ms" if column == "latency_ms" else column
             found = result.attainment(**{argument: limit_ms})

@@ -61,6 +61,8 @@ class TokenLatencyView(GrowingView):
         missing: list[Artist] = [*self.other_curves.values()] * (other is None)
         for of in NAMED:
             missing += [self.objectives[of], self.dots[of]] * (of not in data.all_limits_ms)
+        for group in (self.curves, self.other_curves, self.objectives, self.dots):
+            missing += [group[ITL]] * (not self.large)  # a small view has no room for a fourth name
         return missing
 
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
@@ -120,6 +122,8 @@ class TokenLatencyView(GrowingView):
                 return [Entry(widest, value=each) for each in found]
         entries = []
         for of, name in NAMED.items():
+            if of == ITL and not self.large:
+                continue
             if (limit_ms := data.all_limits_ms.get(of)) is None:
                 p99 = duration(data.percentile_of_all(99, of))
                 entries.append(Entry(f"{name} p99 00.0 ms", value=f"{name} p99 {p99}"))
@@ -136,7 +140,8 @@ class TokenLatencyView(GrowingView):
     def _names_above(self) -> Iterator[Label]:
         """Return the names of a small view's curves, in a row above their upper ends."""
         box, em, (low, high) = self.plot_box, self.em, np.log(self.ax.get_xlim())
-        times_ms = {of: np.asarray(line.get_xdata(), dtype=float) for of, line in self.curves.items()}
+        shown = {of: line for of, line in self.curves.items() if of != ITL}
+        times_ms = {of: np.asarray(line.get_xdata(), dtype=float) for of, line in shown.items()}
         ends = {of: math.log(each[-1]) for of, each in times_ms.items() if each.size}
         least, half = em * (max(map(width_em, NAMED.values())) + 0.5), em * width_em(NAMED[LATENCY]) / 2
         wanted = [box.left + box.width * (end - low) / (high - low) for end in ends.values()]
