@@ -27,8 +27,8 @@ def call(rule: type[Rule]) -> dict[str, Any]:
     """Return how JavaScript calls a rule's entry, for JSON: None is infinity.
 
     `arguments` are the parameters in the order of the entry, and, as digits, whole numbers that the page does
-    not change; of a threshold rule, those that its threshold has. `memory` is the size of the rule's memory: a
-    constant, and a number for each request of a full batch.
+    not change; of a threshold rule, those that its threshold has. `memory` is the size of the rule's memory:
+    a constant, and a number for each request of a full batch.
     """
     one = usual(rule)
     parameters = {}
