@@ -128,6 +128,7 @@ def test_a_step_time_opens_in_tokens_with_its_numbers():
         ("noise_cv", 0.5),
         ("ttft_objective_ms", 300),
         ("tpot_objective_ms", None),
+        ("itl_objective_ms", 80.0),
         ("workload", "gamma"),
         ("workload", "closed"),
         ("seed", 4),

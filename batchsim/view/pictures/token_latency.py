@@ -122,7 +122,8 @@ class TokenLatencyView(GrowingView):
                 return [Entry(widest, value=each) for each in found]
         entries = []
         for of, name in NAMED.items():
-            if of == ITL and not self.large:
+            given = data.all_limits_ms
+            if of == ITL and not (self.large and (ITL in given or not given)):
                 continue
             if (limit_ms := data.all_limits_ms.get(of)) is None:
                 p99 = duration(data.percentile_of_all(99, of))
