@@ -14,6 +14,7 @@ import batchsim as bs
 from batchsim.teaching import EXERCISES, SERVICE
 from batchsim.teaching.exercises import a_second_in_slow_motion as slow
 from batchsim.teaching.exercises import does_it_tell_the_truth as truth
+from batchsim.teaching.exercises import one_long_sentence as sentence
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 from batchsim.teaching.exercises.exercise import Number
@@ -137,6 +138,14 @@ def frozen(asked, wait_ms):
             (same.SERVICE.fixed_ms + same.SERVICE.per_item_ms * size) / 1000) / size]  # fmt: skip
 
 
+def limited(asked, *thousands):
+    """Return p99 with limits of so many thousand tokens, and half of it without a limit."""
+    workload = bs.Poisson(asked.rate_per_s).with_sizes(sentence.SIZES)
+    rules = [bs.SizeOrWait(max_batch_units=limit and 1000 * limit) for limit in (None, *thousands)]
+    found = [run(workload, rule, sentence.SERVICE).percentile(99) for rule in rules]
+    return [found[0] / 2, *found[1:]]
+
+
 # The numbers that feedback may state, besides the exercise's own and the answer; any other is false.
 TRUE = {
     "01.1": lambda asked, answer: full_batches(asked.size),
@@ -189,8 +198,18 @@ TRUE = {
     "10.3": lambda asked, answer: [
         99, 95, 128, *(asked.tpot_ms(seats) for seats in (min(int(answer), 128), min(int(answer) + 1, 128)))
     ],
+    "11.2": lambda asked, answer: [
+        99, 32, 32 * sentence.LARGEST,
+        *limited(asked, *(each for each in (int(answer), int(answer) + 1) if each <= 16)),
+    ],
 }  # fmt: skip
-LOOSE = {"06.2": 0.2, "07.1": 0.04, "06.3": 0.1, "09.1": 0.05}  # what runs of other seeds differ by
+LOOSE = {
+    "11.2": 0.1,
+    "06.2": 0.2,
+    "07.1": 0.04,
+    "06.3": 0.1,
+    "09.1": 0.05,
+}  # what runs of other seeds differ by
 
 
 def own(asked):

@@ -770,7 +770,7 @@ export class Film {
     this.listed = null;
     this.follow(this.picked);
     this.untouched = time_s === null; // Play starts at the beginning
-    this.below = null; // nothing is drawn until there is room for this film: the parts of another one do not know its batches
+    Object.assign(this, { below: null, stage: null, shown: null }); // another film's: until there is room, nothing is drawn
     Object.assign(this, { time_s: this.playing ? film.begin_s : time_s ?? start.time_s, within_s: resumes ? 0 : start.within_s });
     this.layOut();
   }
