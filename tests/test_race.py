@@ -93,8 +93,12 @@ def test_the_written_config_states_the_numbers_and_the_distance_to_the_best(foun
 def test_a_zone_that_ten_times_the_requests_cannot_resolve_is_refused_with_what_is_possible():
     few = tune(POISSON, LIMIT, GRID, requests=2000, indifference=0.001)
     assert not few.statement.resolved
-    assert few.statement.needed > 20_000
-    assert "the indifference zone of 0.001 ms is not resolved: try runs of " in few.explain()
+    assert few.statement.needed > few.statement.longest == 20_000
+    assert 0.001 < few.statement.possible_ms <= few.statement.within_ms
+    assert "the indifference zone of 0.001 ms is not resolved: it might take runs of " in few.explain()
+    assert f"and those of 20,000 might resolve {few.statement.possible_ms:.2g} ms" in few.explain()
+    possible = tune(POISSON, LIMIT, GRID, requests=2000, indifference=few.statement.possible_ms)
+    assert possible.statement.within_ms <= possible.statement.zone_ms
 
 
 def test_a_limit_within_the_zone_calls_for_no_longer_run():

@@ -20,7 +20,7 @@ from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.choice import frontier, mark, preferred, settled, statement_of
+from batchsim.study.choice import alike, frontier, mark, preferred, settled, statement_of
 from batchsim.study.grid import Grid, Points
 from batchsim.study.inputs import DRAWS, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
@@ -150,7 +150,7 @@ def tune(
         near = [each for each in ranked if each.scenario.stable and each is not best]
         helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
     optimum, no_optimum = _optimum(best.scenario, candidates)
-    table = _table(grid, entries, slo)
+    table = _table(grid, entries, slo, alike(race, best) if explained else ())
     found = Recommendation(
         best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
         candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
@@ -257,20 +257,23 @@ def _search(
     return *race.nearest(), None
 
 
-def _table(grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
+def _table(
+    grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO, same: Sequence[Candidate]
+) -> "pandas.DataFrame":  # fmt: skip
     import pandas
 
     key, rows = slo.latency.key, []
     for entry in entries:
         if isinstance(entry, ValueError):
-            rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
+            refused = {"outcome": str(Outcome.REFUSED), "why": str(entry)}
+            rows.append({"servers": 0, "requests": 0, "alike": False, **refused})
             continue
 
         noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | entry.numbers
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
             "requests": entry.requests, **entry.latency.columns(key), **noted,
-            "better_by_ms": entry.better_by_ms, "outcome": str(entry.outcome), "why": entry.why,
+            "better_by_ms": entry.better_by_ms, "alike": entry in same, "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
     return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})

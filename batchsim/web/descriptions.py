@@ -23,7 +23,8 @@ from batchsim.view.explorer.control import Control
 from batchsim.view.explorer.opening import STEPS
 from batchsim.view.explorer.reasons import LATENCY
 from batchsim.view.explorer.requests import CONTROLS
-from batchsim.view.explorer.runs import COLUMNS, MAP_REQUESTS, WAITS, sizes
+from batchsim.study.surface import MAP_REQUESTS
+from batchsim.view.explorer.runs import COLUMNS, WAITS, sizes
 from batchsim.view.pictures import breakdown, heat_map, latency
 from batchsim.view.pictures.load import LABELS
 from batchsim.view.pictures.views import VIEWS
