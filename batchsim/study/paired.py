@@ -185,6 +185,8 @@ class Statement:
         if self.zone_ms is not None and not self.resolved:
             runs = f": it might take runs of {rounded_up(self.needed):,} requests" if self.needed else ""
             if self.needed > self.longest:
-                runs += f", and those of {self.longest:,} might resolve {_format.number(self.possible_ms, 2)} ms"
+                runs += (
+                    f", and those of {self.longest:,} might resolve {_format.number(self.possible_ms, 2)} ms"
+                )
             text += f"; the indifference zone of {_format.number(self.zone_ms, 2)} ms is not resolved{runs}"
         return text

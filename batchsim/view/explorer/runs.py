@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._check import LARGEST
-from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Rule, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, Rule, Scenario
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated

@@ -26,8 +26,8 @@ def race(found: "Recommendation") -> Chart:
 
     Settings of a round are in order of their latency, with 95 % intervals where the run is long enough for
     one. Blue ones go on to the next, grey ones leave the race; those above the edge stand at it. The star is
-    the recommended setting. Open circles: the p99 is statistically the lowest, as the explorer's map frames it;
-    where it has no such map, the ties of the recommended one.
+    the recommended setting. Open circles: the p99 is statistically the lowest, as the explorer's map frames
+    it; where there is no such map, the ties of the recommended one.
     """
     key, rounds, frame = found.slo.latency.key, found.rounds, found.candidates
     if not len(rounds):
