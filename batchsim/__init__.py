@@ -12,6 +12,7 @@ from batchsim.measured.published import published, published_names, published_so
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import routing
+from batchsim.scenario.autoscale import Autoscale
 from batchsim.scenario.data_sheets import kv_blocks
 from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
 from batchsim.scenario.rules import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from batchsim.study.capacity import Capacity, capacity
     from batchsim.study.ranges import Range
     from batchsim.study.recommendation import Recommendation
+    from batchsim.study.routings import compare_routing
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
     from batchsim.study.tune import tune
@@ -61,16 +63,16 @@ if TYPE_CHECKING:
     from batchsim.view.pictures.sweep_map import heat_map
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop", "Comparison",
-    "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma", "Geometric",
-    "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
+    "Affine", "AtLeast", "Autoscale", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop",
+    "Comparison", "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
+    "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
     "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Range",
     "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
     "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace",
     "Trigger", "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves",
-    "compare", "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes",
-    "load_test", "plot", "published", "published_names", "published_source", "routing", "servers",
-    "simulate", "study", "sweep", "teaching", "theory", "tune",
+    "compare", "compare_routing", "compare_servers", "device", "explore", "film", "frontier", "heat_map",
+    "kv_blocks", "lanes", "load_test", "plot", "published", "published_names", "published_source", "routing",
+    "servers", "simulate", "study", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
@@ -78,7 +80,7 @@ _ON_FIRST_USE = {
     "Calibration": "study.calibration", "calibrate": "study.calibration", "Capacity": "study.capacity",
     "Range": "study.ranges", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
-    "compare_servers": "servers.comparison", "device": "device",
+    "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.film.lanes",
     "plot": "view.pictures.plot", "servers": "servers", "study": "study",

@@ -106,8 +106,8 @@ def simulated(
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
     if model_fn is not None and not kind.takes_model:
         raise ValueError(f"model_fn cannot be used with {scenario.kind}")
-    if model_fn is not None and scenario.replicas > 1:
-        raise ValueError(f"model_fn cannot be used with replicas, got replicas={scenario.replicas}")
+    if model_fn is not None and scenario.most_replicas > 1:
+        raise ValueError(f"model_fn cannot be used with replicas, got {scenario.most_replicas}")
     lacking = "a model_fn" if model_fn is not None else scenario.uncovered
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
@@ -121,7 +121,7 @@ def simulated(
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
-    if keep != "summary" or scenario.replicas > 1:
+    if keep != "summary" or scenario.most_replicas > 1:
         check_memory(scenario, count * replications, engine, "; keep='summary' runs any number")
 
     cancelled = CANCELLED.get() or threading.Event()

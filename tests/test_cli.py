@@ -413,7 +413,7 @@ def test_init_writes_a_scenario_that_runs_as_it_is(written):
 
 
 # Noise stands within a service time, lengths within the only tokens, a routing in its line of the scenario.
-INLINE = ("noise", "length", "tokens", "routing")
+INLINE = ("noise", "length", "tokens", "routing", "autoscale")
 
 
 def test_init_explains_every_knob_there_is(written):

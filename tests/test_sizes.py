@@ -4,9 +4,12 @@ import dataclasses
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import batchsim as bs
+from batchsim.cli.output import scenario_tables
+from batchsim.study.traffic import Traffic
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)
 WORKLOAD = bs.Poisson(300).with_sizes(SIZES)
@@ -178,3 +181,56 @@ def test_the_saturation_rate_is_the_throughput_of_an_overloaded_run(service, rul
 def test_what_does_not_fit_is_refused_with_both_facts(change, refusal):
     with pytest.raises(ValueError, match=refusal):
         bs.Scenario(WORKLOAD, bs.SizeOrWait(32, 10), PADDED).replace(change)
+
+
+# Studies.
+
+
+@SERVICES
+def test_a_scaled_service_time_takes_a_factor_of_the_time(service):
+    sizes = [3, 80, 400]
+    assert service.scaled(0.4, 32)(sizes) == pytest.approx(0.4 * service(sizes))
+
+
+SIZED = bs.Scenario(
+    bs.Poisson(400).with_sizes(bs.Lognormal(80, cv=1, at_most=512)),
+    bs.SizeOrWait(32, 10, max_batch_units=4096),
+    bs.PaddedTime(2, 0.05, 0.002),
+)
+
+
+def test_short_runs_of_a_search_keep_the_size_of_each_request():
+    traffic = Traffic(SIZED, 8000, seed=3)
+    short, whole = traffic.run(SIZED, 800), traffic.run(SIZED)
+    places = traffic._windows(800)
+    assert np.array_equal(short.size, whole.size[places])
+    redrawn = traffic.redrawn(800, np.random.default_rng(0)).run(SIZED, 800)
+    assert set(redrawn.size) <= set(whole.size)
+
+
+def test_tune_and_capacity_search_limits_in_units():
+    slo = bs.SLO(p99_ms=30)
+    found = bs.tune(SIZED, slo, over={"max_batch_units": [512, 4096]}, requests=20_000)
+    assert found.met
+    assert found.rule.max_batch_units == 512  # waits for fewer others
+    assert "a wait" not in found.no_optimum
+    overloaded = SIZED.replace(rate_per_s=1500)  # a limit of 512 tokens carries 1,086/s
+    hopeless = bs.tune(overloaded, bs.SLO(p99_ms=10), over={"max_batch_units": [512, 4096]}, requests=20_000)
+    assert not hopeless.met
+    assert "a model" in hopeless.explain()
+    assert 400 < bs.capacity(SIZED, slo, requests=20_000).rate_per_s < 1600
+
+
+def test_a_sweep_of_a_trace_with_sizes_resumes_from_its_folder(tmp_path):
+    trace = bs.Trace(np.cumsum(np.full(200, 0.003)), sizes=np.arange(1, 201))
+    scenario = SIZED.replace(workload=trace)
+    over = {"max_wait_ms": [1, 5]}
+    first = bs.sweep(scenario, over, out=tmp_path / "sweep", progress=False)
+    again = bs.sweep(scenario, over, out=tmp_path / "sweep", progress=False)
+    pd.testing.assert_frame_equal(first, again)
+    other = scenario.replace(workload=trace.with_sizes(np.arange(200, 0, -1)))
+    with pytest.raises(ValueError, match="out must be this sweep's folder"):
+        bs.sweep(other, over, out=tmp_path / "sweep", progress=False)
+    tables = scenario_tables(scenario)
+    assert tables["workload"]["requests"] == 200
+    assert "sizes" not in tables["workload"]

@@ -482,9 +482,10 @@ def test_every_changed_bit_of_a_packed_histogram_is_noticed(whole, tmp_path):
 
 def test_every_column_that_an_engine_returns_is_saved(tmp_path):
     for scenario, left_out in (
-        (BUSY, {"outputs", "priority", "replica", "size"}),
-        (BUSY.replace(priorities={1: 1}, replicas=2), {"outputs", "size"}),
-        (BUSY.replace(sizes=bs.Geometric(9)), {"outputs", "priority", "replica"}),
+        (BUSY, {"outputs", "priority", "replica", "scaling", "size"}),
+        (BUSY.replace(priorities={1: 1}, replicas=2), {"outputs", "scaling", "size"}),
+        (BUSY.replace(sizes=bs.Geometric(9)), {"outputs", "priority", "replica", "scaling"}),
+        (BUSY.replace(autoscale=bs.Autoscale()), {"outputs", "priority", "size"}),
     ):
         bs.simulate(scenario, 5).save(tmp_path / "run.npz")
         with np.load(tmp_path / "run.npz") as arrays:

@@ -400,9 +400,9 @@ def test_tables_that_a_caller_allows_come_beside_the_scenario():
     assert scenario == SCENARIO
     assert others == {"simulate": {"requests": 5000, "engine": "simpy"}}
     with refused(
-        "the top level: ... no key 'simulate'; known: contention, devices, host_ms, "
-        "oversize_action, queue_limit, replicas, routing, rule, servers, service, slowdown, stale_ms, "
-        "timeout_action, timeout_ms, tokens, workload"
+        "the top level: ... no key 'simulate'; known: autoscale, contention, devices, "
+        "host_ms, oversize_action, price_per_hour, queue_limit, replicas, routing, rule, "
+        "servers, service, slowdown, stale_ms, timeout_action, timeout_ms, tokens, watts, workload"
     ):
         bs.Scenario.from_toml(text)
 

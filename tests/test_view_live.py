@@ -261,6 +261,12 @@ def test_axes_hold_while_a_setting_gets_better_and_shrink_when_they_are_released
     assert not picture.release()
 
 
+def test_the_overloaded_run_before_the_last_move_hides_no_breakdown(cases):
+    after = data_of(BASE, before=cases["overloaded"])
+    (limits,) = limits_of(shown(after))["breakdown"]
+    assert [limits] == limits_of(shown(cases["plain"]))["breakdown"]
+
+
 def test_axes_grow_when_they_must(cases):
     picture = shown(cases["plain"])
     picture.show(cases["slower"])

@@ -135,9 +135,10 @@ def scenario_tables(scenario: Scenario) -> dict[str, Any]:
         return to_tables(scenario)
     trace = scenario.workload
     about = {"kind": "Trace", "requests": trace.times_s.size, "offered_per_s": trace.offered_per_s}
-    tables = to_tables(scenario.replace(workload=Trace(np.zeros(1), priorities=trace.priorities)))
-    levels = {name: value for name, value in tables["workload"].items() if name == "priorities"}
-    return tables | {"workload": about | levels}
+    tables = to_tables(scenario.replace(workload=trace.first))
+    listed = ("kind", "times_s") if trace.sizes_listed is None else ("kind", "times_s", "sizes")
+    others = {name: value for name, value in tables["workload"].items() if name not in listed}
+    return tables | {"workload": about | others}
 
 
 def objective_tables(scenario: Scenario, slo: "SLO") -> dict[str, Any]:

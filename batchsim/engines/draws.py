@@ -171,7 +171,7 @@ class Streams:
 
     def of_replicas(self, requests: int) -> dict[str, Any]:
         """Return the fields of a plan that only a scenario with replicas has."""
-        if self.scenario.replicas == 1:
+        if self.scenario.most_replicas == 1:
             return {}
         given = getattr(self.scenario.routing, "keys", 0)
         if isinstance(given, tuple) and len(given) < requests:
@@ -249,7 +249,7 @@ def draw(
 ) -> Plan:  # fmt: skip
     """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set."""
     streams = Streams(scenario, seed, replication)
-    noise = None if scenario.replicas > 1 else streams.noise()
+    noise = None if scenario.most_replicas > 1 else streams.noise()
     levels, sizes = streams.priorities(), streams.sizes()
     fields = {
         "service_s": streams.service_s,

@@ -41,6 +41,9 @@ class Log:
     outputs: list[Any] | None = None
     size: np.ndarray | None = None  # of each request, as it was sent; None without sizes
     replica: np.ndarray | None = None  # uint16, where the router sent each request; None with one replica
+    # A row for each evaluation of an autoscaler, from time 0 on: when, its signal, and how many replicas are
+    # asked for, and up; None without one.
+    scaling: np.ndarray | None = None
 
     @property
     def requests(self) -> int:

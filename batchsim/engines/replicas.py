@@ -55,8 +55,8 @@ def parts_of(scenario: Scenario, log: Log) -> list[tuple[np.ndarray, np.ndarray,
     assert log.replica is not None
     parts = []
     of_batch = log.batch_server // scenario.servers
-    batches = rows_of(of_batch, scenario.replicas)
-    for (k, requests), (_, rows) in zip(rows_of(log.replica, scenario.replicas), batches, strict=True):
+    batches = rows_of(of_batch, scenario.most_replicas)
+    for (k, requests), (_, rows) in zip(rows_of(log.replica, scenario.most_replicas), batches, strict=True):
         number = np.full(log.steps + 1, -1)  # the last one is that of a request without a batch
         number[rows] = np.arange(rows.size)
         parts.append((requests, rows, Log(

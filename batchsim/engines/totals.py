@@ -43,6 +43,8 @@ class Totals:
     units: Count = 0  # that these batches compute, padding included
     carried: Count = 0  # of these units: the sizes of their requests
     oversized: Count = 0  # requests above the rule's limit, rejected or truncated
+    replica_s: Seconds = 0.0  # with an autoscaler: of all replicas, in the window, from being asked for on
+    joules: Seconds = 0.0  # that servers draw while they compute, of batches that finish in the window
 
     @classmethod
     @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import METRICS, OF_DEVICES, OF_UNITS, SUMMARY, TOKENS, Kind, metric
+from batchsim.result.metrics import METRICS, OF_DEVICES, OF_FLEETS, OF_UNITS, SUMMARY, TOKENS, Kind, metric
 from batchsim.result.result import Result
 from batchsim.result.standard_error import ROUNDING, NoInterval
 
@@ -90,6 +90,7 @@ def compare(
         # Without sizes of requests no run has numbers of them.
         sized = "padding" in known and not math.isnan(result_b.metrics.number("padding"))
         untold |= set() if sized else {*OF_UNITS}
+        untold |= {*OF_FLEETS} & result_a.metrics.absent & result_b.metrics.absent
         keys = [key for key in (*COMPARED, *OF_TOKENS) if key in known and key not in untold]
     metrics = [metric(key, known) for key in keys]
     warmup = max(result_a.warmup, result_b.warmup)

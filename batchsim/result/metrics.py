@@ -37,9 +37,18 @@ class Kind(StrEnum):
 class Of:
     """The totals that metrics are computed from: of a whole run, or arrays with a row a section."""
 
-    def __init__(self, totals: Any, servers: int, devices: int) -> None:
-        self.totals, self.servers, self.devices = totals, servers, devices
+    def __init__(self, totals: Any, scenario: Scenario | None) -> None:
+        self.totals, self.servers, self.devices, self.price_per_hour, self.watts = totals, 1, 1, 0.0, None
         self.served = totals.statuses[..., Status.SERVED]
+        if scenario is not None:
+            replicas = scenario.replicas if scenario.autoscale is None else self.replicas
+            self.servers, self.devices = replicas * scenario.servers, replicas * scenario.device_count
+            self.price_per_hour, self.watts = scenario.price_per_hour or 0.0, scenario.watts_at
+
+    @property
+    def replicas(self) -> Any:
+        """The replicas that an autoscaler let run, on average."""
+        return np.divide(self.totals.replica_s, self.totals.window_s)
 
     def mean_ms(self, sum_s: Any, count: Any = None) -> Any:
         """Return the mean of times over the served requests, or over so many."""
@@ -49,6 +58,19 @@ class Of:
         """Return a sum per second of the window; 0 for an empty one."""
         window_s = self.totals.window_s
         return np.where(np.equal(window_s, 0), 0.0, np.divide(count, window_s))
+
+    def cost_of_million(self, count: Any) -> Any:
+        """Return what the servers cost for a million of what they made so many of."""
+        hours = self.servers * self.totals.window_s / 3600
+        return np.divide(self.price_per_hour * hours, count) * MILLION
+
+    @property
+    def joules(self) -> Any:
+        """What the servers draw in the window, idle or not."""
+        if self.watts is None:
+            return self.totals.joules
+        idle_s = self.servers * self.totals.window_s - self.totals.busy_s
+        return self.totals.joules + self.watts(np.zeros(1))[0] * np.maximum(idle_s, 0.0)
 
 
 @dataclass(frozen=True)
@@ -87,6 +109,9 @@ COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they su
 DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
+OF_COST = ("cost_per_million", "cost_per_million_tokens")  # of servers with a price
+OF_FLEETS = ("mean_replicas", "joules_per_request", *OF_COST)  # shown where scenarios ask for them
+MILLION = 1_000_000
 OF_SIZES = (*OF_UNITS, "oversized")  # of requests with sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
@@ -163,6 +188,15 @@ _TABLE = (
         "device_utilisation", "device utilisation", kind=Kind.SHARE, interval=True,
         value=lambda of: of.per_s(of.totals.busy_s - of.totals.off_device_s) / of.devices,
     ),
+    Metric("mean_replicas", "mean replicas", better="lower", value=lambda of: of.replicas),
+    Metric(
+        "cost_per_million", "cost per million requests", better="lower",
+        value=lambda of: of.cost_of_million(of.totals.finished),
+    ),
+    Metric(
+        "joules_per_request", "energy per request", "J", "lower",
+        value=lambda of: np.divide(of.joules, of.totals.finished),
+    ),
     _mean("latency", "latency", lambda of: of.mean_ms(of.totals.parts_s[..., 0]), interval=True),
     _percentile(50, interval=True),
     _percentile(90),
@@ -200,6 +234,10 @@ _TOKENS = (
     Metric(
         "output_tokens_per_s", "output tokens", "per s", "higher", interval=True,
         value=lambda of: np.divide(of.totals.output_tokens, of.totals.window_s),
+    ),
+    Metric(
+        "cost_per_million_tokens", "cost per million tokens", better="lower",
+        value=lambda of: of.cost_of_million(of.totals.output_tokens),
     ),
     Metric(
         "preempted_share", "preempted share", better="lower", kind=Kind.SHARE,
@@ -278,11 +316,11 @@ def value_of(key: str, of: Of) -> Any:
     return value(of)
 
 
-def values(totals: Totals, servers: int, devices: int) -> dict[str, Any]:
+def values(totals: Totals, scenario: Scenario | None = None) -> dict[str, Any]:
     """Return the metrics that are sums or ratios of sums: a number each, or an array by section."""
-    of = Of(totals, servers, devices)
     table = (*_TABLE, *_TOKENS) if isinstance(totals, TokenTotals) else _TABLE
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN where there is nothing to average
+        of = Of(totals, scenario)
         return {metric.key: metric.value(of) for metric in table if metric.value is not None}
 
 
@@ -304,7 +342,7 @@ class Metrics:
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        found = values(self.totals, self.scenario.all_servers, self.scenario.all_devices)
+        found = values(self.totals, self.scenario)
         return {key: float(value) for key, value in found.items()}
 
     @property
@@ -330,6 +368,9 @@ class Metrics:
         sized = isinstance(self.scenario.service, SizedTime)
         others = (
             () if delays else ("delayed",), () if self.tells_devices else OF_DEVICES,
+            () if self.scenario.autoscale is not None else ("mean_replicas",),
+            () if self.scenario.price_per_hour is not None else OF_COST,
+            () if self.scenario.watts is not None else ("joules_per_request",),
             () if sized else OF_UNITS, () if self.scenario.rule.largest_size < ENDLESS else ("oversized",),
         )  # fmt: skip
         return (set(SHARES.values()) - self.shares().keys()).union(*others)
@@ -395,4 +436,6 @@ class Metrics:
         }  # fmt: skip
         absent = self.absent
         plain = {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}
-        return plain | {key: float(self.number(key)) for key in self.keys if key in TOKENS}
+        return plain | {
+            key: float(self.number(key)) for key in self.keys if key in TOKENS and key not in absent
+        }

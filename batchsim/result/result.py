@@ -16,6 +16,7 @@ from batchsim.result.breakdown import Stretches, stretches
 from batchsim.result.by_priority import by_priority
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, Metrics, metric
+from batchsim.result.replicas import by_replica
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.run_length import Periods
 from batchsim.result.standard_error import Interval, NoInterval, Sample, dropped_of, sample_of
@@ -345,6 +346,41 @@ class Result(TokenColumns):
         """
         level = _check.real("level", level, above=0, below=1)
         return by_priority(self.runs, self.sample, level)
+
+    @property
+    def imbalance(self) -> float:
+        """The requests of the replica with most of them, over the mean; 1 if all have equally many."""
+        counts = np.bincount(self.replica, minlength=self.scenario.most_replicas)
+        return float(counts.max() / counts.mean())
+
+    def by_replica(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row for each replica: its requests, its batches, its load, its latencies.
+
+        Over the requests after the warm-up, as the metrics of all. `share` is that of its requests.
+
+        >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
+        >>> scenario = Scenario(Poisson(900), SizeOrWait(8, 10), Affine(5, 0.25), replicas=2)
+        >>> result = simulate(scenario.replace(routing="fill_first"), requests=20_000)
+        >>> result.by_replica()[["share", "mean_batch_size"]].round(2).to_dict("list")
+        {'share': [0.95, 0.05], 'mean_batch_size': [7.63, 2.58]}
+        """
+        return by_replica(self.runs)
+
+    @property
+    def scaling(self) -> "pandas.DataFrame":
+        """A row for each evaluation of the autoscaler: when, its signal, the replicas asked for, and up.
+
+        The first row is the start of the run. ValueError without an autoscaler.
+        """
+        import pandas
+
+        rows = self.run.log.scaling
+        if rows is None:
+            raise ValueError(
+                f"a scenario must have autoscale=Autoscale(...), got {self.scenario.replicas} replicas"
+            )
+        frame = pandas.DataFrame(rows, columns=["time_s", "signal", "asked", "up"])
+        return frame.astype({"asked": int, "up": int})
 
     def over_time(self, window_s: float) -> "pandas.DataFrame":
         """Return a DataFrame with a row for each `window_s` of the run: rates, queue, percentiles.

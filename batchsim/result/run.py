@@ -96,7 +96,7 @@ class Run:
             return start_s
         seconds, shapes = cold
         place = log.batch_size if self.units is None else self.units.place
-        own = shapes[place] * self.scenario.replicas + log.batch_server // self.scenario.servers
+        own = shapes[place] * self.scenario.most_replicas + log.batch_server // self.scenario.servers
         _, first, shape = np.unique(own, return_index=True, return_inverse=True)
         compiled_s = later(start_s, seconds[place])[first][shape]
         return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)

@@ -165,10 +165,10 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     16000
     """
     workload, noise = scenario.workload, scenario.service.noise
-    if scenario.replicas > 1 and isinstance(
+    if scenario.most_replicas > 1 and isinstance(
         workload, OpenLoop
     ):  # the replica with most requests needs as many
-        part = scenario.router.hottest(scenario.replicas)
+        part = scenario.router.hottest(scenario.most_replicas)
         traffic = workload.with_rate(workload.offered_per_s * part)
         length = run_length(replace(scenario.one, workload=traffic), share)
         scaled = ("relaxation", "cycle", "flow", "noise", "peak")

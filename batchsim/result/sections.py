@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.log import Log, Status
 from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
@@ -32,8 +33,7 @@ class Sections:
     is at most that.
     """
 
-    servers: int
-    devices: int
+    scenario: Scenario
     totals: Totals
     within: Callable[[float, str], np.ndarray]
     _merged: dict[int, "Sections"] = field(default_factory=dict)
@@ -51,8 +51,7 @@ class Sections:
 
         every = [vars(run.totals) for run in runs]
         totals = type(runs[0].totals)(**{name: np.array([each[name] for each in every]) for name in every[0]})
-        scenario = runs[0].scenario
-        return cls(scenario.all_servers, scenario.all_devices, totals, within)
+        return cls(runs[0].scenario, totals, within)
 
     @classmethod
     def of_columns(
@@ -71,7 +70,7 @@ class Sections:
             part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept], side="right"), cuts.size - 1) - 1
             return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
 
-        return cls(scenario.all_servers, scenario.all_devices, totals, within)
+        return cls(scenario, totals, within)
 
     @classmethod
     def of_log(
@@ -82,7 +81,7 @@ class Sections:
         from batchsim.engines.compiled.engine import add_log, units_of_log
         from batchsim.engines.compiled.fold import Fold
 
-        total, cuts = begin_fold(Totals, log.arrival_s, log.last_s, scenario.servers, skip, ends)
+        total, cuts = begin_fold(Totals, log, scenario.servers, skip, ends, scenario.watts_at)
         if log.replica is None:
             units = units_of_log(log, scenario)
             add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s, units)
@@ -90,7 +89,7 @@ class Sections:
         else:  # the sums are those of the replicas, each with idle time of its own
             totals = total.totals
             for requests, batches, part in parts_of(scenario, log):
-                own = Fold(Totals, scenario.servers, total.edges_s)
+                own = Fold(Totals, scenario.servers, total.edges_s, watts=scenario.watts_at)
                 begin_s, wait_s = device_time.begin_s[batches], device_time.wait_s[batches]
                 add_log(
                     own,
@@ -102,6 +101,8 @@ class Sections:
                     units_of_log(part, scenario),
                 )
                 totals = totals + own.totals
+        if log.scaling is not None:
+            totals.replica_s[:] = replica_s(scenario, log, total.edges_s)
         if not device_time.known:
             totals.off_device_s[:] = math.nan
         return cls.of_columns(scenario, totals, columns, cuts)
@@ -113,13 +114,9 @@ class Sections:
     @cached_property
     def numbers(self) -> Mapping[str, np.ndarray]:
         """The metrics of each section, each made on first use."""
-        of = Of(self.totals, self.servers, self.devices)
-
-        def number(key: str) -> np.ndarray:
-            with np.errstate(divide="ignore", invalid="ignore"):  # NaN where there is nothing to average
-                return np.asarray(value_of(key, of))
-
-        return Columns({}, number)
+        quiet = np.errstate(divide="ignore", invalid="ignore")  # NaN where there is nothing to average
+        of = quiet(Of)(self.totals, self.scenario)
+        return Columns({}, quiet(lambda key: np.asarray(value_of(key, of))))
 
     @property
     def served(self) -> np.ndarray:
@@ -144,7 +141,7 @@ class Sections:
             def within(limit_ms: float, column: str) -> np.ndarray:
                 return merged(self.within(limit_ms, column), count)
 
-            self._merged[count] = Sections(self.servers, self.devices, self.totals.merged(count), within)
+            self._merged[count] = Sections(self.scenario, self.totals.merged(count), within)
         return self._merged[count]
 
 
@@ -156,23 +153,24 @@ def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
 
 
 def begin_fold(
-    kind: type[Totals], arrival_s: np.ndarray, last_s: float, servers: int, skip: int = 0,
-    ends: np.ndarray | None = None,
+    kind: type[Totals], log: Any, servers: int, skip: int = 0, ends: np.ndarray | None = None,
+    watts: Any = None,
 ) -> Any:  # fmt: skip
     """Return what folds a run without its first `skip` requests into sections, and where these are cut.
 
     A section's window runs from its first arrival (0 for request 0) to the next section's, the last one's to
-    the last finish, `last_s`. `ends`: where sections end, see `Periods.ends`.
+    the last finish. `log` has `arrival_s` and `last_s`. `ends`: where sections end, see `Periods.ends`.
     """
     from batchsim.engines.compiled.fold import Fold  # Numba loads with it
 
+    arrival_s, last_s = log.arrival_s, log.last_s
     cuts = cut(skip, arrival_s.size, ends)
     edges_s = arrival_s[np.minimum(cuts, arrival_s.size - 1)]
     if cuts[0] == 0:
         edges_s[0] = 0.0
     edges_s[-1] = max(last_s, edges_s[0])
     edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
-    fold = Fold(kind, servers, edges_s)
+    fold = Fold(kind, servers, edges_s, watts=watts)
     fold.totals.requests[:], fold.totals.window_s[:] = np.diff(cuts), np.diff(edges_s)
     return fold, cuts
 

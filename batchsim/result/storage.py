@@ -132,6 +132,7 @@ class _Kind(NamedTuple):
 
 ABOUT = _Kind("u1", (None,), packed=1 << 26)
 TIMES = _Kind("f8", (None,), packed=1 << 28)
+SCALING = _Kind("f8", (None, 4))  # a row for each evaluation of an autoscaler
 COUNTS = _Kind("i8", (BINS,), packed=1 << 26)
 # What a run consists of: the classes of its arrays.
 TABLES: tuple[tuple[Any, ...], ...] = (
@@ -151,9 +152,11 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
         name: "u1" if name in BYTES else "u2" if name == "replica" else "f8" if name.endswith("_s") else "i8"
         for name in names
     }
-    no_levels = {"priority", "size", "replica"} if issubclass(table, TokenLog) else set()
+    no_levels = {"priority", "size", "replica", "scaling"} if issubclass(table, TokenLog) else set()
     return {
-        name: _Kind(dtypes[name], (None,), 1 << 20) for name in names if name not in no_levels | {"outputs"}
+        name: SCALING if name == "scaling" else _Kind(dtypes[name], (None,), 1 << 20)
+        for name in names
+        if name not in no_levels | {"outputs"}
     }
 
 
@@ -234,9 +237,13 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         return "priority must be there if the workload has priorities, and not else, got another"
     if (log.size is None) != (scenario.workload.sizes is None):
         return "size must be there if the workload has sizes, and not else, got another"
-    if (log.replica is None) == (scenario.replicas > 1):
+    if (log.scaling is None) == (scenario.autoscale is not None):
+        return "scaling must be there with an autoscaler, and not else, got another"
+    if (log.replica is None) == (scenario.most_replicas > 1):
         return "replica must be there with several replicas, and not else, got another"
     columns = {name: column for name in _kinds_of(type(log)) if (column := getattr(log, name)) is not None}
+    if (scaling := columns.pop("scaling", None)) is not None and not _is_scaling(scaling, scenario):
+        return "scaling must be the evaluations of the autoscaler, in order, got another"
     sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)
     if isinstance(log, FoldedLog):
         sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
@@ -270,11 +277,18 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
     return wrong or (_wrong_in_steps(log, scenario) if isinstance(log, TokenLog) else _wrong_in_batches(log))
 
 
+def _is_scaling(scaling: np.ndarray, scenario: Scenario) -> bool:
+    at_s, _, asked, up = scaling.T
+    most = scenario.most_replicas
+    counts = (asked >= 1) & (asked <= most) & (up >= 1) & (up <= asked) & (asked % 1 == 0) & (up % 1 == 0)
+    return bool(at_s.size and at_s[0] == 0 and (np.diff(at_s) > 0).all() and counts.all())
+
+
 def _at_its_replica(log: Log, scenario: Scenario) -> bool:
     assert log.replica is not None
     served = (log.batch_index >= 0) & (log.batch_index < log.steps)
     own = log.batch_server[log.batch_index[served]] // scenario.servers
-    return bool((log.replica < scenario.replicas).all() and (log.replica[served] == own).all())
+    return bool((log.replica < scenario.most_replicas).all() and (log.replica[served] == own).all())
 
 
 def _wrong_in_batches(log: Log) -> str | None:

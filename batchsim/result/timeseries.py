@@ -8,6 +8,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import later
+from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.log import Status
 from batchsim.result.run import Run
 from batchsim.result.standard_error import dependent
@@ -59,14 +60,18 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
     lengths_s, finish_s = np.diff(edges_s), run.finish_s[~np.isnan(run.finish_s)]
     busy_s = np.diff(np.interp(edges_s, run.server_time.times_s, run.server_time.busy_s))
     on_device_s = busy_s - run.device_time.off_s(edges_s)
+    ran_s = lengths_s * run.scenario.replicas
+    if log.scaling is not None:
+        ran_s = replica_s(run.scenario, log, edges_s)
     with np.errstate(invalid="ignore", divide="ignore"):  # a run whose only window has no length
         return pandas.DataFrame({
             "begin_s": edges_s[:-1], "end_s": edges_s[1:],
+            **({} if log.scaling is None else {"mean_replicas": ran_s / lengths_s}),
             "arrivals": np.diff(firsts), "arrival_rate_per_s": np.diff(firsts) / lengths_s,
             "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
             "mean_queue_length": np.diff(waited_s) / lengths_s, "max_queue_length": longest,
-            "utilisation": busy_s / lengths_s / run.scenario.all_servers,
-            **({"device_utilisation": on_device_s / lengths_s / run.scenario.all_devices}
+            "utilisation": busy_s / ran_s / run.scenario.servers,
+            **({"device_utilisation": on_device_s / ran_s / run.scenario.device_count}
                if run.metrics.tells_devices else {}),
             "mean_latency_ms": latencies[:, 0],
             **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},

@@ -211,7 +211,7 @@ class TokenRun(Run):
 
         log, continuous = self.log, isinstance(self.scenario.rule, Continuous)
         total, cuts = begin_fold(
-            TokenTotals, log.arrival_s, log.last_s, self.scenario.servers, self.warmup_requests, ends
+            TokenTotals, log, self.scenario.servers, self.warmup_requests, ends, self.scenario.watts_at
         )
         total.add_batches(fold.batches_of(log), log.batch_start_s.size, whole=not continuous)
         served = log.status == Status.SERVED
@@ -228,6 +228,8 @@ class TokenRun(Run):
         if isinstance(log, FoldedLog) and continuous:  # its rows are not steps
             steps, rows = np.diff(log.steps_before[cuts]), np.diff(log.rows_before[cuts])
             total.totals.batches[:], total.totals.items[:] = steps, rows
+        if isinstance(log, FoldedLog):
+            total.totals.joules[:] = math.nan
         return Sections.of_columns(self.scenario, total.totals, self.measured, cuts, total.edges_s, self.gaps)
 
 

@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario import saturation
+from batchsim.scenario.autoscale import Autoscale, check_autoscale, check_carries
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, parts_of, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
@@ -20,7 +21,14 @@ from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, r
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
-from batchsim.scenario.service import Service, batches_per_s, checked_slowdown, noisy_share
+from batchsim.scenario.service import (
+    Service,
+    batches_per_s,
+    checked_slowdown,
+    checked_watts,
+    drawn_w,
+    noisy_share,
+)
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
@@ -54,7 +62,12 @@ class Scenario:
     `tokens`: the requests generate tokens, step by step; the service is then a `StepTime`.
 
     `replicas`: complete copies of all this, each with its own queue and servers, behind a router. `routing`
-    is one of the names in `batchsim.routing`, or such a routing; it sees loads that are `stale_ms` old.
+    is one of the names in `batchsim.routing`, or such a routing; it sees loads that are `stale_ms` old. With
+    `autoscale`, an `Autoscale` changes their number; a run starts with `replicas`, or its `least` if these
+    are more. Its load and saturation rate are those of the most replicas.
+
+    `price_per_hour` of a server makes cost a metric. `watts` is what one draws, {batch size: watts} with 0
+    for an idle server, linear between, and makes energy one.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -80,6 +93,9 @@ class Scenario:
     replicas: int = 1
     routing: str | Routing = "round_robin"
     stale_ms: float = 0.0
+    autoscale: Autoscale | None = None
+    price_per_hour: float | None = None
+    watts: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
@@ -87,6 +103,7 @@ class Scenario:
         _check.fix_whole(self, "servers", at_most=MOST_SERVERS)
         self._check_replicas()
         self._check_limits()
+        object.__setattr__(self, "watts", checked_watts(self.watts))
         if self.slowdown is not None:
             object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
         if isinstance(self.workload, ClosedLoop):
@@ -98,6 +115,7 @@ class Scenario:
         self._check_sizes()
         seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
         self._check_devices(float(np.nanmin(seconds)))
+        check_carries(self)
 
     def _check_limits(self) -> None:
         checks = {
@@ -113,11 +131,14 @@ class Scenario:
         _check.fix_whole(self, "replicas", at_most=MOST_REPLICAS)
         object.__setattr__(self, "routing", checked_routing(self.routing))
         _check.fix_real(self, "stale_ms", at_least=0)
-        if self.tokens is not None and self.replicas > 1:
-            raise ValueError(f"tokens do not cover replicas, got replicas={self.replicas}")
-        if (count := self.replicas * self.servers) > MOST_SERVERS:
+        if self.price_per_hour is not None:
+            _check.fix_real(self, "price_per_hour", at_least=0)
+        check_autoscale(self.autoscale, self.replicas)
+        if self.tokens is not None and self.most_replicas > 1:
+            raise ValueError(f"tokens do not cover replicas, got replicas={self.most_replicas}")
+        if (count := self.all_servers) > MOST_SERVERS:
             rule = f"the servers of all replicas must be at most {MOST_SERVERS:,}"
-            raise ValueError(f"{rule}, got {self.replicas:,} replicas of {self.servers:,}: {count:,}")
+            raise ValueError(f"{rule}, got {self.most_replicas:,} replicas of {self.servers:,}: {count:,}")
 
     def _check_devices(self, shortest_s: float) -> None:
         _check.fix_real(self, "host_ms", at_least=0)
@@ -187,7 +208,7 @@ class Scenario:
                 why = "a rejected client would send again at once"
                 raise ValueError(f"{name} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
         gathered = self.rule.fewest_clients
-        fewest = self.replicas * (gathered - 1) + 1  # at each replica, all but one of a batch may wait
+        fewest = self.most_replicas * (gathered - 1) + 1  # at each replica, all but one of a batch may wait
         if workload.clients < fewest:
             rule = (
                 f"a ClosedLoop must have at least {fewest} clients for a batch of {gathered} ever to gather"
@@ -197,7 +218,16 @@ class Scenario:
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
         return hash(
-            (self.workload, self.rule, self.service, self.servers, slowdown, self.replicas, self.routing)
+            (
+                self.workload,
+                self.rule,
+                self.service,
+                self.servers,
+                slowdown,
+                self.replicas,
+                self.routing,
+                self.autoscale,
+            )
         )
 
     @property
@@ -208,19 +238,29 @@ class Scenario:
     @property
     def uncovered(self) -> str:
         """The part that the compiled engine does not cover; "" for none."""
-        if self.replicas > 1 and isinstance(self.workload, ClosedLoop):
+        if self.most_replicas > 1 and isinstance(self.workload, ClosedLoop):
             return "a ClosedLoop with replicas"
         return "" if self.rule.compiled else f"the rule {self.rule!r}"
 
     @property
     def one(self) -> Self:
         """One replica, as a scenario: its workload is still that of all."""
-        return dataclasses.replace(self, replicas=1)
+        return dataclasses.replace(self, replicas=1, autoscale=None)
+
+    @property
+    def most_replicas(self) -> int:
+        """The number of replicas; with an autoscaler, its most."""
+        return self.replicas if self.autoscale is None else self.autoscale.most
+
+    @property
+    def watts_at(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """What a server draws by batch size, 0 of an idle one; None if it is not known."""
+        return None if self.watts is None else partial(drawn_w, self.watts)
 
     @property
     def all_servers(self) -> int:
         """The number of servers of all replicas."""
-        return self.replicas * self.servers
+        return self.most_replicas * self.servers
 
     @property
     def kind(self) -> str:
@@ -276,7 +316,7 @@ class Scenario:
     @property
     def in_order(self) -> bool:
         """Whether requests are served in the order in which they arrive."""
-        if self.replicas > 1:
+        if self.most_replicas > 1:
             return False
         alone = self.servers == 1 and not self.rule.by_size
         return not self.by_level and (alone or self.rule.picked is None)
@@ -290,8 +330,8 @@ class Scenario:
     def longest_queue(self) -> float:
         """The longest queue possible at the saturation rate; inf: unlimited."""
         kept = self.rule.longest_wait_s * self.saturation_per_s
-        of_one_per_s = self.saturation_per_s / self.replicas
-        return min(kept, self.replicas * sum(limit.longest(of_one_per_s) for limit in self.limits))
+        of_one_per_s = self.saturation_per_s / self.most_replicas
+        return min(kept, self.most_replicas * sum(limit.longest(of_one_per_s) for limit in self.limits))
 
     @property
     def device_count(self) -> int:
@@ -301,7 +341,7 @@ class Scenario:
     @property
     def all_devices(self) -> int:
         """The number of devices of all replicas."""
-        return self.replicas * self.device_count
+        return self.most_replicas * self.device_count
 
     @property
     def plain_servers(self) -> bool:
@@ -327,7 +367,7 @@ class Scenario:
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
             return self.full_batches_per_s
-        return self.replicas * float(self.servers * (sizes / seconds).max())
+        return self.most_replicas * float(self.servers * (sizes / seconds).max())
 
     @property
     def saturation_error(self) -> float:
@@ -351,14 +391,14 @@ class Scenario:
         if self.rule.by_size:
             full = self._full_batches
             seconds = self._while_all_compute(np.array([full.seconds]))[0]
-            return self.replicas * float(self.servers * full.requests / seconds)
+            return self.most_replicas * float(self.servers * full.requests / seconds)
         workload = self.workload
         return self.carried_per_s(math.inf if isinstance(workload, ClosedLoop) else workload.offered_per_s)
 
     def carried_per_s(self, rate_per_s: float) -> float:
         """Return the rate at which the servers compute the batches that form at an arrival rate."""
-        of_one_per_s = self.rule.carried_per_s(rate_per_s / self.replicas, self._seconds(), self.servers)
-        return self.replicas * of_one_per_s
+        of_one_per_s = self.rule.carried_per_s(rate_per_s / self.most_replicas, self._seconds(), self.servers)
+        return self.most_replicas * of_one_per_s
 
     def _seconds(self) -> np.ndarray:
         """Return the service times of sizes 1 to the largest batch, while all servers compute."""
@@ -401,8 +441,8 @@ class Scenario:
         share = 1.0
         if self.workload.priorities is not None and endless[-1] + 1 < len(self.levels):
             share = math.fsum(share for _, share in self.workload.priorities[: endless[-1] + 1])
-        if self.replicas > 1:
-            share *= self.router.hottest(self.replicas) * self.replicas
+        if (count := self.most_replicas) > 1:
+            share *= self.router.hottest(count) * count
         return bool(share * self.workload.offered_per_s < self.full_batches_per_s)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:

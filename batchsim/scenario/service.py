@@ -443,6 +443,28 @@ def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: floa
     return float((steps - skip) / (free_s.mean() - begin_s))
 
 
+def checked_watts(watts: Mapping[int, float] | None) -> dict[int, float] | None:
+    """Return a checked copy of {batch size: watts}, or None."""
+    if watts is None:
+        return None
+    _check.instance("watts", watts, Mapping, "{batch size: watts}")
+    points = {
+        _check.whole("a batch size in watts", size, at_least=0): _check.real(
+            f"watts of a batch of {size}", drawn, at_least=0
+        )
+        for size, drawn in watts.items()
+    }
+    if not any(points):
+        raise ValueError(f"watts must have those of a batch of 1 or more, got {points!r}")
+    return points
+
+
+def drawn_w(watts: Mapping[int, float], sizes: np.ndarray) -> np.ndarray:
+    """Return what a server draws while it computes batches of some sizes; 0: while it is idle."""
+    points = sorted(watts.items())
+    return np.interp(sizes, [size for size, _ in points], [drawn for _, drawn in points])
+
+
 def checked_slowdown(slowdown: Mapping[int, float], servers: int) -> dict[int, float]:
     """Return a checked copy of {busy servers: factor}."""
     _check.instance("slowdown", slowdown, Mapping, "{busy servers: factor}")

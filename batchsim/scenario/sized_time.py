@@ -104,9 +104,6 @@ class SizedTime(Service):
     def table(self, max_batch_size: int) -> np.ndarray:
         raise ValueError(f"seconds by batch size need a service time that ignores sizes, got {self!r}")
 
-    def scaled(self, factor: float, max_batch_size: int) -> Any:
-        raise ValueError(f"scaled needs a service time that ignores sizes, got {self!r}")
-
     def cold_start(self, max_batch_size: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the seconds of compiling and the shape, by batch size and then by place of the edge."""
         found = super().cold_start(max_batch_size)
@@ -142,6 +139,10 @@ class _Factors(SizedTime):
 
     def _cost_ms(self, batch_size: int) -> float:
         return self.fixed_ms + self.per_item_ms * batch_size
+
+    def scaled(self, factor: float, max_batch_size: int) -> Any:
+        factor = _check.real("factor", factor, above=0)
+        return replace(self, **{name: getattr(self, name) * factor for name in self.__match_args__})
 
     def unit_cost(self, max_batch_size: int) -> UnitCost:
         unit_s, pair_s = self.per_unit_ms / 1000, self.per_pair_ms / 1000
@@ -241,6 +242,10 @@ class SizeTable(SizedTime):
     @property
     def edges(self) -> tuple[int, ...]:
         return self.lengths
+
+    def scaled(self, factor: float, max_batch_size: int) -> Self:  # type: ignore[override]
+        factor = _check.real("factor", factor, above=0)
+        return replace(self, times_ms=[[ms * factor for ms in row] for row in self.times_ms])  # type: ignore
 
     def _cost_ms(self, batch_size: int) -> float:
         return 0.0

@@ -28,6 +28,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import SCENARIO_BYTES, opened
 from batchsim._format import brief, several
+from batchsim.scenario.autoscale import Autoscale
 from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
 from batchsim.scenario.routing import ROUTINGS
 from batchsim.scenario.rules import RULES, RULES_OF_SIZES
@@ -63,6 +64,7 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "noise": _by_name(Noise),
     "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
     "routing": _by_name(*ROUTINGS),
+    "autoscale": _by_name(Autoscale),
     "length": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
 }
 
@@ -93,11 +95,12 @@ def keys_of(maker: Maker) -> dict[str, bool]:
 # Tables whose keys are whole numbers; some of them may be one number for all.
 BY_NUMBER = (
     "points_ms", "compile_ms", "slowdown", "priorities", "queue_limit", "timeout_ms", "timeout_action",
+    "watts",
 )  # fmt: skip
 # A scenario's keys that are not parts.
 TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
-    "oversize_action", "replicas", "routing", "stale_ms",
+    "oversize_action", "replicas", "routing", "stale_ms", "price_per_hour", "watts",
 )  # fmt: skip
 LENGTHS = ("prompt", "output", "sizes")  # each a number, or one of the kinds of lengths
 # Keys whose default means "none", so that it is not written.

@@ -10,6 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._format import brief
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.trace_files import File, Name, read_sizes, read_times_s
 from batchsim.scenario.workload import OpenLoop
 
@@ -120,6 +121,20 @@ class Trace(OpenLoop):
             return 0.0
         span = float(self.times_s[-1])
         return (self.times_s.size - 1) / span if span > 0 else math.inf
+
+    @property
+    def first(self) -> Self:
+        """The trace of the first request alone, for a document that does not list the others."""
+        of_requests = self.of_requests
+        if self.sizes_listed is not None:
+            of_requests["sizes"] = self.sizes_listed[:1]
+        return type(self)(np.zeros(1), **of_requests)
+
+    @property
+    def sizes_listed(self) -> np.ndarray | None:
+        """The sizes that were recorded, one for each request; None without them."""
+        listed = isinstance(self.sizes, Listed) and not self.sizes.again
+        return self.sizes.values if listed else None  # type: ignore[union-attr]
 
     @property
     def dispersion(self) -> float:

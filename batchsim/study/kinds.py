@@ -151,9 +151,9 @@ class Requests:
         """Return whether a rule forms steps, which requests join and leave, rather than whole batches."""
         return False
 
-    def one_ms(self, service: Any) -> float:
-        """Return how long a request alone computes."""
-        return float(service(1) * 1000)
+    def one_ms(self, scenario: Scenario) -> float:
+        """Return how long a request alone computes on average."""
+        return float(scenario.mean_s(1)[0] * 1000)
 
 
 class Tokens(Requests):
@@ -240,9 +240,9 @@ class Tokens(Requests):
     def in_steps(self, rule: Rule) -> bool:
         return isinstance(rule, Continuous)
 
-    def one_ms(self, service: Any) -> float:
-        one_ms: float = service.ms(1)
-        return one_ms
+    def one_ms(self, scenario: Scenario) -> float:
+        service: Any = scenario.service
+        return float(service.ms(1))
 
 
 KINDS = {"requests": Requests(), "tokens": Tokens()}

@@ -184,7 +184,7 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
         return []
     if value:
         return [value * 2, value / 2]
-    return [float(f"{kind.one_ms(scenario.service):.2g}")]  # instead of no wait, the time of one request
+    return [float(f"{kind.one_ms(scenario):.2g}")]  # instead of no wait, the time of one request
 
 
 def explain(found: Recommendation) -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import tomlkit
@@ -89,8 +90,7 @@ class Store:
             if isinstance(scenario.workload, Trace):
                 path = self.folder / _arrivals(scenario.workload)
                 with replacing(path) as file:
-                    file.write(b"arrival_s\n")
-                    file.writelines(b"%r\n" % time_s for time_s in scenario.workload.times_s.tolist())
+                    _recorded(scenario.workload).to_csv(file, index=False)
             with replacing(self.folder / DESCRIPTION) as file:
                 file.write(content.as_string().encode())
             _sync(self.folder)
@@ -219,17 +219,29 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:24]
 
 
+def _recorded(trace: Trace) -> pandas.DataFrame:
+    """Return the columns of a trace's file: its times, and its sizes if they were recorded."""
+    columns = {"arrival_s": trace.times_s, "size": trace.sizes_listed}
+    return pandas.DataFrame({name: column for name, column in columns.items() if column is not None})
+
+
 def _arrivals(trace: Trace) -> str:
-    return f"arrivals-{_checksum(trace.times_s.tobytes())}.csv"
+    content = b"".join(column.to_numpy().tobytes() for _, column in _recorded(trace).items())
+    return f"arrivals-{_checksum(content)}.csv"
 
 
 def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
     """Return the scenario as TOML; a trace as a file's path, because tomlkit needs half a minute for one."""
-    if not isinstance(scenario.workload, Trace):
+    trace = scenario.workload
+    if not isinstance(trace, Trace):
         return document(scenario)
-    content = document(scenario.replace(workload=Trace(np.zeros(1), priorities=scenario.workload.priorities)))
-    content["workload"].pop("times_s")
-    content["workload"].add("path", _arrivals(scenario.workload))
+    content = document(scenario.replace(workload=trace.first))
+    table = content["workload"]
+    table.pop("times_s")
+    table.add("path", _arrivals(trace))
+    if trace.sizes_listed is not None:
+        table.pop("sizes")
+        table.add("size_column", "size")
     return content
 
 

@@ -104,7 +104,7 @@ class TokenTimes:
         status = np.where(served, Status.SERVED, Status.REJECTED).astype(np.uint8)
         none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
         came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
-        fold, cuts = begin_fold(TokenTotals, came_s, times.last_s, 1)
+        fold, cuts = begin_fold(TokenTotals, times, 1)
         fold.add_answers(
             Answers(
                 came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s
@@ -117,7 +117,7 @@ class TokenTimes:
     @cached_property
     def numbers(self) -> dict[str, Any]:
         """The metrics of these sums."""
-        return values(self.totals, 1, 1)
+        return values(self.totals)
 
     def per_s(self, count: int) -> float:
         return count / self.totals.window_s if self.totals.window_s > 0 else 0.0

@@ -67,6 +67,12 @@ class Traffic:
         chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
         return np.diff(np.concatenate(chunks), prepend=0.0)
 
+    @cached_property
+    def sizes(self) -> np.ndarray | None:
+        """The sizes of all requests, shape (requests,); None without sizes."""
+        draw = Streams(self.scenario, self.seed).sizes()
+        return None if draw is None else draw(self.requests)
+
     @property
     def simulated(self) -> int:
         """The requests simulated so far."""
@@ -114,7 +120,7 @@ class Traffic:
         )
         gaps_s = self.gaps_s[places]
         gaps_s[0] = 0.0
-        return replace(self, requests=requests + 1, _samples={requests: Trace(np.cumsum(gaps_s))})
+        return replace(self, requests=requests + 1, _samples={requests: self._trace(gaps_s, places)})
 
     def _windows(self, requests: int) -> np.ndarray:
         """Return the places of the requests of a short run in the whole."""
@@ -125,13 +131,21 @@ class Traffic:
 
     def _sample(self, requests: int) -> Trace:
         if requests not in self._samples:
-            gaps_s = self.gaps_s[self._windows(requests)]
+            places = self._windows(requests)
+            gaps_s = self.gaps_s[places]
             # Stretched to the mean rate of the whole: otherwise the sample had another load. The first gap
             # takes no time, because a trace begins at its first arrival.
             if 0 < gaps_s[1:].mean() < math.inf:
                 gaps_s = gaps_s * (self.gaps_s.mean() / gaps_s[1:].mean())
-            self._samples[requests] = Trace(np.cumsum(gaps_s))
+            self._samples[requests] = self._trace(gaps_s, places)
         return self._samples[requests]
+
+    def _trace(self, gaps_s: np.ndarray, places: np.ndarray) -> Trace:
+        """Return a trace of gaps, with the sizes of the requests at these places of the whole."""
+        trace = Trace(np.cumsum(gaps_s))
+        if self.sizes is None:
+            return trace
+        return trace.with_sizes(self.sizes[places], self.scenario.workload.size_unit)
 
 
 def run_job(job: Job) -> Result:

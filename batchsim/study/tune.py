@@ -18,6 +18,7 @@ from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.shares import percentile_metric
 from batchsim.scenario import ClosedLoop, Poisson, Scenario, Trace
 from batchsim.scenario.rules.continuous import check_lengths
+from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
@@ -322,10 +323,14 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
     workload, service = scenario.workload, scenario.service
     rules = [each.scenario.rule for each in candidates if each.scenario.service == service]
     size = max(rule.max_batch_size for rule in rules)
+    by_size = any(rule.by_size for rule in rules)
     if not isinstance(workload, Poisson):
         return None, f"the best policy needs Poisson arrivals, got {workload!r}"
     for needed, missing, got in (
+        ("one queue", scenario.replicas > 1, f"{scenario.replicas} replicas"),
         ("one server", scenario.servers > 1, scenario.servers),
+        ("a service time that ignores sizes", isinstance(service, SizedTime), repr(service)),
+        ("batches limited by their number of requests alone", by_size, "a rule that reads sizes"),
         ("all requests to be served", scenario.can_lose, "a queue_limit or a timeout"),
         ("one priority level", scenario.by_level, "priorities or a delay"),
         ("a load below 1", not scenario.stable, phrases.overload(scenario)),

@@ -51,8 +51,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
             raise UnsolvedError(f"a queue_limit of {scenario.queue_limit} rejects requests")
         if scenario.timeout_ms is not None:
             raise UnsolvedError(f"a timeout of {scenario.timeout_ms} ms makes requests leave")
-        if scenario.replicas > 1:
-            raise UnsolvedError(f"there must be one queue, got {scenario.replicas} replicas")
+        if scenario.most_replicas > 1:
+            raise UnsolvedError(f"there must be one queue, got {scenario.most_replicas} replicas")
         return BY_KIND[scenario.kind](scenario)
     except UnsolvedError as error:
         return NoAnswer(str(error))

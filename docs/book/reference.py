@@ -14,8 +14,8 @@ PAGES = {
     "scenarios": (
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
-        ["Scenario", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table", "Noise",
-         "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
+        ["Scenario", "Autoscale", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table",
+         "Noise", "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
          "LoadTest", "load_test", "calibrate", "Calibration"],
     ),
     "rules": (
@@ -36,7 +36,8 @@ PAGES = {
     "studies": (
         "Many scenarios: choosing a setting",
         "Sweeps over knobs, the setting that meets an objective, and the highest rate at which it does.",
-        ["SLO", "sweep", "tune", "Range", "Recommendation", "capacity", "Capacity", "compare_servers"],
+        ["SLO", "sweep", "tune", "Range", "Recommendation", "capacity", "Capacity", "compare_servers",
+         "compare_routing"],
     ),
     "pictures": (
         "Pictures",

@@ -1,10 +1,13 @@
 """The film in a real page: its frames while the kernel is busy, exact steps, its words and its keys."""
 
+import json
 from itertools import pairwise
 from statistics import median
 
 import pytest
 
+from batchsim.view.canvas.theme import looks
+from batchsim.view.scripts import JS, bundle
 from browser.panel import EXPLORER, eventually
 from browser.share import Share
 
@@ -58,6 +61,45 @@ def panel(request, page):
     page.page.wait_for_function(f"{FILM}?.pen")
     page.kernel.run("player = film.play.player if film is panel else film")
     return page
+
+
+# Requests every 10 ms in batches of `size`, each of which computes until the next starts.
+HIDDEN = """async (looks) => {
+    const film = (count, size) => {
+        const arrival_s = Float64Array.from({ length: count }, (_, i) => i / 100);
+        const ends = arrival_s.filter((_, i) => i % size === size - 1), of = (i) => Math.floor(i / size);
+        const none = new Uint8Array(ends.length), sizes = new Int32Array(ends.length).fill(size);
+        const finish_s = ends.map((s) => s + size / 100);
+        const batches = { start_s: ends, finish_s, server: none, trigger: none, size: sizes };
+        const left_s = arrival_s.map((_, i) => ends[of(i)]), done_s = left_s.map((s) => s + size / 100);
+        const status = new Uint8Array(count), batch = Int32Array.from(arrival_s, (_, i) => of(i));
+        const columns = { arrival_s, left_s, done_s, status, batch, batches };
+        const rule = { largest: size, max_wait_ms: null };
+        const lane = { kind: "requests", title: [], servers: 1, rule, ...columns };
+        return { begin_s: 0, until_s: count / 100, lanes: [lane] };
+    };
+    const frames = async () => { for (let i = 0; i < 3; i += 1) await new Promise(requestAnimationFrame); };
+    const host = document.body.appendChild(document.createElement("div"));
+    const shown = globalThis.film = new Film(host, { looks });
+    shown.load(film(40, 20));
+    await frames();
+    host.style.display = "none";
+    shown.load(film(40, 2), 0.35);
+    await frames();
+    host.style.display = "";
+    await frames();
+    return shown.stage.crowd.lane.batches.size[0];
+}"""
+
+
+def test_a_film_that_comes_while_its_place_is_hidden_is_drawn_when_it_is_seen(browser):
+    context = browser.new_context()
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(error.stack))
+    page.add_script_tag(content=bundle(JS / "film.js", "globalThis.Film = modules.film.Film;"))
+    assert page.evaluate(HIDDEN, json.loads(json.dumps(looks()))) == 2
+    context.close()
+    assert errors == []
 
 
 def button(panel, name):

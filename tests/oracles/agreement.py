@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 from oracles.naive import Naive
-from oracles.naive_replicas import NaiveReplicas, zipf_keys
+from oracles.naive_replicas import NaiveReplicas, NaiveScaler, zipf_keys
 from oracles.naive_rules import NAIVE
 from oracles.naive_sizes import Units
 from oracles.plans import in_naive_words
@@ -112,25 +112,36 @@ def naive_replicas_of(plan) -> NaiveReplicas:
     if isinstance(keys, int):
         keys = zipf_keys(keys, scenario.routing.popularity, plan.chances)
 
+    scaler, auto = None, scenario.autoscale
+    if auto is not None:
+        scaler = NaiveScaler(
+            *dataclasses.astuple(auto), scenario.replicas, scenario.rule.max_batch_size, scenario.servers,
+            scenario.stale_ms / 1000,
+        )  # fmt: skip
+
     def make(number):
         noise = None if plan.noise_of is None else plan.noise_of(number, plan.requests)
         return naive_of(dataclasses.replace(plan, scenario=one, noise=noise))
 
     return NaiveReplicas(
-        make, scenario.replicas, scenario.router.name, scenario.rule.max_batch_size, plan.chances.tolist(),
-        keys, scenario.stale_ms, None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
+        make, scenario.most_replicas, scenario.router.name, scenario.rule.max_batch_size,
+        plan.chances.tolist(), keys, scenario.stale_ms,
+        None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
         getattr(workload, "clients", 0), None if plan.think_s is None else plan.think_s.tolist(),
-        None if plan.priority is None else plan.priority.tolist(),
+        None if plan.priority is None else plan.priority.tolist(), scaler,
     )  # fmt: skip
 
 
 def assert_replicas_agree(plan, chunk=64) -> None:
     """Both engines and the plain loop agree on a plan with replicas."""
     log = router.run(plan)
-    requests, batches = naive_replicas_of(plan).run().columns()
+    oracle = naive_replicas_of(plan).run()
+    requests, batches = oracle.columns()
     result = Result((Run(plan.scenario, log),), 0, "")
     for name, column in requests.items():
         assert np.array_equal(getattr(result, name), column, equal_nan=name.endswith("_s")), name
+    if oracle.scaler is not None:
+        assert np.array_equal(log.scaling, oracle.scaler.rows, equal_nan=True)
     waits = batches.pop("device_wait")
     for name, column in batches.items():
         assert np.array_equal(getattr(result.batches, name), column), name

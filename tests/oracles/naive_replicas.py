@@ -47,7 +47,10 @@ class NaiveReplicas:
     """`make(number)` returns an idle naive simulator of a replica, as of an open loop without arrivals."""
 
     def __init__(self, make, replicas, routing, full, draws, keys=None, stale_ms=0.0, arrivals_s=None,
-                 requests=0, clients=0, think_s=None, priority=None):  # fmt: skip
+                 requests=0, clients=0, think_s=None, priority=None, scaler=None):  # fmt: skip
+        self.scaler = scaler
+        if scaler is not None:
+            scaler.fleet = self
         self.routing, self.full, self.draws, self.keys = routing, full, draws, keys
         self.stale_s, self.coming, self.requests = stale_ms / 1000, list(arrivals_s or []), requests
         self.open, self.think_s, self.priority = arrivals_s is not None, think_s, priority
@@ -86,6 +89,8 @@ class NaiveReplicas:
             self.instant(min(times))
 
     def instant(self, now):
+        if self.scaler is not None and (self.coming or self.someone_may_come()):
+            self.scaler.catch_up(now)
         sent = [0] * len(self.all)
         while self.coming and self.coming[0] <= now:
             self.coming.pop(0)
@@ -108,6 +113,8 @@ class NaiveReplicas:
 
     def send(self, now, sender, loads):
         request = len(self.of)
+        if self.scaler is not None:
+            loads = loads[: self.scaler.up(now)]
         inside, waiting = zip(*loads, strict=True)
         replica = routed(self.routing, request, inside, waiting, self.full, self.draws[request], self.keys)
         one = self.all[replica]
@@ -167,6 +174,64 @@ class NaiveReplicas:
         }  # fmt: skip
         batches["server"] = [server for _, server, _, _ in rows]
         return requests, batches
+
+
+class NaiveScaler:
+    """An autoscaler that looks at every request and batch of the run again, at every evaluation."""
+
+    def __init__(
+        self, signal, target, least, most, startup_s, every_s, hold_s, start, full, servers, stale_s
+    ):
+        self.signal, self.least, self.most, self.servers = signal, least, most, servers
+        self.target = target or {"utilisation": 0.7, "queue": full}[signal]
+        self.startup_s, self.every_s, self.stale_s = startup_s, every_s, stale_s
+        self.keeps = 1 + int(hold_s / every_s)
+        self.ready = [0.0] * max(start, least)  # of each replica that is asked for: when it is up
+        self.wishes = [len(self.ready)]
+        self.rows = [[0.0, math.nan, len(self.ready), len(self.ready)]]
+
+    def up(self, now):
+        return sum(time <= now for time in self.ready)
+
+    def catch_up(self, now):
+        while after(0.0, len(self.rows) * self.every_s) <= now:
+            self.evaluate(after(0.0, len(self.rows) * self.every_s))
+
+    def evaluate(self, now):
+        up, begin, end = self.up(now), after(self.rows[-1][0], -self.stale_s), after(now, -self.stale_s)
+        value = getattr(self, self.signal)(now, up, begin, end)
+        wish = len(self.ready)
+        if not math.isnan(value) and not abs(value / self.target - 1) <= 0.1:
+            wish = max(self.least, min(self.most, math.ceil(up * (value / self.target))))
+        self.wishes = [*self.wishes, wish][-self.keeps :]
+        wish = max(self.wishes)
+        while len(self.ready) > wish:
+            self.ready.pop()
+        while len(self.ready) < wish:
+            self.ready.append(after(now, self.startup_s))
+        self.rows.append([now, value, wish, self.up(now)])
+
+    def queue(self, now, up, begin, end):
+        return sum(waiting for _, waiting in self.fleet.seen(now)[:up]) / up
+
+    def utilisation(self, now, up, begin, end):
+        busy = there = 0
+        for one, since in zip(self.fleet.all[:up], self.ready, strict=False):
+            first = max(begin, since)
+            there += self.servers * max(0, round(end * 1e9) - round(first * 1e9))
+            for start, finish in zip(one.batch_start, one.batch_finish, strict=True):
+                if start < end:
+                    busy += max(0, round(min(finish, end) * 1e9) - round(max(start, first) * 1e9))
+        return busy / there if there else math.nan
+
+    def p99(self, now, up, begin, end):
+        took = sorted(
+            finish - came
+            for one in self.fleet.all
+            for came, finish in zip(one.arrival, one.finish, strict=True)
+            if begin <= finish < end
+        )
+        return took[math.ceil(0.99 * len(took)) - 1] * 1000 if took else math.nan
 
 
 assert SERVED == 0

@@ -1,5 +1,6 @@
 """Random scenarios to hold two simulators against each other."""
 
+import contextlib
 import dataclasses
 import math
 
@@ -189,6 +190,22 @@ ROUTINGS = ["random", "round_robin", "least_loaded", "two_choices", "fill_first"
 
 
 @st.composite
+def autoscalers(draw_, plan):
+    """Autoscalers whose evaluations meet arrivals, or batches that end."""
+    span_s, gaps_s = 100.0, [float(plan.service_s[1])]
+    if plan.arrival_s is not None:
+        span_s, gaps_s = plan.arrival_s[-1], np.diff(plan.arrival_s)
+    units_s = [gap for gap in gaps_s if gap > 0] or [1.0]
+    unit_s = max(draw_(st.sampled_from(units_s)), 1e-3, span_s / 100)
+    signal, several = draw_(st.sampled_from(["utilisation", "queue", "p99"])), st.integers(0, 3)
+    targets = {"utilisation": [None, 0.1, 0.5, 0.9], "queue": [None, 0.5, 1, 2]}
+    target = draw_(st.sampled_from(targets.get(signal, [unit_s * 1000, plan.service_s[1] * 1500])))
+    least, every_s = draw_(st.integers(1, 2)), unit_s * draw_(st.sampled_from([1, 2, 2.5]))
+    startup_s, hold_s = draw_(several) * unit_s, draw_(several) * every_s
+    return bs.Autoscale(signal, target, least, least + draw_(st.integers(1, 2)), startup_s, every_s, hold_s)
+
+
+@st.composite
 def plans_with_replicas(draw_, plans):
     """Plans of one queue, as those of several replicas."""
     plan = draw_(plans)
@@ -202,8 +219,12 @@ def plans_with_replicas(draw_, plans):
         changes["clients"] = changes["replicas"] * scenario.workload.clients
     noise = plan.noise
     chances = np.array(draw_(list_of(range(12), 2 * requests))).reshape(requests, 2) / 12
+    changed = scenario.replace(changes)
+    if draw_(st.sampled_from([False, False, True])):
+        with contextlib.suppress(ValueError):  # it could not carry the traffic
+            changed = changed.replace(replicas=1, autoscale=draw_(autoscalers(plan)))
     return dataclasses.replace(
-        plan, scenario=scenario.replace(changes), noise=None, chances=chances,
+        plan, scenario=changed, noise=None, chances=chances,
         noise_of=None if noise is None else lambda k, count: np.resize(np.roll(noise, k), count),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ how long all servers had been busy by t.
 
 import math
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -312,8 +312,15 @@ def add_gaps(finish_s, server, counts, ended_s, edge_s, sums, histogram):
 class Fold:
     """The totals of a run, chunk after chunk of its log."""
 
-    def __init__(self, kind: type[Totals], servers: int, edges_s: np.ndarray, histograms: int = 0) -> None:
-        """`edges_s` are the times at which parts begin, and the end of the last one, which is not read."""
+    def __init__(
+        self, kind: type[Totals], servers: int, edges_s: np.ndarray, histograms: int = 0,
+        watts: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
+        """`edges_s` are the times at which parts begin, and the end of the last one, which is not read.
+
+        `watts`: what a server draws while it computes batches of some sizes.
+        """
+        self._watts = watts
         self.edges_s, self.totals = edges_s, kind.zeros(edges_s.size - 1)
         self.histograms = np.zeros((histograms, BINS if histograms else 0), np.int64)
         self.last_s = 0.0  # the last finish
@@ -331,6 +338,9 @@ class Fold:
         of_each = (NO_SIZES, NO_SIZES) if units is None else (units.computed, units.carried)
         add_batches(batches, *of_each, device_s, count, whole, self.edges_s, self._sums)
         self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
+        if self._watts is not None:
+            spent_s = batches.finish_s[:count] - batches.start_s[:count]
+            self.add_finished(batches.finish_s[:count], self._watts(batches.size[:count]) * spent_s, "joules")
 
     def note_spans(self, batches: Batches, count: int) -> np.ndarray:
         """Return I(t) and B(t) at the starts of batches, until others are noted; keep the spans."""

@@ -90,7 +90,7 @@ def run_many(
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
-    fast &= scenario.replicas == 1
+    fast &= scenario.most_replicas == 1
     if fast and is_plain(scenario) and requests <= size:  # settings for some tens of milliseconds a call
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
         free, step = np.empty(scenario.servers), size // requests
@@ -106,7 +106,7 @@ def run_many(
         of_each = of_requests(arrival_s, plan.think_s, taken, status, places, plan.computed_size)
         batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
-            if scenario.replicas > 1:
+            if scenario.most_replicas > 1:
                 log = run(replace(plan, scenario=replace(scenario, rule=rule)), cancelled)
                 of_each = of_requests(arrival_s, None, log.batch_index, log.status, places)
                 grid_loops.note_run(of_each, batches_of(log), log.steps, wanted, scratch, row, numbers)

@@ -3,14 +3,17 @@
 For replicas it first finds where each request goes. In an open loop they are then independent: the loops of
 a single queue run each, and their logs are merged. A routing that sees loads needs the replicas' queues
 before, so these are simulated once more, as far as loads need them: for rules of the fast loop by
-`routed_threshold`, for others by the general loop (`routed_instants`).
+`routed_threshold`, for others, and with an autoscaler, by the general loop (`routed_instants`).
 """
 
+import dataclasses
+import math
 import threading
 from typing import Any
 
 import numpy as np
 
+from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.compiled import (
     columns,
     engine,
@@ -19,7 +22,7 @@ from batchsim.engines.compiled import (
     routed_threshold,
     routing_calls,
 )
-from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
+from batchsim.engines.compiled.columns import BATCH, NONE, SENT, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.routed_instants import Rows
 from batchsim.engines.compiled.routed_threshold import Line
 from batchsim.engines.draws import Plan
@@ -38,12 +41,12 @@ def is_ours(*parts: Any) -> bool:
 
 def first_room(plan: Plan) -> int:
     """Return how many requests each replica has room for, before one needs more."""
-    return min(plan.requests, 2 * plan.requests // plan.scenario.replicas + LEAST_ROOM)
+    return min(plan.requests, 2 * plan.requests // plan.scenario.most_replicas + LEAST_ROOM)
 
 
 def noise_rows(plan: Plan, room: int) -> np.ndarray:
     """Return the first factors of each replica, a row each; empty rows without noise."""
-    count = plan.scenario.replicas
+    count = plan.scenario.most_replicas
     if plan.noise_of is None:
         return np.empty((count, 0))
     return np.stack([plan.noise_of(k, room) for k in range(count)])
@@ -53,7 +56,7 @@ def follow_lines(
     plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None
 ) -> np.ndarray:
     """Write the replica of each request, and return them."""
-    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.replicas
+    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.most_replicas
     room, begin, step = first_room(plan), 0, max(engine.SLICE // count, 1)
     arrival_s, threshold = np.require(plan.arrival_s, requirements="W"), scenario.rule.threshold
     follow = routed_threshold.follow if is_ours(scenario.router) else routed_threshold.follow_uncached
@@ -90,7 +93,7 @@ def _copy(old: Any, new: Any) -> None:
 
 def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
     """Return idle replicas; their noise is drawn already."""
-    count, servers = plan.scenario.replicas, plan.scenario.servers
+    count, servers = plan.scenario.most_replicas, plan.scenario.servers
     of_request = (
         np.zeros(room),
         NONE,
@@ -117,22 +120,29 @@ def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
 
 
 def follow_instants(
-    plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None
-) -> np.ndarray:
+    plan: Plan, loads: Loads, params: Any, replica: np.ndarray, cancelled: threading.Event | None = None,
+    scaler: Scaler | None = None,
+) -> np.ndarray:  # fmt: skip
     """Write the replica of each request, and return them."""
-    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.replicas
+    scenario, requests, count = plan.scenario, plan.requests, plan.scenario.most_replicas
     room, begin, step = first_room(plan), 0, max(engine.SLICE // 4 // count, 1)
     one, rule = engine.Instants(scenario, 0), scenario.rule
     limits, level = one.limits._replace(work=NEVER), engine.places_of(scenario, plan.priority, requests)
     rows, arrival_s = _rows(plan, room, one), np.require(plan.arrival_s, requirements="W")
     ours = is_ours(rule, scenario.router)
     follow = routed_instants.follow if ours else routed_instants.follow_uncached
+    now_s, until_s, stop, seen = 0.0, math.inf, requests, loads
     while begin < requests:
         check_cancelled(cancelled)
+        if scaler is not None:
+            until_s = scaler.change_s(now_s)
+            stop, up = int(np.searchsorted(arrival_s, until_s)), scaler.up(now_s)
+            seen = Loads(loads.inside[:up], loads.waiting[:up], loads.full)
+        end = min(begin + step, stop)
         begin, ended = follow(
-            begin, min(begin + step, requests), arrival_s, level, plan.computed_size,
+            begin, end, until_s if end == stop < requests else math.inf, arrival_s, level, plan.computed_size,
             scenario.stale_ms / 1000, limits, one.params, rule.asked_while_busy, rows, one.clients, loads,
-            plan.chances, params, replica,
+            seen, plan.chances, params, replica,
         )  # fmt: skip
         if ended == instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {rule!r}")
@@ -142,15 +152,33 @@ def follow_instants(
             kept = rows.costs.noise
             _copy(old, rows)
             rows.costs.noise[:] = kept
+        elif scaler is not None and begin == stop < requests:
+            now_s = until_s
+            if now_s == scaler.next_s:
+                scaler.evaluate(loads.waiting, _columns(rows))
     return replica
 
 
-def replicas_of(plan: Plan, cancelled: threading.Event | None = None) -> np.ndarray:
+def _columns(rows: Rows) -> list[Seen]:
+    """Return the columns of the requests and batches of each replica so far."""
+    requests, batches = rows.requests, rows.batches
+    return [
+        Seen(requests.arrival_s[k, :sent], requests.batch_index[k, :sent], batches.start_s[k, :count],
+             batches.finish_s[k, :count])
+        for k, (sent, count) in enumerate(rows.cursor[:, [SENT, BATCH]])
+    ]  # fmt: skip
+
+
+def replicas_of(
+    plan: Plan, cancelled: threading.Event | None = None, scaler: Scaler | None = None
+) -> np.ndarray:
     """Return the replica of each request, uint16."""
     scenario, requests, router = plan.scenario, plan.requests, plan.scenario.router
     replica, params = np.empty(requests, np.uint16), router.compiled_params
-    inside, waiting = np.zeros((2, scenario.replicas), np.int64)
+    inside, waiting = np.zeros((2, scenario.most_replicas), np.int64)
     loads = Loads(inside, waiting, scenario.rule.max_batch_size)
+    if scaler is not None:
+        return follow_instants(plan, loads, params, replica, cancelled, scaler)
     if router.sees_loads:
         follow = follow_lines if engine.is_plain(scenario) else follow_instants
         return follow(plan, loads, params, replica, cancelled)
@@ -163,9 +191,12 @@ def replicas_of(plan: Plan, cancelled: threading.Event | None = None) -> np.ndar
 
 def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     """Run a plan and return its log, bit for bit that of the reference engine."""
-    if plan.scenario.replicas == 1:
+    if plan.scenario.most_replicas == 1:
         return engine.run(plan, cancelled)
     assert plan.arrival_s is not None, "a closed loop runs in the reference engine"
-    replica = replicas_of(plan, cancelled)
-    rows = rows_of(replica, plan.scenario.replicas)
-    return merged(plan.scenario, replica, [engine.run(plan_of(plan, k, each), cancelled) for k, each in rows])
+    scaler = None if plan.scenario.autoscale is None else Scaler(plan.scenario)
+    replica = replicas_of(plan, cancelled, scaler)
+    rows = rows_of(replica, plan.scenario.most_replicas)
+    logs = [engine.run(plan_of(plan, k, each), cancelled) for k, each in rows]
+    log = merged(plan.scenario, replica, logs)
+    return log if scaler is None else dataclasses.replace(log, scaling=scaler.table())

@@ -90,12 +90,16 @@ def _advance(k, until_s, limits, params, while_busy, rows, clients, loads):
     return ended
 
 
-def _follow(begin, end, arrival_s, level, size, stale_s, limits, params, while_busy, rows, clients, loads,
-            chances, routing, replica):  # fmt: skip
-    """Route requests while the replicas are followed; return the first that was not, and how it ended."""
-    for request in range(begin, end):
-        now_s = arrival_s[request]
-        if request == 0 or now_s > arrival_s[request - 1] or begin == request:
+def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, while_busy, rows, clients,
+            loads, seen, chances, routing, replica):  # fmt: skip
+    """Route requests while the replicas are followed; return the first that was not, and how it ended.
+
+    The router sees the loads in `seen`, those of the replicas that are up. Unless `at_s` is inf, all replicas
+    are followed to just before it at the end.
+    """
+    for request in range(begin, end + (at_s < np.inf)):
+        now_s = arrival_s[request] if request < end else at_s
+        if request == 0 or request == end or now_s > arrival_s[request - 1] or begin == request:
             until_s = later(now_s, -stale_s)
             for k in range(loads.inside.size):
                 if _advance(k, until_s, limits, params, while_busy, rows, clients, loads) == WRONG:
@@ -107,7 +111,9 @@ def _follow(begin, end, arrival_s, level, size, stale_s, limits, params, while_b
                         loads.inside[k] += 1
                         loads.waiting[k] += 1
                         place -= 1
-        k = route(request, loads, chances[request], routing)
+        if request == end:
+            break
+        k = route(request, seen, chances[request], routing)
         place = rows.routed[k]
         if place == rows.requests.arrival_s.shape[1]:
             return request, GROW

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsim._clock import check_time
+from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.compiled import columns, fold, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import (
@@ -184,7 +185,7 @@ def _summarise_replicas(
     from_s = float(log.arrival_s[skip]) if skip else 0.0
     found, counts = [], np.zeros(BINS, np.int64)
     for rows, _, part in parts_of(scenario, log):
-        total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
+        total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), 1, scenario.watts_at)
         costs, units = (
             Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start)),
             units_of_log(part, scenario),
@@ -197,7 +198,11 @@ def _summarise_replicas(
         found.append(total.totals.part(0))
         counts += total.histograms[0]
     window_s = max(log.last_s - from_s, 0.0)
-    return replace(sum(found[1:], found[0]), requests=requests - skip, window_s=window_s), Histogram(counts)
+    totals = replace(sum(found[1:], found[0]), requests=requests - skip, window_s=window_s)
+    if log.scaling is not None:
+        ran_s = replica_s(scenario, log, np.array([from_s, max(log.last_s, from_s)]))
+        totals = replace(totals, replica_s=float(ran_s[0]))
+    return totals, Histogram(counts)
 
 
 def summarise(
@@ -209,7 +214,7 @@ def summarise(
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
     check_durations(scenario)
-    if scenario.replicas > 1:
+    if scenario.most_replicas > 1:
         return _summarise_replicas(scenario, requests, streams, skip, cancelled)
     windows = _fast_windows if is_fast(scenario) else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
@@ -224,7 +229,7 @@ def summarise(
     cut = scenario.cut_to
     costs = Costs.of(streams, None, Devices.of(scenario), Cold.of(streams.cold_start))
     at_once = not costs.devices.free_s.size and not costs.cold.ready_s.size
-    total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), histograms=1)
+    total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), 1, scenario.watts_at)
     for window in windows(scenario, requests, streams, chunk, cancelled):
         batches, count = window.batches, window.count
         units = fold.Units.of(window.requests, batches, count, costs.units, cut)

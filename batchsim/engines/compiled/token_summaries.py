@@ -204,7 +204,7 @@ def summarise(
     else:
         from_s = begin_s(streams, requests, skip, chunk)
     whole = not isinstance(scenario.rule, Continuous)
-    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), histograms=5)
+    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), 5, scenario.watts_at)
     for window in _windows(scenario, requests, streams, chunk, cancelled):
         _add(total, window, whole, skip)
         check_time("finishes", total.last_s, "take fewer requests")

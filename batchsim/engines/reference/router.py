@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import later
+from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log
 from batchsim.engines.reference import engine
@@ -75,26 +76,42 @@ class Router(Instants):
         self.plan, scenario = plan, plan.scenario
         self.router, self.params = scenario.router, scenario.router.params
         self.stale_s = scenario.stale_ms / 1000
-        self.replicas = [Replica(plan, number, self) for number in range(scenario.replicas)]
+        self.replicas = [Replica(plan, number, self) for number in range(scenario.most_replicas)]
         for each in self.replicas:
             each.wake_collector = self.wake_collector  # type: ignore[method-assign]
         self.place: list[tuple[int, int]] = []  # of each request: its replica, and its number there
         self.number: dict[tuple[int, int], int] = {}  # and the reverse
         # The loads as the router sees them, and those that it does not see yet, each with its instant.
-        self.seen = [(0, 0)] * scenario.replicas
+        self.seen = [(0, 0)] * scenario.most_replicas
         self.later: deque[tuple[float, list[tuple[int, int]]]] = deque()
+        self.scaler = None if scenario.autoscale is None else Scaler(scenario)
+
+    def see(self, now_s: float) -> None:
+        """Bring the loads that the router sees to what it knows at a time."""
+        while self.later and self.later[0][0] < later(now_s, -self.stale_s):
+            _, self.seen = self.later.popleft()
+
+    def scale(self) -> None:
+        """Take the evaluations of the autoscaler that have come."""
+        while self.scaler is not None and self.scaler.next_s <= self.env.now:
+            self.see(self.scaler.next_s)
+            columns = []
+            for each in self.replicas:
+                start_s, finish_s = ([batch[k] for batch in each.batches] for k in (0, 1))
+                columns.append(Seen(each.arrival_s, each.batch_index, start_s, finish_s))
+            self.scaler.evaluate(np.array(self.seen)[:, 1], columns)
 
     def loads(self, sent: dict[int, int]) -> Loads:
         """Return the loads as the router sees them, with the requests that it has sent at this instant."""
-        while self.later and self.later[0][0] < later(self.env.now, -self.stale_s):
-            _, self.seen = self.later.popleft()
+        self.see(self.env.now)
         if self.stale_s:
             sent = {}
         inside, waiting = np.array(self.seen).T.copy()
         for replica, count in sent.items():
             inside[replica] += count
             waiting[replica] += count
-        return Loads(inside, waiting, self.plan.scenario.rule.max_batch_size)
+        up = inside.size if self.scaler is None else self.scaler.up(self.env.now)
+        return Loads(inside[:up], waiting[:up], self.plan.scenario.rule.max_batch_size)
 
     def send(self, loads: Loads, client: int) -> bool:
         """Let a request into the queue of a replica; return whether it enters."""
@@ -113,6 +130,8 @@ class Router(Instants):
         return replica.enter(client)
 
     def act(self) -> list[int]:
+        if not self.ended:
+            self.scale()
         arriving, self.arriving = self.arriving, []
         sent: dict[int, int] = {}
         for _ in arriving:
@@ -165,9 +184,10 @@ class Router(Instants):
         self.run_processes()
         replica = np.array([number for number, _ in self.place], np.uint16)
         log = merged(self.plan.scenario, replica, [each.log() for each in self.replicas])
-        return replace(log, priority=self.plan.priority, size=self.plan.size)
+        scaling = None if self.scaler is None else self.scaler.table()
+        return replace(log, priority=self.plan.priority, size=self.plan.size, scaling=scaling)
 
 
 def run(plan: Plan, **options: Any) -> Log:
     """Run a plan and return its log; `options` are those of a single queue."""
-    return engine.run(plan, **options) if plan.scenario.replicas == 1 else Router(plan).run()
+    return engine.run(plan, **options) if plan.scenario.most_replicas == 1 else Router(plan).run()

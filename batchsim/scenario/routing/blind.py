@@ -14,11 +14,13 @@ from batchsim.scenario.rules.rule import helper
 MOST_KEYS = 1_000_000
 
 
+@helper
 def at_random(request: int, loads: Loads, draws: Any, params: Any) -> int:
     """Return any replica."""
     return int(draws[0] * loads.inside.size)
 
 
+@helper
 def in_turn(request: int, loads: Loads, draws: Any, params: Any) -> int:
     """Return one replica after the other."""
     return request % loads.inside.size
@@ -55,6 +57,7 @@ class Random(Routing):
     title = "Random"
     sees_loads = False
     route = staticmethod(at_random)
+    number = 3
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class RoundRobin(Routing):
     title = "Round robin"
     sees_loads = False
     route = staticmethod(in_turn)
+    number = 4
 
 
 class _KeyParams(NamedTuple):

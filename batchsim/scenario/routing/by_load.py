@@ -1,9 +1,10 @@
 """Routings that see the loads of the replicas."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
-from batchsim.scenario.routing.routing import Loads, Routing
+from batchsim.scenario.routing.blind import at_random, in_turn
+from batchsim.scenario.routing.routing import Known, Loads, Routing
 from batchsim.scenario.rules.rule import helper
 
 
@@ -44,32 +45,26 @@ def to_fill(request: int, loads: Loads, draws: Any, params: Any) -> int:
     return least(loads.inside)
 
 
-class _Known(NamedTuple):
-    number: int  # in `routed_by`
-
-
 def routed_by(request: int, loads: Loads, draws: Any, params: Any) -> int:
-    """Return the replica by any of these routings: for one function, a loop compiles only once."""
+    """Return the replica by any routing without parameters: for one function, a loop compiles only once."""
     if params.number == 0:
         return to_least(request, loads, draws, params)
     if params.number == 1:
         return better_of_two(request, loads, draws, params)
-    return to_fill(request, loads, draws, params)
+    if params.number == 2:
+        return to_fill(request, loads, draws, params)
+    return (
+        at_random(request, loads, draws, params)
+        if params.number == 3
+        else in_turn(request, loads, draws, params)
+    )
 
 
-Routing.by_params[_Known] = routed_by
-
-
-class _ByLoad(Routing):
-    number: ClassVar[int]
-
-    @property
-    def compiled_params(self) -> _Known:
-        return _Known(self.number)
+Routing.by_params[Known] = routed_by
 
 
 @dataclass(frozen=True)
-class LeastLoaded(_ByLoad):
+class LeastLoaded(Routing):
     """A request goes to the replica with the fewest requests, those that compute included."""
 
     title = "Least loaded"
@@ -78,7 +73,7 @@ class LeastLoaded(_ByLoad):
 
 
 @dataclass(frozen=True)
-class TwoChoices(_ByLoad):
+class TwoChoices(Routing):
     """A request goes to the less loaded of two replicas, drawn at random, as in Ray Serve."""
 
     title = "Two choices"
@@ -87,7 +82,7 @@ class TwoChoices(_ByLoad):
 
 
 @dataclass(frozen=True)
-class FillFirst(_ByLoad):
+class FillFirst(Routing):
     """A request goes to the first replica whose next batch is not full yet, else to the least loaded."""
 
     title = "Fill first"

@@ -21,6 +21,12 @@ class Loads(NamedTuple):
     full: int  # the size of a full batch
 
 
+class Known(NamedTuple):
+    """The parameters of a routing without any, for loops: its number in `by_load.routed_by`."""
+
+    number: int
+
+
 class Routing(Described):
     """Which replica each request goes to.
 
@@ -34,6 +40,7 @@ class Routing(Described):
     sees_loads: ClassVar[bool] = True
     Params: ClassVar[type]  # its type tells Numba the routing
     route: ClassVar[Callable[..., int]]
+    number: ClassVar[int | None] = None  # in `routed_by`, of a routing there
     by_params: ClassVar[dict[type, Callable[..., int]]] = {}  # the function that takes these parameters
 
     def __init_subclass__(cls) -> None:
@@ -51,7 +58,7 @@ class Routing(Described):
     @property
     def compiled_params(self) -> Any:
         """The parameters as compiled loops take them: their type tells Numba the function."""
-        return self.params
+        return self.params if self.number is None else Known(self.number)
 
     def hottest(self, replicas: int) -> float:
         """Return the largest share of the requests that a replica must carry in the long run."""

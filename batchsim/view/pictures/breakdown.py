@@ -33,7 +33,9 @@ class BreakdownView(StackedView):
 
     def update(self, data: ViewData) -> None:
         means, edges = _group_means(data, *self.bars)
-        of_other = None if data.other is None else _group_means(data.other, "latency")
+        # The latencies of an overloaded run only tell how long it was, and would hide all others.
+        before = data.other if data.other is not None and data.other.overloaded == data.overloaded else None
+        of_other = None if before is None else _group_means(before, "latency")
         other = of_other and (of_other[0][0], of_other[1])
         highest = self.show_bars(means, edges, other, self.other_style(data))
         self.set_limits(self.ax, y=(0, nice(1.05 * highest)))

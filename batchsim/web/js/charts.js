@@ -279,7 +279,7 @@ function drawBreakdown(chart, data, before) {
   const { theme, d, ctx } = chart;
   const { groups } = data;
   const total = (each) => each.map((parts) => parts.reduce((sum, ms) => sum + ms, 0));
-  const [now, then] = [total(groups), total(before?.groups ?? [])];
+  const [now, then] = [total(groups), total(before?.overloaded === data.overloaded ? before.groups : [])];
   const high = chart.hold("y", nice(1.05 * Math.max(...now, ...then), d.axis.steps));
   chart.axes({ right: 84, x: [0, 100], y: [0, high], xLabel: "requests, fastest to slowest (%)", yLabel: "ms" });
   const { box } = chart;

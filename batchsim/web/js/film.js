@@ -770,6 +770,7 @@ export class Film {
     this.listed = null;
     this.follow(this.picked);
     this.untouched = time_s === null; // Play starts at the beginning
+    this.below = null; // nothing is drawn until there is room for this film: the parts of another one do not know its batches
     Object.assign(this, { time_s: this.playing ? film.begin_s : time_s ?? start.time_s, within_s: resumes ? 0 : start.within_s });
     this.layOut();
   }
@@ -930,6 +931,7 @@ export class Film {
 
   draw(t, within, passed_s) {
     const { pen, lanes, below, stage, film } = this, { context, ratio } = pen, now = lanes[0].at(t);
+    if (!below) return false;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.rect(pen.colours.background, 0, 0, below.w, below.y + below.h);
     const glide_s = clamp(WAY * (lanes[0].batch_s ?? 0) * this.slowness / 2, ...GLIDE_S), snap = this.snapped || this.reduced.matches;

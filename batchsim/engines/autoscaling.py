@@ -1,0 +1,158 @@
+"""The autoscaler of a run: which replicas are up, and for how long each runs.
+
+Both engines call `Scaler` before the first request that comes at or after an evaluation, and the router uses
+the replicas 0 .. up - 1. Like the router, an evaluation sees what happened before its instant, or, with
+`stale_ms`, before that long ago.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim._clock import PER_S, later, on_grid
+from batchsim.engines.log import Log
+from batchsim.scenario import Scenario
+
+MOST_EVALUATIONS = 1_000_000
+AT, SIGNAL, ASKED, UP = range(4)  # the columns of `Log.scaling`
+
+
+class Seen(NamedTuple):
+    """The columns of a replica so far, whole or from some row on: of requests, and of batches by number."""
+
+    arrival_s: Any
+    batch_index: Any
+    start_s: Any
+    finish_s: Any
+
+
+class Scaler:
+    """The state of an autoscaler."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        assert scenario.autoscale is not None
+        self.auto, self.full, self.servers = (
+            scenario.autoscale,
+            scenario.rule.max_batch_size,
+            scenario.servers,
+        )
+        self.stale_s = scenario.stale_ms / 1000
+        self.asked = max(scenario.replicas, self.auto.least)
+        self.ready_s = np.full(self.auto.most, math.inf)
+        self.ready_s[: self.asked] = 0.0
+        self.evaluations, self.last = 0, [self.asked]
+        self.rows = [(0.0, math.nan, self.asked, self.asked)]
+        # By replica: the rows before these ended before the last evaluation.
+        self.first = np.zeros((self.auto.most, 2), np.int64)
+
+    @property
+    def next_s(self) -> float:
+        """When the next evaluation is due."""
+        return float(on_grid((self.evaluations + 1) * self.auto.every_s))
+
+    def up(self, now_s: float) -> int:
+        """Return how many replicas the router can use."""
+        return int(np.count_nonzero(self.ready_s[: self.asked] <= now_s))
+
+    def change_s(self, now_s: float) -> float:
+        """Return when the number of replicas may change next, after `now_s`."""
+        coming = self.ready_s[: self.asked]
+        return min(self.next_s, float(coming[coming > now_s].min(initial=math.inf)))
+
+    def evaluate(self, waiting: np.ndarray, replicas: Sequence[Seen]) -> None:
+        """Take the evaluation that is due; `waiting`: the requests that wait at each replica."""
+        from_s, at_s = (float(on_grid((self.evaluations + k) * self.auto.every_s)) for k in (0, 1))
+        self.evaluations += 1
+        if self.evaluations > MOST_EVALUATIONS:
+            rule = f"a run must have at most {MOST_EVALUATIONS:,} evaluations of its autoscaler"
+            raise ValueError(f"{rule}, got every_s={self.auto.every_s!r}")
+        up = self.up(at_s)
+        window_s = later(from_s, -self.stale_s), later(at_s, -self.stale_s)
+        if self.auto.signal == "queue":
+            value = float(waiting[:up].sum() / up)
+        elif self.auto.signal == "utilisation":
+            value = self._utilisation(replicas, up, *window_s)
+        else:
+            value = self._p99_ms(replicas, *window_s)
+        self.last = [*self.last, self.auto.wanted(up, self.asked, value, self.full)][-self.auto.held :]
+        asked = max(self.last)
+        self.ready_s[self.asked : asked] = later(at_s, self.auto.startup_s)
+        self.ready_s[asked:] = math.inf
+        self.asked = asked
+        self.rows.append((at_s, value, asked, self.up(at_s)))
+
+    def _utilisation(self, replicas: Sequence[Seen], up: int, from_s: float, to_s: float) -> float:
+        busy = there = 0
+        for k in range(up):
+            begin_s = max(from_s, self.ready_s[k])
+            there += self.servers * max(_ticks(to_s) - _ticks(begin_s), 0)
+            seen, first = replicas[k], int(self.first[k, 1])
+            start_s, finish_s = (np.asarray(each[first:], float) for each in (seen.start_s, seen.finish_s))
+            here = start_s < to_s
+            spent = _ticks(np.minimum(finish_s[here], to_s)) - _ticks(np.maximum(start_s[here], begin_s))
+            busy += int(np.maximum(spent, 0).sum())
+            self.first[k, 1] += _settled(here & (finish_s < to_s))
+        return busy / there if there else math.nan
+
+    def _p99_ms(self, replicas: Sequence[Seen], from_s: float, to_s: float) -> float:
+        found = []
+        for k, seen in enumerate(replicas):
+            first = self.first[k, 0]
+            arrival_s, index = (
+                np.asarray(seen.arrival_s[first:], float),
+                np.asarray(seen.batch_index[first:], np.int64),
+            )
+            finish_s = np.append(np.asarray(seen.finish_s, float), math.inf)[index]
+            finished = (from_s <= finish_s) & (finish_s < to_s)
+            found.append(finish_s[finished] - arrival_s[finished])
+            self.first[k, 0] += _settled(finish_s < to_s)
+        latency_s = np.sort(np.concatenate(found))
+        count = latency_s.size
+        return float(latency_s[math.ceil(0.99 * count) - 1] * 1000) if count else math.nan
+
+    def table(self) -> np.ndarray:
+        """Return a row for each evaluation, as `Log.scaling` has them."""
+        return np.array(self.rows, float)
+
+
+def _ticks(time_s: Any) -> Any:
+    return np.rint(np.asarray(time_s) * PER_S).astype(np.int64)
+
+
+def _settled(done: np.ndarray) -> int:
+    """Return how many rows at the front are done."""
+    return int(done.argmin()) if not done.all() else done.size
+
+
+def stays_s(scenario: Scenario, log: Log, replica: int | None = None) -> np.ndarray:
+    """Return when replicas began and ended to run, (stays, 2): asked for, until they have served the last.
+
+    Of one replica, or of all.
+
+    The last stays end with the run: with its last batch, or its last request.
+    """
+    assert log.scaling is not None
+    at_s, asked = log.scaling[:, AT], log.scaling[:, ASKED]
+    end_s = max(log.last_s, float(log.arrival_s[-1]))
+    of, stays = log.batch_server // scenario.servers, []
+    for k in range(scenario.most_replicas) if replica is None else [replica]:
+        runs = np.concatenate([[False], asked > k, [False]])
+        begins, ends = (np.flatnonzero(runs[1:] & ~runs[:-1]), np.flatnonzero(runs[:-1] & ~runs[1:]))
+        own = of == k
+        start_s, finish_s = log.batch_start_s[own], log.batch_finish_s[own]
+        for begin, end in zip(begins, ends, strict=True):
+            if end == at_s.size:
+                stays.append((at_s[begin], end_s))
+                continue
+            again_s = at_s[begins[begins >= end]].min(initial=math.inf)
+            drained_s = finish_s[start_s < again_s].max(initial=0.0)
+            stays.append((at_s[begin], min(max(at_s[end], drained_s), again_s)))
+    return np.array(stays).reshape(-1, 2)
+
+
+def replica_s(scenario: Scenario, log: Log, edges_s: np.ndarray, replica: int | None = None) -> np.ndarray:
+    """Return for how many seconds one replica ran, or all added up, from each edge to the next."""
+    begin_s, end_s = stays_s(scenario, log, replica).T[:, :, None]
+    return np.maximum(np.minimum(end_s, edges_s[1:]) - np.maximum(begin_s, edges_s[:-1]), 0).sum(axis=0)

@@ -1,0 +1,99 @@
+"""The same requests behind every routing."""
+
+import math
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from batchsim import _check
+from batchsim._format import INFINITE, duration, number
+from batchsim._workers import Crew
+from batchsim.result import Result
+from batchsim.scenario import OpenLoop, Scenario
+from batchsim.scenario.routing import ROUTINGS, ByKey, Routing, checked_routing
+from batchsim.simulate import available, simulate
+
+if TYPE_CHECKING:
+    import pandas
+
+REQUESTS = 50_000
+LATENCIES = ("mean_latency_ms", "p50_ms", "p99_ms")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoutingComparison:
+    """One traffic behind several routings; `results` maps the name of each to its run.
+
+    `to_frame()` is the table: latencies, the mean batch size, the imbalance (the requests of the replica with
+    most of them, over the mean), and the lowest and highest utilisation of a replica. Latencies are infinite
+    where the queue grows without end.
+    """
+
+    scenario: Scenario
+    results: Mapping[str, Result]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row for each routing."""
+        import pandas
+
+        rows: dict[str, dict[str, Any]] = {}
+        for name, result in self.results.items():
+            summary, each = result.summary(), result.by_replica()["utilisation"]
+            rows[name] = {key: summary[key] if summary["stable"] else math.inf for key in LATENCIES}
+            rows[name] |= {key: summary[key] for key in ("mean_batch_size", "stable")}
+            rows[name] |= {"imbalance": result.imbalance, "least_busy": each.min(), "most_busy": each.max()}
+        return pandas.DataFrame.from_dict(rows, orient="index")
+
+    def __repr__(self) -> str:
+        rows = [["", "mean", "p50", "p99", "batch", "imbalance", "replicas busy"]]
+        for name, row in self.to_frame().iterrows():
+            times = [INFINITE if math.isinf(row[key]) else duration(row[key]) for key in LATENCIES]
+            busy = f"{row['least_busy']:.0%} to {row['most_busy']:.0%}"
+            rows.append([str(name), *times, *map(number, row[["mean_batch_size", "imbalance"]]), busy])
+        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join([f"  {row[0]:<{wide[0]}}", *map(str.rjust, row[1:], wide[1:])]) for row in rows]
+        title = f"{self.scenario.most_replicas} replicas, {self.scenario.workload!r}, {self.scenario.rule!r}"
+        return "\n".join([title, *lines])
+
+
+def compare_routing(
+    scenario: Scenario, routings: Iterable[str | Routing] | None = None, requests: int = REQUESTS,
+    seed: int = 0, *, executor: Executor | None = None,
+) -> RoutingComparison:  # fmt: skip
+    """Run the same traffic behind several routings.
+
+    `routings` are names, or routings such as `routing.ByKey(1000)`; by default all that need no parameters,
+    and that of the scenario. `executor` makes the runs, as in `sweep`.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> scenario = Scenario(Poisson(1200), SizeOrWait(16, 20), Affine(5, 0.25), replicas=4)
+    >>> found = compare_routing(scenario, ["round_robin", "fill_first"])
+    >>> found.to_frame()[["p99_ms", "mean_batch_size", "imbalance"]].round(1)
+                 p99_ms  mean_batch_size  imbalance
+    round_robin    27.2              6.6        1.0
+    fill_first     26.2             15.4        4.0
+    """
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
+    if not isinstance(scenario.workload, OpenLoop):
+        why = "the clients of a ClosedLoop send other traffic behind each routing"
+        raise ValueError(f"compare_routing needs an open workload: {why}, got {scenario.workload!r}")
+    if (count := scenario.most_replicas) == 1:
+        raise ValueError(f"compare_routing needs at least 2 replicas, got {count}")
+    if isinstance(routings, (str, Routing)):
+        raise TypeError(f"routings must be a list, got {routings!r}")
+    if routings is None:
+        plain = [each.name for each in ROUTINGS if each is not ByKey]
+        routings = [*plain, *([] if scenario.routing in plain else [scenario.routing])]
+    chosen = [checked_routing(each) for each in routings]
+    if not chosen:
+        raise ValueError("routings must have at least one, got none")
+    names = [each if isinstance(each, str) else repr(each) for each in chosen]
+    many = available(scenario, _check.whole("requests", requests))
+    calls = ((replace(scenario, routing=each), many, seed) for each in chosen)
+    results = Crew(executor).map(_run, calls)
+    return RoutingComparison(scenario, dict(zip(names, results, strict=True)))
+
+
+def _run(scenario: Scenario, requests: int, seed: int) -> Result:
+    return simulate(scenario, requests, seed=seed)
