@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 import batchsim as bs
 
@@ -196,6 +197,14 @@ def share(values):
     return f"{sum(values)} of {len(values)}" if values else "none"
 
 
+def least(count, of, chance=0.05):
+    """Return an end of the interval of a true share, one-sided at 95 % (Clopper and Pearson)."""
+    more = chance > 0.5
+    if not of or (count == of if more else count == 0):
+        return f"{1 if more else 0:.0%}"
+    return f"{stats.beta.ppf(chance, count + more, of - count + (not more)):.1%}"
+
+
 def of_procedure(name, solved):
     """Return a row of the first table."""
     runs = [(case, rows[name], rows["tune"]["grid"]) for case, rows in solved if name in rows]
@@ -214,11 +223,13 @@ def of_statements(name, solved):
     met = [(case, row) for case, row in runs if row["met"]]
     wrong = [case.number for case, row in met if row["chosen_ms"] > case.limit_ms]
     broken = [case.number for case, row in runs if row["holds"] is False]
+    holds, fails = len(stated) - len(broken), len(wrong)
     cells = [
-        f"{share(row['holds'] for row in stated)} {broken or ''}",
+        f"{share(row['holds'] for row in stated)} {broken or ''}, {least(holds, len(stated))} at least",
         f"{np.median([row['within'] for row in stated]):.1%}",
         f"{np.mean([row['covers'] for row in stated]):.0%}",
-        share(row["resolved"] for _, row in runs), str(len(met)), f"{len(wrong)} {wrong or ''}",
+        share(row["resolved"] for _, row in runs), str(len(met)),
+        f"{fails} {wrong or ''}, {least(fails, len(met), 0.95)} at most",
     ]  # fmt: skip
     return f"| {name} | {' | '.join(cells)} |"
 

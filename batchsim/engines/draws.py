@@ -251,7 +251,7 @@ def draw(
     streams = Streams(scenario, seed, replication)
     noise = None if scenario.most_replicas > 1 else streams.noise()
     levels, sizes = streams.priorities(), streams.sizes()
-    fields = {
+    fields: dict[str, Any] = {
         "service_s": streams.service_s,
         "noise": _whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
         "slowdown": streams.slowdown, "priority": levels(requests) if levels else None,
