@@ -161,6 +161,13 @@ def test_what_does_not_fit_is_refused_even_with_a_checksum(handed_in, changes, s
     assert counted == ["Bob"]
 
 
+def test_a_file_that_is_not_there_is_told_in_words(handed_in):
+    path = handed_in / "dee.json"
+    (line,), counted = refused(path, handed_in / "bob.json")
+    assert line == f"{path}: no such file or directory"
+    assert counted == ["Bob"]
+
+
 def test_a_hand_edited_file_is_told(handed_in):
     path = handed_in / "bob.json"
     path.write_text(path.read_text().replace('"tries": 6', '"tries": 1'))

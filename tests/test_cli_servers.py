@@ -41,7 +41,7 @@ def test_what_a_file_says_without_effect_and_what_is_unknown_is_told(tmp_path):
     path = tmp_path / "config.pbtxt"
     path.write_text("name: 'a' max_batch_size: 8 dynamic_batching { max_queue_delay_microsecond: 9 }")
     done = run("simulate", "--server-config", path, *TRAFFIC, *SIMPLY)
-    assert f"{path}: no effect: name" in done.stderr
+    assert f"{path}: not simulated: name" in done.stderr
     assert "max_queue_delay_microsecond; did you mean 'max_queue_delay_microseconds'" in done.stderr
 
 
@@ -74,6 +74,22 @@ def test_tune_prints_the_setting_as_a_servers_own_file():
     assert best["written"]["triton"] == text
     assert best["refused"] == {}
     assert servers.parse(text).rule == bs.SizeOrWait(**{name: best["knobs"][name] for name in best["knobs"]})
+
+
+def test_tune_shows_a_diff_of_a_given_file_says_how_to_write_it_and_leaves_it_alone(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("max_batch_size: 2 dynamic_batching { max_queue_delay_microseconds: 90000 }\n")
+    given = [*TRAFFIC, *GRID, "--server-config", path, "--write", "triton"]
+    before, done = path.read_text(), run("tune", *given)
+    assert "+max_batch_size: 32" in done.stdout
+    assert f"{path} is as it was; --out FOLDER" in done.stderr
+    told = run("tune", *given, "--out", tmp_path / "out").stderr
+    new = tmp_path / "out" / "triton" / path.name
+    assert f"Wrote {new}" in told
+    assert "as it was" not in told
+    assert path.read_text() == before
+    again = run("tune", *given[:-3], new, "--write", "triton").stderr
+    assert f"{new} has this setting already" in again
 
 
 def test_tune_writes_the_setting_for_all_servers_into_a_folder(tmp_path):

@@ -120,6 +120,29 @@ def test_routings_send_requests_where_they_say():
     assert means_ms == sorted(means_ms)
 
 
+def test_the_shortest_queue_lies_between_one_queue_and_two_choices():
+    from oracles.fleets import one_queue, two_choices_limit
+
+    one = bs.Scenario(bs.Poisson(8 * 800), bs.SizeOrWait(1, 0), bs.Affine(1, 0).with_noise(1, "exponential"))
+    fleet = one.replace(replicas=8, routing="least_loaded")
+    low, high = bs.simulate(fleet, 100_000, replications=8, warmup=0.05).interval("mean_latency_ms")
+    assert one_queue(8, 0.8) < low < high < two_choices_limit(0.8)
+
+
+def test_the_utilisation_misleads_an_autoscaler_where_batches_grow_with_the_queue():
+    # With no wait, a server computes nearly always, whatever the load: here at 14 % of what it can carry.
+    scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(64, 0), bs.Affine(8, 0.14))
+    assert scenario.load < 0.14
+    assert bs.simulate(scenario, 50_000).utilisation > 0.97
+    found = {}
+    for signal in ("utilisation", "queue"):
+        auto = bs.Autoscale(signal, most=8, startup_s=1, every_s=1)
+        found[signal] = bs.simulate(scenario.replace(autoscale=auto, routing="least_loaded"), 50_000)
+    assert found["queue"].scaling.asked.max() == 1
+    assert found["utilisation"].summary()["mean_replicas"] > 4
+    assert found["queue"].percentile(99) < 30
+
+
 def test_old_loads_make_routing_worse():
     fresh, old, older = (
         run("least_loaded", stale_ms=ms, rate_per_s=14_000).mean_latency_ms for ms in (0, 5, 50)
@@ -181,3 +204,122 @@ def test_bad_keys_are_refused():
         ByKey(0)
     with pytest.raises(TypeError, match="routing must be one of"):
         FOUR.replace(routing=TwoChoices)
+
+
+def test_results_by_replica_are_those_of_its_columns():
+    result = bs.simulate(FOUR.replace(routing="fill_first", timeout_ms=3.0), 8000, seed=2, warmup=0.25)
+    table, kept = result.by_replica(), np.arange(8000) >= 2000
+    assert table["requests"].sum() == 6000
+    for k, row in table.iterrows():
+        own = kept & (result.replica == k)
+        assert row["requests"] == own.sum()
+        assert row["share"] == pytest.approx(own.sum() / 6000)
+        assert row["served"] == (own & (result.status == bs.Status.SERVED)).sum()
+        if row["served"]:
+            assert row["p99_ms"] == pytest.approx(np.nanpercentile(result.latency_ms[own], 99))
+            assert row["mean_latency_ms"] == pytest.approx(np.nanmean(result.latency_ms[own]))
+    assert table["utilisation"].mean() == pytest.approx(result.utilisation)
+    assert table["batches"].sum() == result.summary()["batches"]
+    assert result.imbalance == np.bincount(result.replica).max() / 2000
+
+
+def test_routings_are_compared_under_one_traffic():
+    found = bs.compare_routing(FOUR, requests=2000, seed=3)
+    assert list(found.results) == ["random", "round_robin", "least_loaded", "two_choices", "fill_first"]
+    plain = bs.simulate(FOUR.replace(routing="fill_first"), 2000, seed=3)
+    assert np.array_equal(found.results["fill_first"].finish_s, plain.finish_s)
+    table = found.to_frame()
+    assert table.loc["fill_first", "p99_ms"] == plain.percentile(99)
+    assert table.loc["fill_first", "imbalance"] == plain.imbalance
+    assert "fill_first" in repr(found)
+    assert list(bs.compare_routing(FOUR, ["random", ByKey(9)], 100).results) == ["random", repr(ByKey(9))]
+    for wrong, words in (
+        ((FOUR.replace(replicas=1),), "at least 2 replicas, got 1"),
+        ((FOUR, ["randon"]), "did you mean 'random'"),
+        ((FOUR, []), "at least one, got none"),
+        ((FOUR.replace(workload=bs.ClosedLoop(9)),), "open workload"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            bs.compare_routing(*wrong)
+
+
+AUTO = bs.Autoscale("queue", target=4, least=1, most=4, startup_s=0.05, every_s=0.1)
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+def test_cost_and_energy_are_those_of_the_columns(keep):
+    watts = {0: 50, 1: 100, 8: 240}
+    for scenario in (FOUR, FOUR.replace(replicas=1, autoscale=AUTO, routing="two_choices")):
+        priced = scenario.replace(price_per_hour=3, watts=watts)
+        result = bs.simulate(priced, 6000)
+        summary = result if keep == "all" else bs.simulate(priced, 6000, keep=keep)
+        found, b = summary.summary(), result.batches
+        last_s = b.finish_s.max()
+        replica_s = 4 * last_s
+        if scenario.autoscale is not None:
+            replica_s = found["mean_replicas"] * last_s
+            steps, at_s = result.scaling, [*result.scaling.time_s, max(last_s, result.arrival_s[-1])]
+            asked_s = float((steps.asked * np.diff(at_s)).sum())
+            assert asked_s <= replica_s < asked_s + 0.2 * (steps.asked.diff() < 0).sum()
+        server_s, busy_s = 2 * replica_s, b.finish_s - b.start_s
+        assert found["cost_per_million"] == pytest.approx(3 / 3600 * server_s / 6000 * 1e6)
+        joules = (np.interp(b.batch_size, [1, 8], [100, 240]) * busy_s).sum() + 50 * (server_s - busy_s.sum())
+        assert found["joules_per_request"] == pytest.approx(joules / 6000)
+        assert found["utilisation"] == pytest.approx(busy_s.sum() / server_s)
+    assert not {"cost_per_million", "joules_per_request", "mean_replicas"} & {*run("random").summary()}
+
+
+def test_the_cheapest_setting_says_what_a_percent_of_its_latency_costs():
+    fleet = FOUR.replace(rate_per_s=5000, price_per_hour=2, routing="least_loaded")
+    found = bs.tune(fleet, bs.SLO(p99_ms=12), {"replicas": [1, 2, 3]}, requests=4000, progress=False)
+    assert found.met
+    costs = found.costs.set_index("servers")
+    per_s = found.result.throughput_per_s
+    for servers, row in costs.iterrows():
+        assert row["cost_per_million"] == pytest.approx(2 / 3600 * servers / per_s * 1e6)
+    few, many = costs.iloc[-2], costs.iloc[-1]
+    percent = 100 * (few["p99_ms"] - many["p99_ms"]) / few["p99_ms"]
+    paid = many["cost_per_million"] - few["cost_per_million"]
+    assert many["per_percent"] == pytest.approx(paid / percent)
+    assert "each percent" in found.explain()
+
+
+def test_an_autoscaler_starts_and_stops_replicas_when_it_says():
+    # 200 requests at once, then none for 5 s: one waits at 2 s, and the fleet shrinks.
+    times_s = [*np.full(200, 0.5), *np.arange(5.5, 9, 0.5)]
+    auto = bs.Autoscale("queue", target=10, least=1, most=3, startup_s=1.5, every_s=1, hold_s=2)
+    scenario = bs.Scenario(
+        bs.Trace(np.array(times_s) - 0.5), bs.SizeOrWait(1, 0), bs.Affine(10, 0), autoscale=auto
+    )
+    table = bs.simulate(scenario).scaling
+    # Just before 1 s of the run, 99 of the 200 have been computed, one is, and 100 wait: at most 3 replicas.
+    assert table.signal.tolist()[1:3] == [100, 0]
+    assert table.asked.tolist() == [1, 3, 3, 3, 1, 1, 1, 1, 1]
+    assert table.up.tolist() == [1, 1, 1, 3, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"least": 5, "most": 3}, "least must be at most `most`, 3, got 5"),
+        ({"most": 1}, "most must be at least 2, got 1"),
+        ({"signal": "p99"}, "target must be given in ms"),
+        ({"target": 1.5}, "target must be below 1"),
+        ({"signal": "cpu"}, "utilisation, queue, p99"),
+        ({"every_s": 0}, "every_s must be at least 0.001, got 0"),
+    ],
+)
+def test_bad_autoscalers_are_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        bs.Autoscale(**changes)
+
+
+def test_autoscalers_that_can_never_carry_the_traffic_are_refused():
+    with pytest.raises(ValueError, match=r"carry the 30,000/s that come, got most=2 .* carry 8,000/s"):
+        FOUR.replace(replicas=1, rate_per_s=30_000, autoscale=bs.Autoscale(most=2))
+    assert FOUR.replace(replicas=1, rate_per_s=30_000, autoscale=bs.Autoscale(most=2), queue_limit=9)
+    with pytest.raises(ValueError, match="at most the autoscaler's most, 2, got 4"):
+        FOUR.replace(autoscale=bs.Autoscale(most=2))
+    for wrong, words in (({0: 5}, "batch of 1 or more"), ({1: -1}, "at least 0, got -1")):
+        with pytest.raises(ValueError, match=words):
+            FOUR.replace(watts=wrong)

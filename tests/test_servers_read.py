@@ -116,7 +116,32 @@ def test_what_makes_no_difference_is_listed_by_its_place_in_the_file():
     service = servers.read(DATA / "kserve" / "inference-service.yaml").unused
     assert service["spec.predictor.model"]["modelFormat"] == {"name": "huggingface"}
     deployment = servers.read(DATA / "ray_serve" / "model.py").unused
-    assert deployment == {"num_replicas": 2, "ray_actor_options": {"num_gpus": 1}}
+    assert deployment == {"ray_actor_options": {"num_gpus": 1}}
+
+
+def test_replicas_are_read_simulated_and_written():
+    deployment = servers.read(DATA / "ray_serve" / "model.py")
+    assert (deployment.replicas, deployment.routing) == (2, "two_choices")
+    scenario = deployment.scenario(bs.Poisson(200), bs.Affine(5, 1))
+    assert (scenario.replicas, scenario.routing) == (2, "two_choices")
+    assert "num_replicas=2" in servers.write("ray_serve", scenario)
+    service = servers.parse(
+        (DATA / "kserve" / "inference-service.yaml").read_text().replace("minReplicas: 1", "minReplicas: 3")
+    )
+    three = service.scenario(bs.Poisson(200), bs.Affine(5, 1))
+    assert (three.replicas, three.routing) == (3, "random")
+    again = servers.parse(servers.write("kserve", three))
+    assert (again.replicas, again.settings["minReplicas"]) == (3, 3)
+    assert "router is two_choices, not random" in servers.write(
+        "ray_serve", three.replace(rule=bs.SizeOrWait(8, 5))
+    )
+    idle = servers.config("kserve", minReplicas=0)
+    assert (idle.replicas, idle.unused) == (1, {"minReplicas": 0})
+    with pytest.raises(ValueError, match="num_replicas must be at most 1,024, got 2000"):
+        servers.config("ray_serve", num_replicas=2000)
+    assert "one of 3 replicas" in servers.write("triton", three.replace(rule=bs.SizeOrWait(8, 5)))
+    assert deployment.apply(three).replicas == 2
+    assert servers.config("triton", max_batch_size=8).apply(three).replicas == 3
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ class ScenarioFlags(Command):
         return scenario, tables
 
     def read_config(self) -> "ServerConfig | None":
-        """Read the server's file, and report keys that have no effect or are unknown."""
+        """Read the server's file, and report keys that are not simulated or are unknown."""
         if self.server_config is None:
             if (self.server, self.which) != (None, None):
                 raise ValueError("--server and --which must come with --server-config, got none")
@@ -165,7 +165,7 @@ class ScenarioFlags(Command):
 
         config = servers.read(self.server_config, self.server, self.which)
         if config.unused:
-            typer.echo(f"{self.server_config}: no effect: {', '.join(config.unused)}", err=True)
+            typer.echo(f"{self.server_config}: not simulated: {', '.join(config.unused)}", err=True)
         for key, nearest in config.unknown.items():
             hint = f"; did you mean {nearest!r}?" if nearest else ""
             _check.warn(f"{self.server_config}: {config.server} does not have {key}{hint}")

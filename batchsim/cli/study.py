@@ -209,6 +209,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             texts[self.write] = servers.write(self.write, best)
         for server, why in refused.items():
             typer.echo(f"Not written for {server}: {why}", err=True)
+        for diff in diffs.values() if self.out is None else ():
+            hint = f"{self.server_config} is as it was; --out FOLDER writes the new one to the folder."
+            typer.echo(hint if diff else f"{self.server_config} has this setting already.", err=True)
         for server, text in texts.items():
             if self.out is None:
                 break

@@ -32,6 +32,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from batchsim import _check
+from batchsim._format import listed
 from batchsim.scenario.service import Table
 from batchsim.scenario.step_time import StepCost, StepTime
 
@@ -114,16 +115,16 @@ def published_source(name: str) -> "Published | PublishedSteps":
 
 
 def alike(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x' or 'y'?" for whole names like this one, or "".
+    """Return "; did you mean 'x', 'y' or 'z'?" for whole names like this one, or "".
 
-    >>> alike("resnet", published_names())[:56]
-    "; did you mean 'resnet50/a100-80gb/mixed-fp16' or 'resne"
+    >>> alike("resnet", published_names())[:54]
+    "; did you mean 'resnet50/a100-80gb/mixed-fp16', 'resne"
     """
     names = sorted(known)
     first = _check.closest(name.lower().partition("/")[0], {each.partition("/")[0] for each in names})
     whole = _check.closest(name, names)
     found = [whole] if whole else [each for each in names if first and each.startswith(f"{first}/")]
-    return f"; did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+    return f"; did you mean {listed([*map(repr, found[:3])], 'or')}?" if found else ""
 
 
 def _words(text: str) -> str:

@@ -108,7 +108,10 @@ def _is_meant(document: Document, wanted: ServerConfig, what: Any) -> bool:
         return True
     if isinstance(what, Rule):
         return found.rule == wanted.rule
-    each = [(one.rule, one.servers, one.queue_limit, one.timeout_ms, one.pad_to) for one in (found, wanted)]
+    each = [
+        (one.rule, one.servers, one.queue_limit, one.timeout_ms, one.pad_to, one.replicas)
+        for one in (found, wanted)
+    ]
     return each[0] == each[1]
 
 

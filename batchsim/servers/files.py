@@ -215,6 +215,7 @@ def target_of(what: Any) -> ServerConfig:
         "", scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms,
         tuple(scenario.service.padding or ()), scenario.timeout_action,
         max(scenario.levels) if len(scenario.levels) > 1 else 0, devices=scenario.devices,
+        replicas=scenario.replicas, routing=scenario.router.name,
     )  # fmt: skip
 
 
@@ -288,6 +289,15 @@ def _settings(server: Server, target: ServerConfig) -> tuple[dict[str, Any], lis
     elif target.servers > 1:
         must = f"servers must be 1 for {server.name}, which has no setting for more"
         raise ValueError(f"{must}, got {target.servers}")
+    if target.replicas > 1:
+        if words.replicas:
+            settings[words.replicas] = target.replicas
+        else:
+            remarks.append(
+                f"Not as requested: one of {target.replicas} replicas, which this file does not start."
+            )
+        if target.routing != server.routing:
+            remarks.append(f"Not as requested: its router is {server.routing}, not {target.routing}.")
     settings |= _limits(server, target) | extras
     return settings, remarks + server.remarks(settings)
 

@@ -31,6 +31,7 @@ KIND, API = "InferenceService", "serving.kserve.io/v1beta1"
 HEAD = {"apiVersion": API, "kind": KIND, "metadata": {"name": "model"}}
 PREDICTOR = "spec.predictor"
 BATCHER = f"{PREDICTOR}.batcher"
+REPLICAS = f"{PREDICTOR}.minReplicas"
 # The keys that each path may have. A predictor takes those of a component, of a model server and of a pod.
 KNOWN = {
     "": "apiVersion kind metadata spec status",
@@ -80,7 +81,7 @@ def _read_keys(document: Document, content: Any, path: str, places: Places) -> N
             document.put_unknown(inner, known, places.get(tuple(inner.split("."))))
         elif inner in KNOWN:
             _read_keys(document, value, inner, places)
-        elif path == BATCHER:
+        elif path == BATCHER or inner == REPLICAS:
             document.put(key, value, places.get(tuple(inner.split("."))))
         elif HEAD.get(inner) != value:
             document.unused[inner] = value
@@ -90,7 +91,8 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
     """Return an InferenceService; without its model if that is unknown."""
     content: dict[str, Any] = dict(HEAD)
     batcher = {key: settings.pop(key) for key in KNOWN[BATCHER].split() if key in settings}
-    for path, value in {**unused, BATCHER: batcher}.items():
+    replicas = {REPLICAS: settings.pop("minReplicas")} if "minReplicas" in settings else {}
+    for path, value in {**unused, **replicas, BATCHER: batcher}.items():
         *steps, last = path.split(".")
         part = content
         for step in steps:
@@ -101,8 +103,8 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 SERVER = Server(
     "kserve", "2026-06", kserve, None, ("timeout",),
-    title="KServe",
-    words=Words("maxBatchSize", "maxLatency", whole=True, least=1),
+    title="KServe", routing="random",  # kube-proxy's
+    words=Words("maxBatchSize", "maxLatency", whole=True, least=1, replicas="minReplicas"),
     formats=(
         Format(
             "a KServe InferenceService", "inference-service.yaml", (".yaml", ".yml"),

@@ -99,10 +99,10 @@ class Model:
 )  # fmt: skip
 
 SERVER = Server(
-    "ray_serve", "2.60", ray_serve, config, ("num_replicas",),
-    title="Ray Serve",
+    "ray_serve", "2.60", ray_serve, config, title="Ray Serve", routing="two_choices",
     words=Words(
         "max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches",
+        replicas="num_replicas",
         others={"max_ongoing": "max_ongoing_requests"},
     ),
     extras=_extras, variants=({}, {"handler": "blocking"}, {"before_mid_2023": True}),

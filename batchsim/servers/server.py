@@ -12,6 +12,7 @@ from batchsim import _check, _format
 from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 from batchsim.scenario.priorities import Shares
+from batchsim.scenario.routing import MOST_REPLICAS
 from batchsim.scenario.rules import LearnedSizes
 from batchsim.scenario.tokens import Tokens
 
@@ -31,7 +32,7 @@ class ServerConfig:
     drops the workload's priorities and serves in order of arrival. Limits by level are {level: value}.
 
     `devices`: the number of devices that the servers share; None: each server has its own. Files do not
-    define how servers share a device: see `apply`.
+    define how servers share a device: see `apply`. `replicas` of all this are behind a router.
 
     >>> from batchsim import servers
     >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
@@ -49,6 +50,8 @@ class ServerConfig:
     priority_levels: int = 0
     default_priority_level: int = 0
     devices: int | None = None
+    replicas: int = 1
+    routing: str = "round_robin"
     settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +74,8 @@ class ServerConfig:
             "note": list(self.notes),
         }
         share = f" that share {_format.counted(self.devices, 'device')}" if self.devices else ""
+        if self.replicas > 1:
+            share += f", {self.replicas} replicas behind {self.routing}"
         lines = [f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}{share}"]
         for name, part in parts.items():
             more = [f"... {len(part) - MOST_LINES:,} more"] if len(part) > MOST_LINES else []
@@ -85,8 +90,9 @@ class ServerConfig:
         return self.apply(Scenario(workload, self._rule(service), service, tokens=tokens))
 
     def apply(self, scenario: Scenario, *, silent: bool = False) -> Scenario:
-        """Return a scenario with this server's rule, number of servers, limits and padding.
+        """Return a scenario with this server's rule, number of servers, limits, padding and replicas.
 
+        A scenario with replicas keeps its routing, and its replicas if the file does not tell them.
         The scenario's `host_ms` and `contention`, or its own `devices` or `slowdown`, define how servers
         share a device. Without these, servers take turns, and a warning gives the range of the true rate.
         """
@@ -104,6 +110,8 @@ class ServerConfig:
             scenario, workload=workload, rule=self._rule(service), service=service, servers=self.servers,
             queue_limit=queue_limit, timeout_ms=timeout_ms, timeout_action=action or "reject",
             devices=scenario.devices if defined else self.devices,
+            replicas=self.replicas if self.replicas > 1 else scenario.replicas,
+            routing=scenario.routing if scenario.replicas > 1 else self.routing,
         )  # fmt: skip
         if not silent and self.untold(scenario):
             low, high = (
@@ -196,6 +204,7 @@ class Words:
     timeout_unit_ms: float = 1.0
     timeout_action: str = ""
     budget: str = ""  # tokens in a step
+    replicas: str = ""  # copies of the server behind a router
     others: Mapping[str, str] = field(default_factory=dict)  # by the parameter of its rule
 
     def wait_of(self, wait_ms: float) -> float:
@@ -260,6 +269,7 @@ class Server:
     notes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = lambda settings: ()
     calm: Mapping[str, Any] = field(default_factory=dict)
     by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
+    routing: str = "round_robin"  # of the router in front of its replicas
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
@@ -267,7 +277,8 @@ class Server:
     @property
     def settings(self) -> list[str]:
         """The names of all its settings, those ignored last."""
-        return [*self._parameters, *self.ignored]
+        replicas = [self.words.replicas] if self.words.replicas else []
+        return [*self._parameters, *replicas, *self.ignored]
 
     @cached_property
     def _parameters(self) -> dict[str, inspect.Parameter]:
@@ -292,5 +303,15 @@ class Server:
                 raise ValueError(f"a setting of {self.name} must be one that it has, got {name!r}{hint}")
         used = {name: value for name, value in settings.items() if name not in self.ignored}
         ignored = {name: value for name, value in settings.items() if name in self.ignored}
+        replicas, word = 1, self.words.replicas
+        if word in used:
+            count = used.pop(word)
+            if type(count) is int and count > 0:
+                replicas = _check.whole(f"{self.title}'s {word}", count, at_most=MOST_REPLICAS)
+            else:  # "auto", or 0 while nobody asks
+                ignored[word] = count
         found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
-        return dataclasses.replace(found, settings=dict(settings), unused={**found.unused, **ignored})
+        return dataclasses.replace(
+            found, settings=dict(settings), unused={**found.unused, **ignored}, replicas=replicas,
+            routing=self.routing,
+        )  # fmt: skip

@@ -126,6 +126,25 @@ class Recommendation:
         numbers = f"Expected: {phrases.against_limits(self.judgement)}."
         return (numbers, _stated(self.statement)) if self.statement is not None else (numbers,)
 
+    @property
+    def costs(self) -> "pandas.DataFrame":
+        """What fewer and more servers cost: a row for each number of servers among the settings that keep up.
+
+        `cost_per_million` requests, the best latency (of the objective, in the runs of the search), and
+        `per_percent`: what each percent costs by which it is below that of the row above. Of servers with
+        `price_per_hour` and no autoscaler; else ValueError.
+        """
+        scenario, key = self.scenario, self.slo.latency.key
+        if scenario.price_per_hour is None or scenario.autoscale is not None:
+            raise ValueError("costs need price_per_hour, and no autoscaler, got another scenario")
+        each = self.result.metrics.number("cost_per_million") / scenario.all_servers
+        known = self.candidates[self.candidates["load"] < 1].groupby("servers")[key].min().dropna()
+        frame = known.reset_index()
+        frame.insert(1, "cost_per_million", each * frame["servers"])
+        percent = -100 * frame[key].pct_change(fill_method=None)
+        frame["per_percent"] = (frame["cost_per_million"].diff() / percent).where(percent > 0)
+        return frame
+
     def explain(self) -> str:
         """Return a paragraph: the setting, its numbers, the reasons, and the effect of other values."""
         return self.explanation
@@ -189,7 +208,7 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
 
 def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
-    topics = (_setting, _confirmed, _coarse, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
+    topics = (_setting, _confirmed, _coarse, _cheaper, _costs, _load, _batches, _optimum, _remedies, _caveats)
     settings = _format.counted(len(found.candidates), "setting")
     less = f", {found.saved} of what full runs of all would take" if found.saved else ""
     search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
@@ -247,6 +266,33 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
         yield f"{servers} might do: {best['why']}; a longer run would tell."
 
 
+def _costs(found: Recommendation) -> Iterator[str]:
+    """Report what it costs, and what a percent of the latency costs with more servers and with fewer."""
+    scenario, (label, unit, _) = found.scenario, described(found.slo.latency.key)
+    if scenario.price_per_hour is None:
+        return
+    million = _format.number(found.result.metrics.number("cost_per_million"))
+    price = _format.number(scenario.price_per_hour)
+    yield f"It costs {million} per million requests, at {price} an hour for a server."
+    if scenario.autoscale is not None:
+        return
+    frame = found.costs
+    own = frame.index[frame["servers"] == scenario.all_servers]
+    for place, more in ((own, "costs"), (own + 1, "would cost")):
+        if (
+            len(place)
+            and place[0] in frame.index
+            and not math.isnan(paid := frame.at[place[0], "per_percent"])
+        ):
+            now, before = frame.loc[place[0]], frame.loc[place[0] - 1]
+            fewer, count = (_format.counted(int(row["servers"]), "server") for row in (before, now))
+            takes = f"from {_format.number(before.iloc[2])} to {_format.number(now.iloc[2])}{unit}"
+            yield (
+                f"{count} instead of {fewer} take the {label} {takes}: "
+                f"each percent {more} {_format.number(paid)} per million."
+            )
+
+
 def _load(found: Recommendation) -> Iterator[str]:
     scenario, expected, in_steps = found.scenario, found.expected, _in_steps(found)
     size = _format.number(expected["mean_batch_size"].value)
@@ -259,7 +305,7 @@ def _load(found: Recommendation) -> Iterator[str]:
     elif not scenario.stable:
         yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
     else:
-        who = "The server is" if scenario.servers == 1 else "The servers are"
+        who = "The server is" if scenario.all_servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
         waiting = devices = ""
         if scenario.device_count < scenario.servers:

@@ -57,12 +57,13 @@ def tune(
     `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. With a
     `Range(1, 256, scale="log")` for some of the values, an adaptive search tries up to 400 settings
     (`batchsim.study.ranges`); nothing is stated about those that it does not try. `prefer`:
-    "cheapest" takes the fewest servers that meet the objective, and among their settings the lowest latency
-    (the highest percentile of `slo`, or its mean); "fastest" takes the lowest latency of all. Several
-    settings may be statistically as fast in full runs: among these it takes the most headroom (the highest
-    saturation rate), then the lower mean latency, then the shorter wait (`batchsim.study.choice`; "fastest"
-    takes fewer servers first). `requests`: the length of a full run (default: the whole trace, or 100,000),
-    which determines the precision. If a full run does not decide, runs get up to ten times as long.
+    "cheapest" takes the fewest servers, of all replicas, that meet the objective, and so the lowest cost, and
+    among their settings the lowest latency (the highest percentile of `slo`, or its mean); with a
+    `price_per_hour`, `costs` has what a percent of it costs. "fastest" takes the lowest latency of all.
+    Several settings may be statistically as fast in full runs: among these it takes the most headroom (the
+    highest saturation rate), then the lower mean latency, then the shorter wait (`batchsim.study.choice`;
+    "fastest" takes fewer servers first). `requests`: the length of a full run (default: the whole trace, or
+    100,000), which determines the precision. If a full run does not decide, runs get up to ten times as long.
 
     The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. The choice
     then runs in full with a fresh seed, a million above it, and is recommended only if the 95 % interval of

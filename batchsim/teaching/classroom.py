@@ -40,7 +40,8 @@ class Classroom:
             try:
                 found.append((path, _checked(path, any_version)))
             except (ValueError, OSError) as error:
-                self.refused.append(_plain(str(error)))
+                why = getattr(error, "strerror", None)
+                self.refused.append(_plain(f"{path}: {why.lower()}" if why else str(error)))
         found.sort(key=lambda each: _last_at(each[1]), reverse=True)
         counted: list[tuple[Path, Record]] = []
         for path, record in found:  # the newest first

@@ -40,6 +40,9 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
         page.wait_for_selector(NEXT, state="detached")
         assert page.is_visible(TABS)
         assert len(page.evaluate(SHOWN)) > len(KNOBS)
+        if width > 900:  # the picture makes room for the title's words, which the opening hid
+            low = "document.querySelector('.batchsim-foot').getBoundingClientRect().bottom"
+            assert eventually(lambda: page.evaluate(f"{low} <= innerHeight"), 20)
         assert panel.kernel.ask("panel.session.data.before") is None
         assert page.evaluate("localStorage.getItem('batchsim-opening')")  # it plays once
         assert not panel.noise.errors

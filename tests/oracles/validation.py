@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from oracles import policy, preset_validation, priority, published, token_validation
+from oracles import fleets, policy, preset_validation, priority, published, token_validation
 from oracles.coverage import TABLES
 from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -121,6 +121,33 @@ def by_level():
             what = f"{'M/M/1' if cv else 'M/D/1'}, load {rate / 1000}, level {level}: mean latency (ms)"
             interval_ms = row.mean_latency_ms_low, row.mean_latency_ms_high
             yield Row(what, row.mean_latency_ms, *interval_ms, expected_ms)
+
+
+def behind_a_router():
+    keys = "mean_latency_ms", "p99_ms", "mean_batch_size", "utilisation"
+    for rule, service in ((bs.SizeOrWait(32, 0), V100), (bs.SizeOrWait(32, 5), bs.Affine(5, 0.25))):
+        one = at_load(0.5, rule, service)
+        answer = theory.expected(one)
+        many = one.replace(replicas=4, routing="random", rate_per_s=4 * one.workload.rate_per_s)
+        result, expected = run(many, 400_000), answer.summary()
+        for key in keys[: 1 if rule.max_wait_ms else None]:
+            tolerance = 0.01 if key == "p99_ms" else 0.005
+            yield compared(f"random, 4 replicas: {answer.model}", result, key, expected[key], tolerance)
+    exponential = MS.with_noise(1, "exponential")
+    for load, tolerance in ((0.5, 0.02), (0.7, 0.02), (0.8, 0.02), (0.9, math.nan)):
+        scenario = at_load(load, bs.SizeOrWait(1, 0), exponential)
+        fleet = scenario.replace(replicas=64, routing="two_choices", rate_per_s=64 * 1000 * load)
+        theirs = fleets.two_choices_limit(load)
+        yield compared(
+            f"two choices of 64, load {load}", run(fleet, 100_000, 8), "mean_latency_ms", theirs, tolerance
+        )
+    for load in (0.5, 0.8):
+        scenario = at_load(load, bs.SizeOrWait(1, 0), exponential)
+        pair = scenario.replace(replicas=2, routing="least_loaded", rate_per_s=2 * 1000 * load)
+        theirs = fleets.shortest_of_two(load)
+        yield compared(
+            f"the shorter of two queues, load {load}", run(pair, 100_000), "mean_latency_ms", theirs
+        )
 
 
 def what_waits():
@@ -324,6 +351,14 @@ GROUPS = [
         """Three levels with 20 %, 30 % and 50 % of the requests, one at a time: Cobham's formula (1954) for
 priorities that do not interrupt what is computed.""",
         by_level,
+    ),
+    Group(
+        "Replicas behind a router",
+        """Random splitting gives each replica the traffic of a queue of its own, with the theory of one queue
+(0.5 %, of a percentile 1 %). Two choices, batches of one, 64 replicas: Mitzenmacher's limit for many
+replicas (2001), within 2 %; at a load of 0.9, 64 are not yet many. The shorter of two queues: its
+Markov chain.""",
+        behind_a_router,
     ),
     Group(
         "Batches of all that waits",

@@ -264,7 +264,8 @@ export function render({ model, el }) {
       panel = el.closest(".batchsim-explorer"); // null until the element is in the page
       if (panel) {
         gesture = gestures(model, panel);
-        for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
+        const head = document.querySelectorAll(".batchsim-head"); // in the app, which the opening makes smaller
+        for (const each of [panel, ...head, ...el.parentElement.children]) resizes.observe(each);
       }
     }
     later();

@@ -531,7 +531,7 @@ class StageView {
     else pen.text(said, left, y + 1.5 * em, { room: right - left });
     const count = now.waiting.length, doing = now.forming ? "forming" : "queueing", queue = places.box.x + 0.3 * em, there = places.servers[0].box.x;
     const levels = count && lane.levels.length > 1 ? lane.byLevel(now).map(([name, many], at) => `${whole(many)} of level ${name}${at ? "" : " ◣"}`).join(", ") : "";
-    const texts = !count ? ["queue: none waiting", "none waiting"] : [
+    const texts = !count ? ["queue: none waiting", "none waiting", "empty"] : [
       ...(levels ? [`queue: ${levels}, ${doing}`, `${levels}, ${doing}`, levels] : []),
       `queue: ${whole(count)} waiting, ${doing}`, `${whole(count)} waiting, ${doing}`, `${whole(count)} ${doing}`];
     pen.text(texts, queue, above, { bold: true, room: there - queue - em });

@@ -33,7 +33,7 @@ export function sketch(host, { loads, top_ms, promised_ms, looks, theme, curve_m
   const paint = () => {
     chart.axes({ x: [0, 100], y: [0, top_ms], xLabel: "load (% of saturation)", yLabel: "p99 (ms)" });
     if (promised_ms) chart.handle(promised_ms, false, chart.theme.vermilion, [5, 3], `the promise, ${number(promised_ms)} ms`);
-    if (!truth && guess.every(Number.isNaN)) chart.text("Draw here", chart.x(50), chart.y(top_ms / 2), { align: "center", bold: true });
+    if (!truth && guess.every(Number.isNaN)) chart.text("Draw here", chart.x(50), chart.y(top_ms * (promised_ms > 0.35 * top_ms && promised_ms < 0.6 * top_ms ? 0.75 : 0.5)), { align: "center", bold: true });
     const higher = truth && guess[3] > truth[3]; // of two lines the upper one has its name above
     line(guess, chart.theme.blue, [6, 4], "your drawing", truth && !higher ? 18 : -8);
     if (truth) line(truth, chart.theme.green, [], "p99", higher ? 18 : -8);
