@@ -26,7 +26,8 @@ def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
 
 def parts_of(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name, without what is computed of them."""
-    return {name: getattr(part, name) for name in _fields(type(part))}
+    kind: Any = type(part)
+    return {name: getattr(part, name) for name in _fields(kind)}
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -59,7 +60,8 @@ def _within(steps: list[str], path: tuple[str, ...]) -> bool:
 
 
 def _paths(part: Any) -> Iterator[tuple[str, ...]]:
-    for name in _fields(type(part)):
+    kind: Any = type(part)
+    for name in _fields(kind):
         yield (name,)
         yield from ((name, *path) for path in _paths(getattr(part, name)))
 
