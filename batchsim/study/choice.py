@@ -21,7 +21,7 @@ from batchsim.study import phrases
 from batchsim.study.judgement import STRICT, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement
-from batchsim.study.race import MEAN, Candidate, Outcome, Race
+from batchsim.study.race import FAR, MEAN, Candidate, Outcome, Race
 from batchsim.study.slo import LEVEL
 from batchsim.study.surface import map_requests
 from batchsim.study.traffic import LONGEST
@@ -232,11 +232,14 @@ def alike(race: Race, chosen: Candidate) -> list[Candidate]:
     same = [
         each for each in race.candidates
         if type(each.scenario.rule) is type(scenario.rule)
+        and each.first_ms <= FAR * chosen.first_ms
         and replace(each.scenario, rule=scenario.rule) == scenario
     ]  # fmt: skip
     requests = map_requests(scenario.workload, race.asked.requests)
     race.search.count(requests * len(same))
     rules = [each.scenario.rule for each in same]
+    if not rules:
+        return []
     cells = kind.cells(scenario, rules, len(rules), requests, race.search.seed, None, roughly=False)
     return [same[place] for place in cells.settle()[0].tolist()]
 
