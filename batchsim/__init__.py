@@ -24,6 +24,7 @@ from batchsim.scenario.rules import (
     LearnedSizes,
     PreferredSizes,
     PreferredUntilLate,
+    PrefetchedBatches,
     PullThenWait,
     Rule,
     RunningWindow,
@@ -65,14 +66,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Affine", "AtLeast", "Autoscale", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop",
     "Comparison", "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
-    "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise", "OnOff",
-    "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Range",
-    "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable",
-    "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace",
-    "Trigger", "Uniform", "WaitSinceLast", "batch_inference", "calibrate", "capacity", "capacity_curves",
-    "compare", "compare_routing", "compare_servers", "device", "explore", "film", "frontier", "heat_map",
-    "kv_blocks", "lanes", "load_test", "plot", "published", "published_names", "published_source", "routing",
-    "servers", "simulate", "study", "sweep", "teaching", "theory", "tune",
+    "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal", "Noise",
+    "OnOff", "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate",
+    "PrefetchedBatches", "PullThenWait", "Range", "Recommendation", "Result", "Rule", "RunningWindow", "SLO",
+    "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status",
+    "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast", "batch_inference",
+    "calibrate", "capacity", "capacity_curves", "compare", "compare_routing", "compare_servers", "device",
+    "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes", "load_test", "plot", "published",
+    "published_names", "published_source", "routing", "servers", "simulate", "study", "sweep", "teaching",
+    "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

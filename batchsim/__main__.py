@@ -2,12 +2,15 @@
 
 import sys
 
-from batchsim._parts import MissingPart
+from batchsim._parts import MissingPart, need
+
+NEEDED = {"lab": "notebook", "app": "app"}  # the extras of commands to which the shell alone is no use
 
 
 def main() -> None:
     """Run the command; one line and exit code 2 without the extra `shell`."""
     try:
+        need("typer", NEEDED.get("".join(sys.argv[1:2]), ""))
         from batchsim.cli import app
     except MissingPart as error:
         print(f"Error: {error}", file=sys.stderr)

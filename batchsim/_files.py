@@ -85,7 +85,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             waiting.seek(0)
             shutil.copyfileobj(waiting, there)
         return
-    path = Path(os.path.realpath(path))
+    asked, path = path, Path(os.path.realpath(path))
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         with temporary.open("xb") as file:
@@ -98,6 +98,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk has no name, and nobody knows the other
+            error.filename = str(asked)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -32,9 +32,9 @@ class _Parts(MetaPathFinder):
             raise _missing(fullname)
 
 
-def _missing(fullname: str) -> MissingPart:
+def _missing(fullname: str, extra: str = "") -> MissingPart:
     library = fullname.partition(".")[0]
-    command = f"pip install 'batchsim[{EXTRAS[library]}]'"
+    command = f"pip install 'batchsim[{extra or EXTRAS[library]}]'"
     return MissingPart(f"{PACKAGES.get(library, library)} must be installed: {command}", name=fullname)
 
 
@@ -51,7 +51,11 @@ def name_extras() -> None:
     sys.meta_path.append(_Parts())
 
 
-def need(library: str) -> None:
-    """Raise MissingPart unless a library is installed; it is not imported."""
-    if importlib.util.find_spec(library) is None:  # blocked: `_Parts` raises for one that is not there
-        raise _missing(library)
+def need(library: str, extra: str = "") -> None:
+    """Raise MissingPart unless a library is installed; it is not imported. `extra` replaces its own."""
+    try:
+        found = importlib.util.find_spec(library)
+    except MissingPart:
+        found = None
+    if found is None:
+        raise _missing(library, extra)

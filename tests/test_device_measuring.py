@@ -10,6 +10,7 @@ import pytest
 import batchsim as bs
 from batchsim.device import Measurement, load_model
 from batchsim.device import measure as measure_with_bar
+from batchsim.measured.sized_measurement import SizedMeasurement
 
 
 class Recorder:
@@ -343,3 +344,34 @@ def test_weights_that_do_not_fit_are_a_memory_error(monkeypatch):
     monkeypatch.setattr(jax, "device_put", full)
     with pytest.raises(MemoryError, match=r"mlp of width 8 and 3 layers must fit .* allocating 8 bytes"):
         load_model("mlp", width=8)
+
+
+def test_a_measurement_over_lengths_is_a_table_with_one_compilation_per_shape():
+    model = load_model("transformer", width=32, layers=1, lengths=[8, 32, 128], pad_to=[1, 4])
+    found = measure(model, [1, 4], lengths=[8, 32, 128], repeats=3, progress=False)
+    assert (found.batch_sizes, found.lengths) == ((1, 4), (8, 32, 128))
+    table = found.service
+    assert (table.batch_sizes, table.lengths) == ((1, 4), (8, 32, 128))
+    assert table([100, 5]) * 1000 == pytest.approx(found.median_ms[4, 128])
+    assert [len(each.first_call_s) for each in found.measurements] == [2, 2, 2]
+    fit = found.fit()
+    for (size, length), error in fit.residuals.items():
+        assert fit.service([length] * size) * 1000 == pytest.approx(
+            (1 + error) * found.median_ms[size, length]
+        )
+    assert "128" in repr(found)
+    with pytest.raises(ValueError, match="lengths need a model that has them"):
+        measure(load_model("mlp", width=8), lengths=[8], progress=False)
+
+
+def test_the_factors_of_a_fit_over_lengths_are_those_that_made_the_times():
+    truth = bs.PaddedTime(2, 0.1, 0.004, 1e-5)
+
+    def one(length):
+        rows = [[1000 * truth([length] * size)] * 9 for size in (1, 4, 16)]
+        return Measurement("m", "d", "cpu", "1", (1, 4, 16), 9, rows, (), "2026-01-01")
+
+    fit = SizedMeasurement((16, 64, 256), tuple(map(one, (16, 64, 256)))).fit()
+    for name in ("fixed_ms", "per_item_ms", "per_unit_ms", "per_pair_ms"):
+        assert getattr(fit.service, name) == pytest.approx(getattr(truth, name), rel=1e-6)
+    assert abs(fit.worst[1]) < 1e-9

@@ -337,3 +337,18 @@ def test_bad_counts_and_seeds_of_inputs_are_refused():
         model.inputs(1, seed=-1)
     with refused(ValueError, "batch_size must be at least 1, got 0"):
         model.padded_size(0)
+
+
+def test_a_sequence_has_the_same_output_alone_and_padded_beside_longer_ones():
+    model = load_model("transformer", width=32, layers=2, lengths=[4, 16, 64], pad_to=[1, 4])
+    items = model.inputs(3, seed=1, sizes=np.array([3, 16, 60]))
+    assert [int((item >= 0).sum()) for item in items] == [3, 16, 60]
+    alone = [np.asarray(model(item[None]))[0] for item in items]
+    np.testing.assert_allclose(np.asarray(model(items)), alone, atol=1e-5)
+    assert [model.padded(item[None]).shape for item in items] == [(1, 4), (1, 16), (1, 64)]
+    assert model.padded(items).shape == (4, 64)
+    for wrong, why in (({"name": "mlp", "lengths": [4]}, "lengths must be None"),):
+        with pytest.raises(ValueError, match=why):
+            load_model(**wrong)
+    with pytest.raises(ValueError, match="a size must be at most the largest of lengths, 64, got 65"):
+        model.inputs(1, sizes=65)

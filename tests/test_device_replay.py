@@ -240,3 +240,20 @@ def test_what_cannot_be_replayed_is_refused(error, message, changes):
     given = {"scenario": SCENARIO, "model": doubled, "requests": 10, "inputs": TEN} | changes
     with pytest.raises(error, match=message):
         replay(**given)
+
+
+def test_a_replay_sends_a_sequence_of_the_size_of_each_request():
+    model = load_model("transformer", width=32, layers=1, lengths=[16, 64])
+    workload = bs.Poisson(200).with_sizes(bs.Uniform(4, 60))
+    scenario = bs.Scenario(workload, bs.SizeOrWait(4, 2, max_batch_units=128), bs.PaddedTime(1, 0.1, 0.01))
+    result = replay(scenario, model, requests=40)
+    assert np.array_equal(result.size, bs.simulate(scenario, 40).size)
+    items = model.inputs(40, 0, result.size)
+    for request in (0, 17, 39):
+        alone = np.asarray(model(items[request][None]))[0]
+        np.testing.assert_allclose(result.outputs[request], alone, atol=1e-4)
+    for batch in range(result.batches.batch_size.size):
+        sizes = result.size[result.batch_index == batch]
+        assert len(sizes) == 1 or len(sizes) * sizes.max() <= 128
+    with pytest.raises(ValueError, match="at most the rule's limit in units, 32, in a replay, got 6"):
+        replay(scenario.replace(max_batch_units=32), model, requests=40)

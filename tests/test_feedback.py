@@ -14,6 +14,8 @@ import batchsim as bs
 from batchsim.teaching import EXERCISES, SERVICE
 from batchsim.teaching.exercises import a_second_in_slow_motion as slow
 from batchsim.teaching.exercises import does_it_tell_the_truth as truth
+from batchsim.teaching.exercises import one_long_sentence as sentence
+from batchsim.teaching.exercises import one_queue_or_four as cards
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 from batchsim.teaching.exercises.exercise import Number
@@ -137,6 +139,38 @@ def frozen(asked, wait_ms):
             (same.SERVICE.fixed_ms + same.SERVICE.per_item_ms * size) / 1000) / size]  # fmt: skip
 
 
+def limited(asked, *thousands):
+    """Return p99 with limits of so many thousand tokens, and half of it without a limit."""
+    workload = bs.Poisson(asked.rate_per_s).with_sizes(sentence.SIZES)
+    rules = [bs.SizeOrWait(max_batch_units=limit and 1000 * limit) for limit in (None, *thousands)]
+    found = [run(workload, rule, sentence.SERVICE).percentile(99) for rule in rules]
+    return [found[0] / 2, *found[1:]]
+
+
+def routed(rate_per_s, max_wait_ms, routing, replicas=4):
+    rule = bs.SizeOrWait(32, max_wait_ms)
+    scenario = bs.Scenario(bs.Poisson(rate_per_s), rule, SERVICE, replicas=replicas, routing=routing)
+    return bs.simulate(scenario, 200_000, seed=SEED)
+
+
+def both_routings(asked, answer):
+    rates = [rate for rate in (answer, asked.right()) if 50 < rate < cards.SATURATION_PER_S]
+    runs = [routed(rate, asked.max_wait_ms, name) for rate in rates for name in ("fill_first", "round_robin")]
+    return [number for result in runs for number in (result.mean_latency_ms, result.mean_batch_size)]
+
+
+def common_queue(asked):
+    plain = bs.Scenario(
+        bs.Poisson(asked.rate_per_s), bs.SizeOrWait(32, asked.one_wait_ms), SERVICE, servers=4
+    )
+    return [bs.simulate(plain, 200_000, seed=SEED).mean_batch_size]
+
+
+def signals(asked):
+    runs = [cards.autoscaled(asked.peak_to_mean, signal, SEED) for signal in cards.SIGNALS]
+    return [result.summary()["mean_replicas"] for result in runs]
+
+
 # The numbers that feedback may state, besides the exercise's own and the answer; any other is false.
 TRUE = {
     "01.1": lambda asked, answer: full_batches(asked.size),
@@ -189,8 +223,21 @@ TRUE = {
     "10.3": lambda asked, answer: [
         99, 95, 128, *(asked.tpot_ms(seats) for seats in (min(int(answer), 128), min(int(answer) + 1, 128)))
     ],
+    "11.2": lambda asked, answer: [
+        99, 32, 32 * sentence.LARGEST,
+        *limited(asked, *(each for each in (int(answer), int(answer) + 1) if each <= 16)),
+    ],
+    "12.1": both_routings,
+    "12.2": lambda asked, answer: common_queue(asked),
+    "12.3": lambda asked, answer: signals(asked),
 }  # fmt: skip
-LOOSE = {"06.2": 0.2, "07.1": 0.04, "06.3": 0.1, "09.1": 0.05}  # what runs of other seeds differ by
+LOOSE = {
+    "11.2": 0.1,
+    "06.2": 0.2,
+    "07.1": 0.04,
+    "06.3": 0.1,
+    "09.1": 0.05,
+}  # what runs of other seeds differ by
 
 
 def own(asked):

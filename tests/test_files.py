@@ -1,5 +1,6 @@
 """A file is written completely or not at all, and what is no file is not replaced by one."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -45,6 +46,17 @@ def test_an_older_file_stays_where_writing_fails(tmp_path):
         write_half(path)
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a.txt"]
+
+
+def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match=r"No space.*a\.txt"), replacing(path):
+        raise OSError(errno.ENOSPC, "No space")  # as of a full disk
+    with pytest.raises(OSError, match=r"b\.txt"), replacing(path):  # an error of reading another is left
+        (tmp_path / "b.txt").read_bytes()
+    with pytest.raises(FileNotFoundError, match=r"no/a\.txt'$"), replacing(tmp_path / "no" / "a.txt"):
+        pass
+    assert names(tmp_path) == []
 
 
 @POSIX

@@ -28,6 +28,14 @@ def lint(server, rate, service=V100, parts=None, **settings):
     return servers.lint(servers.config(server, **settings), asked, REQUESTS)
 
 
+PADDED = bs.PaddedTime(2, 0.05, 0.002)
+TIMED = {"max_batch_size": 32, "max_queue_delay_microseconds": 10_000}
+
+
+def SENTENCES(rate):  # as a workload's class
+    return bs.Poisson(rate).with_sizes(bs.Lognormal(80, cv=1, at_most=512))
+
+
 SHARED = {"servers": 8, "devices": 1}
 RAY = {"max_batch_size": 32, "max_ongoing_requests": 64}
 
@@ -124,6 +132,18 @@ FOUND = [
         ("tf_serving", 1000, {"max_batch_size": 32, "allowed_batch_sizes": [2, 4, 8, 16, 32]}),
         ("tf_serving", 1000, {"max_batch_size": 32}),
         ("triton", 1000, bs.Affine(5, 0).padded_to([32]), {"max_batch_size": 32}),  # padding costs nothing
+    ]),
+    ("length-padding", [
+        ("triton", SENTENCES(1250), PADDED, TIMED),
+        ("tf_serving", SENTENCES(1250), PADDED, {"max_batch_size": 32, "batch_timeout_micros": 10_000}),
+        ("tei", SENTENCES(1250), PADDED, {"max_batch_requests": 32, "padded_model": True}),
+    ], [
+        ("triton", SENTENCES(50), PADDED, TIMED),  # batches of one or two
+        ("triton", bs.Poisson(1250).with_sizes(bs.Uniform(60, 70)), PADDED, TIMED),
+        ("triton", SENTENCES(1250), bs.PackedTime(2, 0.05, 0.002), TIMED),
+        ("triton", SENTENCES(600), bs.PaddedTime(20, 0.05, 0.00001), TIMED),  # padding costs nothing
+        ("tei", SENTENCES(1250), PADDED,
+         {"max_batch_requests": 32, "padded_model": True, "max_batch_tokens": 2048}),
     ]),
     ("servers-share-a-device", [
         ("tf_serving", 1500, V100, SHARED, {"max_batch_size": 32, "num_batch_threads": 8}),

@@ -114,10 +114,13 @@ def test_a_missing_part_is_an_import_error_of_one_line_that_names_its_extra(core
     assert re.fullmatch(rf"[\w.]+MissingPart: \w+ must be installed: pip install 'batchsim\[{extra}\]'", last)
 
 
-def test_the_command_without_the_shell_is_one_line(core):
-    done = run(core, "batchsim", "simulate")
+@pytest.mark.parametrize(
+    ("command", "extra"), [("simulate", "shell"), ("page", "shell"), ("lab", "notebook"), ("app", "app")]
+)
+def test_a_command_without_the_shell_is_one_line_with_the_extra_that_it_needs(core, command, extra):
+    done = run(core, "batchsim", command)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: typer must be installed: pip install 'batchsim[shell]'\n"
+    assert done.stderr == f"Error: typer must be installed: pip install 'batchsim[{extra}]'\n"
 
 
 def test_imports_of_others_fail_as_python_lets_them():

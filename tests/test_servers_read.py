@@ -38,6 +38,9 @@ MEANT = {
             schedule_conservativeness=0.8,
         ), 2, 200, None, (),
     ),
+    "tei/tei-launch.sh": (
+        bs.PrefetchedBatches(64, max_batch_units=8192, units="summed"), 1, None, None, (),
+    ),
     "tgi/tgi-launch.sh": (
         servers.tgi(
             max_batch_size=64, max_batch_prefill_tokens=8192, max_batch_total_tokens=64_000,
@@ -85,9 +88,12 @@ def test_the_name_and_content_of_a_file_tell_the_server_and_what_it_means(path):
     parts = [bs.Affine(2, 0.1)]
     if found.server in servers.TOKEN_SERVERS:
         parts = [bs.StepTime(2, 8, 0.1), bs.Tokens(50, 9)]
+    workload = bs.Poisson(100)
+    if found.server in servers.SIZE_SERVERS:
+        workload = workload.with_sizes(bs.Uniform(1, 512))
     shares = pytest.warns(UserWarning, match="share 1 device") if found.devices else nullcontext()
     with shares:
-        assert found.scenario(bs.Poisson(100), *parts).rule == rule
+        assert found.scenario(workload, *parts).rule == rule
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -99,6 +105,39 @@ def test_a_file_is_written_back_as_it_was_meant(path):
         ast.parse(text)
     elif path.suffix == ".yaml":
         assert yaml.safe_load(text).keys() <= yaml.safe_load(path.read_text()).keys()
+
+
+def test_servers_say_how_they_batch_requests_of_different_sizes():
+    sized = bs.Scenario(bs.Poisson(100).with_sizes(bs.Uniform(1, 512)), bs.SizeOrWait(8, 5), bs.Affine(2, 1))
+    ragged = 'input [ { name: "ids" allow_ragged_batch: true } ] max_batch_size: 8 dynamic_batching {}'
+    for server, plain, other in (
+        ("tf_serving", "batch_timeout_micros { value: 9 }", "pad_variable_length_inputs: true"),
+        ("triton", "max_batch_size: 8 dynamic_batching {}", ragged),
+    ):
+        with pytest.warns(UserWarning, match="different sizes|one shape"):
+            servers.parse(plain, server).apply(sized)
+        found = servers.parse(other, server)
+        found.apply(sized)
+        assert servers.parse(servers.write(server, found)) == found
+    command = "text-embeddings-router --model-id m --max-batch-tokens 256 --auto-truncate false"
+    for text, action in ((command, "reject"), (command.replace(" false", ""), "truncate")):
+        found = servers.parse(text)
+        assert found.apply(sized).oversize_action == action
+        assert servers.parse(servers.write("tei", found.apply(sized))).apply(sized) == found.apply(sized)
+
+
+RAY = "@serve.batch(max_batch_size=4096, batch_size_fn=lambda batch: {})\nasync def embed(batch): ..."
+
+
+@pytest.mark.parametrize(
+    ("function", "units"),
+    [("sum(map(count, batch))", "summed"), ("len(batch) * max(map(count, batch))", "padded")],
+)
+def test_a_function_of_ray_serve_makes_its_size_a_limit_in_units(function, units):
+    found = servers.parse(RAY.format(function))
+    assert found.rule == bs.FrozenBatches(4096, 10, 5, max_batch_units=4096, units=units)
+    assert servers.parse(servers.write("ray_serve", found)).settings == found.settings
+    assert servers.parse(servers.write("ray_serve", found.rule)).rule == found.rule
 
 
 def test_the_limits_of_tritons_example_are_those_of_its_default_policy():

@@ -71,6 +71,14 @@ SETTINGS = {
             "handler": st.sampled_from(["async", "blocking"]),
         },
     ),
+    "tei": (
+        {},
+        {
+            "max_batch_tokens": st.integers(1, 10**6), "max_batch_requests": SIZES,
+            "max_concurrent_requests": st.integers(1, 10**4), "padded_model": st.booleans(),
+            "auto_truncate": st.booleans(), "max_client_batch_size": st.integers(1, 99),
+        },
+    ),
     "bentoml": (
         {},
         {
@@ -195,7 +203,7 @@ def accepted(text, server, file):
         words = shlex.split(text.replace("\\\n", " "), comments=True)
         while "=" in words[0]:
             words.pop(0)
-        parser_of(server).parse_args(words[1 if server == "tgi" else 2 :])
+        parser_of(server).parse_args(words[1 if server in ("tgi", "tei") else 2 :])
 
 
 def test_settings_are_drawn_for_each_server():
@@ -215,7 +223,7 @@ def test_what_is_written_of_settings_is_read_as_the_same(config):
         assert (found.server, found.settings, found.unknown) == (config.server, kept, {})
         assert (found.rule, found.servers) == (config.rule, config.servers)
         assert found.queue_limit == config.queue_limit
-        if config.server in servers.SERVERS:
+        if config.server in servers.SERVERS | servers.SIZE_SERVERS:
             assert found.unused == config.unused
             assert [note for note in found.notes if "left out" not in note] == []
 

@@ -132,10 +132,31 @@ def continuous_batching():
     ]
 
 
+def one_long_sentence():
+    service, sizes = bs.PaddedTime(2, 0.1, 0.005), [400] + [40] * 7
+    plain, limited = bs.SizeOrWait(8, 0), bs.SizeOrWait(8, 0, max_batch_units=1600)
+    runs = [
+        bs.simulate(bs.Scenario(bs.Trace([0.0] * len(some), sizes=some), rule, service))
+        for some, rule in ((sizes, plain), (sizes[:1], plain), (sizes[1:], plain), (sizes, limited))
+    ]
+    one, long, short, cut = (1000 * (run.batches.finish_s - run.batches.start_s) for run in runs)
+    padding = 100 * runs[0].summary()["padding"]
+    parts = [*one, padding, long.sum() + short.sum(), *cut]
+    return [f"{part:.1f}" + (" %" if part is padding else "") for part in parts]
+
+
+def one_queue_or_four():
+    plain = bs.Scenario(bs.Constant(1000), bs.SizeOrWait(8, 30), bs.Affine(4, 0.5))
+    runs = [bs.simulate(plain.replace(servers=4), 3200), bs.simulate(plain.replace(replicas=4), 3200)]
+    waits = [f"{(result.start_s - result.arrival_s).max() * 1000:.0f}" for result in runs]
+    return [*waits, *(f"{result.mean_latency_ms:.1f}" for result in runs)]
+
+
 COMPUTED = {
     "00": explorer, "01": why_batch, "02": build_a_batcher, "03": slow_motion, "04": size_or_wait,
     "05": tails_and_bursts, "06": theory_meets_simulation, "07": tune_to_an_objective,
     "08": does_it_tell_the_truth, "09": same_knobs, "10": continuous_batching,
+    "11": one_long_sentence, "12": one_queue_or_four,
 }  # fmt: skip
 
 

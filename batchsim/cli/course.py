@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from batchsim import _check, _course, _parts
+from batchsim import _check, _course, _format, _parts
 from batchsim._version import __version__
 from batchsim.cli.flags import OUTPUT, RUN, Command
 
@@ -57,7 +57,8 @@ class Lab(Command):
 def _copy() -> None:
     written, newer = _course.copy_to(FOLDER)
     if written:
-        typer.echo(f"The course of batchsim {__version__} is in {FOLDER}: {len(written)} files written.")
+        files = _format.counted(len(written), "file")
+        typer.echo(f"The course of batchsim {__version__} is in {FOLDER}: {files} written.")
     for name in newer:
         typer.echo(f"Kept your {FOLDER / name}. A newer version is there: move yours away to get it.")
 

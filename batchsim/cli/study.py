@@ -189,7 +189,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             return
         from batchsim import servers
 
-        _check.one_of("--write", self.write, [*servers.SERVERS, *servers.TOKEN_SERVERS, "all"])
+        _check.one_of(
+            "--write", self.write, [*servers.SERVERS, *servers.SIZE_SERVERS, *servers.TOKEN_SERVERS, "all"]
+        )
         if self.write == "all" and self.out is None and not self.json_:
             raise ValueError("--write all must come with --out, got none")
 

@@ -17,6 +17,7 @@ from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.samples import autocorrelation, summary
+from batchsim.measured.sized_measurement import SizedMeasurement
 from batchsim.scenario import Affine, Poisson, Scenario
 from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table
@@ -227,7 +228,8 @@ def measure(
     target: float = 0.02, limit_s: float = 5.0, repeats: int | None = None, warmup: int = 3,
     copy: bool = True, served: bool = False, busy: float | Callable[[Table], float] = BUSY,
     roofline: bool = True, example: Any = None, seed: int = 0, progress: bool = True,
-) -> Measurement:  # fmt: skip
+    lengths: Iterable[int] | None = None,
+) -> Any:  # fmt: skip
     """Time `model` on batches of each size, until each median is precise enough or time is over.
 
     `model` is a `Model`, or any callable on stacked arrays; a callable needs `example`, one item, which is
@@ -250,6 +252,10 @@ def measure(
     peak rates of the device, in a second and once per process, and asks JAX for each compiled program's
     operations and bytes; a callable has them if `jax.jit` made it.
 
+    With `lengths`, of a model that has them, each length is measured in turn, with sequences as long: the
+    result is a `SizedMeasurement`, whose `service` is a SizeTable. Each pair of padded size and length
+    compiles once.
+
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
     MemoryError if all fail. An output without one entry per item, or with NaN, raises ValueError.
 
@@ -259,6 +265,19 @@ def measure(
     (2, 4)
     """
     sizes = _check.sizes("batch_sizes", batch_sizes, rising=False)
+    if lengths is not None:
+        if getattr(model, "lengths", None) is None or example is not None or served:
+            raise ValueError(
+                f"lengths need a model that has them, and no example or served, got {model!r:.80}"
+            )
+        options: Any = {"target": target, "limit_s": limit_s, "repeats": repeats, "warmup": warmup}
+        options |= {"copy": copy, "roofline": False, "seed": seed, "progress": progress}
+        sequences: Any = model
+        each = _check.sizes("lengths", lengths, sequences.lengths[-1])
+        examples = [sequences.inputs(1, seed, length)[0] for length in each]
+        return SizedMeasurement(
+            each, tuple(measure(model, sizes, example=one, **options) for one in examples)
+        )
     target = _check.real("target", target, above=0)
     limit_s = _check.real("limit_s", limit_s, above=0)
     repeats = None if repeats is None else _check.whole("repeats", repeats)

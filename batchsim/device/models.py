@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batchsim import _check
+from batchsim import _check, _format
 
 CLASSES = 10
 PIXELS = 784  # of a 28 x 28 image, flattened
@@ -22,6 +22,7 @@ IMAGE = (32, 32, 3)
 SMALLEST = 4  # pixels: the side at which convolutions stop halving the image
 TOKENS = 256  # the size of the vocabulary: bytes
 LENGTH = 16  # tokens in a sequence
+NO_TOKEN = -1  # behind the end of a sequence that is shorter than the longest
 HEAD_WIDTH = 32
 
 
@@ -29,11 +30,12 @@ HEAD_WIDTH = 32
 class Model:
     """A compiled model: call it on a stacked batch to get an output for each item. `load_model` makes one.
 
-    A batch is a NumPy array of shape (batch, *item_shape); the output is a JAX array of shape
-    (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The first batch of
-    every size compiles. With `pad_to`, a batch is padded with zeros to the next of these sizes, the only ones
-    that compile, and the output is cut back. An item's output does not depend on the rest of its batch, up to
-    rounding.
+    A batch is a NumPy array of shape (batch, *item_shape); the output is a JAX array of shape (batch,
+    outputs), which may still be computing: `jax.block_until_ready` waits for it. The first batch of every
+    size compiles. With `pad_to`, a batch is padded with zeros to the next of these sizes, the only ones that
+    compile, and the output is cut back. With `lengths`, an item is a sequence of up to the largest of these,
+    followed by -1, and a batch is padded to the next length that covers its longest. An item's output does
+    not depend on the rest of its batch, up to rounding.
 
     ValueError for a wrong shape, an empty batch, a batch larger than the largest of `pad_to`, and a token
     outside the vocabulary; TypeError for a dtype that does not convert to `dtype`.
@@ -47,6 +49,7 @@ class Model:
     pad_to: tuple[int, ...] | None
     weights: Any
     tokens: int | None = None  # the size of the vocabulary, if items are tokens
+    lengths: tuple[int, ...] | None = None  # to which batches of sequences are padded
     _forward: Any = field(kw_only=True)
 
     def __call__(self, batch: Any) -> jax.Array:
@@ -64,7 +67,12 @@ class Model:
         items = np.asarray(batch)
         self._check(items)
         # A copy even without padding: on a CPU, JAX may still read the batch after `compute` returns.
-        filled = np.zeros((self.padded_size(len(items)), *self.item_shape), self.dtype)
+        shape, padding = (self.padded_size(len(items)), *self.item_shape), 0
+        if self.lengths is not None:
+            longest = int((items >= 0).sum(axis=1).max())
+            edge = next(length for length in self.lengths if length >= longest)
+            shape, padding, items = (shape[0], edge), NO_TOKEN, items[:, :edge]
+        filled = np.full(shape, padding, self.dtype)
         filled[: len(items)] = items
         return filled
 
@@ -87,7 +95,8 @@ class Model:
             raise TypeError(f"a batch of {self.name} must convert to {self.dtype}, got {batch.dtype}")
         if self.tokens is not None:
             # JAX would clamp a token that is out of range, and silently compute another input.
-            wrong = batch[(batch < 0) | (batch >= self.tokens)]
+            least = 0 if self.lengths is None else NO_TOKEN
+            wrong = batch[(batch < least) | (batch >= self.tokens)]
             if wrong.size:
                 raise ValueError(f"a token must be between 0 and {self.tokens - 1}, got {wrong[0]}")
 
@@ -103,12 +112,24 @@ class Model:
         _check.at_most("a batch", size, self.pad_to[-1], "the largest of pad_to")
         return next(padded for padded in self.pad_to if padded >= size)
 
-    def inputs(self, count: int, seed: int = 0) -> np.ndarray:
-        """Return `count` random items, shape (count, *item_shape): normal numbers, or token ids."""
+    def inputs(self, count: int, seed: int = 0, sizes: Any = None) -> np.ndarray:
+        """Return `count` random items, shape (count, *item_shape): normal numbers, or token ids.
+
+        `sizes`: the lengths of the sequences, of a model with `lengths`.
+        """
         generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
         shape = (_check.whole("count", count), *self.item_shape)
         if self.tokens is not None:
-            return generator.integers(0, self.tokens, shape, dtype=self.dtype)
+            ids = generator.integers(0, self.tokens, shape, dtype=self.dtype)
+            if sizes is not None:
+                if self.lengths is None:
+                    raise ValueError(
+                        f"sizes must be None for a model without lengths, got {_format.brief(sizes)}"
+                    )
+                sizes = np.broadcast_to(sizes, count)
+                _check.at_most("a size", int(sizes.max()), self.lengths[-1], "the largest of lengths")
+                ids[np.arange(shape[1]) >= sizes[:, None]] = NO_TOKEN
+            return ids
         return generator.standard_normal(shape, dtype=self.dtype)
 
     def forget_compiled(self) -> None:
@@ -123,7 +144,7 @@ class Model:
 
 def load_model(
     name: str, *, width: int | None = None, layers: int | None = None,
-    pad_to: Iterable[int] | None = None, seed: int = 0,
+    pad_to: Iterable[int] | None = None, lengths: Iterable[int] | None = None, seed: int = 0,
 ) -> Model:  # fmt: skip
     """Build a model with random weights, drawn from `seed`, on JAX's default device.
 
@@ -131,8 +152,9 @@ def load_model(
     many weights, which a whole batch reads once. "convnet" classifies images of shape (32, 32, 3) with
     `layers` convolutions (4), the first with `width` channels (64), doubled each time the image is halved,
     down to 4 x 4: many operations on few weights. "transformer" predicts the byte that follows 16 others,
-    with `layers` blocks (4) of `width` (256, a multiple of 32). `pad_to`, increasing sizes, pads batches: see
-    `Model`. Weights that do not fit in the device's memory raise MemoryError.
+    with `layers` blocks (4) of `width` (256, a multiple of 32); with `lengths`, increasing, it takes
+    sequences of different lengths. `pad_to`, increasing sizes, pads batches: see `Model`. Weights that do not
+    fit in the device's memory raise MemoryError.
 
     >>> model = load_model("mlp", width=64, pad_to=[1, 2, 4])
     >>> model.item_shape, model.parameters
@@ -147,13 +169,20 @@ def load_model(
     width = _check.whole("width", kind.width if width is None else width)
     layers = _check.whole("layers", kind.layers if layers is None else layers)
     sizes = None if pad_to is None else _check.sizes("pad_to", pad_to)
-    weights: Any = kind.draw(generator, width, layers)
+    item_shape, longest = kind.item_shape, {}
+    edges = None if lengths is None else _check.sizes("lengths", lengths)
+    if edges is not None:
+        if kind.tokens is None:
+            raise ValueError(f"lengths must be None for {name}, whose items have one shape, got {[*edges]}")
+        item_shape, longest = (edges[-1],), {"length": edges[-1]}
+    weights: Any = kind.draw(generator, width, layers, **longest)
     # Committed to a device, the weights keep the model there even if the default device changes.
     device = next(iter(jnp.zeros(()).devices()))
     with fitting(f"{name} of width {width:,} and {layers:,} layers"):
         weights = jax.device_put(weights, device)
     return Model(
-        name=name, item_shape=kind.item_shape, tokens=kind.tokens, pad_to=sizes, device=describe(device),
+        name=name, item_shape=item_shape, tokens=kind.tokens, pad_to=sizes, lengths=edges,
+        device=describe(device),
         dtype=np.dtype(np.float32 if kind.tokens is None else np.int32),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(weights)),
         weights=weights,
@@ -234,7 +263,9 @@ def _convnet(weights: Any, batch: jax.Array) -> jax.Array:
     return batch.mean(axis=(1, 2)) @ last + last_bias
 
 
-def _transformer_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
+def _transformer_weights(
+    generator: np.random.Generator, width: int, layers: int, length: int = LENGTH
+) -> Any:
     if width % HEAD_WIDTH:
         raise ValueError(f"width of a transformer must be a multiple of {HEAD_WIDTH}, got {width}")
     blocks = [{
@@ -242,18 +273,23 @@ def _transformer_weights(generator: np.random.Generator, width: int, layers: int
         "query_key_value": _dense(generator, width, 3 * width), "mix": _dense(generator, width, width),
         "up": _dense(generator, width, 4 * width, gain=2), "down": _dense(generator, 4 * width, width),
     } for _ in range(layers)]  # fmt: skip
-    token, position = _dense(generator, width, TOKENS).T, _dense(generator, width, LENGTH).T
+    token, position = _dense(generator, width, TOKENS).T, _dense(generator, width, length).T
     return {"token": token, "position": position, "blocks": blocks, "scale": np.ones(width, np.float32)}
 
 
 def _transformer(weights: Any, batch: jax.Array) -> jax.Array:
-    """Return the logits of the next token, shape (batch, TOKENS): causal, with pre-normalisation."""
-    state = weights["token"][batch] + weights["position"]
+    """Return the logits of the next token, shape (batch, TOKENS): causal, with pre-normalisation.
+
+    A sequence that ends before the last column is followed by negative numbers, which change no logit.
+    """
+    last = jnp.maximum((batch >= 0).sum(axis=1), 1) - 1
+    state = weights["token"][jnp.maximum(batch, 0)] + weights["position"][: batch.shape[1]]
     for block in weights["blocks"]:
         state = state + _attention(_normalised(state, block["scale"][0]), block)
         hidden = jax.nn.gelu(_normalised(state, block["scale"][1]) @ block["up"])
         state = state + hidden @ block["down"]
-    return _normalised(state[:, -1], weights["scale"]) @ weights["token"].T
+    ends = state[jnp.arange(len(batch)), last]
+    return _normalised(ends, weights["scale"]) @ weights["token"].T
 
 
 def _attention(state: jax.Array, block: Any) -> jax.Array:
@@ -271,7 +307,7 @@ def _normalised(state: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 class _Kind(NamedTuple):
-    draw: Callable[[np.random.Generator, int, int], Any]
+    draw: Callable[..., Any]
     forward: Callable[[Any, jax.Array], jax.Array]
     item_shape: tuple[int, ...]
     width: int

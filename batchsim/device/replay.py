@@ -113,7 +113,8 @@ def replay(
     takes batches from an `InferenceBatcher`, by the scenario's own rule, and runs `model` on them. The
     scenario's service time has no effect.
 
-    `inputs`: one item per request; by default a `Model` draws 256 items, used in turn, and `requests` is the
+    `inputs`: one item per request; by default a `Model` draws 256 items, used in turn, or, if it has
+    `lengths` and requests have sizes, a sequence of each request's size, and `requests` is the
     number that arrive in 10 s. `warm`: every batch size runs twice before the clock starts; otherwise
     compiling is part of the run (a `Model` drops its compiled code). `warmup` as in `simulate`.
 
@@ -150,9 +151,21 @@ def replay(
         raise ValueError(f"replay must serve requests in order of arrival, got {scenario!r}")
     if inputs is None and not hasattr(model, "inputs"):
         raise TypeError("inputs must be one item per request if model is a plain callable, got None")
-    items = model.inputs(min(count, POOL), seed) if inputs is None else inputs  # type: ignore[attr-defined]
+    sizes = draw(scenario, count, seed).size if getattr(model, "lengths", None) else None
+    if sizes is not None and int(sizes.max()) > rule.largest_size:
+        must = f"sizes must be at most the rule's limit in units, {rule.largest_size:,}, in a replay"
+        raise ValueError(f"{must}, got {sizes.max():,}")
+    if inputs is not None:
+        items = inputs
+    elif sizes is None:
+        items = model.inputs(min(count, POOL), seed)  # type: ignore[attr-defined]
+    else:  # each as long as it is
+        items = model.inputs(count, seed, sizes)  # type: ignore[attr-defined]
     if warm:
         warm_up(model, np.asarray(items[0]), range(1, rule.largest_batch + 1))
+        if inputs is None and sizes is not None:  # every length
+            for length in model.lengths:  # type: ignore[attr-defined]
+                warm_up(model, model.inputs(1, seed, length)[0], range(1, rule.largest_batch + 1))  # type: ignore[attr-defined]
     elif hasattr(model, "forget_compiled"):
         model.forget_compiled()
     result = play(scenario, model, items, count, seed, warmup)

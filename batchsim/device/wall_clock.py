@@ -282,5 +282,6 @@ class WallClock:
         columns = {name: np.array(row, kind) for name, row, kind in zip(names, rows, kinds, strict=True)}
         return Log(
             arrival_s=np.array(self.arrival_s), batch_index=number[np.array(self.batch_index, np.int64)],
-            status=np.array(self.status, np.uint8), outputs=self.outputs, **columns,
+            status=np.array(self.status, np.uint8), outputs=self.outputs,
+            size=None if self.plan.size is None else self.plan.size[: len(self.arrival_s)], **columns,
         )  # fmt: skip

@@ -52,7 +52,7 @@ def fit(times_ms: Mapping[int, float], kind: str = "affine", pieces: int = 3) ->
         raise ValueError(f"a fit must have at least 2 batch sizes, got {sizes.tolist()}")
     times = np.array([times_ms[size] for size in sizes.tolist()])
     if kind == "affine":
-        fixed_ms, per_item_ms = _least(np.column_stack([np.ones(sizes.size), sizes]), times)
+        fixed_ms, per_item_ms = least(np.column_stack([np.ones(sizes.size), sizes]), times)
         return _judged(Affine(fixed_ms, per_item_ms), sizes, times)
     knots = [sizes[0], sizes[-1]]
     best = _pieces(knots, sizes, times)
@@ -71,12 +71,12 @@ def fit(times_ms: Mapping[int, float], kind: str = "affine", pieces: int = 3) ->
 def _pieces(knots: list[int], sizes: np.ndarray, times: np.ndarray) -> Fit:
     """Return the fit whose pieces meet at `knots`: a start, and non-negative rises from knot to knot."""
     rises = [np.clip((sizes - low) / (high - low), 0, 1) for low, high in itertools.pairwise(knots)]
-    steps = _least(np.column_stack([np.ones(sizes.size), *rises]), times)
+    steps = least(np.column_stack([np.ones(sizes.size), *rises]), times)
     points = {int(size): float(ms) for size, ms in zip(knots, np.cumsum(steps), strict=True)}
     return _judged(Table(points), sizes, times)
 
 
-def _least(columns: np.ndarray, times: np.ndarray) -> list[float]:
+def least(columns: np.ndarray, times: np.ndarray) -> list[float]:
     """Return the non-negative factors of the columns with the least relative squares."""
     from scipy.optimize import nnls
 

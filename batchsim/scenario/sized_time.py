@@ -181,7 +181,9 @@ class PaddedTime(_Factors):
 
     def padded_to(self, sizes: Iterable[int] | None = None, lengths: Iterable[int] | None = None) -> Self:
         """Return this service time with batch sizes, lengths, or both padded up to the next of some."""
-        return replace(self, padding=sizes, lengths=lengths)  # type: ignore[arg-type]  # made tuples
+        padding = self.padding if sizes is None else sizes
+        lengths = self.lengths if lengths is None else lengths
+        return replace(self, padding=padding, lengths=lengths)  # type: ignore[arg-type]  # made tuples
 
     def _padded_to(self) -> str:
         if self.lengths is None:

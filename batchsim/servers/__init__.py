@@ -10,7 +10,8 @@ text. `servers.write("triton", scenario)` returns the text of such a file, and `
 scenario)` that file with the settings of the scenario. `servers.lint` finds what settings cost under a
 scenario.
 
-`SERVERS` compute requests in batches; `TOKEN_SERVERS` generate tokens, and need a scenario with tokens.
+`SERVERS` compute requests in batches. `SIZE_SERVERS` also limit their sizes, which a workload must have.
+`TOKEN_SERVERS` generate tokens, and need a scenario with tokens.
 """
 
 from batchsim.servers.batched import batched
@@ -24,9 +25,10 @@ from batchsim.servers.litserve import litserve
 from batchsim.servers.mosec import mosec
 from batchsim.servers.orca import orca
 from batchsim.servers.ray_serve import ray_serve
-from batchsim.servers.registry import SERVERS, TOKEN_SERVERS, config
+from batchsim.servers.registry import SERVERS, SIZE_SERVERS, TOKEN_SERVERS, config
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.servers.sglang import sglang
+from batchsim.servers.tei import tei
 from batchsim.servers.tensorrt_llm import tensorrt_llm
 from batchsim.servers.textbook import textbook
 from batchsim.servers.tf_serving import tf_serving
@@ -37,8 +39,9 @@ from batchsim.servers.vllm import vllm
 from batchsim.servers.vllm_v0 import vllm_v0
 
 __all__ = [
-    "Edited", "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS",
+    "Edited", "Finding", "Findings", "Note", "SERVERS", "SIZE_SERVERS", "Server", "ServerConfig",
+    "TOKEN_SERVERS",
     "batched", "bentoml", "clipper", "config", "edit", "edited", "file_name", "kserve", "lint", "litserve",
-    "mosec", "orca", "parse", "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving",
+    "mosec", "orca", "parse", "ray_serve", "read", "sglang", "tei", "tensorrt_llm", "textbook", "tf_serving",
     "tgi", "torchserve", "triton", "vllm", "vllm_v0", "write", "write_all",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Servers' files: a file as a ServerConfig, and a setting as the text of a file."""
 
 import ast
+import contextlib
 import itertools
 import math
 import os
@@ -14,6 +15,7 @@ from batchsim._files import CONFIG_BYTES, opened
 from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
+from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.servers.formats.document import Document
 from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
@@ -215,6 +217,7 @@ def target_of(what: Any) -> ServerConfig:
         "", scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms,
         tuple(scenario.service.padding or ()), scenario.timeout_action,
         max(scenario.levels) if len(scenario.levels) > 1 else 0, devices=scenario.devices,
+        oversize_action=scenario.oversize_action if scenario.rule.largest_size < ENDLESS else None,
         replicas=scenario.replicas, routing=scenario.router.name,
     )  # fmt: skip
 
@@ -237,7 +240,11 @@ def has_rule(server: Server, rule: Rule) -> bool:
 def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:
     """Return a target in a server's settings, and sentences on the differences."""
     settings, remarks = _settings(server, target)
-    each = [server.configure(settings | {**variant}) for variant in server.variants]
+    plain = server.configure(settings)  # whose error is the one to see
+    each = [plain]
+    for variant in filter(None, server.variants):
+        with contextlib.suppress(ValueError):  # a variant may lack a setting
+            each.append(server.configure(settings | {**variant}))
     found = next((one for one in each if type(one.rule) is type(target.rule)), each[0])
     ours, theirs = found.rule, target.rule
     if target.servers == 1:

@@ -1,6 +1,7 @@
 """Ray Serve: the decorator @serve.batch."""
 
 import math
+import re
 from typing import Any
 
 from batchsim import _check
@@ -8,12 +9,17 @@ from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, Rule, StalledB
 from batchsim.servers.formats.python_calls import Callee, PythonForm
 from batchsim.servers.server import Server, ServerConfig, Words
 
+# Of a list of tokenised requests.
+FUNCTIONS = {
+    "summed": "lambda batch: sum(map(len, batch))",
+    "padded": "lambda batch: len(batch) * max(map(len, batch))",
+}
 UNLIMITED = 1_000_000  # written for an infinite max_ongoing_requests, which Ray Serve does not accept
 
 
 def ray_serve(
     max_batch_size: int = 10, batch_wait_timeout_s: float = 0.01, *, max_ongoing_requests: float = math.inf,
-    handler: str = "async", before_mid_2023: bool = False,
+    handler: str = "async", before_mid_2023: bool = False, batch_size_fn: str | None = None,
 ) -> Rule:  # fmt: skip
     """Return the rule of Ray Serve 2.60's batch queue.
 
@@ -30,6 +36,10 @@ def ray_serve(
     belongs to another decorator, @serve.deployment, where its default is 5: it limits the requests inside at
     once, so batches never grow larger. It affects only the rule of an async handler.
 
+    `batch_size_fn` is the text of a function: max_batch_size then limits what it returns for a batch, the sum
+    of the requests' sizes, or, if it has a call of max, their number times the longest. Ray puts a request
+    that does not fit behind all that wait; here it keeps its place.
+
     >>> ray_serve(max_batch_size=32, batch_wait_timeout_s=0.002)
     FrozenBatches(max_batch_size=32, max_wait_ms=2.0, max_ongoing=inf)
     """
@@ -37,13 +47,20 @@ def ray_serve(
     wait_ms = _check.real("Ray Serve's batch_wait_timeout_s", batch_wait_timeout_s, at_least=0) * 1000
     _check.one_of("handler", handler, ("async", "blocking"))
     _check.instance("before_mid_2023", before_mid_2023, bool, "True or False")
+    limit: dict[str, Any] = {}
+    if batch_size_fn is not None:
+        _check.instance("Ray Serve's batch_size_fn", batch_size_fn, str, "the text of a function")
+        if before_mid_2023 or handler == "blocking":
+            raise ValueError("Ray Serve's batch_size_fn must be of an async handler today, got another")
+        units = "padded" if re.search(r"\bmax\(", batch_size_fn) else "summed"
+        limit = {"max_batch_units": size, "units": units}
     if before_mid_2023:
         return WaitSinceLast(size, wait_ms)
     if handler == "blocking":
         return StalledBatches(size, wait_ms)
     if max_ongoing_requests != math.inf:
         _check.whole("Ray Serve's max_ongoing_requests", max_ongoing_requests)
-    return FrozenBatches(size, wait_ms, max_ongoing_requests)
+    return FrozenBatches(size, wait_ms, max_ongoing_requests, **limit)
 
 
 def config(
@@ -58,8 +75,11 @@ def config(
 
 def _extras(target: ServerConfig) -> dict[str, Any]:
     if isinstance(target.rule, FrozenBatches):
-        most = target.rule.max_ongoing
-        return {"max_ongoing_requests": int(most) if math.isfinite(most) else UNLIMITED}
+        most, limit = target.rule.max_ongoing, target.rule.max_batch_units
+        by_units = {"max_batch_size": limit, "batch_size_fn": FUNCTIONS[target.rule.units]}
+        return (by_units if limit is not None else {}) | {
+            "max_ongoing_requests": int(most) if math.isfinite(most) else UNLIMITED
+        }
     # Enough that one batch can form while another is computed; with fewer, batches are never full.
     return {"max_ongoing_requests": 2 * target.rule.max_batch_size * target.servers}
 
@@ -69,6 +89,7 @@ FORM = PythonForm(
         Callee(
             "@serve.batch", r"(ray\.)?(serve\.)?batch",
             ("_func", "max_batch_size", "batch_wait_timeout_s", "max_concurrent_batches", "batch_size_fn"),
+            code=frozenset({"batch_size_fn"}),
         ),
     ),
     '''from ray import serve

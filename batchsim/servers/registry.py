@@ -13,6 +13,7 @@ from batchsim.servers.orca import SERVER as ORCA
 from batchsim.servers.ray_serve import SERVER as RAY_SERVE
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.servers.sglang import SERVER as SGLANG
+from batchsim.servers.tei import SERVER as TEI
 from batchsim.servers.tensorrt_llm import SERVER as TENSORRT_LLM
 from batchsim.servers.textbook import SERVER as TEXTBOOK
 from batchsim.servers.tf_serving import SERVER as TF_SERVING
@@ -34,7 +35,9 @@ SERVERS: dict[str, Server] = {
 TOKEN_SERVERS: dict[str, Server] = {
     server.name: server for server in (VLLM, VLLM_V0, SGLANG, TGI, TENSORRT_LLM, ORCA)
 }
-ALL = SERVERS | TOKEN_SERVERS
+# The servers whose rules limit tokens, and need requests with sizes.
+SIZE_SERVERS: dict[str, Server] = {server.name: server for server in (TEI,)}
+ALL = SERVERS | SIZE_SERVERS | TOKEN_SERVERS
 
 
 def config(server: str, **settings: Any) -> ServerConfig:

@@ -31,6 +31,9 @@ class ServerConfig:
     levels, and all requests of a workload without levels, get its `default_priority_level`. With 0 levels it
     drops the workload's priorities and serves in order of arrival. Limits by level are {level: value}.
 
+    `oversize_action`: what becomes of a request above the rule's limit in units; None: as the scenario says.
+    `one_shape`: why the server does not batch requests of different sizes; "" if it does.
+
     `devices`: the number of devices that the servers share; None: each server has its own. Files do not
     define how servers share a device: see `apply`. `replicas` of all this are behind a router.
 
@@ -50,6 +53,8 @@ class ServerConfig:
     priority_levels: int = 0
     default_priority_level: int = 0
     devices: int | None = None
+    oversize_action: str | None = None
+    one_shape: str = ""
     replicas: int = 1
     routing: str = "round_robin"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +72,9 @@ class ServerConfig:
             "queue limit": describe_limit(self.queue_limit),
             "timeout": describe_timeout(self.timeout_ms, self.timeout_action),
             "padded to": [", ".join(map(str, self.pad_to))] if self.pad_to else [],
+            "too large": ["truncated" if self.oversize_action == "truncate" else "rejected"]
+            if self.oversize_action
+            else [],
             "unused": [f"{key}={_format.brief(value, LONGEST)}" for key, value in self.unused.items()],
             "unknown": [
                 key + (f" (did you mean {near!r}?)" if near else "") for key, near in self.unknown.items()
@@ -110,9 +118,12 @@ class ServerConfig:
             scenario, workload=workload, rule=self._rule(service), service=service, servers=self.servers,
             queue_limit=queue_limit, timeout_ms=timeout_ms, timeout_action=action or "reject",
             devices=scenario.devices if defined else self.devices,
+            oversize_action=self.oversize_action or scenario.oversize_action,
             replicas=self.replicas if self.replicas > 1 else scenario.replicas,
             routing=scenario.routing if scenario.replicas > 1 else self.routing,
         )  # fmt: skip
+        if self.one_shape and not silent and workload.sizes is not None:
+            _check.warn(f"{self.one_shape}; simulated as if it did")
         if not silent and self.untold(scenario):
             low, high = (
                 each.full_batches_per_s for each in (found, dataclasses.replace(found, devices=None))

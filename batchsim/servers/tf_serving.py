@@ -9,6 +9,7 @@ from batchsim.servers.formats import text_proto
 from batchsim.servers.formats.document import Document
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
+ONE_SHAPE = "TensorFlow Serving fails a batch of different sizes unless pad_variable_length_inputs is true"
 THREADS, SIZES = "num_batch_threads", "allowed_batch_sizes"
 
 
@@ -29,13 +30,15 @@ def tf_serving(max_batch_size: int = 1000, batch_timeout_micros: int = 0) -> Siz
 
 def config(
     *, num_batch_threads: int = 1, max_enqueued_batches: int = 10, allowed_batch_sizes: Sequence[int] = (),
-    **settings: int,
+    pad_variable_length_inputs: bool = False, **settings: int,
 ) -> ServerConfig:  # fmt: skip
     """Return the meaning of the file; batches are padded to the next of `allowed_batch_sizes`.
 
     TensorFlow Serving starts a batch thread per core by default; the default here is 1, because a scenario
     does not know the machine. A request is refused when max_enqueued_batches full batches wait, the open one
-    included. That is a limit of requests, because only full batches close before a thread takes them.
+    included. That is a limit of requests, because only full batches close before a thread takes them. With
+    pad_variable_length_inputs, requests of a batch are padded to the longest; without it, a batch of
+    different lengths fails.
     """
     rule = tf_serving(**settings)
     threads = _check.whole("TensorFlow Serving's num_batch_threads", num_batch_threads)
@@ -46,7 +49,13 @@ def config(
         if allowed[-1] != rule.max_batch_size:
             must = "TensorFlow Serving's allowed_batch_sizes must end with max_batch_size"
             raise ValueError(f"{must}, {rule.max_batch_size}, got {list(allowed)}")
-    return ServerConfig("tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed)
+    _check.instance(
+        "TensorFlow Serving's pad_variable_length_inputs", pad_variable_length_inputs, bool, "a bool"
+    )
+    return ServerConfig(
+        "tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed,
+        one_shape="" if pad_variable_length_inputs else ONE_SHAPE,
+    )  # fmt: skip
 
 
 def _extras(target: ServerConfig) -> dict[str, Any]:
@@ -92,7 +101,7 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
 
 
 SERVER = Server(
-    "tf_serving", "2026-06", tf_serving, config, ("pad_variable_length_inputs",),
+    "tf_serving", "2026-06", tf_serving, config,
     title="TensorFlow Serving",
     words=Words(
         "max_batch_size", "batch_timeout_micros", 0.001, whole=True, servers=THREADS,

@@ -76,6 +76,7 @@ def config(
     *, count: int = 1, gpus: int = 1, max_queue_size: int = 0, default_timeout_microseconds: int = 0,
     timeout_action: str = "REJECT", priority_levels: int = 0, default_priority_level: int = 0,
     priority_queue_policy: Mapping[int, Mapping[str, Any]] | None = None, preserve_ordering: bool = False,
+    allow_ragged_batch: bool = False,
 ) -> ServerConfig:  # fmt: skip
     """Return the meaning of config.pbtxt: `count` instances on `gpus` GPUs, priority levels, queue policies.
 
@@ -85,6 +86,9 @@ def config(
     `priority_queue_policy` has that level, as {1: {"max_queue_size": 10}}. Triton looks for late requests
     when it forms a batch, and now and then while all instances compute. Here they leave at their timeout, so
     a full queue may have room slightly earlier; a delayed request keeps its turn either way.
+
+    `allow_ragged_batch` is that of an `input`: requests of different shapes share a batch, one behind the
+    other, as in `PackedTime`. Without it, Triton batches only requests of one shape.
 
     >>> config(8, priority_levels=2, default_priority_level=2, default_timeout_microseconds=5000,
     ...        priority_queue_policy={2: {"timeout_action": "DELAY"}}).timeout_ms
@@ -135,6 +139,7 @@ def config(
             return {level: value for level, value in found.items() if value is not None}
         return next(iter(found.values()), value(one))
 
+    _check.instance("Triton's allow_ragged_batch", allow_ragged_batch, bool, "True or False")
     count = _check.whole("Triton's instance_group count", count)
     devices = _check.whole("Triton's gpus", gpus)
     _check.at_most("Triton's gpus", devices, count, "count")
@@ -143,6 +148,7 @@ def config(
         of(lambda each: _ms(each.default_timeout_microseconds) or None),
         timeout_action=of(lambda each: each.timeout_action.lower()), priority_levels=levels,
         default_priority_level=default, devices=devices if devices < count else None, unused=unused,
+        one_shape="" if allow_ragged_batch else ONE_SHAPE,
     )  # fmt: skip
 
 
@@ -180,6 +186,8 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 # The path to each message that holds settings of the preset.
 SECTIONS = ((), ("dynamic_batching",), ("dynamic_batching", "default_queue_policy"), ("instance_group",))
+RAGGED = "allow_ragged_batch"
+ONE_SHAPE = "Triton batches only requests of one shape unless an input has allow_ragged_batch"
 GROUP, BATCHING = "instance_group", "dynamic_batching"
 OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
 COUNT, GPUS = "count", "gpus"
@@ -193,6 +201,8 @@ def _read(document: Document, text: str, which: str | None) -> None:
         if name in content:
             raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", places[name,])
     _read_groups(document, content.pop(GROUP, []), places)
+    if any(each.get(RAGGED) for each in content.get("input", ())):
+        document.put(RAGGED, True)
     batching = content.pop(BATCHING, None)
     _read_section(document, content, (), places)
     if batching is not None:
@@ -273,6 +283,8 @@ def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
         parts = ((each + 1, [*numbers[:more]]), (each, [*numbers[more:]]))
         content[GROUP] = [{COUNT: n, "kind": "KIND_GPU", GPUS: on} for n, on in parts if on]
         settings.pop(COUNT, None)
+    if any(each.get(RAGGED) for each in content.get("input", ())):
+        settings.pop(RAGGED, None)
     for name in list(settings):
         for section in SECTIONS:
             if name in _fields(section):

@@ -235,7 +235,7 @@ def alike(race: Race, chosen: Candidate) -> list[Candidate]:
         and each.first_ms <= FAR * chosen.first_ms
         and replace(each.scenario, rule=scenario.rule) == scenario
     ]  # fmt: skip
-    requests = map_requests(scenario.workload, race.asked.requests)
+    requests = map_requests(scenario, race.asked.requests)
     race.search.count(requests * len(same))
     rules = [each.scenario.rule for each in same]
     if not rules:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim._format import listed, number, rate
+from batchsim._format import counted, listed, number, rate
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.study.judgement import Estimate, Judgement, Verdict
 from batchsim.study.slo import described
@@ -58,3 +58,15 @@ def overload(scenario: Scenario) -> str:
 def setting(knobs: Mapping[str, Any]) -> str:
     """Return knobs with their values."""
     return ", ".join(f"{name}={value!r}" for name, value in knobs.items())
+
+
+def machines(scenario: Scenario) -> str:
+    """Return the servers of a scenario, by replica if there are several.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> scenario = Scenario(Poisson(900), SizeOrWait(8, 5), Affine(5, 1), servers=2)
+    >>> machines(scenario), machines(scenario.replace(replicas=3))
+    ('2 servers', '3 replicas of 2 servers')
+    """
+    servers = counted(scenario.servers, "server")
+    return servers if scenario.replicas == 1 else f"{scenario.replicas} replicas of {servers}"

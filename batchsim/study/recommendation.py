@@ -156,7 +156,7 @@ class Recommendation:
         throughput = _format.rate(self.expected["throughput_per_s"].value)
         lines = [
             f"{title}: {phrases.setting(self.knobs)}",
-            f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
+            f"  rule        {self.rule!r} on {phrases.machines(self.scenario)}",
             f"  objective   {self.slo}: {judged}, {phrases.estimates(self.judgement)}",
             *([f"  statement   {self.statement}"] if self.statement else []),
             f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
@@ -217,7 +217,8 @@ def explain(found: Recommendation) -> str:
 
 def _setting(found: Recommendation) -> Iterator[str]:
     setting = phrases.setting(found.knobs)
-    where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
+    told = found.knobs.keys() & {"servers", "replicas"}
+    where = "" if told else f" on {phrases.machines(found.scenario)}"
     numbers = phrases.against_limits(found.judgement)
     if found.provisional:
         yield f"The search was {found.provisional}. The best so far is {setting}{where}: {numbers}."

@@ -143,7 +143,12 @@ def test_a_page_without_its_server_says_so(opened, tmp_path):
         assert "No connection" in said.inner_text()
 
 
-def test_a_link_chooses_the_theme(app, opened):
-    with opened(app, query="&theme=dark") as panel:
-        assert panel.page.get_attribute("body", "data-jp-theme-name") == "JupyterLab Dark"
-        assert panel.kernel.ask("panel.session.style.theme") == "dark"
+@pytest.mark.parametrize(("query", "theme"), [("", "light"), ("&theme=dark", "dark")])
+def test_a_link_chooses_the_theme_and_axe_finds_nothing_serious_in_the_page(app, opened, query, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    with opened(app, query=query) as panel:
+        assert panel.page.get_attribute("body", "data-jp-theme-name") == f"JupyterLab {theme.title()}"
+        assert panel.kernel.ask("panel.session.style.theme") == theme
+        found = axe.run(panel.page).response["violations"]
+    grave = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in grave] == []

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive, after
-from oracles.naive_sizes import Ranges, Window
+from oracles.naive_sizes import Ranges, Units, Window
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Pull(Naive):
 
 
 @dataclass
-class Freeze(Pull):
+class Freeze(Pull, Units):
     """A batcher takes requests as they come, as many as may be inside, and closes batches on its own."""
 
     max_ongoing: float = math.inf
@@ -51,8 +51,11 @@ class Freeze(Pull):
         while inside := self.inside():
             if self.until is None:
                 self.until = after(now, self.max_wait_ms / 1000)
-            batch = inside[: self.max_batch_size]
-            why = self.why_closed(now, batch)
+            batch, cut = inside[: self.max_batch_size], False
+            if self.max_batch_units is not None:
+                batch, cut = self.batch_of(self.waiting)
+                batch, cut = batch[: len(inside)], cut and len(batch) <= len(inside)
+            why = FULL if cut else self.why_closed(now, batch)
             if why is None:
                 break
             self.until = None
@@ -73,6 +76,29 @@ class Freeze(Pull):
             return WAIT
         last = len(batch) == len(self.waiting) and not self.someone_may_come()
         return DRAIN if self.max_wait_ms == math.inf and last else None
+
+
+@dataclass
+class Prefetch(Units):
+    """A batcher holds one batch in advance, formed of those who wait as the one before it is handed over."""
+
+    def look(self, now):
+        while True:
+            if self.frozen and None in self.computing:
+                self.take(now, *self.frozen.pop())
+            elif not self.frozen and self.waiting:
+                batch, full = self.batch_of(self.waiting)
+                if self.max_batch_units is None:
+                    full = len(self.waiting) >= self.max_batch_size
+                    batch = self.waiting[: self.max_batch_size]
+                batch = self.pull(len(batch))
+                why = WAIT if self.arrival[batch[0]] == now else BACKLOG
+                self.frozen = [(batch, FULL if full else why)]
+            else:
+                return
+
+    def alarms(self):
+        return ()
 
 
 @dataclass
@@ -553,7 +579,8 @@ def sum_of(numbers):
 NAIVE = {
     "Buckets": Ranges, "SortedWindow": Window,
     "CompetingWindows": Compete,
-    "FrozenBatches": Freeze, "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
+    "FrozenBatches": Freeze, "PrefetchedBatches": Prefetch,
+    "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
     "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall,
     "WaitSinceLast": Last,
 }  # fmt: skip

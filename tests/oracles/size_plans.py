@@ -20,9 +20,13 @@ def rules(draw_, most, wait_ms):
         "max_batch_units": draw_(st.sampled_from([None, 3, 5, 6, 8, 12, 20])),
         "units": draw_(st.sampled_from(["padded", "summed"])),
     }
-    kind = draw_(st.sampled_from(["limit", "limit", "buckets", "window", "counts"]))
+    kind = draw_(st.sampled_from(["limit", "limit", "frozen", "prefetch", "buckets", "window", "counts"]))
     if kind == "limit":
         return bs.SizeOrWait(most, wait_ms, **units)
+    if kind == "frozen":
+        return bs.FrozenBatches(most, wait_ms, draw_(st.sampled_from([math.inf, most + 1])), **units)
+    if kind == "prefetch":
+        return bs.PrefetchedBatches(most, **units)
     if kind == "buckets":
         edges = draw_(st.sampled_from([[6], [2, 6], [1, 3, 6], [3, 4, 9]]))
         return bs.Buckets(edges, most, wait_ms, **units)

@@ -5,10 +5,10 @@ from browser.conftest import browser  # noqa: F401
 from test_house import ROOT as PACKAGE
 
 ROOT = PACKAGE.parent
+LESSONS = sorted(path.stem for path in ROOT.glob("notebooks/solutions/*.ipynb"))
 PAGES = [
     *(f"book/html/{name}.html" for name in ("index", "guide", "validation", "glossary", "reference/rules")),
-    *(f"{folder}/{name}.html" for folder in ("book/html/lessons", "slides")
-      for name in ("01-why-batch", "02-build-a-batcher", "10-continuous-batching")),
+    *(f"{folder}/{name}.html" for folder in ("book/html/lessons", "slides") for name in LESSONS),
     "slides/index.html",
 ]  # fmt: skip
 

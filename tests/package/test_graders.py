@@ -54,7 +54,9 @@ def checked(cell):
 def nbgrader(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nbgrader")
     write("nbgrader", folder, f"{LESSON}.ipynb")
-    (folder / "nbgrader_config.py").write_text('c = get_config()\nc.CourseDirectory.course_id = "batching"\n')
+    patience = "c.ExecutePreprocessor.iopub_timeout = 120"  # a busy machine's kernels are slow to speak
+    config = f'c = get_config()\nc.CourseDirectory.course_id = "batching"\n{patience}\n'
+    (folder / "nbgrader_config.py").write_text(config)
     return folder
 
 

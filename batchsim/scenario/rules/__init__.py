@@ -9,6 +9,7 @@ from batchsim.scenario.rules.learned_cork import LearnedCork
 from batchsim.scenario.rules.learned_sizes import LearnedSizes
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes
 from batchsim.scenario.rules.preferred_until_late import PreferredUntilLate
+from batchsim.scenario.rules.prefetched_batches import PrefetchedBatches
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import Rule, Step, Threshold, Trigger
 from batchsim.scenario.rules.running_window import RunningWindow
@@ -21,7 +22,8 @@ from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 __all__ = [
     "LARGEST_BATCH", "RULES", "RULES_OF_SIZES", "AtLeast", "Buckets", "CompetingWindows",
     "FrozenBatches", "LearnedCork", "LearnedSizes",
-    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Rule", "RunningWindow", "SizeOrWait",
+    "PreferredSizes", "PreferredUntilLate", "PrefetchedBatches",
+    "PullThenWait", "Rule", "RunningWindow", "SizeOrWait",
     "SleepingPoll", "SortedWindow", "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
 ]  # fmt: skip
 
@@ -31,5 +33,5 @@ RULES: tuple[type[Rule], ...] = (
     PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
     LearnedSizes, CompetingWindows,
 )  # fmt: skip
-# Rules that choose requests by their sizes, which a workload must have. The explorer and the page lack them.
-RULES_OF_SIZES: tuple[type[Rule], ...] = (Buckets, SortedWindow)
+# Rules for requests with sizes. The explorer and the page lack them.
+RULES_OF_SIZES: tuple[type[Rule], ...] = (Buckets, SortedWindow, PrefetchedBatches)

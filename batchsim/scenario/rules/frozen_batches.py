@@ -11,7 +11,8 @@ from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
-from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+from batchsim.scenario.rules.rule import ENDLESS, Decision, Step, Trigger, Waiting
+from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, units
 
 # In `state`: the number of requests in frozen batches or computing; whether a batch forms, until when, and
 # the arrival of the last request that the batcher has seen.
@@ -19,11 +20,20 @@ INSIDE, FORMS, DUE_S, SEEN_S = 0, 1, 2, 3
 
 
 @rule_api.helper
-def close_batch(now_s: float, waiting: Waiting, room: float, state: Any, params: Any) -> tuple[int, int]:
-    """Return the size of the forming batch, at most `room`, and why it closes now, -1 if it does not."""
+def close_batch(
+    now_s: float, waiting: Waiting, room: float, limit: int, summed: int, state: Any, params: Any
+) -> tuple[int, int]:
+    """Return the size of the forming batch, at most `room`, and why it closes now, -1 if it does not.
+
+    `limit` is that in units, on their sum if `summed`; ENDLESS: none.
+    """
     size, trigger = int(min(float(waiting.length), room)), -1
-    if size >= params.max_batch_size:
-        size, trigger = params.max_batch_size, rule_api.FULL
+    most, full = params.max_batch_size, False
+    if limit < ENDLESS:
+        fit, full = fitting(waiting, most, limit, summed)
+        size, full = min(size, fit), full and fit <= size
+    if size >= most or (full and size > 0):
+        size, trigger = min(size, most), rule_api.FULL
     elif size > 0:
         # If the oldest is new, all seen requests have timed out, and another batch forms.
         if state[FORMS] == 0 or rule_api.oldest_s(waiting) > state[SEEN_S]:
@@ -40,7 +50,8 @@ def close_batch(now_s: float, waiting: Waiting, room: float, state: Any, params:
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Freeze a full batch, or all inside once the first has waited; start the oldest frozen one."""
-    size, trigger = close_batch(now_s, waiting, params.max_ongoing - state[INSIDE], state, params)
+    room, limit, summed = params.max_ongoing - state[INSIDE], params.max_batch_units, params.units
+    size, trigger = close_batch(now_s, waiting, room, limit, summed, state, params)
     if trigger >= 0:
         state[INSIDE] += size
         return rule_api.FREEZE, size, trigger
@@ -59,8 +70,8 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -
     state[INSIDE] -= size
 
 
-@dataclass(frozen=True)
-class FrozenBatches(Rule):
+@dataclass(frozen=True, repr=False)
+class FrozenBatches(Limited):
     """A batch closes when it is full or its oldest has waited; later requests do not join it.
 
     Closed, or frozen, batches queue for a server unchanged: in a busy spell they pile up instead of growing.
@@ -69,7 +80,7 @@ class FrozenBatches(Rule):
 
     At most `max_ongoing` requests are inside: in the forming batch, frozen or computing. The others wait
     until one of these is answered, and `max_wait_ms` counts from the moment at which a batch's first gets
-    inside.
+    inside. `max_batch_units` is a limit in units, as of `SizeOrWait`.
 
     >>> from batchsim import Affine, Poisson, Scenario
     >>> scenario = Scenario(Poisson(2000), FrozenBatches(32, max_wait_ms=2.2), Affine(1.8874, 0.1438))
@@ -83,6 +94,8 @@ class FrozenBatches(Rule):
         "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
         at_least=1, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
+    max_batch_units: int | None = max_batch_units()
+    units: str = units()
 
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)

@@ -7,8 +7,8 @@ from typing import Any
 
 from batchsim._clock import later
 from batchsim.scenario.rules import rule as rule_api
-from batchsim.scenario.rules.rule import ENDLESS, Decision, Rule, Step, Threshold, Waiting
-from batchsim.scenario.rules.units import fitting, max_batch_units, units
+from batchsim.scenario.rules.rule import ENDLESS, Decision, Step, Threshold, Waiting
+from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, units
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
@@ -30,7 +30,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
 
 
 @dataclass(frozen=True, repr=False)
-class SizeOrWait(Rule):
+class SizeOrWait(Limited):
     """The textbook rule: a batch leaves when it is full or its oldest request has waited.
 
     `max_wait_ms` counts from the oldest request's arrival; `math.inf` means full batches only.
@@ -58,14 +58,6 @@ class SizeOrWait(Rule):
     clock = "the clock starts as the oldest request comes, and the batch grows until it leaves"
 
     @property
-    def by_size(self) -> bool:  # type: ignore[override]
-        return self.max_batch_units is not None
-
-    @property
-    def largest_size(self) -> int:
-        return ENDLESS if self.max_batch_units is None else self.max_batch_units
-
-    @property
     def threshold(self) -> Threshold | None:
         return None if self.by_size else self.filling
 
@@ -88,8 +80,3 @@ class SizeOrWait(Rule):
             condition = f"{size:,} wait, or {limit:,} units"
             full = dataclasses.replace(full, condition=condition, action="send these", because=because)
         return (full, *rule_api.send_after(self.max_wait_ms))
-
-    def __repr__(self) -> str:
-        own = f"max_batch_size={self.max_batch_size!r}, max_wait_ms={self.max_wait_ms!r}"
-        limit = f", max_batch_units={self.max_batch_units!r}, units={self.units!r}" if self.by_size else ""
-        return f"{type(self).__name__}({own}{limit})"

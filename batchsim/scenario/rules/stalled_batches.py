@@ -7,7 +7,7 @@ from typing import Any
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.frozen_batches import DUE_S, FORMS, SEEN_S, close_batch
-from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+from batchsim.scenario.rules.rule import ENDLESS, Decision, Rule, Step, Trigger, Waiting
 
 
 @rule_api.helper
@@ -36,7 +36,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
             size,
             rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
         )
-    size, trigger = close_batch(now_s, waiting, math.inf, state, params)
+    size, trigger = close_batch(now_s, waiting, math.inf, ENDLESS, 0, state, params)
     if trigger >= 0:
         return rule_api.FREEZE, size, trigger
     if waiting.frozen > 0:

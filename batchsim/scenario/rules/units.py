@@ -3,7 +3,7 @@
 from typing import Any
 
 from batchsim.scenario.parameters import parameter
-from batchsim.scenario.rules.rule import Waiting, helper
+from batchsim.scenario.rules.rule import ENDLESS, Rule, Waiting, helper
 
 LARGEST_LIMIT = 10**12  # units
 
@@ -42,3 +42,25 @@ def units() -> Any:
         kind="word", words=("padded", "summed"), of_sizes=True, default="padded",
         kw_only=True,
     )  # fmt: skip
+
+
+class Limited(Rule):
+    """A rule that limits the units of a batch if `max_batch_units` is set, and reads sizes only then."""
+
+    max_batch_units: int | None
+    units: str
+
+    @property
+    def by_size(self) -> bool:  # type: ignore[override]
+        return self.max_batch_units is not None
+
+    @property
+    def largest_size(self) -> int:
+        return ENDLESS if self.max_batch_units is None else self.max_batch_units
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in self.parameters()}
+        if not self.by_size:
+            given = {name: value for name, value in given.items() if name not in ("max_batch_units", "units")}
+        own = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"{type(self).__name__}({own})"

@@ -29,7 +29,8 @@ class Callee:
 
     A parameter that begins with _ is an object, not a setting. `called` maps a parameter that shares its name
     with another setting to the name under which it is listed. `needed` has the arguments that a call always
-    needs, with values to write by default; when read with these values, they are not listed.
+    needs, with values to write by default; when read with these values, they are not listed. `code` has the
+    arguments that are functions: their settings are text.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Callee:
     params: tuple[str, ...]
     called: Mapping[str, str] = field(default_factory=dict)
     needed: Mapping[str, Any] = field(default_factory=dict)
+    code: frozenset[str] = frozenset()
 
     def arguments(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
         """Return the call's arguments as text, and remove them from `settings`."""
@@ -47,7 +49,8 @@ class Callee:
                 given[param] = settings.pop(param)
             elif listed in unused or param in self.needed:
                 given[param] = unused.get(listed, self.needed.get(param))
-        return ", ".join(f"{name}={_written(value)}" for name, value in given.items())
+        texts = {name: value if name in self.code else _written(value) for name, value in given.items()}
+        return ", ".join(f"{name}={text}" for name, text in texts.items())
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,7 @@ class Program:
             elif name in callee.called:
                 document.unused[callee.called[name]] = self.value(argument)
             elif name in callee.params and not name.startswith("_"):
-                value = self.value(argument)
+                value = ast.unparse(argument) if name in callee.code else self.value(argument)
                 if name in callee.needed and callee.needed[name] == value:
                     document.written.add(name)
                 else:

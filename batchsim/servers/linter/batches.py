@@ -1,5 +1,6 @@
 """Findings about batches of whole requests: how large they are, how long they wait, what limits them."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,9 @@ import numpy as np
 
 from batchsim._format import counted, duration, listed, number, percent, rate, typed_duration
 from batchsim.scenario import ClosedLoop, Scenario, Service
-from batchsim.scenario.rules import FrozenBatches
+from batchsim.scenario.full_batches import mean_seconds
+from batchsim.scenario.rules import Buckets, FrozenBatches
+from batchsim.scenario.sized_time import SizedTime
 from batchsim.servers.linter.finding import Finding
 from batchsim.servers.linter.trial import Outcome, Trial
 
@@ -22,11 +25,17 @@ STEPS = (1, 2, 5)
 ABOVE = (1.1, 1.25, 1.5, 2, 3, 5)  # proposed multiples of the shortest sufficient wait
 LARGEST = 256  # the largest proposed batch
 LINE = 0.95  # of the time of its requests one by one: a batch that takes longer saves nothing
+WASTED = 0.2  # the smallest share of padding, in requests of different lengths, that counts
 LITTLE = 0.1  # like MATTERS, for a setting that is useless here
 OFTEN = 0.05  # the share of full batches above which their size matters
 LOSES = 1e-3  # the smallest loss that counts
 CURED = 0.1  # the part of a loss that may remain
 MOST = 64  # the largest proposed number of servers
+
+
+def _ms(scenario: Scenario, size: int) -> float:
+    """Return the mean time of a batch of this many requests."""
+    return 1000 * float(mean_seconds(scenario.service, scenario.workload.sizes, size)[-1])
 
 
 def _wait(outcome: Outcome) -> str:
@@ -35,7 +44,7 @@ def _wait(outcome: Outcome) -> str:
 
 def shorter(trial: Trial) -> Iterator[Outcome]:
     """Yield the outcomes of shorter waits: 0, and 1, 2 and 5 times powers of ten."""
-    now_ms, least_ms = trial.now.scenario.rule.max_wait_ms, trial.now.scenario.service(1) * 1000 / 20
+    now_ms, least_ms = trial.now.scenario.rule.max_wait_ms, _ms(trial.now.scenario, 1) / 20
     top_ms = min(now_ms, 60_000.0)
     powers = range(math.floor(math.log10(least_ms)), math.ceil(math.log10(max(top_ms, least_ms))) + 1)
     ladder = [float(f"{step}e{power}") for power in powers for step in STEPS]
@@ -67,7 +76,7 @@ def too_long(trial: Trial) -> Iterator[Finding]:
     if forming_ms < PAID * metrics["mean_latency_ms"] and not now.overloaded:
         return  # the wait has another effect: see too_short and preferred
     default, given = trial.server.default(words.wait), words.wait in trial.settings
-    full_ms = now.scenario.service(rule.largest_batch) * 1000
+    full_ms = _ms(now.scenario, rule.largest_batch)
     pays = f"requests wait {duration(forming_ms)} on average for batches of {number(size)}"
     if now.overloaded:
         pays = f"batches of {number(size)} with this wait carry less than the arrivals"
@@ -121,7 +130,7 @@ def least_wait_ms(scenario: Scenario) -> float | None:
         rule = dataclasses.replace(scenario.rule, max_wait_ms=wait_ms)  # type: ignore[type-var]
         return dataclasses.replace(scenario, rule=rule, queue_limit=None, timeout_ms=None).stable
 
-    low, high = 0.0, scenario.service(1) * 1000
+    low, high = 0.0, _ms(scenario, 1)
     while not keeps_up(high):
         low, high = high, 2 * high
         if high > 1e6:
@@ -178,7 +187,7 @@ def too_small(trial: Trial) -> Iterator[Finding]:
 def through_zero(trial: Trial) -> Iterator[Finding]:
     """Find a service time without a fixed part: batching only delays."""
     now, size = trial.now, trial.now.scenario.rule.largest_batch
-    table = now.scenario.service.table(size)[1:]
+    table = mean_seconds(now.scenario.service, now.scenario.workload.sizes, size)
     if size == 1 or table[-1] < LINE * size * table[0]:
         return
     per = f"a batch of {size:,} computes for {number(table[-1] / table[0])} times as long as a single request"
@@ -224,7 +233,7 @@ def padded(trial: Trial) -> Iterator[Finding]:
     now, words, size = trial.now, trial.server.words, trial.now.scenario.rule.largest_batch
     service = now.scenario.service
     compiled = service.padding
-    if compiled is None:
+    if compiled is None or isinstance(service, SizedTime):
         return
     if size not in compiled:
         above = next(each for each in compiled if each > size)
@@ -250,6 +259,35 @@ def padded(trial: Trial) -> Iterator[Finding]:
     share, to = percent(_padding(service, now)), listed([str(each) for each in compiled])
     what = f"Batches are padded to {to}: {share} of the computed items are padding."
     yield from proposal("padding-waste", what, now, found, LITTLE, remedy)
+
+
+def padded_lengths(trial: Trial) -> Iterator[Finding]:
+    """Find requests that are padded to much longer ones; a limit in tokens or two ranges of lengths help."""
+    now, sizes = trial.now, trial.now.scenario.workload.sizes
+    if sizes is None or not isinstance(now.scenario.service, SizedTime) or now.scenario.service.packed:
+        return
+    share, longest, rule = now.result.metrics.number("padding"), sizes.longest, now.scenario.rule
+    if share < WASTED:
+        return
+    limit = "max_batch_tokens"
+    powers = [2**k for k in range(4, longest.bit_length()) if 2**k < longest]
+    found: list[tuple[Outcome, str]] = []
+    if limit in trial.server.settings:
+        lower = [trial.setting(limit) // 2**k for k in range(1, 8)]
+        tried = [trial.outcome(**{limit: each}) for each in lower if each >= longest]
+        found = [(each, "") for each in tried if each is not None]
+    elif not rule.by_size and math.isfinite(rule.max_wait_ms):
+        for edge in powers:
+            with contextlib.suppress(ValueError):  # such as priorities
+                ranges = Buckets((edge, longest), rule.max_batch_size, rule.max_wait_ms)
+                one = trial.other(dataclasses.replace(now.scenario, rule=ranges))
+                found.append((one, f"a bucket edge at {edge}"))
+    chosen = best([each for each, _ in found])
+    remedy = next((words for each, words in found if each is chosen), "")
+    what = (
+        f"Padding wastes {percent(share)} of what the server computes: batches mix short and long requests."
+    )
+    yield from proposal("length-padding", what, now, chosen, MATTERS, remedy)
 
 
 def share_a_device(trial: Trial) -> Iterator[Finding]:

@@ -16,7 +16,8 @@ from batchsim.servers.server import ServerConfig
 REQUESTS = 50_000
 CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
     batches.never_reached, batches.too_small, batches.through_zero, batches.too_short, batches.too_long,
-    batches.preferred, batches.padded, batches.share_a_device, batches.handler_blocks, batches.loses,
+    batches.preferred, batches.padded, batches.padded_lengths, batches.share_a_device,
+    batches.handler_blocks, batches.loses,
 )  # fmt: skip
 WAITS = ("wait-unit", "wait-default", "wait-light-load", "wait-too-long")
 # The findings that another one makes irrelevant.

@@ -15,12 +15,22 @@ from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
 from batchsim.study.kinds import MEMORY
-from batchsim.study.surface import Surface, accepted, load_curve, load_rates, map_requests, steady, surface
+from batchsim.study.surface import (
+    FEW_REQUESTS,
+    Surface,
+    accepted,
+    load_curve,
+    load_rates,
+    map_requests,
+    steady,
+    surface,
+)
 from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
 
-CURVE_REQUESTS = 50_000  # of each point of the load curve, if the beginning of the traffic is typical
+# Requests of each point of the load curve, and with replicas, if the beginning of the traffic is typical.
+CURVE_REQUESTS = (50_000, 10_000)
 COLUMNS = 12  # the most columns of the heat map, unless there are more powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
 MOVING = 2000  # requests of a run of tokens, its map and its curve while a slider moves
@@ -92,7 +102,11 @@ def request_run(
 ) -> ViewData:  # fmt: skip
     """Run a scenario of whole requests. ValueError if it makes no sense."""
     workload = scenario.workload
-    count = min(requests, CURVE_REQUESTS) if steady(workload) else requests
+    routed = scenario.replicas > 1
+    if scenario.uncovered:  # only the run itself, and not long: others would take minutes
+        result, _ = simulated(scenario, min(requests, FEW_REQUESTS), seed)
+        return ViewData(result, objective_ms=objective_ms)
+    count = min(requests, CURVE_REQUESTS[routed]) if steady(workload) else requests
     key = "curve", at_any_load(scenario), count, seed
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     theory = None
@@ -110,7 +124,7 @@ def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -
     longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
     x, y = rule.map_knobs
     xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
-    count = map_requests(scenario.workload, requests)
+    count = map_requests(scenario, requests)
     key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), xs, ys, count, seed
     found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed))
     return found

@@ -1,0 +1,100 @@
+"""The exercises of notebooks/11-one-long-sentence.ipynb."""
+
+from functools import cache
+from typing import Any, ClassVar
+
+from batchsim import _check
+from batchsim.scenario import Poisson, Scenario, SizeOrWait
+from batchsim.scenario.lengths import LONGEST, Lognormal
+from batchsim.scenario.rules import Rule
+from batchsim.scenario.rules.buckets import Buckets
+from batchsim.scenario.sized_time import PaddedTime
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Verdict, as_number
+
+LARGEST = 512  # tokens
+SIZES = Lognormal(80, cv=1, at_most=LARGEST)
+SERVICE = PaddedTime(fixed_ms=2, per_item_ms=0.05, per_unit_ms=0.002)
+REQUESTS = 100_000
+
+
+class Edges(Exercise, name="11.1"):
+    """Three ranges of sizes, each with a queue of its own, that keep p99 within an objective."""
+
+    rate_per_s, objective_ms = 1250, 19.3
+    parts = "three rising whole numbers: the largest size of the short, the middle and the long sentences"
+    look = "Queues by length: what do you expect?"
+
+    @property
+    def asks(self) -> str:
+        return "a list of three edges, in tokens"
+
+    def judge(self, answer: Any) -> Verdict:
+        edges = _check.sizes("the edges", answer, LONGEST)
+        if len(edges) != 3:
+            return Verdict(False, f"the answer must be three edges, got {len(edges)}.")
+        if edges[-1] < LARGEST:
+            rule = f"the last edge must be at least the longest sentence, {LARGEST} tokens"
+            return Verdict(False, f"{rule}, got {edges[-1]}.")
+        p99_ms, padding = _measured(self.rate_per_s, Buckets(edges))
+        found = f"p99 is {p99_ms:.1f} ms, with {padding:.0%} of padding"
+        if p99_ms <= self.objective_ms:
+            plain_ms, _ = _measured(self.rate_per_s, SizeOrWait())
+            return Verdict(True, f"{found}. In one queue p99 is {plain_ms:.0f} ms.")
+        if edges[1] <= SIZES.mean:
+            why = f"the last range, from {edges[1] + 1} tokens on, still mixes middle and long sentences"
+        elif edges[0] >= SIZES.mean:
+            why = f"the first range, up to {edges[0]} tokens, has most sentences, and pads the short ones"
+        else:
+            why = "you are close. Move one edge at a time: which range pads most, which one waits most?"
+        return Verdict(False, f"{found}, above {self.objective_ms} ms: {why}.".replace("?.", "?"))
+
+
+class TokenLimit(Exercise, name="11.2"):
+    """The largest limit of a batch in tokens, padding included, that halves p99."""
+
+    rate_per_s = 1200
+    parts = "p99 without a limit, half of it, and p99 with two neighbouring limits: one within, one above"
+    look = "A limit in tokens: what do you expect?"
+    few = 1
+    vary: ClassVar = {"rate_per_s": (1100, 1150)}
+    again = "Now {rate_per_s:,} sentences arrive per second. How many thousand tokens halve p99?"
+    most = 16  # thousand: a batch of 32 of the longest sentences
+
+    @property
+    def asks(self) -> str:
+        return "a whole number (thousand tokens)"
+
+    def p99_ms(self, thousand: int | None) -> float:
+        limit = None if thousand is None else 1000 * thousand
+        return _measured(self.rate_per_s, SizeOrWait(max_batch_units=limit))[0]
+
+    @property
+    def half_ms(self) -> float:
+        return self.p99_ms(None) / 2
+
+    def right(self) -> int:
+        return max(each for each in range(1, self.most + 1) if self.p99_ms(each) <= self.half_ms)
+
+    def judge(self, answer: Any) -> Verdict:
+        number = as_number("the limit", answer, at_least=1)
+        if number != int(number):
+            return Verdict(False, "the number of thousand tokens is whole: round down, or try the next one.")
+        limit, half = int(number), f"half of p99 without a limit is {self.half_ms:.1f} ms"
+        if limit > self.most:
+            full = f"even a batch of 32 of the longest sentences has only {32 * LARGEST:,} tokens"
+            return Verdict(False, f"{full}, padding included. Is your limit in thousands?")
+        found = f"with {limit} thousand tokens p99 is {self.p99_ms(limit):.1f} ms, and {half}"
+        if self.p99_ms(limit) > self.half_ms:
+            return Verdict(False, f"{found}: one long sentence still makes too many others longer.")
+        if limit != self.right():
+            return Verdict(False, f"{found}: that is enough, but a larger limit is, too.")
+        above = f"with one thousand more it is {self.p99_ms(limit + 1):.1f} ms"
+        return Verdict(True, f"{found}; {above}.")
+
+
+@cache  # a run of each
+def _measured(rate_per_s: float, rule: Rule) -> tuple[float, float]:
+    """Return p99 in ms, and the share of padding."""
+    result = simulate(Scenario(Poisson(rate_per_s).with_sizes(SIZES), rule, SERVICE), REQUESTS, seed=SEED)
+    return result.percentile(99), result.metrics.number("padding")
