@@ -23,8 +23,8 @@ LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.
 CLIENTS = 13  # the most points of a closed loop's curve,
 FILLED = 4  # which ends at this many times the clients that fill the servers' batches
 FROZEN = 50  # steps to the rate at which the batches that form just keep up
-# Requests of each setting of a map, and of a closed loop or replicas, whose loops are slower. Drifting traffic
-# needs all, as its beginning is not typical.
+# Requests of each setting of a map, and of a closed loop or replicas, whose loops are slower. Traffic that
+# drifts needs all, as its beginning is not typical.
 MAP_REQUESTS, FEW_REQUESTS = 20_000, 5_000
 
 
