@@ -549,7 +549,8 @@ the truth of the chosen setting is above it.
 KN++ and OCBA-m are those of `sim-tools`; each observation is the p99 of 2,000 requests. KN++ has the
 indifference zone of `tune`, 5 % of the latency, at 95 %, and ends after 4 million requests. OCBA-m gets the
 requests that `tune` without a zone spent, and at least six observations of each setting; it has no guarantee.
-Neither confirms the objective.
+Neither confirms the objective. "At least" and "at most" are one-sided 95 % bounds of the true shares: so few
+problems cannot show that a statement holds in 95 % of the cases, or that an objective is missed in 1 %.
 
 """
 
