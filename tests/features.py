@@ -102,7 +102,7 @@ def features() -> Iterator[str]:
             yield f"view {view.KEY}: {view.NAME}"
     for page in subclasses(named_class(loaded, "Page")):
         yield f"page {page.title}"
-    for server in (*bs.servers.SERVERS, *bs.servers.TOKEN_SERVERS):
+    for server in (*bs.servers.SERVERS, *bs.servers.SIZE_SERVERS, *bs.servers.TOKEN_SERVERS):
         yield f"server {server}{parameters(getattr(bs.servers, server.replace('-', '_'), None))}"
         with contextlib.suppress(ValueError):  # servers of which no file is written
             yield f"server {server} writes {bs.servers.file_name(server)}"

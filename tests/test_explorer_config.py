@@ -58,6 +58,11 @@ def test_an_example_of_each_format_gives_the_scenario_that_it_means(panel, path)
     panel.config.box.text = text
     answer = panel.config.box.answer
     config = servers.parse(text)
+    if server in servers.SIZE_SERVERS:  # the explorer's requests have no sizes
+        assert answer["alert"]
+        assert "requests without sizes, got tei" in answer["summary"]
+        assert panel.scenario == before
+        return
     if server in servers.TOKEN_SERVERS:  # prompts that its model does not take are cut
         before = before.replace(tokens=panel.scenario.tokens)
     assert panel.scenario == config.apply(before, silent=True)

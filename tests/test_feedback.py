@@ -15,6 +15,7 @@ from batchsim.teaching import EXERCISES, SERVICE
 from batchsim.teaching.exercises import a_second_in_slow_motion as slow
 from batchsim.teaching.exercises import does_it_tell_the_truth as truth
 from batchsim.teaching.exercises import one_long_sentence as sentence
+from batchsim.teaching.exercises import one_queue_or_four as cards
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 from batchsim.teaching.exercises.exercise import Number
@@ -146,6 +147,30 @@ def limited(asked, *thousands):
     return [found[0] / 2, *found[1:]]
 
 
+def routed(rate_per_s, max_wait_ms, routing, replicas=4):
+    rule = bs.SizeOrWait(32, max_wait_ms)
+    scenario = bs.Scenario(bs.Poisson(rate_per_s), rule, SERVICE, replicas=replicas, routing=routing)
+    return bs.simulate(scenario, 200_000, seed=SEED)
+
+
+def both_routings(asked, answer):
+    rates = [rate for rate in (answer, asked.right()) if 50 < rate < cards.SATURATION_PER_S]
+    runs = [routed(rate, asked.max_wait_ms, name) for rate in rates for name in ("fill_first", "round_robin")]
+    return [number for result in runs for number in (result.mean_latency_ms, result.mean_batch_size)]
+
+
+def common_queue(asked):
+    plain = bs.Scenario(
+        bs.Poisson(asked.rate_per_s), bs.SizeOrWait(32, asked.one_wait_ms), SERVICE, servers=4
+    )
+    return [bs.simulate(plain, 200_000, seed=SEED).mean_batch_size]
+
+
+def signals(asked):
+    runs = [cards.autoscaled(asked.peak_to_mean, signal, SEED) for signal in cards.SIGNALS]
+    return [result.summary()["mean_replicas"] for result in runs]
+
+
 # The numbers that feedback may state, besides the exercise's own and the answer; any other is false.
 TRUE = {
     "01.1": lambda asked, answer: full_batches(asked.size),
@@ -202,6 +227,9 @@ TRUE = {
         99, 32, 32 * sentence.LARGEST,
         *limited(asked, *(each for each in (int(answer), int(answer) + 1) if each <= 16)),
     ],
+    "12.1": both_routings,
+    "12.2": lambda asked, answer: common_queue(asked),
+    "12.3": lambda asked, answer: signals(asked),
 }  # fmt: skip
 LOOSE = {
     "11.2": 0.1,

@@ -297,7 +297,7 @@ def test_a_short_trace_proves_nothing_but_is_no_error():
 def test_notes_tell_what_no_number_shows_and_are_no_findings():
     found = lint("triton", 500, max_batch_size=8, max_queue_size=500)
     assert (len(found), [note.code for note in found.notes]) == (0, ["pre-forming-off"])
-    found = lint("tf_serving", 500, num_batch_threads=1, pad_variable_length_inputs=True)
+    found = lint("litserve", 500, max_batch_size=8, batch_timeout=0.002, accelerator="cuda")
     assert [note.code for note in found.notes] == ["unused"]
     assert not lint("triton", 500, max_batch_size=8).notes
     assert [note.code for note in lint("tf_serving", 500).notes] == ["threads-default"]

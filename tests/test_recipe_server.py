@@ -129,7 +129,8 @@ def test_a_server_is_added_in_the_files_of_the_recipe(tmp_path, recipe):
     "path", sorted((ROOT / "batchsim" / "servers").rglob("*.py")), ids=lambda path: path.stem
 )
 def test_only_its_own_file_and_the_registry_name_a_server(path):
-    names = {*batchsim.servers.SERVERS, *batchsim.servers.TOKEN_SERVERS}
+    found = batchsim.servers
+    names = {*found.SERVERS, *found.SIZE_SERVERS, *found.TOKEN_SERVERS}
     own = {path.stem, "vllm" if path.stem == "vllm_v0" else ""}
     if path.stem in {"registry", "__init__"}:
         return

@@ -23,7 +23,9 @@ NEW = {"max_batch_size": 48, "max_num_seqs": 77}
 def scenario_of(path):
     """Return the scenario that an example describes."""
     language = path.parent.name in servers.TOKEN_SERVERS
-    return servers.read(path).apply(LANGUAGE if language else TRAFFIC, silent=True)
+    sized = path.parent.name in servers.SIZE_SERVERS
+    given = LANGUAGE if language else TRAFFIC.replace(sizes=bs.Uniform(1, 512)) if sized else TRAFFIC
+    return servers.read(path).apply(given, silent=True)
 
 
 def changed_lines(old, new):

@@ -145,11 +145,18 @@ def one_long_sentence():
     return [f"{part:.1f}" + (" %" if part is padding else "") for part in parts]
 
 
+def one_queue_or_four():
+    plain = bs.Scenario(bs.Constant(1000), bs.SizeOrWait(8, 30), bs.Affine(4, 0.5))
+    runs = [bs.simulate(plain.replace(servers=4), 3200), bs.simulate(plain.replace(replicas=4), 3200)]
+    waits = [f"{(result.start_s - result.arrival_s).max() * 1000:.0f}" for result in runs]
+    return [*waits, *(f"{result.mean_latency_ms:.1f}" for result in runs)]
+
+
 COMPUTED = {
     "00": explorer, "01": why_batch, "02": build_a_batcher, "03": slow_motion, "04": size_or_wait,
     "05": tails_and_bursts, "06": theory_meets_simulation, "07": tune_to_an_objective,
     "08": does_it_tell_the_truth, "09": same_knobs, "10": continuous_batching,
-    "11": one_long_sentence,
+    "11": one_long_sentence, "12": one_queue_or_four,
 }  # fmt: skip
 
 

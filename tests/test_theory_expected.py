@@ -2,6 +2,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import batchsim as bs
@@ -136,6 +137,24 @@ def test_a_rule_that_takes_all_it_can_has_the_capacity_of_its_largest_batch():
     # Two would be served at 667/s, but where eight wait, eight are taken, at 400/s.
     with pytest.raises(ValueError, match="500/s with saturation at 400/s"):
         theory.expected(scenario(bs.Poisson(500), bs.SizeOrWait(8, 0), bs.Table({1: 5, 2: 3, 8: 20})))
+
+
+def test_batches_of_one_with_sizes_are_m_g_1_with_the_moments_of_the_sizes():
+    service = bs.PaddedTime(2, 0.5, 0.1, 0.01)
+    one = bs.Scenario(bs.Poisson(20).with_sizes(bs.Uniform(1, 40)), bs.SizeOrWait(1, 0), service)
+    ms = np.array([2.5 + 0.1 * size + 0.01 * size**2 for size in range(1, 41)])
+    for scenario, factor in ((one, 1), (one.replace(service=service.with_noise(0.5)), 1.25)):
+        wait_ms = 0.02 * factor * (ms**2).mean() / (2 * (1 - 0.02 * ms.mean()))
+        assert theory.expected(scenario).mean_latency_ms == pytest.approx(ms.mean() + wait_ms, rel=1e-3)
+    equal = one.replace(sizes=bs.Uniform(7, 7))
+    plain = one.replace(sizes=None, service=bs.Affine(2 + 0.7 + 0.49, 0.5))
+    assert theory.expected(equal).mean_wait_ms == pytest.approx(theory.expected(plain).mean_wait_ms)
+    for change, why in (
+        ({"max_batch_size": 8}, "batches must be of one"),
+        ({"servers": 2}, "Poisson arrivals at one server"),
+        ({"sizes": [1, 2, 3]}, "must be independent, got a list"),
+    ):
+        assert why in repr(theory.expected(one.replace(change)))
 
 
 def test_only_a_scenario_is_asked_of():

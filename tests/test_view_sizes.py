@@ -76,7 +76,7 @@ def test_a_plot_and_a_live_picture_have_the_view_if_requests_have_sizes():
     assert SizesView not in [type(view) for view in bs.plot(plain).views]
     assert "of the tokens that batches compute are padding" in bs.plot(sized).words
     for sizes in (True, False):
-        live = LivePicture(sized=sizes)
+        live = LivePicture(parts=("sizes",) * sizes)
         areas = [view.box.width * view.box.height for view in live.views]
         assert len(areas) == 6 + sizes
         assert sum(areas) == live.width_px * (live.height_px - live.headline.box.bottom)

@@ -39,6 +39,9 @@ SCENARIOS = {
     "delays": bs.Scenario(bs.Constant(1100).with_priorities(TWO), bs.SizeOrWait(4, 1), bs.Affine(3.5, 0.1),
                           timeout_ms={2: 6}, timeout_action={2: "delay"}),
     "frozen": PLAIN.replace(rule=bs.FrozenBatches(8, 3), priorities=TWO),
+    "four replicas": PLAIN.replace(rate_per_s=4000, replicas=4, routing="fill_first"),
+    "losing replicas": PLAIN.replace(rate_per_s=9000, servers=2, replicas=3, queue_limit=9),
+    "twelve replicas": PLAIN.replace(rate_per_s=4000, max_batch_size=4, replicas=12, priorities=TWO),
     "preferred sizes": PLAIN.replace(rule=bs.PreferredSizes([4, 8, 24], 24, 10), rate_per_s=900),
 }  # fmt: skip
 CARD = bs.published("llama-3.1-8b/rtx-4090")
@@ -113,7 +116,7 @@ def test_the_events_of_a_window_are_those_of_the_film(ask):
 
 
 def test_the_parts_of_a_latency_are_those_of_the_result(ask):
-    for name in ("plain", "eight servers", "shared device"):
+    for name in ("plain", "eight servers", "shared device", "four replicas", "losing replicas"):
         film, window = film_and_window(name)
         (stories,) = ask({"does": "stories", "film": window.message()})
         first = window.lanes[0]["first"]

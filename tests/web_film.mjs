@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 
 const [, , script, file] = process.argv;
-const { Crowd, Requests, Tokens, comfortable, mostWaiting, placesIn, slots } = await import(script);
+const { Crowd, Requests, Tokens, comfortable, placesIn, placesOf, slots } = await import(script);
 const TYPES = { float64: Float64Array, int32: Int32Array, uint8: Uint8Array };
 const jobs = JSON.parse(readFileSync(file), (_, value) => {
   if (!value?.dtype) return value;
@@ -45,8 +45,7 @@ const does = {
   comfortable: ({ film }) => comfortable(film, laneOf(film)),
   // Where everybody is after steps from time to time, each a share of the way.
   crowd({ film, box, em, steps }) {
-    const lane = laneOf(film), largest = lane.largestBatch(), waiting = Math.max(mostWaiting(lane, film.begin_s, film.until_s), largest);
-    const crowd = new Crowd(lane, placesIn(box, waiting, lane.servers, largest, em));
+    const lane = laneOf(film), crowd = new Crowd(lane, placesOf(lane, box, em));
     return steps.map(([time_s, share]) => {
       const moving = crowd.move(lane.at(time_s), share);
       return { moving, of: [...crowd.of].map(([i, it]) => ({ ...it, i: lane.first + i })), coming: crowd.coming };

@@ -228,7 +228,7 @@ class TokenRun(Run):
         if isinstance(log, FoldedLog) and continuous:  # its rows are not steps
             steps, rows = np.diff(log.steps_before[cuts]), np.diff(log.rows_before[cuts])
             total.totals.batches[:], total.totals.items[:] = steps, rows
-        if isinstance(log, FoldedLog):
+        if isinstance(log, FoldedLog) and self.scenario.watts is not None:  # the sizes of steps are gone
             total.totals.joules[:] = math.nan
         return Sections.of_columns(self.scenario, total.totals, self.measured, cuts, total.edges_s, self.gaps)
 

@@ -11,7 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import listed, percent
 from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Poisson, Scenario, Service, Table
-from batchsim.scenario.lengths import Listed
+from batchsim.scenario.lengths import Lengths, Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.theory import batch, light, single
@@ -69,7 +69,7 @@ def _of_requests(scenario: Scenario) -> Answer:
     if scenario.by_level:
         raise UnsolvedError("requests must be served in order of arrival, got priorities or a delay")
     if isinstance(service, SizedTime):
-        raise UnsolvedError(f"the service time must not depend on sizes, got {service!r}")
+        return _sizes_one_by_one(scenario, service)
     # A rule declares its threshold itself, so this covers rules that are the textbook's under another name.
     rule = scenario.rule.threshold
     if rule is None:
@@ -104,6 +104,35 @@ def _of_requests(scenario: Scenario) -> Answer:
         largest = rule.largest
         raise UnsolvedError(f"batches of up to {largest} are solved for one server only, got {servers}")
     return batch.solve_threshold(workload.offered_per_s, service, rule)
+
+
+GRID = 1 << 16  # quantiles of the sizes: their moments are then exact to some 0.01 %
+
+
+@functools.lru_cache(maxsize=256)
+def _moments(service: SizedTime, sizes: Lengths) -> tuple[float, float]:
+    """Return the mean and the mean square of a single request's seconds."""
+    each, counts = np.unique(sizes.quantile((np.arange(GRID) + 0.5) / GRID), return_counts=True)
+    seconds, weights = np.array([service.batch_s([size]) for size in each.tolist()]), counts / GRID
+    return float(weights @ seconds), float(weights @ seconds**2)
+
+
+def _sizes_one_by_one(scenario: Scenario, service: SizedTime) -> Answer:
+    """Batches of one, whose times follow the sizes: M/G/1 with their moments, times those of the noise."""
+    sizes, noise, rate = scenario.workload.sizes, service.noise, scenario.workload.offered_per_s  # type: ignore[union-attr]
+    assert sizes is not None
+    if scenario.rule.largest_batch > 1 or scenario.rule.by_size:
+        raise UnsolvedError(f"batches must be of one if times depend on sizes, got {scenario.rule!r}")
+    if scenario.servers > 1 or scenario.workload.gamma_cv != 1:  # type: ignore[union-attr]
+        raise UnsolvedError("times that depend on sizes need Poisson arrivals at one server")
+    if isinstance(sizes, Listed) or scenario.slowdown is not None or (noise is not None and noise.lasts):
+        raise UnsolvedError(
+            "times that depend on sizes must be independent, got a list, a slowdown or noise that lasts"
+        )
+    mean_s, square_s = _moments(service, sizes)
+    check_load(rate, 1 / mean_s)
+    ratio = square_s / mean_s**2 * (1 if noise is None else 1 + noise.cv**2)
+    return single.mg1(rate, 1000 * mean_s, math.sqrt(max(ratio - 1, 0.0)))
 
 
 def _one_by_one(scenario: Scenario, service: Service, arrival_cv: float) -> Answer:

@@ -62,6 +62,7 @@ DATA = {
     "ROUTINGS": "The routings, in order: {}.",
     "NAMES": "The routings by their names: {}.",
     "SERVERS": "The servers that compute requests in batches, by their names: {}.",
+    "SIZE_SERVERS": "The servers that limit the sizes of batches, by their names: {}.",
     "TOKEN_SERVERS": "The servers that generate tokens, by their names: {}.",
     "EXERCISES": "The exercises of the lessons, by their numbers: {}.",
     "SERVICE": "The service time of most lessons and exercises: {}.",

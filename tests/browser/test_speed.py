@@ -119,3 +119,21 @@ def test_tokens_follow_a_key_in_at_most_twice_the_time_that_requests_take(explor
             f"requests: {tokens_ms / requests_ms:.1f} times as long"
         )
     assert tokens_ms <= 2 * requests_ms
+
+
+def test_four_replicas_follow_a_key_in_at_most_half_as_long_again(explorer, capsys):
+    explorer.kernel.run("panel.session.turn_to('requests')")
+    setting = "panel.session.move_to(panel.state.replace(replicas={}, routing='two_choices', rate_per_s={}))"
+    moves, times_ms = cycle(MOVES), {1: [], 4: []}
+    for replicas in (1, 4) * 3:  # in turn, so that what else the machine does meets both
+        explorer.kernel.run(setting.format(replicas, 1000 * replicas))
+        explorer.quiet(SETTLES_MS)
+        measured_ms = [explorer.move_ms(*move) for move in islice(moves, 8)]
+        times_ms[replicas] += measured_ms[2:]  # the first ones warm up
+    one_ms, four_ms = map(median, times_ms.values())
+    with capsys.disabled():
+        print(
+            f"\nFrom a key to other pixels: {four_ms:.0f} ms with four replicas, {one_ms:.0f} ms with one: "
+            f"{four_ms / one_ms:.1f} times as long"
+        )
+    assert four_ms <= 1.5 * one_ms

@@ -9,6 +9,7 @@ import numpy as np
 from oracles import fleets, policy, preset_validation, priority, published, token_validation
 from oracles.coverage import TABLES
 from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
+from scipy.special import ndtr
 
 import batchsim as bs
 from batchsim import theory
@@ -21,6 +22,7 @@ P4 = bs.Affine(1.4284, 0.5833)  # ResNet-50, INT8
 NAMES = {
     "mean_latency_ms": "mean latency (ms)",
     "mean_forming_ms": "mean forming (ms)",
+    "mean_computing_ms": "mean computing (ms)",
     "mean_batch_size": "mean batch size",
     "utilisation": "utilisation",
     "throughput_per_s": "throughput (1/s)",
@@ -197,6 +199,38 @@ def with_a_wait():
     for rate, wait_ms in ((50, 10), (200, 10), (800, 10), (800, 2), (1600, 5), (2300, 13)):
         scenario = bs.Scenario(bs.Poisson(rate), bs.SizeOrWait(32, wait_ms), service)
         yield from against_theory(f"{rate}/s", scenario, "mean_latency_ms", "mean_batch_size", "utilisation")
+
+
+def different_sizes():
+    sizes = bs.Lognormal(80, cv=1, at_most=512)
+    for name, service in {
+        "padded": bs.PaddedTime(2, 0.5, 0.05),
+        "attention": bs.PackedTime(1, 0, 0.02, 2e-4),
+    }.items():
+        for load in (0.5, 0.8):
+            workload = bs.Poisson(1).with_sizes(sizes)
+            scenario = bs.Scenario(workload, bs.SizeOrWait(1, 0), service)
+            scenario = scenario.replace(rate_per_s=load * scenario.saturation_per_s)
+            yield from against_theory(
+                f"{name}, load {load}", scenario, "mean_latency_ms", "utilisation", requests=400_000
+            )
+    # The chance that a size is at most x, from the distribution itself.
+    variance, x = math.log(2), np.arange(512)
+    lognormal = ndtr(
+        (np.log(x + 0.5, where=x > 0, out=np.full(512, -np.inf)) - math.log(80) + variance / 2)
+        / math.sqrt(variance)
+    )
+    uniform = x / 512
+    for name, lengths, below in (("lognormal", sizes, lognormal), ("uniform", bs.Uniform(1, 512), uniform)):
+        mean = (1 - below).sum()
+        for count in (2, 8, 32):
+            longest = (1 - below**count).sum()
+            rule, service = bs.SizeOrWait(count, math.inf), bs.PaddedTime(2, 0.05, 0.002)
+            result = run(bs.Scenario(bs.Poisson(300).with_sizes(lengths), rule, service))
+            computing_ms = 2 + 0.05 * count + 0.002 * count * longest
+            what = f"{name} sizes, full batches of {count}"
+            yield compared(what, result, "mean_computing_ms", computing_ms)
+            yield compared(what, result, "padding", 1 - mean / longest)
 
 
 def identities():
@@ -384,6 +418,12 @@ distribution. V100 and P4 are the affine service times of ResNet-50 in Inoue (20
 batch computes, a chain derived in `batchsim/theory/chain.py` is exact.""",
         with_a_wait,
     ),
+    Group(
+        "Requests of different sizes",
+        """Batches of one: M/G/1 with the moments of the sizes. Full batches are padded to the expected
+longest of as many sizes, the sum of 1 - F(x)^k, which gives their time and their padding.""",
+        different_sizes,
+    ),
     Group("Identities", "What must hold without any theory.", identities),
     Group(
         "The optimum",
@@ -508,7 +548,7 @@ TAIL = """
 - **The clients' own time**, unless it is the think time of a closed loop.
 - **Garbage collection**, other processes, throttled clocks: noise is one factor for each batch, independent
   of the others.
-- **Models whose time depends on the input** (its length, an early exit), unless they generate tokens.
+- **Models whose time depends on the input** in other ways than by its length, such as an early exit.
 - **Of token generation**: prefix caches, speculative decoding, engines that hand requests on, mixtures of
   experts, and the network and the tokeniser before the engine (8 to 15 ms of a measured TTFT).
 - **Failures** and retries. A request that times out does not come back, unless the client of a closed loop

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim.engines.compiled.columns import Costs
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import next_batch
 from batchsim.scenario.rules.rule import Threshold
@@ -110,7 +111,7 @@ def _note(count, requests, wanted, scratch, row, numbers):
 @compiled
 def run_thresholds(arrival_s, wait_s, enough, largest, costs, free, wanted, scratch, numbers):
     """Run each setting of a threshold rule in an open loop in which every request is served."""
-    requests, cuts, latency_s = arrival_s.size, wanted.cuts, scratch.latency_s
+    requests, latency_s = arrival_s.size, scratch.latency_s
     for row in range(wait_s.size):
         free[:] = 0.0
         costs.devices.free_s[:] = 0.0
@@ -124,14 +125,56 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free, wanted, scra
             latest_s = max(latest_s, done_s)
             head = end
             batch += 1
-        numbers.served[row], numbers.last_s[row] = requests, latest_s
-        for part in range(cuts.size - 1):
-            total_s, above = 0.0, 0
-            for request in range(cuts[part], cuts[part + 1]):
-                total_s += latency_s[request]
-                above += latency_s[request] > wanted.above_s
-            numbers.sums_s[row, part], numbers.above[row, part] = total_s, above
-        _note(requests, requests, wanted, scratch, row, numbers)
+        _note_all(requests, latest_s, wanted, scratch, row, numbers)
+
+
+@inlined
+def _note_all(requests, latest_s, wanted, scratch, row, numbers):
+    """Keep the numbers of a setting that served every request."""
+    cuts, latency_s = wanted.cuts, scratch.latency_s
+    numbers.served[row], numbers.last_s[row] = requests, latest_s
+    for part in range(cuts.size - 1):
+        total_s, above = 0.0, 0
+        for request in range(cuts[part], cuts[part + 1]):
+            total_s += latency_s[request]
+            above += latency_s[request] > wanted.above_s
+        numbers.sums_s[row, part], numbers.above[row, part] = total_s, above
+    _note(requests, requests, wanted, scratch, row, numbers)
+
+
+@compiled
+def run_routed(arrival_s, replica, threshold, costs, noise, free, ends, own_s, wanted, scratch, row, numbers):
+    """Run one setting of a threshold rule with a finite wait; `replica` is that of each request.
+
+    `noise` has a row for each replica, `ends` one place more, and `own_s` one for each request.
+    """
+    requests, count, order, latest_s = arrival_s.size, noise.shape[0], scratch.kept, 0.0
+    ends[:] = 0
+    for request in range(requests):
+        ends[replica[request] + 1] += 1
+    for k in range(count):
+        ends[k + 1] += ends[k]
+    for request in range(requests - 1, -1, -1):  # each replica's from its end on: then `ends` are the begins
+        k = replica[request] + 1
+        ends[k] -= 1
+        order[ends[k]], own_s[ends[k]] = request, arrival_s[request]
+    for k in range(count):
+        ends[k] = ends[k + 1]
+    ends[count] = requests
+    for k in range(count):
+        free[:] = 0.0
+        costs.devices.free_s[:] = 0.0
+        costs.cold.ready_s[:] = math.inf
+        own = Costs(costs.service_s, noise[k], costs.slowdown, costs.devices, costs.cold, costs.units)
+        mine_s, first, head, batch = own_s[ends[k] : ends[k + 1]], ends[k], 0, 0
+        while head < mine_s.size:
+            end, _, _, done_s = next_batch(mine_s, head, threshold, own, free, batch)
+            for request in range(head, end):
+                scratch.latency_s[order[first + request]] = done_s - mine_s[request]
+            latest_s = max(latest_s, done_s)
+            head = end
+            batch += 1
+    _note_all(requests, latest_s, wanted, scratch, row, numbers)
 
 
 @compiled

@@ -43,7 +43,7 @@ from batchsim.engines.compiled.engine import (
 from batchsim.engines.compiled.fold import batches_of
 from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
 from batchsim.engines.compiled.instants import ENDED
-from batchsim.engines.compiled.routed import run
+from batchsim.engines.compiled.routed import noise_rows, replicas_of, run
 from batchsim.engines.compiled.token_engine import Loop
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import CANCELLED, check_cancelled
@@ -105,7 +105,14 @@ def run_many(
         taken = np.empty(requests, int)
         of_each = of_requests(arrival_s, plan.think_s, taken, status, places, plan.computed_size)
         batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
+        several = scenario.replicas > 1 and scenario.autoscale is None
+        routed = Routed(plan) if several and is_plain(scenario) else None
         for row, rule in enumerate(rules):
+            threshold = rule.threshold
+            if routed is not None and threshold is not None and threshold.wait_s < math.inf:
+                routed.run(rule, costs, wanted, scratch, row, numbers, cancelled)
+                edges_s[row] = arrival_s[edges]
+                continue
             if scenario.most_replicas > 1:
                 log = run(replace(plan, scenario=replace(scenario, rule=rule)), cancelled)
                 of_each = of_requests(arrival_s, None, log.batch_index, log.status, places)
@@ -130,6 +137,37 @@ def run_many(
     none = np.full(rows, math.nan)
     means = _means(numbers, edges_s) if sections else (none, none)
     return ManyMetrics(numbers.served, _between(ranked_s, wanted.per_cent, count), *means, numbers.above)
+
+
+class Routed:
+    """Settings of a threshold rule at replicas: a routing that sees no loads is asked once for all.
+
+    Not with an infinite wait: a remainder that drains leaves after the last arrival of all.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.replica: np.ndarray | None = None
+        self.noise, self.free = noise_rows(plan, 0), np.empty(plan.scenario.servers)
+        self.arrival_s = np.require(plan.arrival_s, requirements="W")
+        self.ends, self.own_s = np.empty(plan.scenario.replicas + 1, int), np.empty(plan.requests)
+
+    def run(
+        self, rule: Rule, costs: Costs, wanted: Wanted, scratch: Scratch, row: int, numbers: Numbers,
+        cancelled: threading.Event | None,
+    ) -> None:  # fmt: skip
+        """Run one setting, and keep its numbers."""
+        scenario = self.plan.scenario
+        if self.replica is None or scenario.router.sees_loads:
+            plan = replace(self.plan, scenario=replace(scenario, rule=rule))
+            replica = self.replica = replicas_of(plan, cancelled)
+            most = int(np.bincount(replica).max())  # requests of a replica, and so batches
+            if self.plan.noise_of is not None and most > self.noise.shape[1]:
+                self.noise = noise_rows(self.plan, most)
+        grid_loops.run_routed(
+            self.arrival_s, self.replica, rule.threshold, costs, self.noise, self.free, self.ends, self.own_s,
+            wanted, scratch, row, numbers,
+        )  # fmt: skip
 
 
 def _between(ranked_s: np.ndarray, per_cent: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -228,7 +228,7 @@ class Explorer(widgets.Box):
 
 def offered(session: Session) -> tuple[tuple[str, str], ...]:
     """Return the names of the views that a session may enlarge, and their keys."""
-    views = views_of(session.style.mode, session.style.sized)
+    views = views_of(session.style.mode, session.style.parts)
     return tuple((view.NAME, key) for key, view in views.items())
 
 

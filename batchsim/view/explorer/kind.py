@@ -11,6 +11,8 @@ from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
 from batchsim.scenario.knobs import RATE
 from batchsim.scenario.parameters import Parameter
+from batchsim.scenario.routing import NAMES, ByKey
+from batchsim.scenario.routing.blind import MOST_KEYS
 from batchsim.scenario.service import SHAPES
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available
@@ -252,6 +254,24 @@ NOISE = {
 SERVERS = {
     "servers": Control("Servers", "Model instances; each computes one batch, or one step, at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
+}  # fmt: skip
+ROUTINGS: Mapping[str, Option] = {
+    name: Option(routing.title, routing, ("keys", "popularity") if routing is ByKey else (),
+        read=(lambda it: (it.keys, it.popularity) if isinstance(it.keys, int) else None)
+        if routing is ByKey else None)
+    for name, routing in NAMES.items()
+}  # fmt: skip
+REPLICAS = {
+    "replicas": Control("Replicas",
+        "Copies of all servers, each with its own queue, behind a router; 1: no router",
+        "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
+    "routing": choice("Routing", "The replica to which the router sends a request", "round_robin", MAIN,
+        ROUTINGS),
+    "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
+        "whole", 100, MAIN, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
+    "popularity": of_parameter(ByKey.parameters()["popularity"]),
+    "stale_ms": Control("Age of loads (ms)", "How old the loads are that the router sees; 0: present",
+        "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),
 }  # fmt: skip
 LIMITS = {
     "queue_limit": Control("Queue limit",

@@ -8,6 +8,7 @@ from typing import Any
 
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.scenario.routing import NAMES
 from batchsim.servers.registry import SERVERS
 from batchsim.study.slo import SLO
 from batchsim.view.canvas.axes import nice
@@ -33,7 +34,10 @@ from batchsim.view.pictures.timeline import TimelineView
 
 LARGEST_SLID = 64  # larger batch sizes can be typed
 # Controls that are fields of the scenario, under the same name.
-FIELDS = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention")
+FIELDS = (
+    "servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention", "replicas",
+    "stale_ms",
+)  # fmt: skip
 
 # Every registered rule, by its name in snake case, and one for full batches only.
 RULE_OPTIONS: Mapping[str, Option] = {
@@ -83,6 +87,7 @@ CONTROLS: Mapping[str, Control] = {
         "sizes; 0: warm",
         "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     **kind.SERVERS,
+    **kind.REPLICAS,
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
@@ -107,13 +112,16 @@ class Requests(Kind):
     """Requests that are computed whole, in batches."""
 
     name = "requests"
-    options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "rule": RULE_OPTIONS, "service": SERVICES}
+    options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "rule": RULE_OPTIONS, "service": SERVICES,
+        "routing": kind.ROUTINGS}  # fmt: skip
     controls: Mapping[str, Any] = CONTROLS
     conditions: Mapping[str, Any] = {
         "host_ms": lambda values: values["devices"] is not None,
         "contention": lambda values: values["devices"] is not None,
         "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
         "timeout_action": lambda values: values["timeout_ms"] is not None,
+        **dict.fromkeys(("routing", "keys", "popularity"), lambda values: values["replicas"] > 1),
+        "stale_ms": lambda values: values["replicas"] > 1 and NAMES[values["routing"]].sees_loads,
     }
     servers: Mapping[str, Any] = SERVERS
     service_type = Service
@@ -145,7 +153,8 @@ class Requests(Kind):
             sharing["slowdown"] = {busy: 1 + state.sharing * (busy - 1) for busy in counts}
         return Scenario(
             workload, state.made("rule"), state.service_time(), state.servers, state.queue_limit,
-            state.timeout_ms, timeout_action=state.timeout_action, **sharing,
+            state.timeout_ms, timeout_action=state.timeout_action, replicas=state.replicas,
+            routing=state.made("routing"), stale_ms=state.stale_ms, **sharing,
         )  # fmt: skip
 
     def slo(self, state: State) -> SLO | None:
@@ -161,6 +170,12 @@ class Requests(Kind):
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
         values = {name: getattr(scenario, name) for name in FIELDS} | {"sharing": sharing}
+        if scenario.autoscale is not None:
+            raise ValueError(f"autoscale must be None to be explored, got {scenario.autoscale!r}")
+        routing = self.values_of("routing", scenario.router)
+        if routing is None:
+            raise ValueError(f"a routing must be registered, with a number of keys, got {scenario.routing!r}")
+        values |= routing
         for name, value in values.items():
             if isinstance(value, Mapping):
                 raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
@@ -192,7 +207,12 @@ class Requests(Kind):
             points = f"bs.{published(state.published)!r}"
             service = service.replace(points, f'bs.published("{state.published}")')
         rule = f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")')
-        return {"rule": presets.python(state.server, scenario) or rule, "service": service}
+        parts = {"rule": presets.python(state.server, scenario) or rule, "service": service}
+        return (
+            parts
+            if isinstance(scenario.routing, str)
+            else parts | {"routing": f"bs.routing.{scenario.routing!r}"}
+        )
 
     def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
         service = state.service_time()
@@ -219,7 +239,7 @@ class Requests(Kind):
         size = min(state.max_batch_size, largest_slid(service))
         state = state.replace(max_batch_size=size).fitted()
         full_ms = 1000 * service(size)
-        saturation_per_s = size / full_ms * 1000 * state.servers
+        saturation_per_s = size / full_ms * 1000 * state.servers * state.replicas
         if not keep_rate and not 0.25 * saturation_per_s < state.rate_per_s < saturation_per_s:
             state = state.replace(rate_per_s=float(f"{0.4 * saturation_per_s:.2g}"))
         suits = full_ms / 50 <= state.max_wait_ms <= 5 * full_ms

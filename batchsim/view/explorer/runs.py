@@ -20,9 +20,13 @@ from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
 
-# Requests of each setting of the heat map. Drifting traffic needs all, as its beginning is not typical.
-MAP_REQUESTS, CLIENTS_REQUESTS = 20_000, 5_000
-CURVE_REQUESTS = 50_000  # of each point of the load curve, under the same condition
+# Requests of each setting of the heat map, and of a closed loop or replicas, whose loops are slower.
+# Drifting traffic needs all, as its beginning is not typical.
+MAP_REQUESTS, FEW_REQUESTS = 20_000, 5_000
+CURVE_REQUESTS = (
+    50_000,
+    10_000,
+)  # of each point of the load curve, and with replicas, under the same condition
 COLUMNS = 12  # the most columns of the heat map, unless there are more powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
 MOVING = 2000  # requests of a run of tokens, its map and its curve while a slider moves
@@ -94,7 +98,11 @@ def request_run(
 ) -> ViewData:  # fmt: skip
     """Run a scenario of whole requests. ValueError if it makes no sense."""
     workload = scenario.workload
-    count = min(requests, CURVE_REQUESTS) if _steady(workload) else requests
+    routed = scenario.replicas > 1
+    if scenario.uncovered:  # only the run itself, and not long: others would take minutes
+        result, _ = simulated(scenario, min(requests, FEW_REQUESTS), seed)
+        return ViewData(result, objective_ms=objective_ms)
+    count = min(requests, CURVE_REQUESTS[routed]) if _steady(workload) else requests
     key = "curve", at_any_load(scenario), count, seed
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     theory = None
@@ -119,8 +127,8 @@ def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -
     xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
     count = requests
     if _steady(scenario.workload):
-        closed = isinstance(scenario.workload, ClosedLoop)
-        count = min(requests, CLIENTS_REQUESTS if closed else MAP_REQUESTS)
+        slow = isinstance(scenario.workload, ClosedLoop) or scenario.replicas > 1
+        count = min(requests, FEW_REQUESTS if slow else MAP_REQUESTS)
     key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), xs, ys, count, seed
     found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed))
     return found

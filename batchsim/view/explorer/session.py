@@ -13,7 +13,7 @@ from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.data import ViewData, parts_of
 from batchsim.view.pictures.views import NAMES, views_of
 
 
@@ -75,7 +75,7 @@ class Style(NamedTuple):
     alone: bool = False
     mode: str = FIRST
     server: int = 0  # the one of several whose steps are shown
-    sized: bool = False  # whether requests have sizes
+    parts: tuple[str, ...] = ()  # what the run has of `PARTS`
 
 
 class Session:
@@ -107,8 +107,7 @@ class Session:
         self.moving = False  # whether the present move is part of a gesture
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
-        sized = scenario.workload.sizes is not None
-        self.style = Style(mode=state.mode, large=self.larges[state.mode], sized=sized)
+        self.style = Style(mode=state.mode, large=self.larges[state.mode], parts=parts_of(scenario))
         self.cover, self.status = "", ("", False)
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is not thread-safe.
@@ -216,12 +215,12 @@ class Session:
             self.data_coarse = self.moving and state.kind.shortens
             if self.style.server >= data.result.scenario.servers:
                 self.style = self.style._replace(server=0)
-            sized = self.data.sizes is not None
-            if (self.style.mode, self.style.sized) != (state.mode, sized):
+            parts = self.data.parts
+            if (self.style.mode, self.style.parts) != (state.mode, parts):
                 self.larges[self.style.mode] = self.style.large
-                views, large = views_of(state.mode, sized), self.larges[state.mode]
+                views, large = views_of(state.mode, parts), self.larges[state.mode]
                 large = large if large in views else next(iter(views))
-                self.style = self.style._replace(mode=state.mode, sized=sized, large=large)
+                self.style = self.style._replace(mode=state.mode, parts=parts, large=large)
             self._notify("run")
             self._notify("change")
             # Last, as drawing the data may compile something, too, and announce it.

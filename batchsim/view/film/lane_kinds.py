@@ -108,14 +108,22 @@ class RequestLanes:
     @staticmethod
     def waiting(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return instants, and from each on the length of the queue and the name of its fill."""
-        start_s, finish_s = (np.sort(lane["batches"][name]) for name in ("start_s", "finish_s"))
-        left_s = np.sort(lane["left_s"])
-        times_s = np.unique(np.concatenate([lane["arrival_s"], left_s, start_s, finish_s]))
-        arrived, left, started, ended = (
-            each.searchsorted(times_s, side="right")
-            for each in (lane["arrival_s"], left_s, start_s, finish_s)
-        )
-        return times_s, arrived - left, np.where(started - ended < lane["servers"], "forming", "queueing")
+        batches, replicas = lane["batches"], lane.get("replicas", 1)
+        columns = lane["arrival_s"], lane["left_s"], batches["start_s"], batches["finish_s"]
+        times_s = np.unique(np.concatenate(columns))
+        count, forming = np.zeros(times_s.size, int), np.zeros(times_s.size, bool)
+        servers = lane["servers"] // replicas
+        for k in range(replicas):
+            mine = lane["replica"] == k if replicas > 1 else np.full(lane["arrival_s"].size, True)
+            own = batches["server"] // servers == k
+            arrived, left, started, ended = (
+                np.sort(column[some]).searchsorted(times_s, side="right")
+                for column, some in zip(columns, (mine, mine, own, own), strict=True)
+            )
+            waiting, idle = arrived - left, started - ended < servers
+            count += waiting
+            forming |= idle & ((waiting > 0) | (replicas == 1))
+        return times_s, count, np.where(forming, "forming", "queueing")
 
     @classmethod
     def draw(cls, view: "Canvas", lane: Lane, box: Box) -> None:

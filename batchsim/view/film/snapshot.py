@@ -96,6 +96,7 @@ class Snapshot:
     waiting: np.ndarray  # request numbers, oldest first
     queue: np.ndarray  # the same in the order of the queue
     levels: dict[int, int]  # waiting requests by priority level; empty without several
+    at_replicas: np.ndarray  # waiting requests by replica
     oldest_s: float | None  # arrival of the oldest waiting request
     computing: tuple[Batch | None, ...]
     last: Batch | None
@@ -117,8 +118,9 @@ class Snapshot:
 
     @property
     def forming(self) -> bool:
-        """Whether the waiting requests are forming, as a server is idle; otherwise they are queueing."""
-        return None in self.computing
+        """Whether waiting requests are forming, as a server of their replica is idle; else they queue."""
+        idle = np.array([batch is None for batch in self.computing]).reshape(self.at_replicas.size, -1)
+        return bool((idle.any(axis=1) & ((self.at_replicas > 0) | (self.at_replicas.size == 1))).any())
 
     @property
     def compiling(self) -> int:
@@ -182,7 +184,7 @@ class Film:
         if result.scenario.tokens is not None:
             raise ValueError("a film shows batches that leave whole, got a run of token generation")
         scenario, status, arrival_s = result.scenario, result.status, result.arrival_s
-        self.result, self.rule, self.servers = result, scenario.rule, scenario.servers
+        self.result, self.rule, self.servers = result, scenario.rule, scenario.all_servers
         self._batches, self._arrival_s = result.batches, arrival_s
         # When each request leaves the queue, and when the system. A rejected one leaves as it arrives, and so
         # does a failed one, whose other times are unknown.
@@ -269,8 +271,9 @@ class Film:
         last = self.batch(started - 1) if started else None
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
         queue = waiting if self.order.in_order else self.in_turn(waiting, time_s)
-        levels = self.order.counts(waiting)
+        scenario, levels = self.result.scenario, self.order.counts(waiting)
+        at_replicas = np.bincount(self.result.replica[waiting], minlength=scenario.most_replicas)
         return Snapshot(
-            time_s, self.result.scenario, waiting, queue, levels, oldest_s, tuple(computing), last, arrived,
+            time_s, scenario, waiting, queue, levels, at_replicas, oldest_s, tuple(computing), last, arrived,
             **counts,
         )  # fmt: skip

@@ -118,6 +118,9 @@ def request_lane(film: Film, stretch: PlayRange) -> Lane:
     }  # fmt: skip
     if len(levels) > 1:
         lane["level"] = order.place[rows]
+    if (replicas := result.scenario.most_replicas) > 1:
+        lane |= {"replicas": replicas, "replica": result.replica[rows].astype(int)}
+        lane["router"] = result.scenario.router.title.lower()
     if not order.in_order:
         lane["turn"] = {"batch": order.batch[rows], "late_s": order.late_s[rows]}
     return lane

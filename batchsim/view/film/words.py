@@ -1,10 +1,14 @@
 """A moment of a film in a sentence, and the life of a request of token generation."""
 
+from collections.abc import Sequence
+
 from batchsim._format import duration, listed, number
 from batchsim.result import Result
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.snapshot import Activity, Snapshot
 from batchsim.view.film.token_film import StepMoment, WholeMoment
+
+MOST_LISTED = 8  # replicas
 
 
 def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.0) -> str:
@@ -22,6 +26,7 @@ def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.
     if snapshot.waited_ms is not None:
         levels = [f"{count:,} of level {level}" for level, count in snapshot.levels.items() if count]
         waiting = f"{snapshot.waiting.size:,} waiting" + (f" ({listed(levels)})" if levels else "")
+        waiting += by_replica(snapshot.at_replicas.tolist())
         parts.append(f"{waiting}, the oldest for {number(snapshot.waited_ms)} ms")
     busy, servers = sum(batch is not None for batch in snapshot.computing), len(snapshot.computing)
     one = "server busy" if busy else "server idle"
@@ -32,6 +37,17 @@ def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.
     parts.append((one if servers == 1 else f"{busy:,} of {servers:,} servers busy") + compiling + held)
     parts.append(f"{snapshot.arrived:,} arrived, {snapshot.served:,} served, {snapshot.lost:,} lost")
     return f"At {snapshot.time_s * 1000:,.7g} ms: {'; '.join(parts)}."
+
+
+def by_replica(waiting: Sequence[int]) -> str:
+    """Return how many requests wait at each of several replicas, or at the fullest of many.
+
+    >>> by_replica([2, 0, 1]), by_replica([1] * 40), by_replica([3])
+    (' (2, 0 and 1 by replica)', ' (at most 1 at a replica)', '')
+    """
+    if len(waiting) > MOST_LISTED:
+        return f" (at most {max(waiting):,} at a replica)"
+    return f" ({listed([f'{count:,}' for count in waiting])} by replica)" if len(waiting) > 1 else ""
 
 
 def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:

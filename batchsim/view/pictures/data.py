@@ -1,7 +1,7 @@
 """The data that a picture of a run shows, and the numbers that several views derive from it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import numpy as np
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
+from batchsim.scenario import Scenario
 from batchsim.view.pictures.moments import Moment, Window, moment, window
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # the durations that ma
 
 # The percentiles at which a curve has its points: in the tail ten times as many.
 AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
+# What only some runs have: others have no view of it.
+PARTS = ("sizes", "by_replica")
 # The headline's metrics that have an interval.
 HEADLINE = {
     "requests": ["p50_ms", "p99_ms", "throughput_per_s"],
@@ -197,6 +200,18 @@ class ViewData:
         """The sizes of the requests, None if they have none."""
         return self.result.size
 
+    @cached_property
+    def by_replica(self) -> Mapping[str, np.ndarray] | None:
+        """The columns of `Result.by_replica`, None without several replicas."""
+        if self.result.scenario.most_replicas == 1:
+            return None
+        return {str(name): column.to_numpy() for name, column in self.result.by_replica().items()}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of `PARTS` that the run has."""
+        return parts_of(self.result.scenario)
+
     @property
     def overloaded(self) -> bool:
         """Whether the run has no steady state: its latencies then depend on its length."""
@@ -259,6 +274,12 @@ class ViewData:
         if server not in self._moments:
             self._moments[server] = moment(self.result, server=server)
         return self._moments[server]
+
+
+def parts_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return the names of `PARTS` that runs of a scenario have."""
+    has = scenario.workload.sizes is not None, scenario.most_replicas > 1
+    return tuple(name for name, there in zip(PARTS, has, strict=True) if there)
 
 
 def _of_all(ordered_ms: np.ndarray, share: float) -> float:

@@ -23,20 +23,20 @@ class LivePicture(RunPicture):
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
     "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others, as does
     a picture too small for their names. `show` draws a `ViewData`, `describe` puts it into words, and `at`
-    answers the pointer. `mode` is the kind of run: "requests" or "tokens"; with `sized`, requests have sizes.
-    Views of steps and seats show `server`.
+    answers the pointer. `mode` is the kind of run: "requests" or "tokens"; `parts` are those that the run
+    has of `data.PARTS`. Views of steps and seats show `server`.
     """
 
     def __init__(
         self, width_px: int = 1000, height_px: int = 640, ratio: float = 1.0, theme: str = "light",
         size: str = "page", large: str = "latency", alone: bool = False, mode: str = "requests",
-        server: int = 0, sized: bool = False,
+        server: int = 0, parts: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
         _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
         _check.real("ratio", ratio, at_least=0.5, at_most=4)
         named("mode", mode, VIEWS)
-        views = views_of(mode, sized)
+        views = views_of(mode, parts)
         first = named("large", large, views)
         colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
         super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))

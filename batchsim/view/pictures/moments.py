@@ -20,7 +20,9 @@ class Window(NamedTuple):
 
     first: int
     last: int
-    requests: np.ndarray  # their numbers, in order of arrival; batch by batch if requests overtake others
+    requests: (
+        np.ndarray
+    )  # their numbers, in order of arrival; batch by batch if they overtake others, or replicas take them
     begin_s: float
     end_s: float
 
@@ -54,8 +56,9 @@ def window(result: Result, at_s: float | None = None) -> Window:
     requests = lost[within[lost] | (result.status[lost] != Status.SERVED)]
     start_s, end_s = float(batches.start_s[first]), float(batches.finish_s[first : last + 1].max())
     oldest_s = float(result.arrival_s[requests[0]])
-    if not result.scenario.in_order:  # batch by batch, so that batches do not overlap; lost requests first
-        requests = requests[np.argsort(result.batch_index[requests], kind="stable")]
+    if not result.scenario.in_order or result.scenario.most_replicas > 1:
+        # Batch by batch, so that batches do not overlap; lost requests first.
+        requests = requests[np.lexsort((result.batch_index[requests], result.replica[requests]))]
     return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)
 
 

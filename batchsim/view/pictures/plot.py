@@ -12,7 +12,7 @@ from batchsim.study.calibration import Calibration
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.data import ViewData, parts_of
 from batchsim.view.pictures.measured import calibrated, measured, overlay
 from batchsim.view.pictures.views import RunPicture, views_of
 
@@ -26,7 +26,7 @@ class Plot(RunPicture):
     """The views that need only a result, in two columns."""
 
     def __init__(self, result: Result, theory: bool = False) -> None:
-        views = [*views_of(result.scenario.kind, result.size is not None).values()]
+        views = [*views_of(result.scenario.kind, parts_of(result.scenario)).values()]
         views = [view for view in views if view.RANK is not None]
         views.sort(key=lambda view: view.RANK or 0)
         rows, data = math.ceil(len(views) / 2), ViewData(result)
@@ -77,7 +77,8 @@ def plot(
 
     A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
     seats. An overloaded run shows its growing queue instead of latencies. Bands around the percentiles are
-    their 95 % intervals. Requests with sizes add their batches, and the latency by size. `theory=True` adds
+    their 95 % intervals. Requests with sizes add their batches, and the latency by size;
+    several replicas add the load and the batch size of each. `theory=True` adds
     what queueing theory expects as a dotted line, or the reason why it expects nothing. Other
     results have other figures:
 

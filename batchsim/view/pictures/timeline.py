@@ -135,6 +135,8 @@ class TimelineView(View):
         request = int(stretch.requests[row])
         story, levels = data.result.story(request), data.result.priority
         name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")
+        if data.result.scenario.most_replicas > 1:
+            name += f", replica {data.result.replica[request]}"
         if not story:
             return Spot(self.KEY, f"{name}: {_named(Status(data.result.status[request]))}")
         names = [name for name, _, _ in story]

@@ -1,15 +1,16 @@
 """The views of each kind of run, and a picture made of some of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.pictures.batches import BatchView
 from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.data import PARTS, ViewData
 from batchsim.view.pictures.heat_map import HeatMapView, TokenHeatMapView
 from batchsim.view.pictures.latency import LatencyView
 from batchsim.view.pictures.load import LoadView, TokenLoadView
+from batchsim.view.pictures.replicas import ReplicasView
 from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.sizes import SizesView
 from batchsim.view.pictures.steps import StepsView
@@ -19,17 +20,19 @@ from batchsim.view.pictures.view import View
 
 # By `Scenario.kind`, in the order of the small views. To add one, write its file and name it here.
 VIEWS: dict[str, tuple[type[View], ...]] = {
-    "requests": (LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView, SizesView),
+    "requests": (
+        LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView, ReplicasView, SizesView,
+    ),
     "tokens": (TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView),
-}
+}  # fmt: skip
 
 
-def views_of(kind: str, sized: bool = False) -> dict[str, type[View]]:
-    """Return the views of a kind of run by their keys; `sized`: its requests have sizes."""
-    return {view.KEY: view for view in VIEWS[kind] if sized or view.NEEDS != "sizes"}
+def views_of(kind: str, parts: Collection[str] = ()) -> dict[str, type[View]]:
+    """Return the views of a kind of run by their keys; `parts`: what a run has of `PARTS`."""
+    return {view.KEY: view for view in VIEWS[kind] if view.NEEDS not in PARTS or view.NEEDS in parts}
 
 
-NAMES = {kind: {key: view.NAME for key, view in views_of(kind).items()} for kind in VIEWS}
+NAMES = {kind: {key: view.NAME for key, view in views_of(kind, PARTS).items()} for kind in VIEWS}
 
 
 AnyView = TypeVar("AnyView", bound=View)

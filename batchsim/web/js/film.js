@@ -5,7 +5,8 @@
 //   { kind: "requests", title: [names], notes: [[text, shorter ...] ...]?, servers, first, arrival_s, left_s, done_s,
 //     status, batch, batches: { start_s, finish_s, server, trigger, size, ready_s?, asked_s?, begin_s? },
 //     rule: { largest, enough?, max_wait_ms }, code?: [{ trigger?, activity?, because? }], open?: whether arrivals are
-//     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake }
+//     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake,
+//     replicas?, replica?: of each request, router?: the routing's name; server s of replica k is k * servers / replicas + s }
 // A lane of tokens: { kind: "tokens", title, notes?, servers, seats, arrival_s, queue: { at_s, waiting }, stays: { request,
 //     server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, again }, busy: { server, begin_s, end_s },
 //     moments?: { at_s, words, line, leaves, event } }
@@ -16,6 +17,7 @@ const GLIDE_S = [0.03, 0.14]; // on the screen, for two thirds of a way: at leas
 const AHEAD = 4, COMING = 60; // mean times between arrivals in which a request is seen coming; and the most of them
 const SPREAD = (5 ** 0.5 - 1) / 2; // the golden ratio: neighbours come in at different heights
 const LEAST_PX = 4, LARGEST_EM = 2.8; // the sides of a request
+const ROUTER_EM = 2, BAND_EM = 3.6, LISTED = 8; // the width of a router, the least height of a replica, the most in words
 const STRIPE = 0.58, FLAG = 0.5; // of a request with a number: where its colour begins; the side of its flag
 const STAGE = 0.55, LOW_PX = 300; // the stage's share of the height, above the timeline; a lower film has no timeline
 const LEAVES_S = 0.25, LEAP_S = 0.25; // on the screen: a batch counts as leaving; the longest step of the clock
@@ -116,9 +118,25 @@ export function placesIn(box, waiting, servers, batch, em) {
   return { lane, box: queueBox, queue, servers: beside, right: box.x + box.w };
 }
 
+/** The parts of a stage with replicas below each other, as many as fit, behind a router: the same, and { queues, bands, router }. */
+function replicasIn(box, waiting, servers, batch, em, replicas) {
+  const head = 1.5 * em, wide = Math.max(5 * em, 0.11 * box.w), router = boxOf(box.x + wide, box.y, ROUTER_EM * em, box.h);
+  const drawn = Math.min(replicas, Math.max(Math.trunc(box.h / (BAND_EM * em)), 1)), h = box.h / drawn, x = router.x + router.w;
+  const bands = Array.from({ length: drawn }, (_, k) => placesIn(boxOf(x, box.y + k * h + head, box.x + box.w - x, h - head - 0.3 * em), waiting, servers, batch, em));
+  return { ...bands[0], lane: boxOf(box.x, box.y, wide, box.h), box: { ...bands[0].box, y: box.y, h: box.h }, router, bands,
+    queues: bands.map(({ queue }) => queue), servers: bands.flatMap((band) => band.servers.concat(Array(servers - band.servers.length))) };
+}
+
+/** The parts of a stage for one lane of requests. */
+export function placesOf(lane, box, em) {
+  const { begin_s, until_s } = lane.film, largest = lane.largestBatch();
+  const waiting = lane.parts.reduce((most, steps) => Math.max(most, mostWaiting({ steps }, begin_s, until_s)), largest);
+  return (lane.replicas > 1 ? replicasIn : placesIn)(box, waiting, lane.each, largest, em, lane.replicas);
+}
+
 // A lane at a time. `now` is what `at` returns.
 
-/** The longest queue of a lane between two times. */
+/** The longest queue of a lane, or of some steps of it, between two times. */
 export function mostWaiting({ steps: { times, waiting } }, from_s, to_s) {
   return waiting.slice(Math.max(upTo(times, from_s) - 1, 0), upTo(times, to_s)).reduce((high, count) => Math.max(high, count), 0);
 }
@@ -127,8 +145,9 @@ export function mostWaiting({ steps: { times, waiting } }, from_s, to_s) {
 export class Requests {
   constructor(lane, film) {
     const batches = { ready_s: lane.batches.start_s, asked_s: lane.batches.start_s, begin_s: lane.batches.start_s, ...lane.batches };
-    Object.assign(this, { open: true, first: 0, levels: [], before: {}, code: [] }, lane, { batches, film });
+    Object.assign(this, { open: true, first: 0, levels: [], before: {}, code: [], replicas: 1 }, lane, { batches, film });
     const { start_s, finish_s } = batches, count = this.arrival_s.length;
+    this.each = this.servers / this.replicas; // the servers of a replica
     this.limit_ms = lane.rule.max_wait_ms ?? Infinity;
     this.members = Array.from(start_s, () => []);
     this.batch.forEach((b, i) => { if (b >= 0) this.members[b].push(i); });
@@ -137,14 +156,25 @@ export class Requests {
     this.instants = unique(this.arrival_s, this.left_s, this.done_s);
     this.decimals = clamp(Math.ceil(-Math.log10(this.batch_s * 1000)) + 2, 0, 9);
     this.digits = Math.min(String(this.first + count).length, 3);
-    const left = sorted(this.left_s), ends = sorted(finish_s), times = unique(this.arrival_s, this.left_s, start_s, finish_s);
-    const waiting = times.map((t) => upTo(this.arrival_s, t) - upTo(left, t));
-    this.steps = { times, waiting, idle: times.map((t) => upTo(start_s, t) - upTo(ends, t) < this.servers) };
+    const times = unique(this.arrival_s, this.left_s, start_s, finish_s);
+    this.parts = Array.from({ length: this.replicas }, (_, k) => {
+      const [come, left] = [this.arrival_s, this.left_s].map((column) => sorted(column.filter((_, i) => this.replicaOf(i) === k)));
+      const [starts, ends] = [start_s, finish_s].map((column) => sorted(column.filter((_, b) => this.ownerOf(b) === k)));
+      const waiting = times.map((t) => upTo(come, t) - upTo(left, t));
+      return { times, waiting, idle: times.map((t) => upTo(starts, t) - upTo(ends, t) < this.each) };
+    });
+    this.steps = this.replicas === 1 ? this.parts[0] : {
+      times, waiting: times.map((_, at) => sum(this.parts.map((part) => part.waiting[at]))),
+      idle: times.map((_, at) => this.parts.some((part) => part.idle[at] && part.waiting[at])),
+    };
     const coming = upTo(this.arrival_s, film.until_s) - upTo(this.arrival_s, film.begin_s);
     const last = Math.min(film.until_s, this.arrival_s[count - 1] ?? film.until_s);
     this.pace_s = Math.max((last - film.begin_s) / Math.max(coming, 1), 1e-12);
     this.per_s = Math.max(coming, 1) / Math.max(film.until_s - film.begin_s, 1e-12);
   }
+
+  replicaOf(i) { return this.replicas === 1 ? 0 : this.replica[i]; }
+  ownerOf(b) { return Math.floor(this.batches.server[b] / this.each); }
 
   key(i, t) { // those with lower keys leave the queue first
     if (!this.turn) return i;
@@ -164,10 +194,13 @@ export class Requests {
     const started = upTo(batches.start_s, t), computing = Array(this.servers).fill(-1);
     for (let b = 0; b < started; b += 1) if (batches.finish_s[b] > t) computing[batches.server[b]] = b;
     const oldest_s = waiting.length ? this.arrival_s[waiting[0]] : null;
-    const [served, ...lost] = counts;
+    const [served, ...lost] = counts, queue = this.inTurn([...waiting], t), queues = Array.from({ length: this.replicas }, () => []);
+    queue.forEach((i) => queues[this.replicaOf(i)].push(i));
+    const formings = queues.map((_, k) => computing.slice(k * this.each, (k + 1) * this.each).includes(-1)); // of each replica
     return {
-      t, waiting, queue: this.inTurn([...waiting], t), computing, last: started - 1, oldest_s, served, lost: sum(lost),
-      arrived: this.first + arrived, forming: computing.includes(-1), busy: computing.filter((b) => b >= 0),
+      t, waiting, queue, queues, computing, last: started - 1, oldest_s, served, lost: sum(lost), formings,
+      forming: formings.some((forms, k) => forms && (this.replicas === 1 || queues[k].length)),
+      arrived: this.first + arrived, busy: computing.filter((b) => b >= 0),
       waited_ms: oldest_s === null ? null : (t - oldest_s) * 1000,
     };
   }
@@ -191,12 +224,18 @@ export class Requests {
   }
   byLevel(now) { return this.levels.map((name, at) => [name, now.waiting.filter((i) => this.level[i] === at).length]); }
 
+  byReplica({ queues }) { // how many wait at each, or at the fullest of many
+    const counts = queues.map((queue) => queue.length);
+    if (counts.length > LISTED) return ` (at most ${whole(Math.max(...counts))} at a replica)`;
+    return counts.length > 1 ? ` (${listed(counts.map(whole))} by replica)` : "";
+  }
+
   /** The moment in one sentence. */
   words(now, within) {
     const { servers, batches } = this, parts = [this.activities(now, within)[0]], busy = now.busy.length;
     const levels = this.levels.length > 1 ? this.byLevel(now).filter(([, count]) => count) : [], among = (holds) => now.busy.filter(holds).length;
     const said = levels.length ? ` (${listed(levels.map(([name, count]) => `${whole(count)} of level ${name}`))})` : "";
-    if (now.waited_ms !== null) parts.push(`${whole(now.waiting.length)} waiting${said}, the oldest for ${rounded(now.waited_ms)} ms`);
+    if (now.waited_ms !== null) parts.push(`${whole(now.waiting.length)} waiting${said}${this.byReplica(now)}, the oldest for ${rounded(now.waited_ms)} ms`);
     const compiling = among((b) => now.t < batches.ready_s[b]), held = among((b) => this.held(b, now.t));
     const all = servers === 1 ? `server ${busy ? "busy" : "idle"}` : `${whole(busy)} of ${whole(servers)} servers busy`;
     parts.push(all + (compiling ? `, ${servers === 1 ? "" : `${whole(compiling)} `}compiling` : "") + (held ? `, ${whole(held)} waiting for a device` : ""));
@@ -223,8 +262,10 @@ export class Requests {
   life(number) {
     const i = number - this.first, b = this.batch[i], { start_s, size } = this.batches, parts = this.story(i);
     const span = (names) => 1000 * sum(parts.filter(([name]) => names.includes(name)).map(([, from, to]) => to - from));
-    const before = upTo(start_s, this.arrival_s[i]) - 1, since_ms = 1000 * (this.arrival_s[i] - start_s[before]);
-    const arrived = `Request ${whole(number)} arrived` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
+    let before = upTo(start_s, this.arrival_s[i]) - 1;
+    while (before >= 0 && this.ownerOf(before) !== this.replicaOf(i)) before -= 1;
+    const since_ms = 1000 * (this.arrival_s[i] - start_s[before]), at = this.replicas === 1 ? "" : ` at replica ${whole(this.replica[i])}`;
+    const arrived = `Request ${whole(number)} arrived${at}` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
     if (this.status[i] !== 0) return `${arrived} and ${LOST[this.status[i] - 1]} after ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))}.`;
     const shared = span(["device_wait"]);
     const others = b < 0 ? "" : size[b] === 1 ? " alone" : ` with ${whole(size[b] - 1)} other${size[b] === 2 ? "" : "s"}`;
@@ -241,7 +282,7 @@ export class Requests {
 
   /** What a request went through: [component, from, to] each. */
   story(i) {
-    const parts = [], { times, idle } = this.steps, b = this.batch[i], { start_s, asked_s, begin_s, finish_s } = this.batches;
+    const parts = [], { times, idle } = this.parts[this.replicaOf(i)], b = this.batch[i], { start_s, asked_s, begin_s, finish_s } = this.batches;
     if (this.status[i] !== 0) return parts;
     for (let at = Math.max(upTo(times, this.arrival_s[i]) - 1, 0), from = this.arrival_s[i]; from < this.left_s[i]; at += 1) {
       const to = Math.min(times[at + 1] ?? Infinity, this.left_s[i]), name = idle[at] ? "forming" : "queueing";
@@ -327,8 +368,9 @@ export class Crowd {
 
   /** The place of everybody who waits or is computed. */
   wanted(now) {
-    const { lane, places } = this, { queue, servers } = places, found = new Map();
-    now.queue.slice(0, queue.corners.length).forEach((i, k) => found.set(i, { at: queue.corners[k], side: queue.side, doing: "waiting" }));
+    const { lane, places } = this, { servers, queues = [places.queue] } = places, found = new Map();
+    queues.forEach(({ corners, side }, replica) => now.queues[replica].slice(0, corners.length)
+      .forEach((i, k) => found.set(i, { at: corners[k], side, doing: "waiting" })));
     for (const b of now.busy) {
       const there = servers[lane.batches.server[b]]?.slots, doing = lane.held(b, now.t) ? "held" : "computing";
       lane.members[b].slice(0, there?.corners.length ?? 0).forEach((i, k) => found.set(i, { at: there.corners[k], side: there.side, doing }));
@@ -454,26 +496,48 @@ class StageView {
   constructor(pen, lane, box) {
     const { em } = pen, wide = box.w >= 48 * em, top = box.y + (wide ? 3.5 : 4.9) * em, low = box.y + box.h - 1.1 * em;
     Object.assign(this, { pen, lane, box, wide, low, left: box.x + 0.8 * em, right: box.x + box.w - 0.8 * em });
-    const largest = lane.largestBatch(), waiting = Math.max(mostWaiting(lane, lane.film.begin_s, lane.film.until_s), largest);
-    this.places = placesIn(boxOf(box.x, top, box.w, Math.max(low - 1.9 * em - top, em)), waiting, lane.servers, largest, em);
+    this.places = placesOf(lane, boxOf(box.x, top, box.w, Math.max(low - 1.9 * em - top, em)), em);
     this.crowd = new Crowd(lane, this.places);
   }
 
   draw(now, within, picked) {
-    const { pen, places, crowd } = this, { em } = pen, { box, queue, lane } = places, part = now.forming ? "forming" : "queueing";
-    const all = [...crowd.of], doing = (...names) => all.filter(([, it]) => names.includes(it.doing)), left = now.waiting.length - queue.corners.length;
+    const { pen, places, crowd } = this, { em } = pen, { box, lane, bands = [places] } = places, part = now.forming ? "forming" : "queueing";
+    const all = [...crowd.of], doing = (...names) => all.filter(([, it]) => names.includes(it.doing));
     pen.text(lane.w > 7 * em ? "arrivals \u2192" : "arrivals", this.left, box.y - 0.5 * em, { colour: "soft" });
-    for (const y of [box.y - 2, box.y + box.h + 2]) pen.line("faint", lane.x, y, box.x + box.w, y, 2);
+    for (const y of [box.y - 2, box.y + box.h + 2]) pen.line("faint", lane.x, y, places.router ? lane.x + lane.w : box.x + box.w, y, 2);
+    if (places.router) this.drawReplicas(now);
     places.servers.forEach((place, server) => this.drawServer(place, server, now));
     this.drawFaded(crowd.coming, "soft", false);
-    this.drawRequests(doing("waiting"), part, picked);
+    for (const name of ["forming", "queueing"]) {
+      this.drawRequests(doing("waiting").filter(([i]) => now.formings[this.lane.replicaOf(i)] === (name === "forming")), name, picked);
+    }
     this.drawFaded(doing("finished").map(([, it]) => it), "blue", true);
     this.drawRequests(doing("computing"), "computing", picked);
     this.drawRequests(doing("held"), "device_wait", picked);
     this.drawFaded(doing("lost").map(([, it]) => it), "vermilion", true);
-    if (left > 0) pen.text(`+ ${whole(left)} more`, box.x + 0.3 * em, box.y + box.h - 0.5 * em);
+    bands.forEach(({ box: { x, y, h }, queue }, k) => {
+      const left = now.queues[k].length - queue.corners.length;
+      if (left > 0) pen.text(`+ ${whole(left)} more`, x + 0.3 * em, y + h - 0.5 * em);
+    });
     this.drawTexts(now, within);
-    this.drawGauges(now, part);
+    if (!places.router) this.drawGauges(now, part);
+  }
+
+  /** The router, a line to each replica, and their names above them. */
+  drawReplicas(now) {
+    const { pen, places: { router, bands }, lane, left, right, low } = this, { em } = pen, { largest } = lane.rule, out = router.x + router.w;
+    pen.rect(pen.colours.faint, router.x, router.y, router.w, router.h);
+    bands.forEach(({ box, servers: [server], right: end }, k) => {
+      const count = now.queues[k].length, [b] = now.computing.slice(k * lane.each), doing = now.formings[k] ? "forming" : "queueing", middle = box.y + box.h / 2;
+      pen.line("soft", out, router.y + router.h / 2, box.x, middle);
+      pen.line("faint", box.x, box.y + box.h + 2, end, box.y + box.h + 2, 2);
+      const texts = count ? [`replica ${k}: ${whole(count)} waiting, ${doing}`, `${k}: ${whole(count)} ${doing}`] : [`replica ${k}: none waiting`, `${k}: none`];
+      pen.text(texts, box.x + 0.3 * em, box.y - 0.45 * em, { room: server.box.x - box.x - em });
+      if (lane.each === 1) pen.text(b < 0 ? "idle" : `batch of ${whole(lane.batches.size[b])}`, server.box.x, box.y - 0.45 * em, { room: end - server.box.x });
+    });
+    const { limit_ms } = lane, wait = limit_ms === Infinity ? "no max wait" : `max wait ${Number(limit_ms.toPrecision(12))} ms`;
+    const drawn = bands.length < lane.replicas ? `replicas 0 to ${bands.length - 1} of ${whole(lane.replicas)}; ` : "", rule = `batches of up to ${whole(largest)}, ${wait}`;
+    pen.text([`${drawn}each replica: ${rule}`, `${drawn}${rule}`], left, low + 0.3 * em, { room: right - left, colour: "soft" });
   }
 
   drawFaded(crowd, colour, filled) {
@@ -503,10 +567,10 @@ class StageView {
   }
 
   drawServer({ box, bar, named }, server, now) {
-    const { pen, lane } = this, { em } = pen, b = now.computing[server], { batches } = lane, several = lane.servers > 1;
+    const { pen, lane } = this, { em } = pen, b = now.computing[server], { batches } = lane, several = lane.each > 1;
     pen.frame("soft", box);
     pen.rect(pen.colours.faint, bar.x, bar.y, bar.w, bar.h);
-    if (named) pen.text(String(server), bar.x, box.y + 1.25 * em);
+    if (named) pen.text(String(server % lane.each), bar.x, box.y + 1.25 * em);
     const texts = b < 0 ? ["idle", ""] : [`batch of ${whole(batches.size[b])}`, whole(batches.size[b])];
     if (b >= 0) {
       const { t } = now, along = (time_s) => clamp((time_s - batches.start_s[b]) / (batches.finish_s[b] - batches.start_s[b]), 0, 1) * bar.w;
@@ -534,18 +598,19 @@ class StageView {
     const texts = !count ? ["queue: none waiting", "none waiting", "empty"] : [
       ...(levels ? [`queue: ${levels}, ${doing}`, `${levels}, ${doing}`, levels] : []),
       `queue: ${whole(count)} waiting, ${doing}`, `${whole(count)} waiting, ${doing}`, `${whole(count)} ${doing}`];
-    pen.text(texts, queue, above, { bold: true, room: there - queue - em });
+    if (lane.replicas > 1) pen.text([`router: ${lane.router}`, lane.router], places.router.x, above, { bold: true, room: there - places.router.x - em });
+    else pen.text(texts, queue, above, { bold: true, room: there - queue - em });
     pen.text(this.serverTitles(now), there, above, { bold: true, room: this.box.x + this.box.w - there });
   }
 
   serverTitles(now) {
-    const { lane, places } = this, { servers, batches } = lane, [b] = now.computing, more = servers - places.servers.length;
+    const { lane, places } = this, { servers, batches } = lane, [b] = now.computing, more = servers - places.servers.filter(Boolean).length;
     if (servers === 1) {
       const text = b < 0 ? "server: idle" : `server: batch of ${whole(batches.size[b])}`;
       return b >= 0 && now.t < batches.ready_s[b] ? [`${text}, compiling`, "server: compiling"] : [text];
     }
     const held = now.busy.filter((each) => lane.held(each, now.t)).length, short = `${whole(now.busy.length)} of ${whole(servers)} busy`;
-    const rest = more ? `, + ${whole(more)} more` : held ? `, ${whole(held)} waiting for a device` : "";
+    const rest = more && lane.replicas === 1 ? `, + ${whole(more)} more` : held ? `, ${whole(held)} waiting for a device` : "";
     return [`servers: ${short}${rest}`, `${short}${rest}`, short];
   }
 
@@ -576,13 +641,20 @@ const noted = (begin_s) => (begin_s ? ` from ${rounded(begin_s, 4)} s on` : "");
 function drawTimeline(pen, lane, box, [from_s, to_s]) {
   const { em } = pen, { arrival_s, left_s, done_s, status, batch, batches } = lane, { ready_s, start_s, finish_s } = batches, seen = new Set();
   const rows = [...arrival_s.keys()].filter((i) => done_s[i] > from_s && left_s[i] <= to_s), frames = new Map();
-  if (lane.turn) rows.sort((a, b) => batch[a] - batch[b] || a - b); // batches do not overlap then
+  const owner = (i) => lane.replicaOf(i), several = lane.replicas > 1;
+  let written = -Infinity; // the baseline of the last number of a replica
+  if (lane.turn || several) rows.sort((a, b) => owner(a) - owner(b) || batch[a] - batch[b] || a - b); // batches do not overlap then
   const plot = boxOf(box.x + 1.6 * em, box.y + 4.2 * em, box.w - 2.8 * em, box.h - 7 * em), pitch = plot.h / Math.max(rows.length, 6);
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s), middle = (row) => plot.y + pitch * (row + 0.5);
   const rowsOf = rows.map((i, row) => [lane.first + i, boxOf(x(arrival_s[i]) - 3, plot.y + pitch * row, x(done_s[i]) - x(arrival_s[i]) + 6, pitch)]);
-  pen.text("The requests around this moment", box.x + 0.8 * em, box.y + 1.45 * em, { bold: true, size: 1.1 });
+  pen.text(`The requests around this moment${several ? ", by replica" : ""}`, box.x + 0.8 * em, box.y + 1.45 * em, { bold: true, size: 1.1 });
   drawAxis(pen, plot, from_s, to_s, noted(from_s));
   rows.forEach((i, row) => {
+    if (several && (!row || owner(rows[row - 1]) !== owner(i))) {
+      if (row) pen.line("faint", plot.x, plot.y + pitch * row, plot.x + plot.w, plot.y + pitch * row, 2);
+      const at = Math.min(plot.y + pitch * row + em, plot.y + plot.h);
+      if (at - written >= em) pen.text(whole(owner(i)), plot.x - 0.4 * em, (written = at), { align: "right", colour: "soft" });
+    }
     const thick = Math.min(0.9 * pitch, 11), mark = STATUS[status[i]], b = batch[i];
     for (const [name, from, to] of lane.story(i)) {
       const high = (thick * pen.fills[name].width) / pen.fills.computing.width;

@@ -108,7 +108,10 @@ class ConfigPage(Page):
                 own = parse(text, chosen or None)
             except ValueError:
                 raise error from None
-        mode = next(mode for mode, kind in KINDS.items() if own.server in kind.servers)
+        mode = next((mode for mode, kind in KINDS.items() if own.server in kind.servers), None)
+        if mode is None:
+            rule = "a server here must batch requests without sizes"
+            raise ValueError(f"{rule}, got {own.server}: simulate its file with bs.servers.read")
         state = session.state
         if mode != state.mode:
             state = session.left[mode].replace(seed=state.seed)

@@ -1,0 +1,101 @@
+"""Replicas behind a router: the load and the batch size of each."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from batchsim._format import duration, fixed, number, percent
+from batchsim.view.canvas.axes import nice
+from batchsim.view.canvas.picture import Box
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+
+BETWEEN, ABOVE = 5.2, 4.4  # two plots side by side, or one above the other, in ems
+WIDE = 44  # of a view with two plots side by side, in ems
+COLUMNS = {"utilisation": 100.0, "mean_batch_size": 1.0}  # of the plots, and their units
+
+
+def _columns(data: ViewData) -> Mapping[str, np.ndarray]:
+    assert data.by_replica is not None
+    return data.by_replica
+
+
+class ReplicasView(View):
+    """Bars by replica: how busy each is, and, if the view is large, how many requests its batches hold."""
+
+    KEY, NAME, SHORT = "replicas", "Load and batch size by replica", "Load by replica (%)"
+    RANK, NEEDS, LACKS = 5, "by_replica", "only for several replicas"
+
+    def add_artists(self) -> None:
+        theme, em, whole = self.theme, self.em, self.axes_box()
+        boxes = [whole]
+        if self.large and self.box.width >= WIDE * em:
+            wide = (whole.width - BETWEEN * em) / 2
+            boxes = [Box(x, whole.top, wide, whole.height) for x in (whole.left, whole.right - wide)]
+        elif self.large:
+            high = (whole.height - ABOVE * em) / 2
+            boxes = [Box(whole.left, y, whole.width, high) for y in (whole.top, whole.bottom - high)]
+        labels = ["server time that computes (%)", "mean batch size"] if self.large else [""]
+        self.boxes = boxes
+        self.plots = [self.add_plot(box, "replica", label) for box, label in zip(boxes, labels, strict=True)]
+        self.bar_style: Style = {
+            "facecolor": theme.blue,
+            "edgecolor": theme.background,
+            "linewidth": self.line_px,
+        }
+        self.bars = [
+            ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, **self.bar_style) for ax in self.plots
+        ]
+        self.others = [ax.stairs([0], [0, 1], baseline=None, zorder=3) for ax in self.plots]
+        style = self.line_style("ink", (0, (4, 2)), 1.0)
+        self.means = [ax.plot([], [], zorder=4, **style)[0] for ax in self.plots]
+        self.mean_style = style
+        for ax in self.plots:
+            ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+        self.set_moving(*self.bars, *self.others, *self.means)
+
+    def update(self, data: ViewData) -> None:
+        other = data.other if data.other is not None and data.other.by_replica is not None else None
+        of_all = 100 * data.summary["utilisation"], data.summary["mean_batch_size"]
+        count = len(_columns(data)["utilisation"])
+        most = max(count, len(_columns(other)["utilisation"]) if other is not None else 0)
+        for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.plots)]):
+            heights, ends = unit * np.nan_to_num(_columns(data)[column]), np.arange(count + 1) - 0.5
+            self.bars[at].set_data(heights, ends)
+            self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
+            highest = float(heights.max(initial=0))
+            self.others[at].set_visible(other is not None)
+            if other is not None:
+                before = unit * np.nan_to_num(_columns(other)[column])
+                self.others[at].set_data(before, np.arange(before.size + 1) - 0.5)
+                self.others[at].set(**outline(self.other_style(data)))
+                highest = max(highest, float(before.max(initial=0)))
+            top = 100.0 if column == "utilisation" else nice(1.05 * max(highest, 1.0))
+            self.set_limits(self.plots[at], x=(-0.5, most - 0.5), y=(0, top))
+        imbalance = Entry("imbalance 00.00", value=f"imbalance {fixed(data.result.imbalance)}")
+        self.show_legend([Entry("all replicas", self.mean_style), imbalance] if self.large else [])
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        found = next((box for box in self.boxes if box.overlaps(Box(x_px, y_px, 1e-6, 1e-6))), None)
+        if found is None:
+            return None
+        low, high = self.plots[0].get_xlim()
+        k = round(low + (high - low) * (x_px - found.left) / found.width)
+        columns = _columns(data)
+        if not 0 <= k < len(columns["utilisation"]):
+            return None
+        row = {name: float(column[k]) for name, column in columns.items()}
+        batches = f"batches of {number(row['mean_batch_size'])}" if row["batches"] else "no batch"
+        p99 = f", p99 {duration(row['p99_ms'])}" if row["served"] else ""
+        said = f"{percent(row['share'])} of the requests, {percent(row['utilisation'])} busy, {batches}{p99}"
+        return Spot(self.KEY, f"Replica {k}: {said}")
+
+    def describe(self, data: ViewData) -> list[str]:
+        busy, sizes = (_columns(data)[name] for name in COLUMNS)
+        if not np.isfinite(sizes).any():
+            return []
+        ends = [(percent(float(f(busy)))) for f in (np.min, np.max)]
+        sized = [number(float(f(sizes))) for f in (np.nanmin, np.nanmax)]
+        load = f"is {ends[0]} busy" if ends[0] == ends[1] else f"is between {ends[0]} and {ends[1]} busy"
+        size = sized[0] if sized[0] == sized[1] else f"between {sized[0]} and {sized[1]}"
+        return [f"Each of {busy.size:,} replicas {load}; their mean batch size is {size}."]
