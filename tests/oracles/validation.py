@@ -500,12 +500,12 @@ SERVERS = """
 ## The servers' own code
 
 The batchers of servers that are written in Python run beside their presets (`make fidelity-servers`):
-LitServe's batched loop, batched's processors, BentoML's dispatcher and Ray Serve's batch queue, each with
-the arrivals that the simulation gets and a model that sleeps for the service time of its batch: that of the
-V100 above, Poisson arrivals. The textbook's is `bs.InferenceBatcher`, polled. Each row has the mean latency
-/ p99 in ms / mean batch size, and the simulation's errors in these three; then the largest difference
-between the two distributions of batch sizes. A row **agrees** if the mean and the size are within 5 % and
-p99 within 10 %.
+LitServe's batched loop, batched's processors, BentoML's dispatcher and Ray Serve's batch queue (and its
+router, whose random choices differ from the simulation's), each with the arrivals that the simulation gets
+and a model that sleeps for the service time of its batch: that of the V100 above, Poisson arrivals. The
+textbook's is `bs.InferenceBatcher`, polled. Each row has the mean latency / p99 in ms / mean batch size,
+and the simulation's errors in these three; then the largest difference between the two distributions of
+batch sizes. A row **agrees** if the mean and the size are within 5 % and p99 within 10 %.
 
 On a clock that jumps to whatever is due next, the servers' code is undisturbed, and the last number is the
 share of requests that start at the same time in both, to 0.1 ms. Polling (LitServe's and BentoML's every
