@@ -129,6 +129,19 @@ def test_the_shortest_queue_lies_between_one_queue_and_two_choices():
     assert one_queue(8, 0.8) < low < high < two_choices_limit(0.8)
 
 
+@pytest.mark.parametrize(
+    ("routing", "replicas", "tolerance"), [("two_choices", 64, 0.02), ("least_loaded", 2, 0.01)]
+)
+def test_routing_by_load_has_the_means_of_theory(routing, replicas, tolerance):
+    from oracles.fleets import shortest_of_two, two_choices_limit
+
+    one = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(1, 0), bs.Affine(1, 0).with_noise(1, "exponential"))
+    fleet = one.replace(replicas=replicas, routing=routing, rate_per_s=replicas * 700)
+    found = bs.simulate(fleet, 200_000, warmup=0.1, replications=4).mean_latency_ms
+    theirs = two_choices_limit(0.7) if replicas == 64 else shortest_of_two(0.7)
+    assert found == pytest.approx(theirs, rel=tolerance)
+
+
 def test_the_utilisation_misleads_an_autoscaler_where_batches_grow_with_the_queue():
     # With no wait, a server computes nearly always, whatever the load: here at 14 % of what it can carry.
     scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(64, 0), bs.Affine(8, 0.14))
@@ -323,3 +336,22 @@ def test_autoscalers_that_can_never_carry_the_traffic_are_refused():
     for wrong, words in (({0: 5}, "batch of 1 or more"), ({1: -1}, "at least 0, got -1")):
         with pytest.raises(ValueError, match=words):
             FOUR.replace(watts=wrong)
+
+
+def test_replicas_and_routing_are_knobs_of_every_study():
+    fleet = FOUR.replace(rate_per_s=5000, price_per_hour=2)
+    over = {"replicas": [2, 4], "routing": ["random", "least_loaded"]}
+    table = bs.sweep(fleet, over, requests=3000, progress=False)
+    assert table["routing"].tolist() == ["random", "least_loaded"] * 2
+    for row in table.itertuples():
+        one = bs.simulate(fleet.replace(replicas=row.replicas, routing=row.routing), 3000).summary()
+        assert (row.p99_ms, row.cost_per_million) == (one["p99_ms"], one["cost_per_million"])
+    low, high = (
+        bs.capacity(fleet.replace(routing=name), bs.SLO(p99_ms=12), requests=4000).rate_per_s
+        for name in ("random", "least_loaded")
+    )
+    assert low < high < fleet.saturation_per_s
+    runs = [bs.simulate(fleet.replace(routing=name), 20_000) for name in over["routing"]]
+    assert bs.compare(*runs)["mean_latency_ms"].high < 0
+    auto = fleet.replace(replicas=1, autoscale=AUTO)
+    assert "replicas on average" in repr(bs.simulate(auto, 2000))

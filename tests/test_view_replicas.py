@@ -29,8 +29,8 @@ def result():
 def test_a_plot_has_bars_of_the_load_and_the_batch_size_of_each_replica(result):
     (view,) = (each for each in bs.plot(result).views if isinstance(each, ReplicasView))
     of_each = result.by_replica()
-    assert view.bars[0].get_data().values == pytest.approx(100 * of_each["utilisation"])
-    assert view.bars[1].get_data().values == pytest.approx(of_each["mean_batch_size"].fillna(0))
+    assert view.bars[0].get_data().values[::2] == pytest.approx(100 * of_each["utilisation"])
+    assert view.bars[1].get_data().values[::2] == pytest.approx(of_each["mean_batch_size"].fillna(0))
     assert ReplicasView not in map(type, bs.plot(bs.simulate(FOUR.replace(replicas=1), 500)).views)
 
 

@@ -26,8 +26,9 @@ def own(rule: type[Rule]) -> dict[str, Parameter]:
 def call(rule: type[Rule]) -> dict[str, Any]:
     """Return how JavaScript calls a rule's entry, for JSON: None is infinity.
 
-    `arguments` are the parameters in the order of the entry; of a threshold rule, those that its threshold
-    has. `memory` is the size of the rule's memory: a constant, and a number for each request of a full batch.
+    `arguments` are the parameters in the order of the entry, and, as digits, whole numbers that the page does
+    not change; of a threshold rule, those that its threshold has. `memory` is the size of the rule's memory:
+    a constant, and a number for each request of a full batch.
     """
     one = usual(rule)
     parameters = {}
@@ -45,7 +46,7 @@ def call(rule: type[Rule]) -> dict[str, Any]:
         "entry": "run_threshold" if one.threshold else f"run_{rule.__name__}",
         "parameters": parameters,
         "knobs": [*rule.map_knobs],
-        "arguments": threshold_of(rule) if one.threshold else [*parameters],
+        "arguments": threshold_of(rule) if one.threshold else arguments_of(one),
         "memory": [small - 100 * (large - small), large - small],
         "freezes": rule.freezes,
         "while_busy": rule.freezes or rule.longest_wait_s is not Rule.longest_wait_s,  # it may refuse
@@ -55,6 +56,13 @@ def call(rule: type[Rule]) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Return a value for JSON."""
     return None if value == math.inf else value
+
+
+def arguments_of(rule: Rule) -> list[str]:
+    """Return the names of a rule's parameters, and the values of those that the page has not."""
+    known = own(type(rule))
+    values = zip(rule.parameters(), rule.params, strict=True)
+    return [name if name in known else f"{value:d}" for name, value in values]
 
 
 def threshold_of(rule: type[Rule]) -> list[str | None]:

@@ -132,6 +132,11 @@ def naive_replicas_of(plan) -> NaiveReplicas:
     )  # fmt: skip
 
 
+def knows_shapes(scenario) -> bool:
+    """Whether a log tells what its batches compiled: see `Run.ready_s`."""
+    return scenario.rule.computed_as is None or scenario.service.compile_ms is None
+
+
 def assert_replicas_agree(plan, chunk=64) -> None:
     """Both engines and the plain loop agree on a plan with replicas."""
     log = router.run(plan)
@@ -145,7 +150,8 @@ def assert_replicas_agree(plan, chunk=64) -> None:
     waits = batches.pop("device_wait")
     for name, column in batches.items():
         assert np.array_equal(getattr(result.batches, name), column), name
-    assert np.array_equal(result.run.device_time.wait_s, waits)
+    if knows_shapes(plan.scenario):
+        assert np.array_equal(result.run.device_time.wait_s, waits)
     if plan.arrival_s is not None:
         assert_columns_equal(routed.run(plan), log)
         with patch.object(compiled, "SLICE", chunk), patch.object(routed, "LEAST_ROOM", 1):
@@ -167,7 +173,8 @@ def assert_equal_to_naive(scenario, log, oracle: Naive) -> None:
         assert np.array_equal(getattr(result, name), column, equal_nan=name.endswith("_s")), name
     for name, column in batches.items():
         assert np.array_equal(getattr(result.batches, name), column), name
-    assert np.array_equal(run.device_time.wait_s, oracle.device_wait)
+    if knows_shapes(scenario):
+        assert np.array_equal(run.device_time.wait_s, oracle.device_wait)
 
 
 def assert_requests_agree(plan, chunk=64, warmup=0.0) -> None:

@@ -8,9 +8,10 @@ from batchsim._format import duration, fixed, number, percent
 from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.picture import Box
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.view import Entry, Heights, Spot, Style, View, outline
 
 BETWEEN, ABOVE = 5.2, 4.4  # two plots side by side, or one above the other, in ems
+WIDTH = 0.8  # of a bar
 WIDE = 44  # of a view with two plots side by side, in ems
 COLUMNS = {"utilisation": 100.0, "mean_batch_size": 1.0}  # of the plots, and their units
 
@@ -20,6 +21,13 @@ def _columns(data: ViewData) -> Mapping[str, np.ndarray]:
     return data.by_replica
 
 
+def _apart(heights: np.ndarray) -> Heights:
+    """Return bars with gaps between them."""
+    values = np.zeros(2 * heights.size - 1)
+    values[::2] = heights
+    return values, (np.arange(heights.size)[:, None] + [-WIDTH / 2, WIDTH / 2]).ravel()
+
+
 class ReplicasView(View):
     """Bars by replica: how busy each is, and, if the view is large, how many requests its batches hold."""
 
@@ -27,7 +35,7 @@ class ReplicasView(View):
     RANK, NEEDS, LACKS = 5, "by_replica", "only for several replicas"
 
     def add_artists(self) -> None:
-        theme, em, whole = self.theme, self.em, self.axes_box()
+        em, whole = self.em, self.axes_box()
         boxes = [whole]
         if self.large and self.box.width >= WIDE * em:
             wide = (whole.width - BETWEEN * em) / 2
@@ -38,18 +46,11 @@ class ReplicasView(View):
         labels = ["server time that computes (%)", "mean batch size"] if self.large else [""]
         self.boxes = boxes
         self.plots = [self.add_plot(box, "replica", label) for box, label in zip(boxes, labels, strict=True)]
-        self.bar_style: Style = {
-            "facecolor": theme.blue,
-            "edgecolor": theme.background,
-            "linewidth": self.line_px,
-        }
-        self.bars = [
-            ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, **self.bar_style) for ax in self.plots
-        ]
+        style: Style = {"facecolor": self.theme.blue, "linewidth": 0}
+        self.bars = [ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, **style) for ax in self.plots]
         self.others = [ax.stairs([0], [0, 1], baseline=None, zorder=3) for ax in self.plots]
-        style = self.line_style("ink", (0, (4, 2)), 1.0)
-        self.means = [ax.plot([], [], zorder=4, **style)[0] for ax in self.plots]
-        self.mean_style = style
+        self.mean_style = self.line_style("ink", (0, (4, 2)), 1.0)
+        self.means = [ax.plot([], [], zorder=4, **self.mean_style)[0] for ax in self.plots]
         for ax in self.plots:
             ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.set_moving(*self.bars, *self.others, *self.means)
@@ -60,14 +61,14 @@ class ReplicasView(View):
         count = len(_columns(data)["utilisation"])
         most = max(count, len(_columns(other)["utilisation"]) if other is not None else 0)
         for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.plots)]):
-            heights, ends = unit * np.nan_to_num(_columns(data)[column]), np.arange(count + 1) - 0.5
-            self.bars[at].set_data(heights, ends)
+            heights = unit * np.nan_to_num(_columns(data)[column])
+            self.bars[at].set_data(*_apart(heights))
             self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
             highest = float(heights.max(initial=0))
             self.others[at].set_visible(other is not None)
             if other is not None:
                 before = unit * np.nan_to_num(_columns(other)[column])
-                self.others[at].set_data(before, np.arange(before.size + 1) - 0.5)
+                self.others[at].set_data(*_apart(before))
                 self.others[at].set(**outline(self.other_style(data)))
                 highest = max(highest, float(before.max(initial=0)))
             top = 100.0 if column == "utilisation" else nice(1.05 * max(highest, 1.0))

@@ -43,7 +43,7 @@ class Case:
     def __str__(self):
         words = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
                  for name, value in self.settings.items()]  # fmt: skip
-        which = {"replay": "", "replay_async": " (aio)"}[self.variant]
+        which = {"replay": "", "replay_async": " (aio)", "replay_routed": "'s router"}[self.variant]
         return f"{self.server}{which}: {', '.join(words)}"
 
     @property
@@ -95,6 +95,7 @@ LONE, LIGHT, LONG, SHORT = (10, 20), (10, 300), (10, 2000), (2, 2000)
 # What the machine adds to each call counts for more the closer the load is to 1, and above it.
 CLOSE = {"on": "jumping"}
 TWO, THREE, FIVE = ({"workers_per_device": workers} for workers in (2, 3, 5))
+FOUR = {"num_replicas": 4}
 BLOCKING = {"handler": "blocking"}
 HEAP = "its queue is a heap, not oldest first"
 LOOP = "the preset is of Python 3.12" if sys.version_info < (3, 12) else ""
@@ -122,6 +123,8 @@ CASES = [
     *cases("ray_serve", RAY, (2, 2000), size=8, also=BLOCKING, known=LOOP),
     *cases("ray_serve", RAY, (2, 2400), size=8, also=BLOCKING, known=LOOP, **CLOSE),
     *cases("ray_serve", RAY, (0, 1500), size=4, also=BLOCKING, **CLOSE),
+    *cases("ray_serve", RAY, (10, 1200), (2, 4000), also=FOUR, variant="replay_routed", **CLOSE),
+    *cases("ray_serve", RAY, (0, 1600), size=1, also=FOUR, variant="replay_routed", **CLOSE),
     *(Case("bentoml", {"max_batch_size": 32}, rate) for rate in (300, 1000, 2000, 4000)),
     Case("bentoml", {"max_batch_size": 32}, 20, **CLOSE),
     Case("bentoml", {"max_batch_size": 1}, 300, **CLOSE),
