@@ -2,25 +2,29 @@
 
 Their truth is known from runs a hundred times longer.
 
-`make selection` prints the tables of VALIDATION.md; `python benchmarks/selection.py 60` runs fewer problems.
-With `sim-tools` installed (the extra `benchmark`), KN++ and OCBA-m solve the same problems.
+`make selection` writes the tables that `make validate` takes for VALIDATION.md.
+`python benchmarks/selection.py 60` runs fewer problems, and Ctrl-C ends with those that are solved. With
+`sim-tools` installed (the extra `benchmark`), KN++ and OCBA-m solve the same problems.
 """
 
 import argparse
 import importlib.util
 import itertools
 import math
+import multiprocessing
 import sys
-import time
 import warnings
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 import batchsim as bs
 
+TABLES = Path(__file__).parents[1] / "tests/oracles/selection.md"
 REQUESTS, LONGER = 20_000, 100
 ZONE = 0.05  # of the latency: the indifference zone of all procedures
 KINDS = ("Poisson", "regular", "bursty", "on and off", "clients")
@@ -193,6 +197,14 @@ def share(values):
     return f"{sum(values)} of {len(values)}" if values else "none"
 
 
+def least(count, of, chance=0.05):
+    """Return an end of the interval of a true share, one-sided at 95 % (Clopper and Pearson)."""
+    more = chance > 0.5
+    if not of or (count == of if more else count == 0):
+        return f"{1 if more else 0:.0%}"
+    return f"{stats.beta.ppf(chance, count + more, of - count + (not more)):.1%}"
+
+
 def of_procedure(name, solved):
     """Return a row of the first table."""
     runs = [(case, rows[name], rows["tune"]["grid"]) for case, rows in solved if name in rows]
@@ -211,11 +223,13 @@ def of_statements(name, solved):
     met = [(case, row) for case, row in runs if row["met"]]
     wrong = [case.number for case, row in met if row["chosen_ms"] > case.limit_ms]
     broken = [case.number for case, row in runs if row["holds"] is False]
+    holds, fails = len(stated) - len(broken), len(wrong)
     cells = [
-        f"{share(row['holds'] for row in stated)} {broken or ''}",
+        f"{share(row['holds'] for row in stated)} {broken or ''}, {least(holds, len(stated))} at least",
         f"{np.median([row['within'] for row in stated]):.1%}",
         f"{np.mean([row['covers'] for row in stated]):.0%}",
-        share(row["resolved"] for _, row in runs), str(len(met)), f"{len(wrong)} {wrong or ''}",
+        share(row["resolved"] for _, row in runs), str(len(met)),
+        f"{fails} {wrong or ''}, {least(fails, len(met), 0.95)} at most",
     ]  # fmt: skip
     return f"| {name} | {' | '.join(cells)} |"
 
@@ -226,24 +240,34 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     field = importlib.util.find_spec("sim_tools") is not None
-    begin, solved = time.perf_counter(), []
-    with ThreadPoolExecutor(arguments.workers) as threads:
-        for case, rows in threads.map(lambda number: solve(number, field), range(arguments.problems)):
-            solved.append((case, rows))
-            print(case.number, case.kind, rows, file=sys.stderr, flush=True)
-    minutes = (time.perf_counter() - begin) / 60
+    solved = []
+    with ProcessPoolExecutor(arguments.workers, multiprocessing.get_context("spawn")) as pool:
+        try:
+            for future in as_completed([pool.submit(solve, n, field) for n in range(arguments.problems)]):
+                case, rows = future.result()
+                solved.append((case, rows))
+                print(case.number, case.kind, rows, file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+    solved.sort(key=lambda each: each[0].number)
+    TABLES.write_text(text := tables(solved))
+    print(text)
+
+
+def tables(solved):
+    """Return the tables as text."""
     runs = f"full runs of {REQUESTS:,} requests, truth from {LONGER * REQUESTS:,}"
-    print(f"{len(solved)} problems, {runs}, in {minutes:.0f} min\n")
     heads = ["procedure", "requests, of the grid's", "within 5 % of the best", "within 1 %", "feasible"]
     procedures = dict.fromkeys(name for _, rows in solved for name in rows)
-    print_table(heads, [of_procedure(name, solved) for name in procedures])
+    found = table(heads, [of_procedure(name, solved) for name in procedures])
     bound, missed = "bound, of the latency (median)", "met, but truly missed"
     heads = ["", "statement holds", bound, "settings in it", "zone resolved", "met", missed]
-    print_table(heads, [of_statements(name, solved) for name in ("tune", f"tune, zone {ZONE:.0%}")])
+    stated = [of_statements(name, solved) for name in ("tune", f"tune, zone {ZONE:.0%}")]
+    return "\n".join([f"{len(solved)} problems, {runs}:\n", *found, *table(heads, stated)])
 
 
-def print_table(heads, rows):
-    print("\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]))
+def table(heads, rows):
+    return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]
 
 
 if __name__ == "__main__":

@@ -72,7 +72,9 @@ def test_blocks_of_a_trace_that_swings_make_its_latency_uncertain():
 
 def test_inputs_that_are_no_samples_are_not_drawn():
     scenario = bs.Scenario(bs.Poisson(1200), bs.SizeOrWait(), bs.Affine(5, 0.25))
-    assert tune(scenario, SLO(p99_ms=50), GRID, 5000, inputs=20).input_uncertainty is None
+    assert tune(scenario, SLO(p99_ms=50), GRID, 5000, inputs=0).input_uncertainty is None
+    with pytest.raises(ValueError, match=r"inputs must be samples .* a measurement= or a Trace, got Poisson"):
+        tune(scenario, SLO(p99_ms=50), GRID, 5000, inputs=20)
 
 
 def test_a_measurement_refuses_an_axis_of_the_service_and_must_be_one():

@@ -1,5 +1,6 @@
 """What a search states about its choice: its distance to the best, a fresh run, and who makes the runs."""
 
+import importlib
 import math
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ import batchsim as bs
 from batchsim.study import race
 from batchsim.study.paired import Values, better_by
 from batchsim.study.slo import SLO
+from batchsim.study.surface import surface
 from batchsim.study.tune import tune
 
 T4 = bs.Affine(5, 0.25)
@@ -93,8 +95,12 @@ def test_the_written_config_states_the_numbers_and_the_distance_to_the_best(foun
 def test_a_zone_that_ten_times_the_requests_cannot_resolve_is_refused_with_what_is_possible():
     few = tune(POISSON, LIMIT, GRID, requests=2000, indifference=0.001)
     assert not few.statement.resolved
-    assert few.statement.needed > 20_000
-    assert "the indifference zone of 0.001 ms is not resolved: try runs of " in few.explain()
+    assert few.statement.needed > few.statement.longest == 20_000
+    assert 0.001 < few.statement.possible_ms <= few.statement.within_ms
+    assert "the indifference zone of 0.001 ms is not resolved: it might take runs of " in few.explain()
+    assert f"and those of 20,000 might resolve {few.statement.possible_ms:.2g} ms" in few.explain()
+    possible = tune(POISSON, LIMIT, GRID, requests=2000, indifference=few.statement.possible_ms)
+    assert possible.statement.within_ms <= possible.statement.zone_ms
 
 
 def test_a_limit_within_the_zone_calls_for_no_longer_run():
@@ -123,6 +129,23 @@ def test_the_picture_of_the_race_has_each_round_the_objective_and_the_fresh_run(
     assert any({y for _, y in line} == {50} for line in drawn)
     names = {text.get_text() for text in chart.legends[0].get_texts()}
     assert {"recommended", "objective: 50", "goes on", "leaves the race"} <= names
+
+
+@pytest.mark.parametrize("workload", [bs.Poisson(1400), bs.Gamma(2000, 1.5), bs.ClosedLoop(60)], ids=repr)
+def test_the_picture_and_the_explorer_s_map_frame_the_same_settings(workload):
+    scenario, sizes, waits_ms = POISSON.replace(workload=workload), [8, 16, 24, 32, 64], [0, 1, 4, 16]
+    over = {"max_batch_size": sizes, "max_wait_ms": waits_ms, "servers": [1]}
+    found = tune(scenario, SLO(p99_ms=60), over, requests=5000)
+    framed = surface(scenario, sizes, waits_ms, 5000).ties()
+    assert framed.any()
+    frame = found.candidates
+    for row in range(len(frame)):
+        size, ms = frame.loc[row, ["max_batch_size", "max_wait_ms"]]
+        assert frame["alike"][row] == framed[waits_ms.index(ms), sizes.index(size)]
+    (ax,) = bs.plot(found).axes
+    rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
+    drawn = found.rounds["candidate"].isin(frame.index[frame["alike"]])
+    assert sum(len(line.get_xdata()) for line in rings) == drawn.sum() > 0
 
 
 # The fresh run.
@@ -231,6 +254,35 @@ def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
     ran = found.candidates[found.candidates["requests"] > 0]
     assert len(ran) == min(after, 16)
     assert found.knobs in ran[["max_batch_size", "max_wait_ms"]].to_dict("records")
+
+
+@pytest.mark.parametrize("phase", ["frontier", "effects_of", "alike"])
+def test_ctrl_c_while_the_choice_is_explained_leaves_the_choice(monkeypatch, alone, phase):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module("batchsim.study.tune"), phase, interrupted)
+    found = tune(POISSON, LIMIT, GRID, requests=20_000)
+    assert (found.knobs, found.met, found.statement) == (alone.knobs, True, alone.statement)
+    assert found.provisional.startswith("interrupted after ")
+
+
+def test_ctrl_c_in_a_search_of_ranges_returns_the_best_so_far(monkeypatch):
+    honest, calls = race.screened, iter(range(1000))
+
+    def interrupted(job, *args):
+        if next(calls) == 20:
+            raise KeyboardInterrupt
+        return honest(job, *args)
+
+    monkeypatch.setattr(race, "screened", interrupted)
+    over = {"max_wait_ms": bs.Range(0, 20), "max_batch_size": bs.Range(8, 64, "log"), "servers": [1, 2]}
+    found = tune(POISSON, LIMIT, over, requests=20_000)
+    assert found.provisional
+    assert not found.met
+    assert (found.candidates["requests"] > 0).sum() == 20
+    met = found.candidates[found.candidates["p99_ms"] < 50]
+    assert found.scenario.servers == met["servers"].min()
 
 
 def test_ctrl_c_before_any_run_interrupts(monkeypatch):

@@ -42,6 +42,19 @@ def test_a_cluster_gives_the_same_table(client, local):
     assert_frame_equal(away, local, check_exact=True)
 
 
+def test_a_cluster_tunes_and_finds_the_same_capacity(client):
+    args = BASE, bs.SLO(p99_ms=60), {"max_batch_size": [16, 32], "max_wait_ms": [0, 5, 10]}
+    both = None, client.get_executor()
+    here, away = (bs.tune(*args, 2000, executor=each, progress=False) for each in both)
+    assert here.explain() == away.explain()
+    assert_frame_equal(here.candidates, away.candidates, check_exact=True)
+    here, away = (bs.capacity(*args[:2], 2000, executor=each) for each in both)
+    assert_frame_equal(here.to_frame(), away.to_frame(), check_exact=True)
+    names = ["triton", "torchserve"]
+    here, away = (bs.compare_servers(BASE, names, requests=2000, executor=each) for each in both)
+    assert_frame_equal(here.to_frame(), away.to_frame(), check_exact=True)
+
+
 def test_a_worker_killed_on_the_way_loses_nothing(client, local, tmp_path, monkeypatch):
     (victim, pid), _ = client.run(os.getpid).items()
     counted, taken_along = [], []

@@ -16,7 +16,7 @@ from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
-from batchsim.scenario.knobs import RATE, find_knob
+from batchsim.scenario.knobs import RATE, find_knob, parts_of
 
 if TYPE_CHECKING:
     import pandas
@@ -99,7 +99,7 @@ def _setting(scenario: Scenario, knob: str) -> Any:
     """Return a knob's value in a scenario, as a sweep's table has it."""
     if knob.split(".")[-1] == RATE:
         return getattr(scenario.workload, "offered_per_s", None)
-    path = (knob,) if knob in vars(scenario) else find_knob(knob, vars(scenario))
+    path = (knob,) if knob in (parts := parts_of(scenario)) else find_knob(knob, parts)
     value = attrgetter(".".join(path))(scenario)
     return value if isinstance(value, (int, float)) else repr(value)
 

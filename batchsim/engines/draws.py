@@ -264,13 +264,15 @@ def draw(
     streams = Streams(scenario, seed, replication)
     noise = None if scenario.most_replicas > 1 else streams.noise()
     levels, sizes = streams.priorities(), streams.sizes()
-    plan = replace(
-        draw_traffic(scenario, requests, seed, replication, cancelled), service_s=streams.service_s,
-        noise=_whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
-        slowdown=streams.slowdown, priority=levels(requests) if levels else None,
-        cold_start=streams.cold_start, size=sizes(requests) if sizes else None, unit_cost=streams.unit_cost,
-    )  # fmt: skip
-    return replace(plan, **streams.of_replicas(requests))
+    fields: dict[str, Any] = {
+        "service_s": streams.service_s,
+        "noise": _whole(noise, requests, cancelled) if noise else None,  # at most as many batches as requests
+        "slowdown": streams.slowdown, "priority": levels(requests) if levels else None,
+        "cold_start": streams.cold_start, "size": sizes(requests) if sizes else None,
+        "unit_cost": streams.unit_cost,
+    }  # fmt: skip
+    fields |= streams.of_replicas(requests)
+    return replace(draw_traffic(scenario, requests, seed, replication, cancelled), **fields)
 
 
 def plain(workload: Any) -> Any:

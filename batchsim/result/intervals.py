@@ -51,6 +51,7 @@ from batchsim.scenario import Continuous
 ACCIDENTS = 3  # events of which none may occur by chance: the rule of three, for 95 %
 JAMS = 15  # fewer make a mean so skewed that even a moved interval misses it too often (`make coverage`)
 UNSEEN = 3  # jams to be expected at most in a run without one: the rule of three again
+QUEUEING = "mean_queueing_ms"
 SKEWNESS = 4  # of a sum of jams, over its relative error: `make coverage`
 
 
@@ -75,9 +76,11 @@ def metric_intervals(
             means[each.key] = _statistic(each, samples)
         else:
             percentiles.setdefault(each.column, {})[each.key] = each.q
-    errors = dict(zip(means, standard_errors(samples, [*means.values()]), strict=True))
     waiting = [each for each in metrics if each.key in means and _jams_matter(each, samples)]
-    queueing = _queueing(samples) if waiting else []
+    alone = bool(waiting) and len(samples) == 1
+    of_one = {QUEUEING: _statistic(METRICS[QUEUEING], samples)} if alone else {}
+    errors = dict(zip(means | of_one, standard_errors(samples, [*(means | of_one).values()]), strict=True))
+    queueing = [errors[QUEUEING]] if alone else _queueing(samples) if waiting else []
     for each in (each for each in metrics if each.key in means):
         error, of_jams = errors[each.key], queueing if each in waiting else []
         if isinstance(error, NoInterval):
@@ -148,7 +151,7 @@ def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
 
 def _queueing(samples: Sequence[Sample]) -> list[StandardError | NoInterval]:
     """Return the error of each sample's mean queueing time: it determines the skewness of the jams."""
-    each = METRICS["mean_queueing_ms"]
+    each = METRICS[QUEUEING]
     return [standard_errors([sample], [_statistic(each, [sample])])[0] for sample in samples]
 
 

@@ -309,6 +309,13 @@ def described(name: str) -> Metric:
     return Metric(name, label, UNITS.get(suffix, ""), lower)
 
 
+def value_of(key: str, of: Of) -> Any:
+    """Return one metric that is a sum or a ratio of sums."""
+    value = metric(key).value
+    assert value is not None, key
+    return value(of)
+
+
 def values(totals: Totals, scenario: Scenario | None = None) -> dict[str, Any]:
     """Return the metrics that are sums or ratios of sums: a number each, or an array by section."""
     table = (*_TABLE, *_TOKENS) if isinstance(totals, TokenTotals) else _TABLE
@@ -421,12 +428,14 @@ class Metrics:
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
         of_latencies = {key: each.q for key, each in METRICS.items() if each.q is not None}
         at_ms = self.percentiles(np.array(list(of_latencies.values()))).tolist()
+        saturation_per_s = scenario.saturation_per_s
         numbers = {
-            "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s, **self.numbers,
-            "load": offered / scenario.saturation_per_s, "stable": scenario.stable, "drifting": drifting,
+            "offered_per_s": offered, "saturation_per_s": saturation_per_s, **self.numbers,
+            "load": offered / saturation_per_s, "stable": scenario.stable, "drifting": drifting,
             **dict(zip(of_latencies, at_ms, strict=True)),
         }  # fmt: skip
-        plain = {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in self.absent}
+        absent = self.absent
+        plain = {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}
         return plain | {
-            key: float(self.number(key)) for key in self.keys if key in TOKENS and key not in self.absent
+            key: float(self.number(key)) for key in self.keys if key in TOKENS and key not in absent
         }

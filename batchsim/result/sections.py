@@ -18,7 +18,8 @@ from batchsim.engines.log import Log, Status
 from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
-from batchsim.result.metrics import ITL, LATENCY, Metrics, values
+from batchsim.result.metrics import ITL, LATENCY, Metrics, Of, value_of
+from batchsim.result.value_columns import Columns
 from batchsim.scenario import Scenario
 
 FINE = 64  # sections that a run is cut into; fewer and longer ones are merged from these
@@ -111,8 +112,11 @@ class Sections:
         return int(self.totals.window_s.size)
 
     @cached_property
-    def numbers(self) -> dict[str, np.ndarray]:
-        return values(self.totals, self.scenario)
+    def numbers(self) -> Mapping[str, np.ndarray]:
+        """The metrics of each section, each made on first use."""
+        quiet = np.errstate(divide="ignore", invalid="ignore")  # NaN where there is nothing to average
+        of = quiet(Of)(self.totals, self.scenario)
+        return Columns({}, quiet(lambda key: np.asarray(value_of(key, of))))
 
     @property
     def served(self) -> np.ndarray:

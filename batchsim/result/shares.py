@@ -9,7 +9,6 @@ run's percentiles at its ends are the interval.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -123,10 +122,7 @@ class Fractions:
         every = {*qs, MEDIAN}
         limits_ms = sample.whole.percentiles(np.array([*every]), self._unserved, column).tolist()
         self._of = {
-            q: replace(
-                _within(sample, column, limit_ms, of_all),
-                widening=sample.widening(percentile_metric(q, column)),
-            )
+            q: _within(sample, column, limit_ms, of_all, sample.widening(percentile_metric(q, column)))
             for q, limit_ms in zip(every, limits_ms, strict=True)
         }
         self._errors = dict(zip(self._of, standard_errors([sample], [*self._of.values()]), strict=True))
@@ -244,7 +240,9 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
     return Interval(*proportion(share, independent, level))
 
 
-def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) -> Statistic:
+def _within(
+    sample: Sample, column: str, limit_ms: float, of_all: bool = False, widening: float = 1.0
+) -> Statistic:  # fmt: skip
     # Many latencies can be equal up to rounding, such as a full wait and a batch after it.
     limit_ms *= 1 + ROUNDING
     whole = sample.whole
@@ -254,4 +252,4 @@ def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) 
         requests = sections[0].all_in(column) if of_all else sections[0].values_in(column)
         return sections[0].within(limit_ms, column) / np.maximum(requests, 1)
 
-    return Statistic(of_sections, float(whole.columns[column].within(limit_ms) / among))
+    return Statistic(of_sections, float(whole.columns[column].within(limit_ms) / among), widening)

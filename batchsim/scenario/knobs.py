@@ -1,6 +1,7 @@
 """Every knob of a scenario by its name, anywhere inside."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,12 @@ def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
     part = dataclasses.replace(part, **fields)
     # Last, because the other knobs of a workload may change its mean rate.
     return part if rate_per_s is None else part.with_rate(rate_per_s)
+
+
+def parts_of(part: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name, without what is computed of them."""
+    kind: Any = type(part)
+    return {name: getattr(part, name) for name in _fields(kind)}
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -53,7 +60,12 @@ def _within(steps: list[str], path: tuple[str, ...]) -> bool:
 
 
 def _paths(part: Any) -> Iterator[tuple[str, ...]]:
-    if dataclasses.is_dataclass(part):
-        for name in (f.name for f in dataclasses.fields(part)):
-            yield (name,)
-            yield from ((name, *path) for path in _paths(getattr(part, name)))
+    kind: Any = type(part)
+    for name in _fields(kind):
+        yield (name,)
+        yield from ((name, *path) for path in _paths(getattr(part, name)))
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from batchsim._files import replacing
 from batchsim.scenario import saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale, check_carries
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
-from batchsim.scenario.knobs import find_knob, rebuilt
+from batchsim.scenario.knobs import find_knob, parts_of, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
@@ -272,7 +272,7 @@ class Scenario:
         """The priority levels of the requests, in order; none without priorities."""
         return tuple(level for level, _ in self.workload.priorities or ())
 
-    @property
+    @cached_property
     def limits(self) -> tuple[Limits, ...]:
         """The limits of each level's queue, in order; without priorities, of the only queue."""
         return limits_of(self.queue_limit, self.timeout_ms, self.timeout_action, self.levels)
@@ -348,7 +348,7 @@ class Scenario:
         """Whether each server has its own device, and no host part."""
         return self.host_ms == 0 and self.device_count == self.servers
 
-    @property
+    @cached_property
     def saturation_per_s(self) -> float:
         """The saturation rate: the servers' throughput in full batches. `load` is relative to it.
 
@@ -378,7 +378,7 @@ class Scenario:
     def _full_batches(self) -> FullBatches:
         return full_batches(self.rule, self.service, self.workload.sizes, self.oversize_action)
 
-    @property
+    @cached_property
     def full_batches_per_s(self) -> float:
         """The rate at which the servers compute full batches: servers * B / service(B), B the largest batch.
 
@@ -457,7 +457,7 @@ class Scenario:
         for name in values:
             _check.instance("a knob", name, str, "named by text")
         # Names refer to the new parts if a whole part changes too.
-        parts = {name: values.get(name, value) for name, value in vars(self).items()}
+        parts = {name: values.get(name, value) for name, value in parts_of(self).items()}
         by_path: dict[tuple[str, ...], Any] = {}
         for name, value in values.items():
             path = (name,) if name in parts else find_knob(name, parts)

@@ -13,14 +13,17 @@ indifference zone, runs grow until every other setting is shown to be better by 
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from batchsim.result import Result
 from batchsim.study import phrases
 from batchsim.study.judgement import STRICT, slower_by
+from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement
-from batchsim.study.race import MEAN, Candidate, Outcome, Race
+from batchsim.study.race import FAR, MEAN, Candidate, Outcome, Race
 from batchsim.study.slo import LEVEL
+from batchsim.study.surface import map_requests
 from batchsim.study.traffic import LONGEST
 
 TRIED = 4  # the most that the tie-break may cost, in runs of the last round
@@ -187,6 +190,12 @@ def needed(rival: Candidate, bound: Bound, zone_ms: float) -> float:
     return max(rival.runs) * ((bound.most - bound.value) / room) ** 2
 
 
+def resolved(rival: Candidate, bound: Bound, requests: int) -> float:
+    """Return the bound of a rival's advantage that a run of so many requests would give."""
+    distance = (bound.most - bound.value) * math.sqrt(max(rival.runs) / requests)
+    return min(max(bound.value, 0.0) + distance, bound.most)  # chance may put a value below 0
+
+
 def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], servers: int | None) -> Statement:
     """Return how far the chosen setting is above the best, and note the bound of each rival.
 
@@ -200,12 +209,39 @@ def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], serv
     known = {each: bound for each, bound in bounds.items() if bound.most <= widest}
     unstable = sum(not each.scenario.stable for each in group)
     within_ms = max([0.0, *(bound.most for bound in known.values())])
-    needs = max((needed(*each, zone_ms) for each in known.items() if each[1].most > zone_ms), default=0.0)
+    open_ = {each: bound for each, bound in known.items() if bound.most > zone_ms}
+    needs = max((needed(*each, zone_ms) for each in open_.items()), default=0.0)
+    longest = race.search.resized(LONGEST * race.search.requests) or race.search
+    possible_ms = max((resolved(*each, longest.requests) for each in open_.items()), default=math.nan)
     settings, screened = 1 + len(known) + unstable if known else 1, len(rivals) - len(known)
     return Statement(
         race.slo.latency.key, within_ms, settings, screened, servers,
-        None if math.isnan(zone_ms) else zone_ms, needs,
+        None if math.isnan(zone_ms) else zone_ms, needs, longest.requests, possible_ms,
     )  # fmt: skip
+
+
+def alike(race: Race, chosen: Candidate) -> list[Candidate]:
+    """Return the settings whose p99 is statistically the lowest: those that a map of their rules frames.
+
+    They differ from the chosen one in the rule alone. Runs, traffic and test are those of
+    `batchsim.study.surface`. None, where a map shows another metric, or costs too much.
+    """
+    scenario, kind = chosen.scenario, kind_of(chosen.scenario)
+    if scenario.uncovered or not kind.mapped or kind.metric(None) != race.slo.latency.key:
+        return []
+    same = [
+        each for each in race.candidates
+        if type(each.scenario.rule) is type(scenario.rule)
+        and each.first_ms <= FAR * chosen.first_ms
+        and replace(each.scenario, rule=scenario.rule) == scenario
+    ]  # fmt: skip
+    requests = map_requests(scenario, race.asked.requests)
+    race.search.count(requests * len(same))
+    rules = [each.scenario.rule for each in same]
+    if not rules:
+        return []
+    cells = kind.cells(scenario, rules, len(rules), requests, race.search.seed, None, roughly=False)
+    return [same[place] for place in cells.settle()[0].tolist()]
 
 
 def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:

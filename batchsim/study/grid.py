@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Scenario
-from batchsim.scenario.knobs import find_knob
+from batchsim.scenario.knobs import find_knob, parts_of
 
 NESTING = ("workload", "rule", "service")  # parts of a scenario with knobs inside
 LABEL = "; name them apart, as in {'label': value}"
@@ -169,7 +169,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
-    parts = vars(scenario)
+    parts = parts_of(scenario)
     nesting = {axis.name: axis.values for axis in axes if axis.name in NESTING}
     combinations = [dict(zip(nesting, each, strict=True)) for each in itertools.product(*nesting.values())]
     named: dict[tuple[str, ...], str] = {}

@@ -48,6 +48,7 @@ class Requests:
     noted: tuple[str, ...] = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
     percentiles: Mapping[str, float] = {}
     no_optimum = ""  # why theory knows no best policy
+    mapped = True  # whether a map costs little
 
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         """Return the metrics of a sweep; those of devices and of sizes only if asked for."""
@@ -161,6 +162,7 @@ class Tokens(Requests):
     noted = (*Requests.noted, "mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s", "preempted_share")
     percentiles = TOKEN_PERCENTILES
     no_optimum = "the best policy needs batches, got tokens"
+    mapped = False
 
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         return {**super().metrics(devices=False, sized=False), **TOKENS}

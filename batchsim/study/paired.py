@@ -150,8 +150,9 @@ class Statement:
     The best has the lowest value of the metric `key` among `settings` settings, the chosen one included:
     those with as many servers (`servers`, None for any) that no run showed to miss another objective.
     `within_ms` bounds the difference. `screened` more settings left the race in runs that bound it widely or
-    not at all, and nothing is stated about them. `zone_ms` is the indifference zone, None without one; if it
-    is not resolved, runs of about `needed` requests might do that (0: unknown).
+    not at all, and nothing is stated about them. `zone_ms` is the indifference zone, None without one. If it
+    is not resolved, runs of about `needed` requests might do that (0: unknown); `longest`, the most that a
+    search makes, might resolve `possible_ms`.
     """
 
     key: str
@@ -161,6 +162,8 @@ class Statement:
     servers: int | None = None
     zone_ms: float | None = None
     needed: float = 0.0
+    longest: int = 0
+    possible_ms: float = math.nan
     level: float = LEVEL
 
     @property
@@ -180,6 +183,10 @@ class Statement:
         if self.screened and self.settings > 1:
             text += f" (short runs screened {self.screened:,} more, without such a bound)"
         if self.zone_ms is not None and not self.resolved:
-            runs = f": try runs of {rounded_up(self.needed):,} requests" if self.needed else ""
+            runs = f": it might take runs of {rounded_up(self.needed):,} requests" if self.needed else ""
+            if self.needed > self.longest:
+                runs += (
+                    f", and those of {self.longest:,} might resolve {_format.number(self.possible_ms, 2)} ms"
+                )
             text += f"; the indifference zone of {_format.number(self.zone_ms, 2)} ms is not resolved{runs}"
         return text

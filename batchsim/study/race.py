@@ -354,16 +354,24 @@ class Race:
             candidate.eliminate(outcome, phrases.finding(candidate.judgement))
         return result
 
-    def provisional(self) -> Run:
-        """Return the best setting so far, with a run as long as its last; raises if there is none."""
+    def provisional(self, cheapest: bool) -> Run:
+        """Return the best setting so far, with a run as long as its last; raises if there is none.
+
+        `cheapest`: of those that seem to meet the objective, one with the fewest servers.
+        """
         ran = [each for each in self.candidates if each.requests]
         if not ran:
             raise KeyboardInterrupt
-        best = min(ran, key=lambda each: (each.outcome is Outcome.FAILS, each.rank))
+
+        def order(each: Candidate) -> tuple[float, ...]:
+            excess, beyond, *rest = each.rank
+            return each.outcome is Outcome.FAILS, excess, beyond, each.servers if cheapest else 0, *rest
+
+        best = min(ran, key=order)
         for each in self.candidates:
             each.eliminate(Outcome.BEHIND, "the search was interrupted")
-        if best.fresh:
-            return best, self.traffic.run(best.scenario, best.fresh)
+        if best.fresh:  # maybe not as long as full runs are now
+            return best, (self.traffic.resized(best.fresh) or self.traffic).run(best.scenario)
         return best, self.search.run(best.scenario, min(best.requests, self.search.requests))
 
     def screen(self, candidates: Sequence[Candidate], requests: int) -> None:

@@ -53,10 +53,12 @@ class Recommendation:
 
     `candidates`: a DataFrame with a row for each setting, in the grid's order: its knobs, its latency with
     its interval and other numbers from its longest run, the `requests` of that run, and its `outcome` with
-    the reason. `frontier`: the settings that no other beats in latency, saturation rate and servers, all in
-    full runs (the best of at most 24); one row for settings that do not clearly differ. `out_of_reach`: the
-    objective that no setting can meet and the best possible value, known without a run. `ties`: the settings
-    whose latency does not differ from this one's in full runs, and why this one was preferred.
+    the reason. `better_by_ms`: by how much it may be better than the recommended one. `alike`: whether its
+    p99 is statistically the lowest, as the explorer's map frames it (`surface(...).ties()`). `frontier`: the
+    settings that no other beats in latency, saturation rate and servers, all in full runs (the best of at
+    most 24); one row for settings that do not clearly differ. `out_of_reach`: the objective that no setting
+    can meet and the best possible value, known without a run. `ties`: the settings whose latency does not
+    differ from this one's in full runs, and why this one was preferred.
 
     `rounds`: a DataFrame with a row for each setting of each round of the race, with its row in `candidates`
     and its latency there. `provisional`: why the search

@@ -23,6 +23,9 @@ LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.
 CLIENTS = 13  # the most points of a closed loop's curve,
 FILLED = 4  # which ends at this many times the clients that fill the servers' batches
 FROZEN = 50  # steps to the rate at which the batches that form just keep up
+# Requests of each setting of a map, and of a closed loop or replicas, whose loops are slower. Traffic that
+# drifts needs all, as its beginning is not typical.
+MAP_REQUESTS, FEW_REQUESTS = 20_000, 5_000
 
 
 class Columns:
@@ -142,6 +145,19 @@ def surface(
         scenario, requests, seed, x, y, xs, ys, kind.metric(objectives), columns,
         cells.overloaded.reshape(shape), cells.refused.reshape(shape), kept, cells.settle,
     )  # fmt: skip
+
+
+def steady(workload: OpenLoop | ClosedLoop) -> bool:
+    """Return whether the beginning of the traffic is typical."""
+    return isinstance(workload, ClosedLoop) or workload.gamma_cv is not None
+
+
+def map_requests(scenario: Scenario, requests: int) -> int:
+    """Return how many requests each setting of a map runs, at most `requests`."""
+    if not steady(scenario.workload):
+        return requests
+    slow = isinstance(scenario.workload, ClosedLoop) or scenario.replicas > 1
+    return min(requests, FEW_REQUESTS if slow else MAP_REQUESTS)
 
 
 @functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
@@ -15,21 +16,21 @@ from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.shares import percentile_metric
-from batchsim.scenario import ClosedLoop, Poisson, Scenario
+from batchsim.scenario import ClosedLoop, Poisson, Scenario, Trace
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.choice import frontier, mark, preferred, settled, statement_of
+from batchsim.study.choice import alike, frontier, mark, preferred, settled, statement_of
 from batchsim.study.grid import Grid, Points
-from batchsim.study.inputs import DRAWS, uncertainty
+from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.race import Candidate, Outcome, Race, Tie
 from batchsim.study.ranges import Between, between, ends_of, explored, has_ranges
-from batchsim.study.recommendation import Recommendation, effects_of, explain
+from batchsim.study.recommendation import Effect, Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import FRESH, LONGEST, Traffic
@@ -81,7 +82,7 @@ def tune(
     the best, and the range of its latency, in `input_uncertainty` (`batchsim.study.inputs`).
 
     `executor`: the short runs are computed there, as in `sweep`; the answer is the same. Ctrl-C returns the
-    best so far, with `provisional` set and `met` False unless its full run is finished.
+    best so far, with `provisional` set, and `met` False unless its full run is finished.
 
     Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, and a
     trace whose requests all arrive at once. A combination that the scenario refuses is a candidate with that
@@ -101,7 +102,7 @@ def tune(
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
-    zone, draws = _zone(indifference), _draws(inputs, measurement, over)
+    zone, draws = _zone(indifference), _draws(inputs, measurement, over, scenario)
     ranges = has_ranges(over)
     grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
@@ -120,44 +121,57 @@ def tune(
     search = Traffic(scenario, count, seed, most)
     with Crew(executor, progress, "tune") as crew:
         race = Race(slo, search, search.fresh(of_fresh), candidates, crew)
-        if ranges:
-            entries = explored(over, race, lambda knobs: _entry(scenario, slo, knobs, lengths), prefer)
-            candidates = [entry for entry in entries if isinstance(entry, Candidate)]
-            grid = Points.of([each.knobs for each in candidates])
+        make = partial(_entry, scenario, slo, lengths=lengths)
+        statement: Statement | None = None
+        drawn: InputUncertainty | None = None
         interrupted = ""
         try:
+            if ranges:
+                explored(over, race, make, prefer)
             race.first_round()
             best, result, statement = _search(race, prefer, zone)
-            several = [each for each in candidates if each.servers == best.servers and each is not best]
-            drawn = uncertainty(race, best, several, measurement, draws) if best.judgement.meets else None
         except KeyboardInterrupt:
-            best, result, statement, drawn = *race.provisional(), None, None
+            best, result = race.provisional(prefer == "cheapest")
             interrupted = f"interrupted after {race.search.simulated:,} requests"
-    judgement, simulated, stopped = best.judgement, race.search.simulated, bool(interrupted)
-    met = judgement.meets and not stopped
+        if best.judgement.meets and not interrupted:
+            same = [each for each in race.candidates if each.servers == best.servers and each is not best]
+            try:
+                drawn = uncertainty(race, best, same, measurement, draws)
+            except KeyboardInterrupt:  # the choice is made
+                interrupted = f"interrupted after {race.search.simulated:,} requests"
+    if ranges:
+        entries = [*race.candidates]
+        grid = Points.of([each.knobs for each in race.candidates])
+    judgement, simulated = best.judgement, race.search.simulated
+    met = judgement.meets and best.requests == best.fresh  # its last run has the fresh seed
     best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
     best.why = phrases.against_limits(judgement)
-    front = [entries.index(each) for each in ([best] if stopped else frontier(race, best, result))]
-    ranked = sorted(candidates, key=lambda each: each.rank)
+    ranked = sorted(race.candidates, key=lambda each: each.rank)
     ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
-    explained = best.scenario.stable and not race.out_of_reach and not stopped
-    effects = effects_of(result, slo, race.traffic) if explained else ()
-    nearby: tuple[Between, ...] = ()
-    if explained and met and not ranges:
-        nearby = between(race, best, over, lambda knobs: _entry(scenario, slo, knobs, lengths))
-    helps: tuple[Remedy, ...] = ()
-    if judgement.too_short:
-        helps = longer(judgement, best.requests, scenario)
-    elif not judgement.meets and not stopped:
-        near = [each for each in ranked if each.scenario.stable and each is not best]
-        helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
-    optimum, no_optimum = _optimum(best.scenario, candidates)
-    table = _table(grid, entries, slo)
+    front, framed = [best], list[Candidate]()
+    effects, nearby, helps = tuple[Effect, ...](), tuple[Between, ...](), tuple[Remedy, ...]()
+    try:
+        if not interrupted:
+            front = frontier(race, best, result)
+        if best.scenario.stable and not race.out_of_reach and not interrupted:
+            effects = effects_of(result, slo, race.traffic)
+            nearby = between(race, best, over, make) if met and not ranges else ()
+            framed = alike(race, best)
+        if judgement.too_short:
+            helps = longer(judgement, best.requests, scenario)
+        elif not judgement.meets and not interrupted:
+            near = [each for each in ranked if each.scenario.stable and each is not best]
+            helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
+    except KeyboardInterrupt:
+        interrupted = f"interrupted after {race.search.simulated:,} requests"
+    optimum, no_optimum = _optimum(best.scenario, race.candidates)
+    table = _table(grid, entries, slo, framed)
     found = Recommendation(
         best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
-        candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
-        no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
-        grid_requests=race.asked.requests * sum(each.scenario.stable for each in candidates),
+        candidates=table, frontier=table.loc[map(entries.index, front)].reset_index(drop=True),
+        ties=tuple(ties), optimum=optimum, no_optimum=no_optimum, effects=effects, remedies=helps,
+        requests_simulated=simulated,
+        grid_requests=race.asked.requests * sum(each.scenario.stable for each in race.candidates),
         requests_explaining=race.search.simulated - simulated, out_of_reach=race.out_of_reach,
         statement=statement, searched=best.searched, provisional=interrupted,
         input_uncertainty=drawn, between=nearby, rounds=_rounds(race, entries),
@@ -179,9 +193,15 @@ def _zone(given: str | float | None) -> Callable[[float], float]:
     return lambda latency_ms: share * latency_ms
 
 
-def _draws(inputs: int | None, measurement: Measurement | None, over: Mapping[str, Any]) -> int:
+def _draws(
+    inputs: int | None, measurement: Measurement | None, over: Mapping[str, Any], scenario: Scenario
+) -> int:  # fmt: skip
     if measurement is None:
-        return 0 if inputs is None else _check.whole("inputs", inputs, at_least=0)
+        draws = 0 if inputs is None else _check.whole("inputs", inputs, at_least=0)
+        if draws and not isinstance(scenario.workload, Trace):
+            sampled = f"a measurement= or a Trace, got {scenario.workload!r}"
+            raise ValueError(f"inputs must be samples to be drawn again: {sampled}")
+        return draws
     _check.instance("measurement", measurement, Measurement, "a Measurement")
     if varied := next((name for name in over if name.split(".")[0] == "service"), None):
         raise ValueError(f"over must not change the service with a measurement of it, got {varied}")
@@ -259,20 +279,24 @@ def _search(
     return *race.nearest(), None
 
 
-def _table(grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
+def _table(
+    grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO, same: Sequence[Candidate]
+) -> "pandas.DataFrame":  # fmt: skip
     import pandas
 
     key, rows = slo.latency.key, []
     for entry in entries:
         if isinstance(entry, ValueError):
-            rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
+            refused = {"outcome": str(Outcome.REFUSED), "why": str(entry)}
+            rows.append({"servers": 0, "requests": 0, "alike": False, **refused})
             continue
 
         noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | entry.numbers
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
             "requests": entry.requests, **entry.latency.columns(key), **noted,
-            "better_by_ms": entry.better_by_ms, "outcome": str(entry.outcome), "why": entry.why,
+            "better_by_ms": entry.better_by_ms, "alike": entry in same, "outcome": str(entry.outcome),
+            "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
     return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})

@@ -14,7 +14,7 @@ from batchsim.measured.fits import fit
 from batchsim.measured.published import published_names, published_source
 from batchsim.scenario import RULES, Affine
 from batchsim.scenario.rules.rule import Trigger
-from batchsim.study.surface import LOADS
+from batchsim.study.surface import LOADS, MAP_REQUESTS
 from batchsim.teaching import game
 from batchsim.theory.batch import at_least
 from batchsim.view.canvas import axes, cells
@@ -23,7 +23,7 @@ from batchsim.view.explorer.control import Control
 from batchsim.view.explorer.opening import STEPS
 from batchsim.view.explorer.reasons import LATENCY
 from batchsim.view.explorer.requests import CONTROLS
-from batchsim.view.explorer.runs import COLUMNS, MAP_REQUESTS, WAITS, sizes
+from batchsim.view.explorer.runs import COLUMNS, WAITS, sizes
 from batchsim.view.pictures import breakdown, heat_map, latency
 from batchsim.view.pictures.load import LABELS
 from batchsim.view.pictures.views import VIEWS

@@ -91,8 +91,8 @@ class Prefetch(Units):
                 if self.max_batch_units is None:
                     full = len(self.waiting) >= self.max_batch_size
                     batch = self.waiting[: self.max_batch_size]
+                why = WAIT if self.arrival[self.waiting[0]] == now else BACKLOG
                 batch = self.pull(len(batch))
-                why = WAIT if self.arrival[batch[0]] == now else BACKLOG
                 self.frozen = [(batch, FULL if full else why)]
             else:
                 return

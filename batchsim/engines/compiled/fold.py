@@ -30,6 +30,7 @@ from batchsim.scenario.sized_time import UnitCost
 # mypy: disable-error-code="no-untyped-def"
 
 SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
+TINY = 1e-300  # its inverse is finite
 # The fields of totals, as the loops take them. A new field is here by itself.
 Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
 TokenSums = namedtuple("TokenSums", [f.name for f in fields(TokenTotals)])  # type: ignore[misc]
@@ -109,6 +110,30 @@ def _count(histograms, which, seconds):
         mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
         place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
         histograms[which, min(max(place, 0), BINS - 1)] += 1
+
+
+@compiled
+def by_bucket(values, in_order, begins):
+    """Write values, at least one, by rising bucket, and the ranks where these begin and the last one ends."""
+    low = high = values[0]
+    for value in values:
+        low, high = min(low, value), max(high, value)
+    last = begins.size - 2
+    # Values that are closer share a bucket, as the scale would overflow; so do all if one is infinite.
+    scale = last / (high - low) if TINY < high - low < math.inf else 0.0
+    begins[:] = 0
+    for value in values:
+        begins[min(max(int((value - low) * scale), 0), last) if scale else 0] += 1
+    until = 0
+    for bucket in range(last + 1):
+        until += begins[bucket]
+        begins[bucket] = until
+    begins[last + 1] = until
+    for place in range(values.size - 1, -1, -1):  # each bucket from its end, in order
+        value = values[place]
+        bucket = min(max(int((value - low) * scale), 0), last) if scale else 0
+        begins[bucket] -= 1
+        in_order[begins[bucket]] = value
 
 
 @compiled

@@ -10,23 +10,27 @@ from typing import Any
 import numpy as np
 
 from batchsim._check import LARGEST
-from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Rule, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, Rule, Scenario
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
 from batchsim.study.kinds import MEMORY
-from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
+from batchsim.study.surface import (
+    FEW_REQUESTS,
+    Surface,
+    accepted,
+    load_curve,
+    load_rates,
+    map_requests,
+    steady,
+    surface,
+)
 from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
 
-# Requests of each setting of the heat map, and of a closed loop or replicas, whose loops are slower.
-# Drifting traffic needs all, as its beginning is not typical.
-MAP_REQUESTS, FEW_REQUESTS = 20_000, 5_000
-CURVE_REQUESTS = (
-    50_000,
-    10_000,
-)  # of each point of the load curve, and with replicas, under the same condition
+# Requests of each point of the load curve, and with replicas, if the beginning of the traffic is typical.
+CURVE_REQUESTS = (50_000, 10_000)
 COLUMNS = 12  # the most columns of the heat map, unless there are more powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
 MOVING = 2000  # requests of a run of tokens, its map and its curve while a slider moves
@@ -102,7 +106,7 @@ def request_run(
     if scenario.uncovered:  # only the run itself, and not long: others would take minutes
         result, _ = simulated(scenario, min(requests, FEW_REQUESTS), seed)
         return ViewData(result, objective_ms=objective_ms)
-    count = min(requests, CURVE_REQUESTS[routed]) if _steady(workload) else requests
+    count = min(requests, CURVE_REQUESTS[routed]) if steady(workload) else requests
     key = "curve", at_any_load(scenario), count, seed
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     theory = None
@@ -114,21 +118,13 @@ def request_run(
         surface=_request_map(scenario, requests, seed, stored))  # fmt: skip
 
 
-def _steady(workload: OpenLoop | ClosedLoop) -> bool:
-    """Return whether the beginning of the traffic is typical."""
-    return isinstance(workload, ClosedLoop) or workload.gamma_cv is not None
-
-
 def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -> Surface:
     rule, service, sizes = type(scenario.rule), scenario.service, scenario.workload.sizes
     largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
     longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
     x, y = rule.map_knobs
     xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
-    count = requests
-    if _steady(scenario.workload):
-        slow = isinstance(scenario.workload, ClosedLoop) or scenario.replicas > 1
-        count = min(requests, FEW_REQUESTS if slow else MAP_REQUESTS)
+    count = map_requests(scenario, requests)
     key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), xs, ys, count, seed
     found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed))
     return found

@@ -26,13 +26,17 @@ def race(found: "Recommendation") -> Chart:
 
     Settings of a round are in order of their latency, with 95 % intervals where the run is long enough for
     one. Blue ones go on to the next, grey ones leave the race; those above the edge stand at it. The star is
-    the recommended setting, open circles are its ties.
+    the recommended setting. Open circles: the p99 is statistically the lowest, as the explorer's map frames
+    it; where there is no such map, the ties of the recommended one.
     """
     key, rounds, frame = found.slo.latency.key, found.rounds, found.candidates
     if not len(rounds):
         raise ValueError("a search must have a run to be drawn, got one without")
     chosen = frame.index[frame["outcome"].isin(["recommended", "nearest"])]
-    tied = set(frame.index[frame["outcome"] == "tied"])
+    framed, name_of_ring = frame["alike"], "statistically the lowest"
+    if not framed.any():
+        framed, name_of_ring = frame["outcome"] == "tied", "tied with the recommended"
+    tied = set(frame.index[framed])
     limit_ms = next((each.limit for each in found.slo.objectives if each.key == key), math.nan)
     with looks.context(STYLE | {"font.size": FONT}):
         chart = Chart()
@@ -57,8 +61,8 @@ def race(found: "Recommendation") -> Chart:
             ax.errorbar(places[these], values, ends, fmt="o", ms=4, lw=1, color=colour, label=named)
         ring = rows["candidate"].isin(tied).to_numpy()
         ax.plot(
-            places[ring], rows[key].to_numpy()[ring], "o", ms=9, mfc="none", mec=BLACK,
-            label="tied with the recommended" if number == 1 and ring.any() else None,
+            places[ring], np.minimum(rows[key].to_numpy()[ring], top), "o", ms=9, mfc="none", mec=BLACK,
+            label=name_of_ring if number == 1 and ring.any() else None,
         )  # fmt: skip
         mine = rows["candidate"].isin(chosen).to_numpy()
         path += [*zip(places[mine], rows[key].to_numpy()[mine], strict=True)]
