@@ -99,7 +99,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk has no name, and nobody knows the other
+        # A full disk has no name, and nobody knows the temporary one.
+        if error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(asked)
         raise
     finally:

@@ -167,7 +167,7 @@ def common_queue(asked):
 
 
 def signals(asked):
-    runs = [cards.autoscaled(asked.peak_to_mean, signal, SEED) for signal in cards.SIGNALS]
+    runs = [cards.autoscaled(asked.rate_per_s, signal, SEED) for signal in cards.SIGNALS]
     return [result.summary()["mean_replicas"] for result in runs]
 
 

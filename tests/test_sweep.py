@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 import batchsim as bs
 from batchsim.engines.log import CANCELLED
-from batchsim.result.metrics import METRICS, OF_DEVICES, OF_SIZES, SHARES, SUMMARY
+from batchsim.result.metrics import METRICS, OF_DEVICES, OF_FLEETS, OF_SIZES, SHARES, SUMMARY
 from batchsim.result.warmup import drop_warmup
 from batchsim.study import sweep as sweeping
 from batchsim.study.grid import Axis, Grid
@@ -110,9 +110,8 @@ def test_a_closed_loop_is_swept_over_its_clients():
 def test_every_number_of_a_summary_has_a_column():
     numbers = set(bs.simulate(BASE, 5000).summary())
     assert numbers <= set(COLUMNS)
-    assert set(SUMMARY) - {*SHARES.values(), "delayed", *OF_DEVICES, *OF_SIZES} == numbers - set(
-        SHARES.values()
-    )
+    others = {"delayed", *OF_DEVICES, *OF_SIZES, *OF_FLEETS}
+    assert set(SUMMARY) - {*SHARES.values(), *others} == numbers - set(SHARES.values())
     assert set(METRICS) - set(SUMMARY) == {"loss", "p99_all_ms"}
     assert set(METRICS) - {*OF_DEVICES, *OF_SIZES} == {key for key in METRICS if key in COLUMNS}
     sized = BASE.replace(workload=BASE.workload.with_sizes(bs.Uniform(1, 9)))
