@@ -30,9 +30,16 @@ from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.load import LoadView
 from batchsim.view.pictures.moments import window
 from batchsim.view.pictures.timeline import TimelineView
-from batchsim.view.pictures.views import NAMES
+from batchsim.view.pictures.views import views_of
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
+ALWAYS = sorted(views_of("requests"))
+MORE = {  # views of runs that have more
+    "replicas": BASE.replace(replicas=4, routing="fill_first"),
+    "sizes": BASE.replace(
+        workload=bs.Poisson(500).with_sizes(bs.Uniform(1, 99)), service=bs.PaddedTime(5, 0.2, 0.002)
+    ),
+}
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
 
 
@@ -95,7 +102,7 @@ def pixels(picture):
 
 
 @settings(max_examples=6, deadline=None)
-@given(draws=st.data(), large=st.sampled_from(sorted(NAMES["requests"])))
+@given(draws=st.data(), large=st.sampled_from(ALWAYS))
 def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases, draws, large):
     names = draws.draw(st.lists(st.sampled_from(sorted(cases)), min_size=2, max_size=4))
     moved = LivePicture(860, large=large)
@@ -170,13 +177,22 @@ LOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("large", sorted(NAMES["requests"]))
+@pytest.mark.parametrize("large", ALWAYS)
 @pytest.mark.parametrize("look", LOOKS, ids=repr)
 def test_no_text_is_over_another_or_too_small(cases, look, large):
     picture = LivePicture(**{"width_px": 860, "large": large} | look)
     for name, case in cases.items():
         picture.show(case)
         assert_texts_laid_out(picture, name)
+
+
+@pytest.mark.parametrize("large", MORE)
+@pytest.mark.parametrize("look", LOOKS, ids=repr)
+def test_no_text_is_over_another_where_a_run_has_more_views(look, large):
+    data = data_of(MORE[large])
+    picture = LivePicture(**{"width_px": 860, "large": large, "parts": data.parts} | look)
+    picture.show(data)
+    assert_texts_laid_out(picture, large)
 
 
 @pytest.mark.parametrize(
@@ -226,11 +242,11 @@ def test_a_saved_picture_has_all_and_the_live_one_goes_on(cases, tmp_path):
 # Places and sizes.
 
 
-@pytest.mark.parametrize("large", sorted(NAMES["requests"]))
+@pytest.mark.parametrize("large", ALWAYS)
 def test_one_view_is_large_and_five_are_small(large):
     picture = LivePicture(570, 650, large=large)
     areas = {view.KEY: view.box.width * view.box.height for view in picture.views}
-    assert sorted(areas) == sorted(NAMES["requests"])
+    assert sorted(areas) == ALWAYS
     small = [area for key, area in areas.items() if key != large]
     assert min(small) > 0.95 * max(small)
     assert areas[large] > 3.8 * max(small)
@@ -600,7 +616,7 @@ ESSENTIAL = {
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("large", sorted(NAMES["requests"]))
+@pytest.mark.parametrize("large", ALWAYS)
 def test_a_small_view_names_its_axes_and_what_it_draws_at_the_smallest_size(cases, large, theme):
     picture = shown(cases["plain"], large=large, theme=theme, **LEAST)
     for view in picture.views:

@@ -16,7 +16,7 @@ from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.pictures.curves import STYLES
 from batchsim.view.pictures.heat_map import BEYOND, MEASURES, HeatMapView
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.views import NAMES
+from batchsim.view.pictures.views import views_of
 
 LESSONS = notebooks("notebooks/solutions/*.ipynb")
 STEP = bs.published("llama-3.1-8b/rtx-4090")
@@ -99,8 +99,8 @@ def shown():
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize(
     ("what", "large"),
-    [(what, key) for what in ("before", "pinned") for key in NAMES["requests"]]
-    + [("tokens", key) for key in NAMES["tokens"]],
+    [(what, key) for what in ("before", "pinned") for key in views_of("requests")]
+    + [("tokens", key) for key in views_of("tokens")],
 )
 def test_the_legend_of_each_view_can_be_read_without_hue(shown, what, large, theme):
     mode = "tokens" if what == "tokens" else "requests"

@@ -140,7 +140,9 @@ class BestSignal(Number, name="12.3"):
     )
     look = "An autoscaler: what do you expect?"
     vary: ClassVar = {"rate_per_s": (3000, 3500, 5500)}
-    again = "Now {rate_per_s} requests arrive per second on average. How many percent fewer replicas does it run?"
+    again = (
+        "Now {rate_per_s} requests arrive per second on average. How many percent fewer replicas does it run?"
+    )
     otherwise = "compare summary()['mean_replicas'] of the signals whose p99 is within {self.promised_ms} ms."
 
     def ran(self, signal: str) -> float:

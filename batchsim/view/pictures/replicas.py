@@ -44,8 +44,11 @@ class ReplicasView(View):
             high = (whole.height - ABOVE * em) / 2
             boxes = [Box(whole.left, y, whole.width, high) for y in (whole.top, whole.bottom - high)]
         labels = ["server time that computes (%)", "mean batch size"] if self.large else [""]
+        # The name of the replicas is below their axis; one below the other, both would have it at one place.
+        names = [""] * (len(boxes) - 1) if boxes[0].left == boxes[-1].left else ["replica"] * (len(boxes) - 1)
+        parts = zip(boxes, [*names, "replica"], labels, strict=True)
         self.boxes = boxes
-        self.plots = [self.add_plot(box, "replica", label) for box, label in zip(boxes, labels, strict=True)]
+        self.plots = [self.add_plot(*part) for part in parts]
         style: Style = {"facecolor": self.theme.blue, "linewidth": 0}
         self.bars = [ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, **style) for ax in self.plots]
         self.others = [ax.stairs([0], [0, 1], baseline=None, zorder=3) for ax in self.plots]

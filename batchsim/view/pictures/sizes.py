@@ -159,10 +159,9 @@ class SizesView(View):
         self.set_label(self.ax.xaxis if self.below else self.ax.yaxis, f"size ({unit})")
         entries = [Entry("requests", self.bar_style | {"share": 0.8})]
         if padded:
-            entries.append(Entry("padding", self.padding_style))
-        if "padding" in data.summary and self.large:
-            share = f"{percent(data.summary['padding'])} of all {unit}"
-            entries.append(Entry(f"00.0% of all {unit}", value=share))
+            share = data.summary["padding"]
+            told = ("padding, 00.0%", f"padding, {percent(share)}") if self.large else ("padding", None)
+            entries.append(Entry(told[0], self.padding_style, told[1]))
         if self.large:
             entries += self._show_latency(data)
         self.show_legend(entries)
