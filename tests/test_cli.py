@@ -413,7 +413,7 @@ def test_init_writes_a_scenario_that_runs_as_it_is(written):
 
 
 # Noise stands within a service time, lengths within the only tokens, a routing in its line of the scenario.
-INLINE = ("noise", "length", "tokens", "routing", "autoscale")
+INLINE = ("noise", "length", "tokens", "routing", "autoscale", "prefixes")
 
 
 def test_init_explains_every_knob_there_is(written):
@@ -511,7 +511,7 @@ def test_published_without_a_word_lists_all():
     lines = run("published").stdout
     assert all(f" {name} " in lines for name in bs.published_names())
     assert refused("published", "resnet5").startswith(
-        "no published name has 'resnet5'; did you mean 'resnet50/a100-80gb/mixed-fp16' or 'resnet50/t4"
+        "no published name has 'resnet5'; did you mean 'resnet50/a100-80gb/mixed-fp16', 'resnet50/t4"
     )
 
 
@@ -557,7 +557,7 @@ BAD = [
     (["sweep", *BASE, *OVER, "--value", "p98_ms"], "--value must be a column of numbers, got 'p98_ms'"),
     (["sweep", *BASE, *OVER, "--over", "servers=1", "--plot", "a.png"], "--plot must have one axis or two"),
     (["tune", *BASE, *OVER], "an objective must be given, as --p99-ms 50"),
-    ([*POISSON, "--published", "resnet50"], "did you mean 'resnet50/a100-80gb/mixed-fp16' or"),
+    ([*POISSON, "--published", "resnet50"], "did you mean 'resnet50/a100-80gb/mixed-fp16', "),
     (["tune", *BASE, *OVER, "--attainment", "0.9"], "an attainment needs --within-ms"),
     (["tune", *BASE, *OVER, "--p99-ms", "9", "--prefer", "fast"], "got 'fast'; did you mean 'fastest'?"),
     (["capacity", *BASE, "--p99-ms", "-3"], "--p99-ms must be greater than 0, got -3"),

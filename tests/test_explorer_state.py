@@ -264,7 +264,11 @@ def test_a_host_part_on_a_device_of_its_own_is_a_device_for_each_server():
         ("requests", {"slowdown": {1: 2.0}}, "slowdown must grow evenly to be explored"),
         ("requests", {"service": bs.Affine(1, 1).compiling({1: 2, 8: 3})}, "compile_ms must be one for all"),
         ("tokens", {"rule": bs.Continuous(8, 99, prefix_reuse=True)}, "a Continuous without prefix_reuse"),
-        ("tokens", {"service": bs.StepTime(6, 9, 0.1, ragged=True)}, "must not be ragged"),
+        (
+            "tokens",
+            {"service": bs.StepTime(6, 9, 0.1, ragged=True)},
+            "must be neither ragged nor speculative",
+        ),
     ],
 )
 def test_a_scenario_that_the_controls_cannot_say_is_refused(kind, changes, message):

@@ -276,7 +276,7 @@ def test_a_limited_queue_stays_finite_at_any_rate():
         ({"x_values": [0, 4]}, "max_num_seqs must be at least 1, got 0"),
         ({"ttft_objective_ms": 100}, "no tpot_objective_ms"),
         ({"ttft_objective_ms": 0, "tpot_objective_ms": 1}, "ttft_objective_ms must be greater than 0"),
-        ({"scenario": SCENARIO.replace(prefix_reuse=True)}, "compiled engine"),
+        ({"scenario": SCENARIO.replace(rule=bs.servers.sglang())}, "compiled engine"),
         ({"scenario": PLAIN, "x_values": [4], "y_values": [1], **WITHIN}, "tokens, got one without"),
     ],
 )

@@ -367,7 +367,8 @@ def test_no_request_of_any_run_is_faster_than_alone(plan):
     run = TokenRun(plan.scenario, token_engine.run(plan))
     for name, least_ms in alone_ms(plan.scenario, plan.prompts, plan.outputs).items():
         known = ~np.isnan(run.measured[name])
-        assert (run.measured[name][known] >= least_ms[known] * (1 - 1e-9)).all()
+        rounded_ms = 1e-6 * (1 + plan.outputs)  # each step ends at a nanosecond of the clock
+        assert (run.measured[name] >= least_ms * (1 - 1e-9) - rounded_ms)[known].all()
 
 
 def test_a_request_that_is_alone_takes_what_it_takes_alone():
