@@ -76,7 +76,7 @@ def copy(tmp_path_factory):
     _, package, table, name = found
     (folder / package / "gaps.py").write_text(VIEW)
     file = folder / package / name
-    views = re.compile(rf'^({table}\b.*?"requests": \(.*?)\),', re.DOTALL | re.MULTILINE)
+    views = re.compile(rf'^({table}\b.*?"requests": \(.*?),?\s*\),', re.DOTALL | re.MULTILINE)
     text, count = views.subn(r"\1, GapsView),", file.read_text())
     assert count == 1
     anchor = "from batchsim.view.pictures.heat_map"

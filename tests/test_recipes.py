@@ -123,7 +123,7 @@ RULE_STEPS = {
     ],
     "batchsim/__init__.py": [
         ("    LearnedSizes,\n", "    LearnedSizes,\n    Multiples,\n"),
-        ('"Lognormal", ', '"Lognormal", "Multiples", '),
+        ('"LoadTest", "Lognormal",', '"LoadTest", "Lognormal", "Multiples",'),
     ],
     "tests/oracles/naive_rules.py": [("\nNAIVE = {\n", NAIVE)],
     "tests/oracles/plans.py": [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.naive_servers import NaiveSglang, NaiveTgi
-from oracles.token_plans import columns_of
+from oracles.token_plans import columns_of, cost_of
 
 import batchsim as bs
 from batchsim.engines.reference import token_engine
@@ -21,7 +21,7 @@ TIED = bs.StepTime(125, 0, 0)  # every time is a multiple of 1/8 s
 def naive(plan):
     """The oracle's run of a plan."""
     scenario, rule = plan.scenario, plan.scenario.rule
-    cost = dict(zip(("fixed", "weights", "per_token", "per_read", "per_pair"), plan.cost, strict=True))
+    cost = cost_of(scenario.service)
     of = {
         "seats": rule.max_num_seqs, "budget": rule.max_num_batched_tokens, "chunked": rule.chunked,
         "kv_blocks": rule.kv_blocks, "block_size": rule.block_size,

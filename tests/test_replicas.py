@@ -351,7 +351,7 @@ def test_replicas_and_routing_are_knobs_of_every_study():
         for name in ("random", "least_loaded")
     )
     assert low < high < fleet.saturation_per_s
-    runs = [bs.simulate(fleet.replace(routing=name), 20_000) for name in over["routing"]]
-    assert bs.compare(*runs)["mean_latency_ms"].high < 0
+    runs = [bs.simulate(fleet.replace(routing=name), 40_000) for name in over["routing"]]
+    assert bs.compare(*runs)["mean_batch_size"].low > 0  # chance leaves more batches small
     auto = fleet.replace(replicas=1, autoscale=AUTO)
     assert "replicas on average" in repr(bs.simulate(auto, 2000))

@@ -31,7 +31,7 @@ def test_every_group_stands_in_it_in_order_and_nothing_else():
     titles = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
     real = re.findall(r"^## (.+)$", validation.real_runs(), re.MULTILINE)
     measured = ["The servers' own code", *real, "The intervals themselves"]
-    assert titles == [*GROUPS, *measured, "What this model leaves out"]
+    assert titles == [*GROUPS, *measured, "The choice of a setting", "What this model leaves out"]
     assert validation.real_runs() in TEXT, "run `make fidelity` or `make validate`"
     for group in GROUPS.values():
         assert group.text in TEXT

@@ -47,7 +47,7 @@ class PrefixGroups(Prefixes):
     alike, 1 is Zipf's law. A shorter prompt is a beginning of the prefix.
 
     >>> PrefixGroups(groups=3, prefix_tokens=1000, popularity=1).draws(np.random.SeedSequence(1))(8)
-    array([0, 2, 0, 2, 0, 0, 1, 0])
+    array([0, 2, 0, 2, 0, 0, 2, 0])
     """
 
     groups: int

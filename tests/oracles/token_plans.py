@@ -85,11 +85,16 @@ def continuous(choose, prompts, outputs, limit):
     )
 
 
+def cost_of(service):
+    """The numbers of a step time in the oracle's words."""
+    names = ("fixed", "weights", "per_token", "per_read", "per_pair", "draft", "draft_ms", "share")
+    return dict(zip(names, service.whole_cost, strict=True))
+
+
 def naive(plan):
     """The oracle's run of a plan."""
     scenario, rule, service = plan.scenario, plan.scenario.rule, plan.scenario.service
-    names = ("fixed", "weights", "per_token", "per_read", "per_pair", "draft", "draft_ms", "share")
-    cost = dict(zip(names, service.whole_cost, strict=True))
+    cost = cost_of(service)
     if isinstance(rule, bs.Continuous):
         of = {
             "seats": rule.max_num_seqs, "budget": rule.max_num_batched_tokens, "first": rule.first,
