@@ -11,7 +11,6 @@ import batchsim as bs
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.widgets import is_hidden
 from batchsim.view.film.pseudocode import pseudocode
-from batchsim.view.pictures.views import NAMES
 
 MOVES = {
     "requests": {"rate_per_s": (100, 800, 5000), "max_wait_ms": (0, 20), "max_batch_size": (4, 32),
@@ -68,7 +67,7 @@ class Reader(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def enlarge(self, data):
-        self.panel.screen.enlarge(data.draw(st.sampled_from(list(NAMES[self.panel.session.style.mode]))))
+        self.panel.screen.enlarge(data.draw(st.sampled_from([key for _, key in self.panel.large.options])))
 
     @rule(share=st.floats(0, 1), playing=st.booleans(), late=st.booleans())
     def play_or_pause_in_the_page(self, share, playing, late):

@@ -22,6 +22,7 @@ CORRIDOR = [
     [
         "_check",
         "_clock",
+        "_kept",
         "_course",
         "_files",
         "_format",

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._kept import kept
 from batchsim.scenario import saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale, check_carries
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
@@ -272,7 +273,7 @@ class Scenario:
         """The priority levels of the requests, in order; none without priorities."""
         return tuple(level for level, _ in self.workload.priorities or ())
 
-    @cached_property
+    @kept
     def limits(self) -> tuple[Limits, ...]:
         """The limits of each level's queue, in order; without priorities, of the only queue."""
         return limits_of(self.queue_limit, self.timeout_ms, self.timeout_action, self.levels)
@@ -280,8 +281,7 @@ class Scenario:
     @property
     def refuses_sizes(self) -> bool:
         """Whether some requests are rejected for their size."""
-        sizes = self.workload.sizes
-        too_large = sizes is not None and sizes.longest > self.rule.largest_size
+        too_large = (sizes := self.workload.sizes) is not None and sizes.longest > self.rule.largest_size
         return too_large and self.oversize_action == "reject"
 
     @property
@@ -348,7 +348,7 @@ class Scenario:
         """Whether each server has its own device, and no host part."""
         return self.host_ms == 0 and self.device_count == self.servers
 
-    @cached_property
+    @kept
     def saturation_per_s(self) -> float:
         """The saturation rate: the servers' throughput in full batches. `load` is relative to it.
 
@@ -378,7 +378,7 @@ class Scenario:
     def _full_batches(self) -> FullBatches:
         return full_batches(self.rule, self.service, self.workload.sizes, self.oversize_action)
 
-    @cached_property
+    @kept
     def full_batches_per_s(self) -> float:
         """The rate at which the servers compute full batches: servers * B / service(B), B the largest batch.
 
