@@ -27,6 +27,8 @@ STATES = (
     "State(workload='onoff')",
     "State(workload='diurnal')",
     "State(workload='closed')",
+    "State(replicas=2, routing='two_choices')",
+    "State(replicas=2, routing='by_key')",
 )
 TYPED = {
     "rate_per_s": "1200",
@@ -54,6 +56,10 @@ TYPED = {
     "padding": "8, 32",
     "compile_ms": "500",
     "servers": "3",
+    "replicas": "2",
+    "stale_ms": "5",
+    "keys": "50",
+    "popularity": "2",
     "devices": "1",
     "host_ms": "0.5",
     "contention": "1.2",
