@@ -51,7 +51,8 @@ def test_no_line_of_the_pseudo_code_is_cut_while_play_is_open(kind, request, ope
         assert eventually(lambda: len(panel.page.evaluate(CUT)) == 7)
         for width, height in ((1366, 768), (1280, 800)):
             resize(panel, width, height)
-            assert all(cut <= 0.5 and seen for cut, seen in panel.page.evaluate(CUT))
+            found = panel.page.evaluate(CUT)
+            assert all(cut <= 0.5 and seen for cut, seen in found), (width, found)
         panel.page.locator(".batchsim-player button[aria-label='Next event']").click()
         assert eventually(lambda: panel.page.locator(".batchsim-code [aria-current]").count() == 1)
         assert all(cut <= 0.5 and seen for cut, seen in panel.page.evaluate(CUT))

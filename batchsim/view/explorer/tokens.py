@@ -262,7 +262,7 @@ _rows: dict[str, Control] = {
         "real", 60, MAIN, Slider("log", 1, 1000, 0.01), {"above": 0}, True),
     "itl_objective_ms": Control("Gap objective (ms)",
         "Limit of the p99 of the gaps between tokens, which a smaller token budget shortens; empty: none",
-        "real", None, MAIN, None, {"above": 0}, True),
+        "real", None, RULE, None, {"above": 0}, True),
     **kind.SEED,
 }  # fmt: skip
 # Defaults that differ from those of whole requests.
