@@ -31,6 +31,8 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         "utilisation": f"{s['utilisation']:.3f}",
         "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
+    if s.get("padding"):
+        lines["batches"] += f"; padding {s['padding']:.0%}"
     fleet = [f"{s['mean_replicas']:.2f} replicas on average"] if "mean_replicas" in s else []
     fleet += [f"{s['cost_per_million']:.4g} per million requests"] if "cost_per_million" in s else []
     fleet += [f"{s['joules_per_request']:.4g} J a request"] if "joules_per_request" in s else []
