@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from attack.app import KINDS, close, connected, flood, opened_page, response_s
+from attack.app import CLOSED, KINDS, close, connected, flood, opened_page, response_s
 from browser.servers import TOKEN, running
 
 from batchsim.app.kernel import MEGABYTES
@@ -17,7 +17,7 @@ def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(tmp_path):
         page, other = await opened_page(server), await connected(server, await opened_page(server))
         for kind in KINDS:
             victim = await connected(server, page)
-            assert await flood(victim, kind) is (kind in ("messages", "states", "large")), kind
+            assert await flood(victim, kind) is (kind in CLOSED), kind
             assert await response_s(other) > 0
             await close(victim)
         await close(other)

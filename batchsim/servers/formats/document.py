@@ -60,8 +60,10 @@ class Document:
 
     def put_unknown(self, path: str, known: Iterable[str], place: Place | None = None) -> None:
         """Add a key that the server does not have, with the nearest that it has."""
+        name, shown = path.rpartition(".")[2], _format.brief_text(path)
+        if shown in self.unknown:
+            return
         if len(self.unknown) < NAMED:
-            name, shown = path.rpartition(".")[2], _format.brief_text(path)
             self.unknown[shown] = _check.closest(name, known)
             if place is not None:
                 self.strange[shown] = place
