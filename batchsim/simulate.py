@@ -115,6 +115,8 @@ def simulated(
         raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
     if keep == "summary" and engine == "simpy":
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    if keep == "summary" and kind.folds and scenario.most_replicas > 1:
+        raise ValueError("keep='summary' does not cover tokens with replicas: use keep='requests'")
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     check_replications(scenario, replications)

@@ -48,14 +48,8 @@ def plans(most_servers=3):
 def test_it_is_equal_to_an_oracle_of_every_block(plan):
     # Of three engines the oracle starts again from the lowest after a preemption, the engines go on first.
     log = token_engine.run(plan)
-    counts = plan.prefixes.counts(plan.paths, plan.prompts, plan.scenario.rule.block_size)
-    contents = [
-        [plan.prefixes.contents(path, block) for block in range(count)]
-        for path, count in zip(plan.paths, counts, strict=True)
-    ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_plans, "NaiveTokens", NaiveReuse)
-        patch.setattr(NaiveReuse, "shared", contents)
+        patch.setattr(NaiveReuse, "shared", token_plans.contents_of(plan))
         oracle = token_plans.naive(plan)
     for name, column in token_plans.columns_of(oracle).items():
         assert np.array_equal(getattr(log, name), column), name

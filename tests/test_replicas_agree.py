@@ -2,8 +2,10 @@
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from oracles.agreement import assert_replicas_agree
+from oracles.agreement import assert_replicas_agree, assert_token_replicas_agree
 from oracles.plans import RULES, plans_with_replicas, plans_with_ties, scenarios_at_random
+from oracles.token_plans import crowded_plans, token_plans, with_replicas
+from test_reference_reuse import plans as reusing_plans
 
 import batchsim as bs
 from batchsim.engines.draws import draw
@@ -32,3 +34,14 @@ def test_replicas_agree_when_everything_is_tied(plan, chunk):
 @given(FREE, st.integers(1, 200))
 def test_replicas_agree_on_random_traffic(plan, chunk):
     assert_replicas_agree(plan, chunk)
+
+
+@settings(max_examples=200)
+@given(
+    st.one_of(token_plans(), token_plans(), crowded_plans(), reusing_plans(most_servers=2)),
+    st.integers(0, 2**32 - 1), st.integers(1, 50),
+)  # fmt: skip
+def test_replicas_that_generate_tokens_agree(plan, seed, chunk):
+    plan = with_replicas(plan, seed)
+    event(f"{type(plan.scenario.workload).__name__}, {plan.scenario.router.name}")
+    assert_token_replicas_agree(plan, chunk)

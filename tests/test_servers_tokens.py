@@ -337,10 +337,19 @@ def test_each_server_runs_with_its_defaults_and_says_what_it_ignores(server):
     assert bs.simulate(scenario, 60, engine="simpy").metrics.served == 60
 
 
-def test_engines_and_the_length_of_the_line_are_said_by_the_same_settings():
+def test_engines_are_replicas_and_each_has_the_length_of_the_line():
     found = servers.config("sglang", dp_size=2, max_queued_requests=9)
-    assert (found.servers, found.queue_limit) == (2, 9)
-    assert servers.config("vllm", data_parallel_size=4).servers == 4
+    assert (found.servers, found.replicas, found.routing, found.queue_limit) == (1, 2, "round_robin", 9)
+    found = servers.config("vllm", data_parallel_size=4)
+    assert (found.servers, found.replicas, found.routing) == (1, 4, "shortest_queue")
+    scenario = found.scenario(bs.Poisson(20), bs.StepTime(2, 8, 0.1), bs.Tokens(50, bs.Geometric(9)))
+    assert set(bs.simulate(scenario, 60).replica) == {0, 1, 2, 3}
+    text = servers.write("vllm", scenario)
+    assert "--data-parallel-size 4" in text
+    assert "Not as requested" not in text
+    text = servers.write("vllm", scenario.replace(replicas=1, servers=3))
+    assert "--data-parallel-size 3" in text
+    assert "Not as requested: 3 engines have a queue each, behind shortest_queue, not one" in text
 
 
 def test_where_memory_is_not_said_that_is_noted():

@@ -274,7 +274,7 @@ def test_a_rule_is_written_for_every_server_with_the_rule_that_it_makes_of_it(ru
     for server, text in texts.items():
         accepted(text, server, servers.file_name(server))
         found = servers.parse(text)
-        assert (found.server, found.servers, found.rule.max_num_seqs) == (server, engines, rule.max_num_seqs)
+        assert (found.server, found.replicas, found.rule.max_num_seqs) == (server, engines, rule.max_num_seqs)
         memory = None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size
         assert (found.rule.kv_blocks or 0) * found.rule.block_size == (memory or 0)
         comments = [line for line in text.splitlines() if line.startswith("# ")]

@@ -151,10 +151,14 @@ class Streams:
             passed += arrival_s.size
             yield arrival_s
 
-    def noise(self) -> Callable[[int], np.ndarray] | None:
-        """Return a function that draws the factors of the next batches; None without noise."""
-        noise = self.scenario.service.noise
-        return None if noise is None else noise.source(self._generator(1))
+    def noise(self, replica: int = 0) -> Callable[[int], np.ndarray] | None:
+        """Return a function that draws the factors of a replica's next batches; None without noise.
+
+        Replica 0 has the stream of a single queue.
+        """
+        noise, seed = self.scenario.service.noise, _seed(1, self.seed, self.replication)
+        seed = seed.spawn(replica)[-1] if replica else seed
+        return None if noise is None else noise.source(np.random.default_rng(seed))
 
     def think(self) -> Callable[[int], np.ndarray] | None:
         """Return a function that draws the think times after the next sends; None in an open loop."""
@@ -172,22 +176,26 @@ class Streams:
         return None if sizes is None else sizes.draws(_seed(6, self.seed, self.replication))
 
     def noise_of(self, replica: int, count: int) -> np.ndarray:
-        """Return the factors of a replica's first batches; replica 0 has the stream of a single queue."""
-        seed = _seed(1, self.seed, self.replication)
-        seed = seed.spawn(replica)[-1] if replica else seed
-        return self.scenario.service.noise.source(np.random.default_rng(seed))(count)  # type: ignore[union-attr]
+        """Return the factors of a replica's first batches."""
+        draw = self.noise(replica)
+        assert draw is not None
+        return draw(count)
 
-    def of_replicas(self, requests: int) -> dict[str, Any]:
-        """Return the fields of a plan that only a scenario with replicas has."""
+    def chances(self, requests: int) -> np.ndarray | None:
+        """Return two random numbers for the router of each request; None with one replica."""
         if self.scenario.most_replicas == 1:
-            return {}
+            return None
         given = getattr(self.scenario.routing, "keys", 0)
         if isinstance(given, tuple) and len(given) < requests:
             raise ValueError(f"keys must be one a request, {requests:,}, got {len(given):,}")
+        return self._generator(7).random((requests, 2))
+
+    def of_replicas(self, requests: int) -> dict[str, Any]:
+        """Return the fields of a plan that only a scenario with replicas has."""
+        if (chances := self.chances(requests)) is None:
+            return {}
         noise_of = None if self.scenario.service.noise is None else self.noise_of
-        return {
-            "chances": self._generator(7).random((requests, 2)), "noise": None, "noise_of": noise_of,
-        }  # fmt: skip
+        return {"chances": chances, "noise": None, "noise_of": noise_of}
 
     @property
     def service_s(self) -> np.ndarray:

@@ -20,7 +20,7 @@ class Kind(NamedTuple):
     """What differs between kinds of run."""
 
     draw: Callable[..., Any]  # takes a scenario, requests, seed, replication, and `cancelled`
-    loops: dict[str, str]  # by engine: the module whose `run` takes a plan and returns a log
+    loops: dict[str, tuple[str, str]]  # by engine: the module, and its function from a plan to a log
     sums: str  # the module whose `summarise` runs in little memory
     bytes_a_request: dict[str, int]  # by engine: peak memory, measured with the summary taken
     takes_model: bool  # whether a `model_fn` may compute the batches
@@ -28,7 +28,8 @@ class Kind(NamedTuple):
 
     def run(self, engine: str, plan: Any, **options: Any) -> Log:
         """Run a plan by "simpy" or "compiled"."""
-        log: Log = _module(self.loops[engine]).run(plan, **options)
+        module, run = self.loops[engine]
+        log: Log = getattr(_module(module), run)(plan, **options)
         return log.checked()
 
     def summarise(self, *run: Any, **options: Any) -> tuple[Any, ...]:
@@ -43,12 +44,14 @@ def _module(name: str) -> Any:
 
 KINDS = {
     "requests": Kind(
-        draw, {"simpy": "reference.router", "compiled": "compiled.routed"}, "compiled.summaries",
+        draw, {"simpy": ("reference.router", "run"), "compiled": ("compiled.routed", "run")},
+        "compiled.summaries",
         {"simpy": 510, "compiled": 230},  # in batches of one, which need most
         takes_model=True, folds=False,
     ),
     "tokens": Kind(
-        draw_tokens, {"simpy": "reference.token_engine", "compiled": "compiled.token_engine"},
+        draw_tokens,
+        {"simpy": ("reference.router", "run_tokens"), "compiled": ("compiled.token_routed", "run")},
         "compiled.token_summaries", {"simpy": 400, "compiled": 400},  # without steps
         takes_model=False, folds=True,
     ),

@@ -28,6 +28,10 @@ class Log:
 
     # Columns that number rows, -1 for none: which property counts these rows.
     NUMBERS: ClassVar[dict[str, str]] = {"batch_index": "steps"}
+    # Columns whose rows are not requests, and what their rows are.
+    ROWS: ClassVar[dict[str, str]] = {
+        f"batch_{name}": "steps" for name in ("start_s", "finish_s", "size", "server", "trigger")
+    } | {"outputs": "", "scaling": ""}
 
     arrival_s: np.ndarray
     batch_index: np.ndarray  # -1: not served

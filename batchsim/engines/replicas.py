@@ -1,17 +1,28 @@
 """Replicas: the plan of each, one log of all, and that log's parts.
 
-In the log, batches of all replicas are numbered by start, ties by server, and server s of replica k has
-number k * servers + s.
+In the log, batches of all replicas are numbered by start, ties by replica and then as in its own log. Server
+s of replica k has number k * servers + s.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log
-from batchsim.scenario import Scenario
+from batchsim.engines.token_log import TokenPlan
+from batchsim.scenario import Continuous, Scenario
+from batchsim.scenario.routing import Loads
+
+
+def loads_of(scenario: Scenario, counts: np.ndarray | None = None) -> Loads:
+    """Return the loads of replicas, from their requests, those that wait, and their tokens; 0 without."""
+    inside, waiting, tokens = np.zeros((3, scenario.most_replicas), np.int64) if counts is None else counts
+    filling = inside if isinstance(scenario.rule, Continuous) else waiting
+    return Loads(inside, waiting, filling, tokens, scenario.rule.max_batch_size)
 
 
 def rows_of(replica: np.ndarray, replicas: int) -> list[tuple[int, np.ndarray]]:
@@ -32,38 +43,64 @@ def plan_of(plan: Plan, k: int, rows: np.ndarray) -> Plan:
     )  # fmt: skip
 
 
-def merged(scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]) -> Log:
-    """Return the log of all replicas, whose requests came in the order of `replica`."""
-    joined, order = Log.join(logs), np.argsort(replica, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)  # of each request in the joined columns
-    by_start = np.argsort(joined.batch_start_s, kind="stable")
-    number = np.empty_like(by_start)
-    number[by_start] = np.arange(by_start.size)
-    first = np.repeat(np.arange(len(logs)) * scenario.servers, [log.steps for log in logs])
-    return Log(
-        joined.arrival_s[place], np.append(number, -1)[joined.batch_index[place]], joined.status[place],
-        joined.batch_start_s[by_start], joined.batch_finish_s[by_start], joined.batch_size[by_start],
-        (joined.batch_server + first)[by_start], joined.batch_trigger[by_start],
-        None if joined.priority is None else joined.priority[place],
-        size=None if joined.size is None else joined.size[place], replica=replica,
+def token_plan_of(plan: TokenPlan, k: int, rows: np.ndarray) -> TokenPlan:
+    """Return the same of a plan of token generation."""
+    return replace(
+        plan, base=plan_of(plan.base, k, rows), prompts=plan.prompts[rows], outputs=plan.outputs[rows],
+        limits=plan.limits[rows], paths=plan.paths[rows], noise=partial(plan.noise, k),
     )  # fmt: skip
 
 
-def parts_of(scenario: Scenario, log: Log) -> list[tuple[np.ndarray, np.ndarray, Log]]:
+def _taken(log: Log, rows: Mapping[str, np.ndarray], number: Mapping[str, np.ndarray]) -> Any:
+    """Return some rows of a log in a new order; `number` has the new number of each old row."""
+    columns: dict[str, Any] = {}
+    for each in fields(log):
+        column, kind = getattr(log, each.name), log.ROWS.get(each.name, "requests")
+        if column is None or not kind:
+            continue
+        column = column[rows[kind]]
+        if counted := log.NUMBERS.get(each.name):
+            column = np.append(number[counted], -1)[column]
+        columns[each.name] = column
+    return type(log)(**columns)
+
+
+def merged(scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]) -> Any:
+    """Return the log of all replicas, whose requests came in the order of `replica`."""
+    joined, order = type(logs[0]).join(logs), np.argsort(replica, kind="stable")
+    first = np.repeat(np.arange(len(logs)) * scenario.servers, [log.steps for log in logs])
+    joined = replace(joined, batch_server=joined.batch_server + first)
+    rows = {"requests": _inverse(order), "steps": np.argsort(joined.batch_start_s, kind="stable")}
+    number = {"requests": order, "steps": _inverse(rows["steps"])}
+    for name, kind in (("late_step", "late"), ("preempted_step", "preemptions")):
+        if (step := getattr(joined, name, None)) is not None:
+            rows[kind] = np.argsort(number["steps"][step], kind="stable")
+    return replace(_taken(joined, rows, number), replica=replica)
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    found = np.empty_like(order)
+    found[order] = np.arange(order.size)
+    return found
+
+
+def parts_of(scenario: Scenario, log: Log) -> list[tuple[np.ndarray, np.ndarray, Any]]:
     """Return of each replica the rows of its requests, those of its batches, and its own log."""
     assert log.replica is not None
-    parts = []
-    of_batch = log.batch_server // scenario.servers
-    batches = rows_of(of_batch, scenario.most_replicas)
-    for (k, requests), (_, rows) in zip(rows_of(log.replica, scenario.most_replicas), batches, strict=True):
-        number = np.full(log.steps + 1, -1)  # the last one is that of a request without a batch
-        number[rows] = np.arange(rows.size)
-        parts.append((requests, rows, Log(
-            log.arrival_s[requests], number[log.batch_index[requests]], log.status[requests],
-            log.batch_start_s[rows], log.batch_finish_s[rows], log.batch_size[rows],
-            log.batch_server[rows] - k * scenario.servers, log.batch_trigger[rows],
-            None if log.priority is None else log.priority[requests],
-            size=None if log.size is None else log.size[requests],
-        )))  # fmt: skip
+    parts, count = [], scenario.most_replicas
+    of_batch, rows = log.batch_server // scenario.servers, dict[str, np.ndarray]()
+    batches = rows_of(of_batch, count)
+    for (k, rows["requests"]), (_, rows["steps"]) in zip(rows_of(log.replica, count), batches, strict=True):
+        for name, kind, of in (
+            ("late_step", "late", of_batch),
+            ("preempted_request", "preemptions", log.replica),
+        ):
+            if (column := getattr(log, name, None)) is not None:
+                rows[kind] = np.flatnonzero(of[column] == k)
+        number = {kind: np.full(getattr(log, kind), -1) for kind in ("requests", "steps")}
+        for kind, found in number.items():
+            found[rows[kind]] = np.arange(rows[kind].size)
+        part = _taken(log, rows, number)
+        own = part.batch_server - k * scenario.servers
+        parts.append((rows["requests"], rows["steps"], replace(part, batch_server=own, replica=None)))
     return parts

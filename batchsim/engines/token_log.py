@@ -4,7 +4,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -26,6 +26,9 @@ from batchsim.scenario.step_time import WholeCost
 
 NO_TRIGGER = 255  # of a step for which no batch left
 UNLIMITED = 2**60  # blocks: more than any run takes
+VICTIM, BACK, RESUMED, REGAINED = range(4)
+LATE = ("late_step", "late_from_s", "late_gaps")
+PREEMPTIONS = ("preempted_request", "preempted_step", "resumed_step", "regained_step")
 
 
 class Batching(NamedTuple):
@@ -79,7 +82,7 @@ class TokenPlan:
     prompts: np.ndarray
     outputs: np.ndarray
     limits: np.ndarray
-    noise: Callable[[], Callable[[int], np.ndarray] | None]  # see `Streams.noise`
+    noise: Callable[..., Callable[[int], np.ndarray] | None]  # by replica, see `Streams.noise`
     paths: np.ndarray  # the number of each request's path through the prefixes
 
     @property
@@ -109,8 +112,9 @@ def draw_tokens(
     streams = Streams(scenario, seed, replication)
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
-    base, paths = draw_traffic(scenario, requests, seed, replication, cancelled), streams.paths()(requests)
-    return TokenPlan(base, *lengths, streams.noise, paths)
+    base = draw_traffic(scenario, requests, seed, replication, cancelled)
+    base = replace(base, chances=streams.chances(requests))
+    return TokenPlan(base, *lengths, streams.noise, streams.paths()(requests))
 
 
 def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPlan:
@@ -121,8 +125,9 @@ def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPla
     lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
     assert scenario.tokens is not None
     prompts, outputs, limits, paths = lengths(scenario.tokens, requests, seed)
-    noise = Streams(scenario, seed).noise
-    return TokenPlan(draw_traffic_cached(scenario, requests, seed), prompts, outputs, limits, noise, paths)
+    streams = Streams(scenario, seed)
+    base = replace(draw_traffic_cached(scenario, requests, seed), chances=streams.chances(requests))
+    return TokenPlan(base, prompts, outputs, limits, streams.noise, paths)
 
 
 @functools.lru_cache(maxsize=8)
@@ -140,8 +145,18 @@ class TokenLog(Log):
 
     NUMBERS: ClassVar = Log.NUMBERS | {
         "token_step": "steps", "last_step": "steps", "preempted_request": "requests",
-        "preempted_step": "steps", "resumed_step": "steps", "regained_step": "steps",
+        "preempted_step": "steps", "resumed_step": "steps", "regained_step": "steps", "late_step": "steps",
     }  # fmt: skip
+    ROWS: ClassVar = (
+        Log.ROWS
+        | {
+            f"step_{name}": "steps"
+            for name in (
+                "tokens", "reads", "pairs", "running", "waiting", "blocks", "preempted", "gaps"
+            )
+        }
+        | dict.fromkeys(LATE, "late") | dict.fromkeys(PREEMPTIONS, "preemptions")
+    )  # fmt: skip
 
     prompt_tokens: np.ndarray
     output_tokens: np.ndarray
@@ -177,9 +192,4 @@ class TokenLog(Log):
         return int(self.step_running.max(initial=0))
 
 
-VICTIM, BACK, RESUMED, REGAINED = range(4)
-LATE = ("late_step", "late_from_s", "late_gaps")
-PREEMPTIONS = ("preempted_request", "preempted_step", "resumed_step", "regained_step")
-STEPS = [
-    f.name for f in fields(TokenLog) if f.name.startswith(("batch_", "step_")) and f.name != "batch_index"
-]
+STEPS = [f.name for f in fields(TokenLog) if TokenLog.ROWS.get(f.name) == "steps"]

@@ -39,6 +39,14 @@ def stretches(runs: Sequence[Any], requests: np.ndarray) -> dict[str, Stretches]
     return {name: Stretches(*map(np.concatenate, columns)) for name, columns in together.items()}
 
 
+class Busy(NamedTuple):
+    """The columns of a replica's log that say when its servers compute, and when its requests come."""
+
+    batch_start_s: np.ndarray
+    batch_finish_s: np.ndarray
+    arrival_s: np.ndarray
+
+
 class ServerTime:
     """The servers' idle and busy time up to a time t, as piecewise linear functions.
 
@@ -46,7 +54,7 @@ class ServerTime:
     the servers' busy times. A wait is forming where I(t) grows, queueing where it does not.
     """
 
-    def __init__(self, log: Log, servers: int) -> None:
+    def __init__(self, log: Log | Busy, servers: int) -> None:
         starts_s, ends_s = log.batch_start_s, log.batch_finish_s
         if servers == 1:  # one batch after the other: in order already
             times_s = np.concatenate([[0.0], np.column_stack([starts_s, ends_s]).ravel()])

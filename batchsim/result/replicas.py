@@ -1,41 +1,47 @@
 """Results of several replicas: each request's waits at its own, and the metrics of each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim.engines.autoscaling import replica_s
+from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.log import Log
-from batchsim.engines.replicas import parts_of
-from batchsim.result.breakdown import ServerTime, Stretches
-from batchsim.scenario import Scenario
+from batchsim.engines.replicas import rows_of
+from batchsim.result.breakdown import Busy, ServerTime, Stretches
+from batchsim.result.metrics import LATENCY, TTFT, percentile_key
+from batchsim.scenario import Continuous, Scenario
 
 if TYPE_CHECKING:
     import pandas
 
 
-def forming_s(scenario: Scenario, log: Log, of_all: ServerTime) -> np.ndarray:
-    """Return how long each request waited while a server was idle, of those that its replica has."""
-    if log.replica is None:
-        return of_all.forming_s(log)
-    found = np.empty(log.requests)
-    for requests, _, part in parts_of(scenario, log):
+def own_times(scenario: Scenario, log: Log) -> Iterator[tuple[np.ndarray, ServerTime]]:
+    """Yield the requests of each replica that has some, and what its own servers did until any time."""
+    assert log.replica is not None
+    count = scenario.most_replicas
+    batches = rows_of(log.batch_server // scenario.servers, count)
+    for (_, requests), (_, rows) in zip(rows_of(log.replica, count), batches, strict=True):
         if requests.size:
-            found[requests] = ServerTime(part, scenario.servers).forming_s(part)
+            columns = log.batch_start_s[rows], log.batch_finish_s[rows], log.arrival_s[requests]
+            yield requests, ServerTime(Busy(*columns), scenario.servers)
+
+
+def forming_s(scenario: Scenario, log: Log, start_s: np.ndarray) -> np.ndarray:
+    """Return how long each request waited while its replica had an idle server; NaN for one not served."""
+    found = np.empty(log.requests)
+    for requests, own in own_times(scenario, log):
+        found[requests] = own.forming_between_s(log.arrival_s[requests], start_s[requests])
     return found
 
 
-def waits(scenario: Scenario, log: Log, of_all: ServerTime, served: np.ndarray) -> dict[str, Stretches]:
+def waits(scenario: Scenario, log: Log, served: np.ndarray, start_s: np.ndarray) -> dict[str, Stretches]:
     """Return when each of some served requests was forming and when it was queueing."""
-    start_s = log.batch_start_s[log.batch_index[served]]
-    if log.replica is None:
-        return of_all.waits(log.arrival_s[served], start_s)
     parts: list[dict[str, Stretches]] = []
-    for requests, _, part in parts_of(scenario, log):
+    for requests, own in own_times(scenario, log):
         rows = np.flatnonzero(np.isin(served, requests))
         if rows.size or not parts:
-            own = ServerTime(part, scenario.servers) if requests.size else of_all
             found = own.waits(log.arrival_s[served[rows]], start_s[rows])
             parts.append({name: each._replace(row=rows[each.row]) for name, each in found.items()})
     joined = {name: zip(*(part[name] for part in parts), strict=True) for name in parts[0]}
@@ -46,12 +52,15 @@ PERCENTILES = (50, 95, 99)
 
 
 def by_replica(runs: Sequence[Any]) -> "pandas.DataFrame":
-    """Return a row for each replica, of the requests and batches after the warm-up of all runs."""
+    """Return a row for each replica, of the requests and batches after the warm-up of all runs.
+
+    Batches are the steps of `Continuous`, and unknown where these are not kept.
+    """
     import pandas
 
     scenario, count = runs[0].scenario, runs[0].scenario.most_replicas
     totals = np.zeros((4, count))  # requests, batches, requests in these, busy seconds
-    ran_s, latencies = np.zeros(count), [list[np.ndarray]() for _ in range(count)]
+    ran_s, measured = np.zeros(count), (LATENCY, TTFT) if scenario.tokens is not None else (LATENCY,)
     for run in runs:
         log, skip = run.log, run.warmup_requests
         from_s = float(log.arrival_s[skip]) if skip else 0.0
@@ -63,19 +72,23 @@ def by_replica(runs: Sequence[Any]) -> "pandas.DataFrame":
         ), strict=True):  # fmt: skip
             row += np.bincount(of, weights, count)
         ran_s += _ran_s(scenario, log, from_s)
-        for k in range(count):
-            latencies[k].append(run.latency_ms[skip:][run.replica[skip:] == k])
-    of_each = [np.concatenate(each) for each in latencies]
-    served = [each[~np.isnan(each)] for each in of_each]
+        if isinstance(log, FoldedLog) and isinstance(scenario.rule, Continuous):
+            totals[1:3] = np.nan
+    replica = np.concatenate([run.replica[run.warmup_requests :] for run in runs])
+    served = {}
+    for name in measured:
+        column = np.concatenate([run.measured[name][run.warmup_requests :] for run in runs])
+        served[name] = [column[(replica == k) & ~np.isnan(column)] for k in range(count)]
     requests, batches, items, busy_s = totals
     with np.errstate(invalid="ignore", divide="ignore"):  # NaN of a replica without a batch
         columns = {
             "requests": requests.astype(int), "share": requests / requests.sum(),
-            "served": [each.size for each in served], "batches": batches.astype(int),
+            "served": [each.size for each in served[LATENCY]],
+            "batches": batches if np.isnan(batches).any() else batches.astype(int),
             "mean_batch_size": items / batches, "utilisation": busy_s / ran_s / scenario.servers,
-            "mean_latency_ms": [each.mean() if each.size else np.nan for each in served],
-            **{f"p{q}_ms": [np.percentile(each, q) if each.size else np.nan for each in served]
-               for q in PERCENTILES},
+            "mean_latency_ms": [each.mean() if each.size else np.nan for each in served[LATENCY]],
+            **{percentile_key(q, name): [np.percentile(each, q) if each.size else np.nan for each in values]
+               for name, values in served.items() for q in PERCENTILES},
         }  # fmt: skip
     return pandas.DataFrame(columns, index=pandas.RangeIndex(count, name="replica"))
 

@@ -114,7 +114,14 @@ class Run:
 
     @cached_property
     def forming_ms(self) -> np.ndarray:
-        return replicas.forming_s(self.scenario, self.log, self.server_time) * 1000
+        log = self.log
+        if log.replica is not None:
+            return replicas.forming_s(self.scenario, log, self.start_s) * 1000
+        return self._forming_s() * 1000
+
+    def _forming_s(self) -> np.ndarray:
+        """Return how long each request waited while a server was idle, with one queue."""
+        return self.server_time.forming_s(self.log)
 
     @cached_property
     def queueing_ms(self) -> np.ndarray:
@@ -169,7 +176,11 @@ class Run:
             column[requests] for column in (self.log.arrival_s, self.start_s, self.finish_s)
         )
         served = np.flatnonzero(~np.isnan(start_s))
-        waits = replicas.waits(self.scenario, self.log, self.server_time, requests[served])
+        log, among = self.log, requests[served]
+        if log.replica is None:
+            waits = self.server_time.waits(log.arrival_s[among], start_s[served])
+        else:
+            waits = replicas.waits(self.scenario, log, among, start_s[served])
         found = {name: each._replace(row=served[each.row]) for name, each in waits.items()}
         begin_s, end_s = start_s[served], finish_s[served]
         if self.scenario.device_count == self.scenario.servers:

@@ -152,7 +152,7 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
         name: "u1" if name in BYTES else "u2" if name == "replica" else "f8" if name.endswith("_s") else "i8"
         for name in names
     }
-    no_levels = {"priority", "size", "replica", "scaling"} if issubclass(table, TokenLog) else set()
+    no_levels = {"priority", "size", "scaling"} if issubclass(table, TokenLog) else set()
     return {
         name: SCALING if name == "scaling" else _Kind(dtypes[name], (None,), 1 << 20)
         for name in names
@@ -286,8 +286,12 @@ def _is_scaling(scaling: np.ndarray, scenario: Scenario) -> bool:
 
 def _at_its_replica(log: Log, scenario: Scenario) -> bool:
     assert log.replica is not None
-    served = (log.batch_index >= 0) & (log.batch_index < log.steps)
-    own = log.batch_server[log.batch_index[served]] // scenario.servers
+    if isinstance(log, FoldedLog):
+        served, server = log.server >= 0, log.server
+    else:
+        served = (log.batch_index >= 0) & (log.batch_index < log.steps)
+        server = np.append(log.batch_server, -1)[np.where(served, log.batch_index, -1)]
+    own = server[served] // scenario.servers
     return bool((log.replica < scenario.most_replicas).all() and (log.replica[served] == own).all())
 
 

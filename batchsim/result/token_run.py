@@ -117,9 +117,8 @@ class TokenRun(Run):
         log = self.log
         return log.first_token_s if isinstance(log, FoldedLog) else self._end_of(log.token_step)
 
-    @cached_property
-    def forming_ms(self) -> np.ndarray:
-        return self.server_time.forming_between_s(self.log.arrival_s, self.start_s) * 1000
+    def _forming_s(self) -> np.ndarray:
+        return self.server_time.forming_between_s(self.log.arrival_s, self.start_s)
 
     @cached_property
     def ttft_ms(self) -> np.ndarray:
@@ -272,6 +271,7 @@ def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
         "preemptions": log.preemptions,
         "server": server,
         "status": [Status(state).name.lower() for state in log.status],
+        **({} if log.replica is None else {"replica": log.replica}),
     })  # fmt: skip
 
 

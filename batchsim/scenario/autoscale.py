@@ -89,11 +89,13 @@ def check_carries(scenario: Any) -> None:
     raise ValueError(f"{rule}, got {most}: give more replicas, a queue_limit or a timeout_ms")
 
 
-def check_autoscale(autoscale: "Autoscale | None", replicas: int) -> None:
-    """Raise for what is no autoscaler, or one that may run fewer replicas than a run starts with."""
+def check_autoscale(autoscale: "Autoscale | None", replicas: int, of_tokens: bool) -> None:
+    """Raise for what is no autoscaler, one of tokens, or one of fewer replicas than a run starts with."""
     if autoscale is None:
         return
     _check.instance("autoscale", autoscale, Autoscale, "a bs.Autoscale")
+    if of_tokens:
+        raise ValueError(f"autoscale must be None with tokens, got {autoscale!r}")
     if replicas > autoscale.most:
         rule = f"replicas, with which a run starts, must be at most the autoscaler's most, {autoscale.most}"
         raise ValueError(f"{rule}, got {replicas}")

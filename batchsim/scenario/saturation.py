@@ -66,9 +66,10 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     return Saturation(1000 * servers * _continuous(rule, step, tokens), math.nan)
 
 
-def saturation_of(scenario: Any) -> Saturation:
-    """Return the saturation rate of a scenario's engines."""
-    return saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers)
+def saturation_of(scenario: Any, roughly: bool = False) -> Saturation:
+    """Return the saturation rate of a scenario's engines, those of all replicas."""
+    found = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly)
+    return found._replace(per_s=scenario.most_replicas * found.per_s)
 
 
 def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
@@ -98,13 +99,13 @@ def load_to_tell(scenario: Any, roughly: bool) -> float:
     """Return a load that decides whether the queue stays finite: exact if necessary, unless `roughly`."""
     if isinstance(scenario.workload, ClosedLoop) or scenario.limits[0].longest(1.0) < math.inf:
         return 0.0
-    per_s = scenario.workload.offered_per_s
+    count = scenario.most_replicas  # the one with most requests decides
+    per_s = scenario.workload.offered_per_s * scenario.router.hottest(count) * count
     load = per_s / estimate_per_s(scenario)
     unclear = bool(scenario.service.draft) or (shares(scenario.rule, scenario.tokens) and load > 1)
     if not CLEAR[0] < load < CLEAR[1] and not unclear:
         return float(load)
-    about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
-    load = per_s / about.per_s
+    load = per_s / saturation_of(scenario, roughly=True).per_s
     return float(load if roughly or abs(load - 1) > SURE else per_s / saturation_of(scenario).per_s)
 
 
@@ -121,7 +122,12 @@ def _mean_cost(step: StepTime) -> StepCost:
 def estimate_per_s(scenario: Any) -> float:
     """Return an immediate estimate of the saturation rate: usually too high if memory binds `Continuous`."""
     per_ms = _continuous if isinstance(scenario.rule, Continuous) else _whole
-    return 1000 * scenario.servers * per_ms(scenario.rule, scenario.service, scenario.tokens)
+    return (
+        1000
+        * scenario.servers
+        * scenario.most_replicas
+        * per_ms(scenario.rule, scenario.service, scenario.tokens)
+    )
 
 
 def at_once(rule: Any, tokens: Tokens) -> int:

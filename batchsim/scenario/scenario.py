@@ -134,9 +134,9 @@ class Scenario:
         _check.fix_real(self, "stale_ms", at_least=0)
         if self.price_per_hour is not None:
             _check.fix_real(self, "price_per_hour", at_least=0)
-        check_autoscale(self.autoscale, self.replicas)
-        if self.tokens is not None and self.most_replicas > 1:
-            raise ValueError(f"tokens do not cover replicas, got replicas={self.most_replicas}")
+        check_autoscale(self.autoscale, self.replicas, self.tokens is not None)
+        if self.tokens is None and self.router.needs_tokens:
+            raise ValueError(f"routing {self.router.name!r} needs tokens=..., got none")
         if (count := self.all_servers) > MOST_SERVERS:
             rule = f"the servers of all replicas must be at most {MOST_SERVERS:,}"
             raise ValueError(f"{rule}, got {self.most_replicas:,} replicas of {self.servers:,}: {count:,}")

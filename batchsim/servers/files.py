@@ -293,6 +293,11 @@ def _settings(server: Server, target: ServerConfig) -> tuple[dict[str, Any], lis
             settings[words.servers] = target.servers
         if words.devices and target.servers > 1:
             settings[words.devices] = target.devices or target.servers
+    elif target.servers > 1 and continuous and words.replicas and target.replicas == 1:
+        settings[words.replicas] = target.servers
+        remarks.append(
+            f"Not as requested: {target.servers} engines have a queue each, behind {server.routing}, not one."
+        )
     elif target.servers > 1:
         must = f"servers must be 1 for {server.name}, which has no setting for more"
         raise ValueError(f"{must}, got {target.servers}")

@@ -110,12 +110,11 @@ def sglang(
     )  # fmt: skip
 
 
-def config(*, dp_size: int = 1, max_queued_requests: int | None = None, **settings: Any) -> ServerConfig:
-    """Return the meaning of `sglang serve`: `dp_size` engines, which share one queue here, and its limit."""
+def config(*, max_queued_requests: int | None = None, **settings: Any) -> ServerConfig:
+    """Return the meaning of `sglang serve`: the engines of `dp_size` are replicas, each with this limit."""
     rule = sglang(**settings)
-    engines = _check.whole("SGLang's dp_size", dp_size, at_most=65_536)
     return config_of(
-        "sglang", rule, engines, maybe_whole("SGLang's max_queued_requests", max_queued_requests)
+        "sglang", rule, queue_limit=maybe_whole("SGLang's max_queued_requests", max_queued_requests)
     )
 
 
@@ -165,7 +164,7 @@ SERVER = Server(
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
     title="SGLang",
     words=Words(
-        "max_running_requests", servers="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"
+        "max_running_requests", replicas="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"
     ),
     extras=_extras, calm={"schedule_conservativeness": 1.0},
     by_card=(("chunked_prefill_size",), (16.0, 24.0, 80.0, 180.0)),

@@ -93,15 +93,14 @@ def check_budget(tokens: int, seqs: int, length: int | None, chunked: bool) -> N
         raise ValueError(f"{rule} max_model_len, {length}, without chunked prefill, got {tokens}")
 
 
-def config(*, data_parallel_size: int = 1, **settings: Any) -> ServerConfig:
-    """Return the meaning of `vllm serve`: `data_parallel_size` engines, which share one queue here.
+def config(**settings: Any) -> ServerConfig:
+    """Return the meaning of `vllm serve`; the engines of `data_parallel_size` are replicas.
 
-    In vLLM each engine has its own queue, and a new request goes to the shortest.
+    A request goes to the engine with the shortest queue, as the coordinator last heard of it: every 100 ms,
+    which `stale_ms=100` of the scenario simulates. Each of vLLM's API servers also counts what it has sent
+    since then; with `stale_ms` a router does not.
     """
-    rule = vllm(**settings)
-    return config_of(
-        "vllm", rule, _check.whole("vLLM's data_parallel_size", data_parallel_size, at_most=65_536)
-    )
+    return config_of("vllm", vllm(**settings))
 
 
 def settings_of(rule: Continuous) -> dict[str, Any]:
@@ -184,8 +183,8 @@ _KEYS = "|".join(
 )
 SERVER = Server(
     "vllm", "0.19.0", vllm, config, IGNORED,
-    title="vLLM",
-    words=Words("max_num_seqs", servers="data_parallel_size", budget="max_num_batched_tokens"),
+    title="vLLM", routing="shortest_queue",
+    words=Words("max_num_seqs", replicas="data_parallel_size", budget="max_num_batched_tokens"),
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},
     by_card=(("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
     formats=(

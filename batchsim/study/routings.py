@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import pandas
 
 REQUESTS = 50_000
-LATENCIES = ("mean_latency_ms", "p50_ms", "p99_ms")
+LATENCIES = {"mean_latency_ms": "mean", "p50_ms": "p50", "p99_ms": "p99"}
+OF_TOKENS = {"ttft_p99_ms": "TTFT p99"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +34,11 @@ class RoutingComparison:
     scenario: Scenario
     results: Mapping[str, Result]
 
+    @property
+    def latencies(self) -> Mapping[str, str]:
+        """The metrics of the table that are times, with their titles."""
+        return LATENCIES if self.scenario.tokens is None else LATENCIES | OF_TOKENS
+
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with a row for each routing."""
         import pandas
@@ -40,15 +46,15 @@ class RoutingComparison:
         rows: dict[str, dict[str, Any]] = {}
         for name, result in self.results.items():
             summary, each = result.summary(), result.by_replica()["utilisation"]
-            rows[name] = {key: summary[key] if summary["stable"] else math.inf for key in LATENCIES}
+            rows[name] = {key: summary[key] if summary["stable"] else math.inf for key in self.latencies}
             rows[name] |= {key: summary[key] for key in ("mean_batch_size", "stable")}
             rows[name] |= {"imbalance": result.imbalance, "least_busy": each.min(), "most_busy": each.max()}
         return pandas.DataFrame.from_dict(rows, orient="index")
 
     def __repr__(self) -> str:
-        rows = [["", "mean", "p50", "p99", "batch", "imbalance", "replicas busy"]]
+        rows = [["", *self.latencies.values(), "batch", "imbalance", "replicas busy"]]
         for name, row in self.to_frame().iterrows():
-            times = [INFINITE if math.isinf(row[key]) else duration(row[key]) for key in LATENCIES]
+            times = [INFINITE if math.isinf(row[key]) else duration(row[key]) for key in self.latencies]
             busy = f"{row['least_busy']:.0%} to {row['most_busy']:.0%}"
             rows.append([str(name), *times, *map(number, row[["mean_batch_size", "imbalance"]]), busy])
         wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -83,7 +89,8 @@ def compare_routing(
     if isinstance(routings, (str, Routing)):
         raise TypeError(f"routings must be a list, got {routings!r}")
     if routings is None:
-        plain = [each.name for each in ROUTINGS if each is not ByKey]
+        fitting = [each for each in ROUTINGS if scenario.tokens is not None or not each.needs_tokens]
+        plain = [each.name for each in fitting if each is not ByKey]
         routings = [*plain, *([] if scenario.routing in plain else [scenario.routing])]
     chosen = [checked_routing(each) for each in routings]
     if not chosen:

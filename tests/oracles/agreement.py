@@ -6,17 +6,17 @@ from unittest.mock import patch
 
 import numpy as np
 from oracles.naive import Naive
-from oracles.naive_replicas import NaiveReplicas, NaiveScaler, zipf_keys
+from oracles.naive_replicas import NaiveReplicas, NaiveScaler, NaiveTokenReplicas, zipf_keys
 from oracles.naive_rules import NAIVE
 from oracles.naive_sizes import Units
 from oracles.plans import in_naive_words
-from oracles.token_plans import columns_of, naive
+from oracles.token_plans import columns_of, contents_of, lengths_of, naive
 
 import batchsim as bs
 from batchsim._clock import on_grid
 from batchsim.engines import folded_log, gaps
 from batchsim.engines.compiled import engine as compiled
-from batchsim.engines.compiled import routed, summaries, token_engine, token_summaries
+from batchsim.engines.compiled import routed, summaries, token_engine, token_routed, token_summaries
 from batchsim.engines.draws import Streams
 from batchsim.engines.folded_log import FoldedLog, folded
 from batchsim.engines.log import warmup_requests
@@ -105,13 +105,24 @@ def naive_of(plan) -> Naive:
     )
 
 
-def naive_replicas_of(plan) -> NaiveReplicas:
-    """The plain loop's simulator of a plan with replicas."""
-    scenario, workload, one = plan.scenario, plan.scenario.workload, plan.scenario.one
+def naive_router_of(plan, make, kind=NaiveReplicas, scaler=None) -> NaiveReplicas:
+    """The plain loop's router in front of the simulators that `make` returns."""
+    scenario = plan.scenario
     keys = getattr(scenario.routing, "keys", None)
     if isinstance(keys, int):
         keys = zipf_keys(keys, scenario.routing.popularity, plan.chances)
+    return kind(
+        make, scenario.most_replicas, scenario.router.name, scenario.rule.max_batch_size,
+        plan.chances.tolist(), keys, scenario.stale_ms,
+        None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
+        getattr(scenario.workload, "clients", 0), None if plan.think_s is None else plan.think_s.tolist(),
+        None if plan.priority is None else plan.priority.tolist(), scaler,
+    )  # fmt: skip
 
+
+def naive_replicas_of(plan) -> NaiveReplicas:
+    """The plain loop's simulator of a plan with replicas."""
+    scenario, one = plan.scenario, plan.scenario.one
     scaler, auto = None, scenario.autoscale
     if auto is not None:
         scaler = NaiveScaler(
@@ -123,13 +134,7 @@ def naive_replicas_of(plan) -> NaiveReplicas:
         noise = None if plan.noise_of is None else plan.noise_of(number, plan.requests)
         return naive_of(dataclasses.replace(plan, scenario=one, noise=noise))
 
-    return NaiveReplicas(
-        make, scenario.most_replicas, scenario.router.name, scenario.rule.max_batch_size,
-        plan.chances.tolist(), keys, scenario.stale_ms,
-        None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
-        getattr(workload, "clients", 0), None if plan.think_s is None else plan.think_s.tolist(),
-        None if plan.priority is None else plan.priority.tolist(), scaler,
-    )  # fmt: skip
+    return naive_router_of(plan, make, scaler=scaler)
 
 
 def knows_shapes(scenario) -> bool:
@@ -223,6 +228,27 @@ def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
     with patch.multiple(token_engine, SLICE=chunk, CHUNK=chunk):
         assert_columns_equal(token_engine.run(plan), log)
     assert_steps_fold(plan, log, room, chunk, warmup)
+
+
+def assert_token_replicas_agree(plan, chunk=7) -> None:
+    """Both engines and the plain loop agree on a plan of tokens with replicas."""
+    log = router.run_tokens(plan)
+    oracle = naive_router_of(plan.base, lambda number: naive(plan, number), NaiveTokenReplicas)
+    oracle.lengths, oracle.shared = lengths_of(plan), contents_of(plan)
+    joined = oracle.run().joined()
+    continuous = isinstance(plan.scenario.rule, bs.Continuous)
+    assert np.array_equal(log.replica, [k for k, _ in oracle.of])
+    for name, column in columns_of(joined).items():
+        if continuous or name != "step_blocks":
+            assert np.array_equal(getattr(log, name), column), name
+    if plan.base.arrival_s is not None:
+        assert_columns_equal(token_routed.run(plan), log)
+        with (
+            patch.multiple(token_engine, SLICE=chunk, CHUNK=chunk),
+            patch.multiple(token_routed, STEPS_AT_ONCE=1),
+            patch.object(routed, "LEAST_ROOM", 1),
+        ):
+            assert_columns_equal(token_routed.run(plan), log)
 
 
 def assert_requests_equal(short, whole) -> None:

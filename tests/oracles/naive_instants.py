@@ -36,10 +36,13 @@ class NaiveInstants:
         while (now := min(self.instants())) < NEVER:
             self.four_steps(now)
 
+    def someone_may_come(self):
+        return len(self.all) < len(self.lengths)
+
     def instants(self):
         yield from (NEVER, *self.coming[:1], *(server.until for server in self.servers))
         yield from (after(r.arrival, self.timeout_s) for r in self.waiting if math.isnan(r.start))
-        yield from (time for time, _ in self.sends if len(self.all) < len(self.lengths))
+        yield from (time for time, _ in self.sends if self.someone_may_come())
 
     def four_steps(self, now):
         while self.coming and self.coming[0] <= now:

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_right
+from types import SimpleNamespace
 
 from oracles.naive import REJECTED, SERVED, TIMED_OUT, after
 
@@ -14,7 +15,7 @@ def mixed(key):
     return (x >> 16) ^ x
 
 
-def routed(name, request, inside, waiting, full, draws, keys):
+def routed(name, request, inside, waiting, filling, tokens, full, draws, keys):
     """The replica of a request."""
     count = len(inside)
     if name == "round_robin":
@@ -28,8 +29,13 @@ def routed(name, request, inside, waiting, full, draws, keys):
         others = [replica for replica in range(count) if replica != one]
         other = others[math.floor(draws[1] * len(others))] if others else one
         return min((one, other), key=lambda replica: inside[replica])
-    if name == "fill_first" and min(waiting) < full:
-        return next(replica for replica in range(count) if waiting[replica] < full)
+    if name == "fill_first" and min(filling) < full:
+        return next(replica for replica in range(count) if filling[replica] < full)
+    if name == "least_tokens":
+        return tokens.index(min(tokens))
+    if name == "shortest_queue":
+        scores = [4 * waits + (all_ - waits) for all_, waits in zip(inside, waiting, strict=True)]
+        return scores.index(min(scores))
     return inside.index(min(inside))
 
 
@@ -57,7 +63,7 @@ class NaiveReplicas:
         self.thinking = [(0.0, client) for client in range(clients)]
         self.of = []  # of each request: its replica and its number there
         self.sender = []
-        self.history = [(-math.inf, [(0, 0)] * replicas)]  # the loads after each instant
+        self.history = [(-math.inf, [(0, 0, 0, 0)] * replicas)]  # the loads after each instant
         self.answered = set()
         self.all = []
         for number in range(replicas):
@@ -65,23 +71,29 @@ class NaiveReplicas:
             one.__class__ = type(
                 "Replica", (type(one),), {"someone_may_come": lambda _: self.someone_may_come()}
             )
-            one.priority = [] if priority is not None else None
+            self.prepare(one)
             self.all.append(one)
+
+    def prepare(self, one):
+        one.priority = [] if self.priority is not None else None
+        one.coming, one.thinking, one.waiting, one.delayed, one.frozen = [], [], [], [], []
+        one.computing, one.compiled, one.refused = [None] * one.servers, {}, []
+        one.arrivals_s = []
 
     def someone_may_come(self):
         return len(self.of) < self.requests
 
     def load(self, one):
         waits = len(one.waiting) + sum(len(batch) for batch, _ in one.frozen)
-        return waits + sum(one.size[job] for job in one.computing if job is not None), waits
+        inside = waits + sum(one.size[job] for job in one.computing if job is not None)
+        return inside, waits, waits, 0  # those of a batch to come, and tokens
+
+    def times(self, one):
+        return one.possible_instants()
 
     def run(self):
-        for one in self.all:
-            one.coming, one.thinking, one.waiting, one.delayed, one.frozen = [], [], [], [], []
-            one.computing, one.compiled, one.refused = [None] * one.servers, {}, []
-            one.arrivals_s = []
         while True:
-            times = [time for one in self.all for time in one.possible_instants()] + self.coming
+            times = [time for one in self.all for time in self.times(one)] + self.coming
             if self.someone_may_come():
                 times += [due for due, _ in self.thinking]
             if min(times, default=math.inf) == math.inf:
@@ -91,16 +103,14 @@ class NaiveReplicas:
     def instant(self, now):
         if self.scaler is not None and (self.coming or self.someone_may_come()):
             self.scaler.catch_up(now)
-        sent = [0] * len(self.all)
+        sent = [(0, 0, 0, 0)] * len(self.all)
         while self.coming and self.coming[0] <= now:
             self.coming.pop(0)
             loads = self.seen(now)
             if self.stale_s == 0:
-                loads = [
-                    (inside + more, waiting + more)
-                    for (inside, waiting), more in zip(loads, sent, strict=True)
-                ]
-            sent[self.send(now, None, loads)] += 1
+                loads = [added(load, more) for load, more in zip(loads, sent, strict=True)]
+            request, replica = len(self.of), self.send(now, None, loads)
+            sent[replica] = added(sent[replica], (1, 1, 1, self.prompt(request)))
         for one in self.all:
             one.four_steps(now)
         if not self.open:
@@ -115,15 +125,25 @@ class NaiveReplicas:
         request = len(self.of)
         if self.scaler is not None:
             loads = loads[: self.scaler.up(now)]
-        inside, waiting = zip(*loads, strict=True)
-        replica = routed(self.routing, request, inside, waiting, self.full, self.draws[request], self.keys)
+        columns = zip(*loads, strict=True)
+        replica = routed(self.routing, request, *columns, self.full, self.draws[request], self.keys)
         one = self.all[replica]
-        if self.priority is not None:
-            one.priority.append(self.priority[request])
-        self.of.append((replica, len(one.arrival)))
+        self.of.append((replica, self.expect(one, request)))
         self.sender.append(sender)
         one.enter(now, sender)
         return replica
+
+    def prompt(self, request):
+        return 0
+
+    def expect(self, one, request):
+        """Note the request that enters a replica next; return its number there."""
+        if self.priority is not None:
+            one.priority.append(self.priority[request])
+        return len(one.arrival)
+
+    def has_left(self, one, number, now):
+        return one.status[number] in (REJECTED, TIMED_OUT) or one.finish[number] <= now
 
     def let_clients_send(self, now):
         self.hear(now)
@@ -141,9 +161,7 @@ class NaiveReplicas:
     def hear(self, now):
         """Let the clients of requests that have left begin to think."""
         for request, (replica, number) in enumerate(self.of):
-            one = self.all[replica]
-            left = one.status[number] in (REJECTED, TIMED_OUT) or one.finish[number] <= now
-            if left and request not in self.answered:
+            if request not in self.answered and self.has_left(self.all[replica], number, now):
                 self.answered.add(request)
                 self.thinking.append((after(now, self.think_s[request]), self.sender[request]))
 
@@ -174,6 +192,61 @@ class NaiveReplicas:
         }  # fmt: skip
         batches["server"] = [server for _, server, _, _ in rows]
         return requests, batches
+
+
+def added(one, other):
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+class NaiveTokenReplicas(NaiveReplicas):
+    """The same of token generation: `lengths` and the contents of blocks that are `shared`, by request."""
+
+    lengths, shared = (), ()
+
+    def prepare(self, one):
+        one.shared = []
+
+    def load(self, one):
+        running = [r for server in one.servers for r in server.running]
+        tokens = sum(r.P + min(r.made, r.O) for r in one.waiting + running)
+        inside = len(one.waiting) + len(running)
+        return inside, len(one.waiting), inside if "seats" in one.rule else len(one.waiting), tokens
+
+    def times(self, one):
+        return one.instants()
+
+    def prompt(self, request):
+        return self.lengths[request][0]
+
+    def expect(self, one, request):
+        one.lengths.append(self.lengths[request])
+        if self.shared:
+            one.shared.append(self.shared[request])
+        return len(one.all)
+
+    def has_left(self, one, number, now):
+        r = one.all[number]
+        return r.status != SERVED or r.finish <= now
+
+    def joined(self):
+        """What happened, as of one simulator."""
+        count = len(self.all[0].servers)
+        steps = sorted(
+            (step[0], k, number) for k, one in enumerate(self.all) for number, step in enumerate(one.steps)
+        )
+        step_of = {(k, number): place for place, (_, k, number) in enumerate(steps)}
+        request_of = {place: request for request, place in enumerate(self.of)}
+        entries = [
+            [request_of[k, entry[0]], *(step_of.get((k, step), -1) for step in entry[1:])]
+            for k, one in enumerate(self.all)
+            for entry in one.preemptions
+        ]
+        rows = [(k, self.all[k].steps[number]) for _, k, number in steps]
+        return SimpleNamespace(
+            all=[self.all[k].all[number] for k, number in self.of],
+            steps=[(*row[:2], k * count + row[2], *row[3:]) for k, row in rows],
+            preemptions=sorted(entries, key=lambda entry: entry[1]),
+        )
 
 
 class NaiveScaler:
@@ -212,7 +285,7 @@ class NaiveScaler:
         self.rows.append([now, value, wish, self.up(now)])
 
     def queue(self, now, up, begin, end):
-        return sum(waiting for _, waiting in self.fleet.seen(now)[:up]) / up
+        return sum(load[1] for load in self.fleet.seen(now)[:up]) / up
 
     def utilisation(self, now, up, begin, end):
         busy = there = 0

@@ -17,7 +17,7 @@ class NaiveWhole(NaiveInstants):
     def schedule(self, s, now):
         s.preempted, ragged = 0, self.rule["ragged"]
         if not s.running and self.waiting:
-            ended = math.isinf(self.rule["wait_s"]) and len(self.all) == len(self.lengths)
+            ended = math.isinf(self.rule["wait_s"]) and not self.someone_may_come()
             due = now >= after(self.waiting[0].arrival, self.rule["wait_s"])
             if due or ended or len(self.waiting) >= self.rule["enough"]:
                 largest = self.rule["largest"]

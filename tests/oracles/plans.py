@@ -186,7 +186,10 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     return plan
 
 
-ROUTINGS = ["random", "round_robin", "least_loaded", "two_choices", "fill_first", bs.routing.ByKey(5, 1.0)]
+ROUTINGS = [
+    "random", "round_robin", "least_loaded", "two_choices", "fill_first", "shortest_queue",
+    bs.routing.ByKey(5, 1.0),
+]  # fmt: skip
 
 
 @st.composite

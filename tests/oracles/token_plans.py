@@ -1,12 +1,15 @@
 """Random scenarios of token generation, from the memory of one request's need to plenty."""
 
+import dataclasses
 import math
 import random
 
 import numpy as np
 from hypothesis import strategies as st
+from oracles.naive_reuse import NaiveReuse
 from oracles.naive_tokens import NaiveTokens
 from oracles.naive_whole import NaiveWhole
+from oracles.plans import ROUTINGS
 
 import batchsim as bs
 from batchsim.engines.token_log import PREEMPTIONS, draw_tokens
@@ -67,6 +70,20 @@ def crowded_plans(draw_):
     return draw_tokens(bs.Scenario(workload, rule, COSTS[0], servers=servers, tokens=tokens), count, 0)
 
 
+def with_replicas(plan, seed):
+    """A plan of one queue as one of several replicas."""
+    chance, count = random.Random(seed), plan.base.requests
+    changes = {
+        "replicas": chance.randint(2, 4), "stale_ms": chance.choice([0, 0, 1, 100, 125, 3.3]),
+        "routing": chance.choice([*ROUTINGS, "least_tokens", "least_tokens"]),
+    }  # fmt: skip
+    if isinstance(plan.scenario.workload, bs.ClosedLoop):
+        changes["clients"] = changes["replicas"] * plan.scenario.workload.clients
+    plan = draw_tokens(plan.scenario.replace(changes), count, chance.randrange(9))
+    chances = np.array(chance.choices(range(12), k=2 * count)).reshape(count, 2) / 12
+    return dataclasses.replace(plan, base=dataclasses.replace(plan.base, chances=chances))
+
+
 def continuous(choose, prompts, outputs, limit):
     longest = max(prompt + output for prompt, output in zip(prompts, outputs, strict=True)) - 1
     reserve, memory = choose(["step", "step", "step", "life"]), choose([None, 1, 1, 1.3, 1.3, 2])
@@ -91,8 +108,21 @@ def cost_of(service):
     return dict(zip(names, service.whole_cost, strict=True))
 
 
-def naive(plan):
-    """The oracle's run of a plan."""
+def lengths_of(plan):
+    return list(zip(*(column.tolist() for column in (plan.prompts, plan.outputs, plan.limits)), strict=True))
+
+
+def contents_of(plan):
+    """The contents of the blocks that each request's prompt shares with others."""
+    counts = plan.prefixes.counts(plan.paths, plan.prompts, getattr(plan.scenario.rule, "block_size", 1))
+    return [
+        [plan.prefixes.contents(path, block) for block in range(count)]
+        for path, count in zip(plan.paths, counts, strict=True)
+    ]
+
+
+def naive(plan, replica=None):
+    """The oracle's run of a plan, or one of its replicas, to which no request has come."""
     scenario, rule, service = plan.scenario, plan.scenario.rule, plan.scenario.service
     cost = cost_of(service)
     if isinstance(rule, bs.Continuous):
@@ -105,14 +135,19 @@ def naive(plan):
     else:
         of = {"largest": rule.max_batch_size, "enough": rule.enough, "wait_s": rule.max_wait_ms / 1000,
               "ragged": service.ragged}  # fmt: skip
-    closed, draw = isinstance(scenario.workload, bs.ClosedLoop), plan.noise()
-    lengths = (column.tolist() for column in (plan.prompts, plan.outputs, plan.limits))
-    return (NaiveTokens if isinstance(rule, bs.Continuous) else NaiveWhole)(
-        list(zip(*lengths, strict=True)), cost, of,
-        arrivals_s=() if closed else plan.base.arrival_s.tolist(),
-        clients=scenario.workload.clients if closed else 0,
-        think_s=plan.base.think_s.tolist() if closed else None,
-        servers=scenario.servers, noise=draw and draw(20_000).tolist(), timeout_s=scenario.timeout_s,
+    draw, lengths, traffic = plan.noise(replica or 0), [], {}
+    if replica is None:
+        lengths = lengths_of(plan)
+        if isinstance(scenario.workload, bs.ClosedLoop):
+            traffic = {"clients": scenario.workload.clients, "think_s": plan.base.think_s.tolist()}
+        else:
+            traffic = {"arrivals_s": plan.base.arrival_s.tolist()}
+    kind = NaiveWhole
+    if isinstance(rule, bs.Continuous):
+        kind = NaiveReuse if rule.reuses else NaiveTokens
+    return kind(
+        lengths, cost, of, **traffic, servers=scenario.servers, timeout_s=scenario.timeout_s,
+        noise=draw and draw(20_000).tolist(),
         queue_limit=math.inf if scenario.queue_limit is None else scenario.queue_limit,
     )  # fmt: skip
 

@@ -230,6 +230,7 @@ class TokenLimits(NamedTuple):
     total: int  # requests of the run, numbered like the rows; a window may have fewer rows
     until_s: float  # the last arrival of a window, when others without a row may come, too; else inf
     logged: bool  # whether the whole row of each step is written; else some have only their finish
+    end_s: float  # of one of several replicas: when the last request of the run comes, to any
 
 
 class TokenRequests(NamedTuple):

@@ -7,6 +7,7 @@ of its batches.
 import functools
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines.compiled import grid_loops
+from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (
     BATCH,
     MOST_RUNNING,
@@ -249,9 +250,12 @@ class Times:
 
 def run_times(plan: TokenPlan) -> Times:
     """Run a plan of the compiled engine and return its requests' times."""
+    if plan.scenario.most_replicas > 1:
+        return _times_of_replicas(plan)
     count, requests, cancelled = plan.base.requests, TokenRequests.of(plan), CANCELLED.get()
     loop, line = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
     loop.rows = Steps.allocate(loop.room, 0, NONE, loop.servers.running.size)
+    loop.end_s = plan.base.end_s
     token_s, finish_s, last_s, servers = np.full(count, math.nan), np.full(count, math.nan), 0.0, loop.servers
     over = False
     while not over:
@@ -263,6 +267,19 @@ def run_times(plan: TokenPlan) -> Times:
     check_time("finishes", last_s, "take fewer requests")
     most = PeakUse(*loop.cursor[[MOST_RUNNING, MOST_TOKENS]].tolist())
     return Times(requests.arrival_s, token_s, finish_s, plan.outputs, last_s, most)
+
+
+def _times_of_replicas(plan: TokenPlan) -> Times:
+    """Return the same of a plan with replicas; its seats count as used, as the routing may depend on them."""
+    token_s, finish_s = np.full((2, plan.base.requests), math.nan)
+    last_s, tokens = 0.0, 0
+    for rows, part in token_routed.parts_of(plan, CANCELLED.get()):
+        times = run_times(part)
+        token_s[rows], finish_s[rows] = times.token_s, times.finish_s
+        last_s, tokens = max(last_s, times.last_s), max(tokens, times.most.tokens)
+    assert plan.base.arrival_s is not None
+    most = PeakUse(sys.maxsize, tokens)
+    return Times(plan.base.arrival_s, token_s, finish_s, plan.outputs, last_s, most)
 
 
 def same_steps(ran: Rule, most: PeakUse, rule: Rule) -> bool:

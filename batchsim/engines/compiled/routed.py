@@ -27,7 +27,7 @@ from batchsim.engines.compiled.routed_instants import Rows
 from batchsim.engines.compiled.routed_threshold import Line
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
-from batchsim.engines.replicas import merged, plan_of, rows_of
+from batchsim.engines.replicas import loads_of, merged, plan_of, rows_of
 from batchsim.scenario.routing import Loads
 
 LEAST_ROOM = 64  # requests that each replica has room for, at first
@@ -75,18 +75,18 @@ def follow_lines(
     return replica
 
 
-def _stacked(part: Any, count: int) -> Any:
+def stacked(part: Any, count: int) -> Any:
     """Return an array, or a named tuple of them, with a row for each replica; None stays None."""
     if isinstance(part, tuple):
-        return type(part)(*(_stacked(column, count) for column in part))
+        return type(part)(*(stacked(column, count) for column in part))
     return np.stack([part] * count) if isinstance(part, np.ndarray) else part
 
 
-def _copy(old: Any, new: Any) -> None:
+def copy_rows(old: Any, new: Any) -> None:
     """Copy rows into longer ones."""
     if isinstance(old, tuple):
         for pair in zip(old, new, strict=True):
-            _copy(*pair)
+            copy_rows(*pair)
     elif isinstance(old, np.ndarray):
         new[tuple(map(slice, old.shape))] = old
 
@@ -103,18 +103,18 @@ def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
     )
     levels, level = columns.Levels.of(plan.scenario, room), np.zeros(room if one.levels else 0, np.uint8)
     size = np.zeros(0 if plan.size is None else room, np.int64)
-    requests = _stacked(Requests(*of_request, level, size), count)
+    requests = stacked(Requests(*of_request, level, size), count)
     costs = Costs.of(plan, None, Devices.of(plan.scenario), Cold.of(plan.cold_start))
     devices, cold = costs.devices, costs.cold
     costs = costs._replace(
         noise=noise_rows(plan, room),
-        devices=devices._replace(free_s=_stacked(devices.free_s, count)),
-        cold=cold._replace(ready_s=_stacked(cold.ready_s, count)),
+        devices=devices._replace(free_s=stacked(devices.free_s, count)),
+        cold=cold._replace(ready_s=stacked(cold.ready_s, count)),
     )
     return Rows(
-        _stacked(one.memory, count), requests._replace(think_s=NONE, client=np.empty(0, np.int64)), costs,
-        _stacked(columns.Queue.allocate(room, plan.scenario.rule.freezes), count), _stacked(levels, count),
-        _stacked(one.servers, count), _stacked(Batches.allocate(room), count), _stacked(one.cursor, count),
+        stacked(one.memory, count), requests._replace(think_s=NONE, client=np.empty(0, np.int64)), costs,
+        stacked(columns.Queue.allocate(room, plan.scenario.rule.freezes), count), stacked(levels, count),
+        stacked(one.servers, count), stacked(Batches.allocate(room), count), stacked(one.cursor, count),
         np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros((count, servers), np.int64),
     )  # fmt: skip
 
@@ -137,7 +137,8 @@ def follow_instants(
         if scaler is not None:
             until_s = scaler.change_s(now_s)
             stop, up = int(np.searchsorted(arrival_s, until_s)), scaler.up(now_s)
-            seen = Loads(loads.inside[:up], loads.waiting[:up], loads.full)
+            inside, waiting, filling, tokens = (column[:up] for column in loads[:-1])
+            seen = Loads(inside, waiting, filling, tokens, loads.full)
         end = min(begin + step, stop)
         begin, ended = follow(
             begin, end, until_s if end == stop < requests else math.inf, arrival_s, level, plan.computed_size,
@@ -150,7 +151,7 @@ def follow_instants(
             room, old = min(2 * room, requests), rows
             rows = _rows(plan, room, one)
             kept = rows.costs.noise
-            _copy(old, rows)
+            copy_rows(old, rows)
             rows.costs.noise[:] = kept
         elif scaler is not None and begin == stop < requests:
             now_s = until_s
@@ -175,17 +176,23 @@ def replicas_of(
     """Return the replica of each request, uint16."""
     scenario, requests, router = plan.scenario, plan.requests, plan.scenario.router
     replica, params = np.empty(requests, np.uint16), router.compiled_params
-    inside, waiting = np.zeros((2, scenario.most_replicas), np.int64)
-    loads = Loads(inside, waiting, scenario.rule.max_batch_size)
+    loads = loads_of(scenario)
     if scaler is not None:
         return follow_instants(plan, loads, params, replica, cancelled, scaler)
     if router.sees_loads:
         follow = follow_lines if engine.is_plain(scenario) else follow_instants
         return follow(plan, loads, params, replica, cancelled)
+    return route_blind(plan, replica, cancelled)
+
+
+def route_blind(plan: Plan, replica: np.ndarray, cancelled: threading.Event | None = None) -> np.ndarray:
+    """Write the replica of each request by a routing that sees no loads, and return them."""
+    router, requests, loads = plan.scenario.router, plan.requests, loads_of(plan.scenario)
     blindly = routing_calls.route_blindly if is_ours(router) else routing_calls.route_blindly_uncached
     for begin in range(0, requests, engine.SLICE):
         check_cancelled(cancelled)
-        blindly(begin, min(begin + engine.SLICE, requests), plan.chances, loads, params, replica)
+        end = min(begin + engine.SLICE, requests)
+        blindly(begin, end, plan.chances, loads, router.compiled_params, replica)
     return replica
 
 

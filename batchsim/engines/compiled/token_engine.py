@@ -56,13 +56,17 @@ class Loop:
         self.queue_limit = columns.ENDLESS if one.queue is None else one.queue
         self.timeout_s = one.timeout_s
         self.draw, self.noise, self.room = draw, columns.NONE, max(CHUNK, 2 * scenario.servers)
+        self.end_s = -math.inf  # of one of several replicas: see `TokenLimits`
         self.rows: Steps | None = None  # all calls write to these, and only the ends are wanted
 
     def advance(
         self, requests: TokenRequests, queue: TokenQueue, total: int, until_s: float = math.inf
     ) -> tuple[int, Steps, int]:
         """Call the loop once; return how it ended, the steps, and how many of these it has filled."""
-        limits = TokenLimits(self.queue_limit, self.timeout_s, SLICE, total, until_s, self.rows is None)
+        logged = self.rows is None
+        limits = TokenLimits(
+            self.queue_limit, self.timeout_s, SLICE, total, until_s, logged, self.end_s
+        )  # fmt: skip
         first = int(self.cursor[STEP])
         if self.draw is not None:
             self.noise = np.append(self.noise, self.draw(self.room - self.noise.size))
@@ -86,6 +90,7 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None, room: float =
     """
     count, requests = plan.base.requests, TokenRequests.of(plan)
     loop, queue = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
+    loop.end_s = plan.base.end_s
     rows, cursor, servers = StepRows(room, count), loop.cursor, loop.servers
     # At one instant each engine may preempt all of its requests.
     at_once = servers.running.size if loop.batching.preempts else 0

@@ -126,17 +126,18 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
 
 
 @inlined
-def _start_steps(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor):
+def _start_steps(now_s, ended, batching, cost, requests, queue, servers, steps, sums, cursor):
     """Start steps, each on the lowest-numbered idle engine that can, until no engine can.
 
     After each, ask from the lowest again: a preempted request may run on an engine that was idle.
     """
     server = 0
     while server < servers.busy_until_s.size:
-        if servers.busy_until_s[server] == math.inf:
-            ended = cursor[SENT] == total
-            if start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor):
-                server = -1 if servers.busy_until_s.size > 1 else 0
+        idle = servers.busy_until_s[server] == math.inf
+        if idle and start(
+            now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor
+        ):
+            server = -1 if servers.busy_until_s.size > 1 else 0
         server += 1
 
 
@@ -189,6 +190,8 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                     if servers.busy_until_s[server] == math.inf:
                         now_s = min(now_s, due_s)
                         break
+        if cursor[SENT] == total and last_s < limits.end_s:
+            now_s = min(now_s, limits.end_s)
         if not batching.whole:
             until_s = min(now_s, limits.until_s)
             run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers, steps, sums, cursor)
@@ -220,7 +223,8 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                 arrival_s[request], requests.client[request] = now_s, client
                 if not _enter(request, limits.queue, requests, queue, cursor):
                     answer_client(now_s, request, requests, clients, cursor)
-            _start_steps(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor)
+            ended = cursor[SENT] == total and now_s >= limits.end_s
+            _start_steps(now_s, ended, batching, cost, requests, queue, servers, steps, sums, cursor)
             if turn == 0:
                 # 3. Requests that have waited too long leave, unless they had started.
                 while cursor[HEAD] < cursor[TAIL]:

@@ -5,21 +5,35 @@ are routed in order before the first step: the router sees the loads before this
 at this instant. A client's request is routed as it is sent, in the fourth step.
 """
 
+import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from batchsim._clock import later
 from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.draws import Plan
+from batchsim.engines.folded_log import folded
 from batchsim.engines.log import Log
-from batchsim.engines.reference import engine
+from batchsim.engines.reference import engine, token_engine
 from batchsim.engines.reference.engine import Collector
 from batchsim.engines.reference.instants import Instants, Process
-from batchsim.engines.replicas import merged
+from batchsim.engines.reference.token_engine import Dispatcher
+from batchsim.engines.replicas import loads_of, merged
+from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario.routing import Loads
+
+
+class Load(NamedTuple):
+    """What a router knows of a replica."""
+
+    inside: int  # requests that wait or are being computed
+    waiting: int
+    tokens: int  # of those inside: their prompts, and what they have generated
 
 
 class Noise:
@@ -54,9 +68,16 @@ class Replica(Collector):
         return self.router.ended
 
     @property
-    def load(self) -> tuple[int, int]:
-        """The requests inside, and those of them that wait."""
-        return len(self.queue) + sum(map(len, self.in_service)), len(self.queue)
+    def load(self) -> Load:
+        return Load(len(self.queue) + sum(map(len, self.in_service)), len(self.queue), 0)
+
+    def expect(self, request: int) -> None:
+        """Note the request of the run that comes next."""
+        plan = self.router.plan
+        if plan.priority is not None:
+            self.levels.append(int(plan.priority[request]))
+        if plan.size is not None:
+            self.queue.sizes.append(int(plan.computed_size[request]))
 
     def dispatch(self) -> None:
         self.queue.ended = self.ended
@@ -68,22 +89,48 @@ class Replica(Collector):
         return done
 
 
+class TokenReplica(Dispatcher):
+    """The queue and the engines of one replica; its requests are numbered from 0 on."""
+
+    def __init__(self, plan: TokenPlan, number: int, router: "Router") -> None:
+        self.router = router
+        base = replace(plan.base, scenario=plan.scenario.one)
+        super().__init__(replace(plan, base=base, noise=partial(plan.noise, number)), env=router.env)
+        self.numbers: list[int] = []
+
+    @property
+    def ended(self) -> bool:
+        return self.router.ended
+
+    @property
+    def load(self) -> Load:
+        inside = [*self.queue, *(request for engine in self.engines for request in engine.running)]
+        tokens = sum(request.prompt + min(request.generated, request.output) for request in inside)
+        return Load(len(inside), len(self.queue), tokens)
+
+    def expect(self, request: int) -> None:
+        self.numbers.append(request)
+
+
 class Router(Instants):
     """One run of a plan with replicas."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self.plan, scenario = plan, plan.scenario
+    def __init__(self, plan: Plan | TokenPlan) -> None:
+        tokens = isinstance(plan, TokenPlan)
+        super().__init__(plan.base if isinstance(plan, TokenPlan) else plan)
+        self.plan, scenario = self.traffic, plan.scenario
+        self.prompts = plan.prompts if isinstance(plan, TokenPlan) else np.zeros(0, int)
         self.router, self.params = scenario.router, scenario.router.params
         self.stale_s = scenario.stale_ms / 1000
-        self.replicas = [Replica(plan, number, self) for number in range(scenario.most_replicas)]
+        make: Any = TokenReplica if tokens else Replica
+        self.replicas = [make(plan, number, self) for number in range(scenario.most_replicas)]
         for each in self.replicas:
-            each.wake_collector = self.wake_collector  # type: ignore[method-assign]
+            each.wake_collector = self.wake_collector
         self.place: list[tuple[int, int]] = []  # of each request: its replica, and its number there
         self.number: dict[tuple[int, int], int] = {}  # and the reverse
         # The loads as the router sees them, and those that it does not see yet, each with its instant.
-        self.seen = [(0, 0)] * scenario.most_replicas
-        self.later: deque[tuple[float, list[tuple[int, int]]]] = deque()
+        self.seen = [Load(0, 0, 0)] * scenario.most_replicas
+        self.later: deque[tuple[float, list[Load]]] = deque()
         self.scaler = None if scenario.autoscale is None else Scaler(scenario)
 
     def see(self, now_s: float) -> None:
@@ -101,17 +148,15 @@ class Router(Instants):
                 columns.append(Seen(each.arrival_s, each.batch_index, start_s, finish_s))
             self.scaler.evaluate(np.array(self.seen)[:, 1], columns)
 
-    def loads(self, sent: dict[int, int]) -> Loads:
+    def loads(self, sent: Sequence[int]) -> Loads:
         """Return the loads as the router sees them, with the requests that it has sent at this instant."""
         self.see(self.env.now)
-        if self.stale_s:
-            sent = {}
-        inside, waiting = np.array(self.seen).T.copy()
-        for replica, count in sent.items():
-            inside[replica] += count
-            waiting[replica] += count
-        up = inside.size if self.scaler is None else self.scaler.up(self.env.now)
-        return Loads(inside[:up], waiting[:up], self.plan.scenario.rule.max_batch_size)
+        counts = np.array(self.seen)
+        for request in () if self.stale_s else sent:
+            prompt = int(self.prompts[request]) if self.prompts.size else 0
+            counts[self.place[request][0]] += Load(1, 1, prompt)
+        up = len(counts) if self.scaler is None else self.scaler.up(self.env.now)
+        return loads_of(self.plan.scenario, counts[:up].T.copy())
 
     def send(self, loads: Loads, client: int) -> bool:
         """Let a request into the queue of a replica; return whether it enters."""
@@ -123,20 +168,17 @@ class Router(Instants):
         self.client.append(client)
         self.place.append((number, len(replica.arrival_s)))
         self.number[self.place[-1]] = request
-        if self.plan.priority is not None:
-            replica.levels.append(int(self.plan.priority[request]))
-        if self.plan.size is not None:
-            replica.queue.sizes.append(int(self.plan.computed_size[request]))
+        replica.expect(request)
         return replica.enter(client)
 
     def act(self) -> list[int]:
         if not self.ended:
             self.scale()
         arriving, self.arriving = self.arriving, []
-        sent: dict[int, int] = {}
+        sent: list[int] = []
         for _ in arriving:
             self.send(self.loads(sent), client=-1)
-            sent[self.place[-1][0]] = sent.get(self.place[-1][0], 0) + 1
+            sent.append(len(self.place) - 1)
         done = [
             self.number[number, request]
             for number, each in enumerate(self.replicas) for request in each.act()
@@ -156,7 +198,7 @@ class Router(Instants):
             if not self.stale_s:
                 self.later.clear()
                 self.seen = [each.load for each in self.replicas]
-            if not self.send(self.loads({}), client):
+            if not self.send(self.loads(()), client):
                 self.answered[client].succeed(request)
             # The last request of the run may end the wait at any replica.
             for number in range(len(self.replicas)) if self.ended else [self.place[request][0]]:
@@ -191,3 +233,12 @@ class Router(Instants):
 def run(plan: Plan, **options: Any) -> Log:
     """Run a plan and return its log; `options` are those of a single queue."""
     return engine.run(plan, **options) if plan.scenario.most_replicas == 1 else Router(plan).run()
+
+
+def run_tokens(plan: TokenPlan, room: float = math.inf) -> TokenLog:
+    """Run a plan of token generation; with more than `room` steps its log is a `FoldedLog`."""
+    if plan.scenario.most_replicas == 1:
+        return token_engine.run(plan, room)
+    log = Router(plan).run()
+    assert isinstance(log, TokenLog)
+    return log if log.steps <= room else folded(log)

@@ -6,10 +6,11 @@ requests of a step.
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import simpy
 
 from batchsim._clock import TICK_S, later
 from batchsim.engines.folded_log import Progress, StepRows
@@ -26,14 +27,17 @@ CHUNK = 1024  # steps: their noise is drawn, and their rows become columns, in c
 class Dispatcher(Instants):
     """The queue, the engines and the log of one run."""
 
-    def __init__(self, plan: TokenPlan, room: float = math.inf) -> None:
-        super().__init__(plan.base)
+    def __init__(
+        self, plan: TokenPlan, room: float = math.inf, env: simpy.Environment | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(plan.base, env)
         self.plan, scenario = plan, plan.scenario
         self.batching, self.cost = Batching.of(scenario), plan.cost
         one = scenario.limits[0]  # the only one: token generation has no levels
         self.queue_limit, self.timeout_s = one.queue, one.timeout_s
         self.noise, self.prefixes = self.factors(), plan.prefixes
         self.shared = self.prefixes.counts(plan.paths, plan.prompts, self.batching.block_size)
+        self.numbers: Sequence[int] = range(plan.base.requests)  # of the requests, in the plan
         # The state of the run.
         self.queue: deque[Request] = deque()
         make, memory = engine_for(scenario.rule), self.batching.kv_blocks
@@ -65,9 +69,9 @@ class Dispatcher(Instants):
     def try_enqueue(self, request: int) -> bool:
         if self.queue_limit is not None and len(self.queue) >= self.queue_limit:
             return False
-        plan = self.plan
-        prompt, output, limit = (int(each[request]) for each in (plan.prompts, plan.outputs, plan.limits))
-        path, shared = int(plan.paths[request]), int(self.shared[request])
+        plan, drawn = self.plan, self.numbers[request]
+        prompt, output, limit = (int(each[drawn]) for each in (plan.prompts, plan.outputs, plan.limits))
+        path, shared = int(plan.paths[drawn]), int(self.shared[drawn])
         contents = [self.prefixes.contents(path, block) for block in range(shared)]
         self.queue.append(Request(request, self.env.now, prompt, output, limit, shared=contents))
         return True
@@ -177,16 +181,23 @@ class Dispatcher(Instants):
 
     def run(self) -> TokenLog:
         self.run_processes()
+        return self.log()
+
+    def log(self) -> TokenLog:
+        """Return the log of a run that is over."""
         self.keep()
+        came = len(self.numbers)
         before_s, after_s = (np.array(each, float) for each in self.preempted_s)
         preemptions: dict[str, Any] = {}
         if not self.rows.folds:
             columns = np.array(self.log_rows, np.int64).reshape(-1, len(PREEMPTIONS)).T.copy()
             preemptions = dict(zip(PREEMPTIONS, columns, strict=True))
         return self.rows.log(
-            self.known(), status=np.array(self.status, np.uint8), preemptions=np.array(self.preemptions),
-            preempted_before_s=before_s, preempted_after_s=after_s, prompt_tokens=self.plan.prompts,
-            output_tokens=self.plan.outputs, stall_s=np.array(self.stall_s), **preemptions,
+            self.known(), status=np.array(self.status, np.uint8),
+            preemptions=np.array(self.preemptions[:came], np.int64), preempted_before_s=before_s[:came],
+            preempted_after_s=after_s[:came], prompt_tokens=self.plan.prompts[self.numbers],
+            output_tokens=self.plan.outputs[self.numbers], stall_s=np.array(self.stall_s[:came], float),
+            **preemptions,
         )  # fmt: skip
 
 

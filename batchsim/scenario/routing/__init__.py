@@ -8,18 +8,26 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.routing.blind import ByKey, Random, RoundRobin
-from batchsim.scenario.routing.by_load import FillFirst, LeastLoaded, TwoChoices
+from batchsim.scenario.routing.by_load import (
+    FillFirst,
+    LeastLoaded,
+    LeastTokens,
+    ShortestQueue,
+    TwoChoices,
+)
 from batchsim.scenario.routing.routing import Loads, Routing
 
 __all__ = [
-    "NAMES", "ROUTINGS", "ByKey", "FillFirst", "LeastLoaded", "Loads", "Random", "RoundRobin", "Routing",
-    "TwoChoices",
+    "NAMES", "ROUTINGS", "ByKey", "FillFirst", "LeastLoaded", "LeastTokens", "Loads", "Random", "RoundRobin",
+    "Routing", "ShortestQueue", "TwoChoices",
 ]  # fmt: skip
 
 MOST_REPLICAS = 1024
 
 # The registry: scenarios, TOML and the shell offer these, in this order.
-ROUTINGS: tuple[type[Routing], ...] = (Random, RoundRobin, LeastLoaded, TwoChoices, FillFirst, ByKey)
+ROUTINGS: tuple[type[Routing], ...] = (
+    Random, RoundRobin, LeastLoaded, TwoChoices, FillFirst, ByKey, ShortestQueue, LeastTokens,
+)  # fmt: skip
 NAMES = {routing.name: routing for routing in ROUTINGS}
 
 

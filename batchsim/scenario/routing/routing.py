@@ -18,6 +18,8 @@ class Loads(NamedTuple):
 
     inside: Any  # by replica: requests that wait or are being computed
     waiting: Any  # by replica: those of them that wait
+    filling: Any  # by replica: those that fill a batch: the waiting ones, or all under continuous batching
+    tokens: Any  # by replica: their prompts, and what they have generated; 0 without tokens
     full: int  # the size of a full batch
 
 
@@ -38,6 +40,7 @@ class Routing(Described):
     name: ClassVar[str]  # in scenarios, TOML and the shell
     title: ClassVar[str]  # for people
     sees_loads: ClassVar[bool] = True
+    needs_tokens: ClassVar[bool] = False  # whether it reads `loads.tokens`
     Params: ClassVar[type]  # its type tells Numba the routing
     route: ClassVar[Callable[..., int]]
     number: ClassVar[int | None] = None  # in `routed_by`, of a routing there

@@ -260,6 +260,7 @@ ROUTINGS: Mapping[str, Option] = {
         read=(lambda it: (it.keys, it.popularity) if isinstance(it.keys, int) else None)
         if routing is ByKey else None)
     for name, routing in NAMES.items()
+    if not routing.needs_tokens
 }  # fmt: skip
 REPLICAS = {
     "replicas": Control("Replicas",

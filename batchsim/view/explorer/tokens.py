@@ -324,12 +324,13 @@ class TokenGeneration(Kind):
         return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
 
     def slo(self, state: State) -> SLO | None:
-        names = ("ttft", "tpot", "itl")
-        limits = {f"{name}_p99_ms": getattr(state, f"{name}_objective_ms") for name in names}
+        limits = {f"{it}_p99_ms": getattr(state, f"{it}_objective_ms") for it in ("ttft", "tpot", "itl")}
         given = {name: limit for name, limit in limits.items() if limit is not None}
         return SLO(**given) if given else None
 
     def setting_values(self, scenario: Scenario) -> Values:
+        if scenario.most_replicas > 1:
+            raise ValueError(f"replicas must be 1 to explore tokens, got {scenario.most_replicas}")
         rule = self.values_of("batching", scenario.rule)
         if rule is None:
             rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
