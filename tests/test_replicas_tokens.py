@@ -10,6 +10,7 @@ from batchsim.engines.compiled import grid_runs
 from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.saturation import load_to_tell
+from batchsim.view.film.token_film import TokenFilm
 
 TOKENS = bs.Tokens(bs.Lognormal(200, cv=1, at_most=2000), bs.Lognormal(100, cv=1, at_most=1000))
 STEP = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
@@ -180,3 +181,8 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
 def test_what_is_not_covered_is_refused(attempt, words):
     with pytest.raises(ValueError, match=words):
         attempt()
+
+
+def test_films_show_the_engines_of_all_replicas():
+    film = TokenFilm.of(bs.simulate(FOUR, 100))
+    assert film.servers == len(film.busy) == 4

@@ -196,7 +196,7 @@ class TokenLanes(RequestLanes):
 
     @classmethod
     def notes(cls, group: Group, lane: Lane) -> list[tuple[str, ...]]:
-        numbers, seats, servers = cls.numbers(group), lane["seats"], group.result.scenario.servers
+        numbers, seats, servers = cls.numbers(group), lane["seats"], group.result.scenario.all_servers
         found: list[tuple[str, ...]] = [(f"{name} {numbers[name]}",) for name in ("TTFT p99", "TPOT p99")]
         found += [(f"{numbers['tokens/s']} tokens/s",), (f"{numbers['useful']} useful",)]
         of = group.result.scenario.rule.largest_batch

@@ -58,7 +58,7 @@ class TokenFilm(Film):
 
     def __init__(self, result: Result) -> None:  # a Film has batches that leave whole
         self.seats = seats(result)
-        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
+        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.all_servers
         status, arrival_s = result.status, result.arrival_s
         self._arrival_s = arrival_s
         late = status == Status.TIMED_OUT
@@ -154,7 +154,7 @@ class StepFilm(Film):
     def __init__(self, result: Result, server: int = 0) -> None:  # a Film has batches that leave whole
         assert isinstance(result.scenario.rule, Continuous)
         self.shown = server
-        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
+        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.all_servers
         self._arrival_s, steps = result.arrival_s, result.steps
         self._numbers = np.flatnonzero(steps.server == server)
         self._start_s, self._end_s = steps.start_s[self._numbers], steps.finish_s[self._numbers]
@@ -274,7 +274,7 @@ class WholeFilm(StepFilm):
 
     def __init__(self, result: Result, server: int = 0) -> None:
         assert isinstance(result.log, TokenLog)
-        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers  # type: ignore[assignment]
+        self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.all_servers  # type: ignore[assignment]
         self.shown, self.log = server, result.log
         log, status = self.log, result.status
         self._arrival_s = result.arrival_s

@@ -76,7 +76,7 @@ class SeatsView(View):
     def update(self, data: ViewData) -> None:
         self.data = data
         self.part = now = data.moment(self.server)
-        self.name_server(data.result.scenario.servers)
+        self.name_server(data.result.scenario.all_servers)
         for artist in self.moving:
             artist.set_visible(now is not None)
         if now is None:
@@ -227,7 +227,7 @@ class SeatsView(View):
         told = listed([f"{percent(each)} {name}" for name, each in parts.items() if each > 1e-9])
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())
         preempted = f"; {counted(back, 'preemption')}" if back else ""
-        servers = data.result.scenario.servers
+        servers = data.result.scenario.all_servers
         owner = f" of server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
         seats = f"The time of {counted(lanes, 'seat')}{owner} in these steps: {told}{preempted}"
         if data.pinned is None:  # the setting before is left out: words depend on the present setting alone

@@ -207,7 +207,7 @@ class TokenLatencyView(GrowingView):
         return Spot(self.KEY, f"Within {duration(at_ms)}: {listed([*shares])} of the requests, or gaps")
 
     def carried(self, data: ViewData) -> str:
-        servers = data.result.scenario.servers
+        servers = data.result.scenario.all_servers
         return "the server carries" if servers == 1 else f"{servers:,} servers carry"
 
     def describe_times(self, data: ViewData) -> list[str]:
