@@ -10,9 +10,11 @@ round is four or five times as long as the one before, and keeps about as much l
 - if the round has no place left for it. That proves nothing, as its reason states.
 
 A run that is too short for an interval eliminates nothing. The choice of a race is that of the luckiest, so
-its own numbers are too good. The recommendation rests on a full run with a fresh seed alone, at the usual
-level. If that does not decide, or can only be too short, full runs get longer, up to ten times, directly to
-the length that may suffice.
+its own numbers tend to be too good. That it meets the objective rests on a full run with a fresh seed alone,
+at the usual level. If that does not decide, or can only be too short, full runs get longer, up to ten times,
+directly to the length that may suffice. Of several settings that run so, the first that passes is taken: the
+level of a test is not corrected for that, and the more tests, the more its number tends to be too good. A
+trace has no other seed: its full run replays all requests, of which the search ran windows.
 """
 
 import itertools
@@ -27,10 +29,10 @@ from typing import Any, NamedTuple
 from batchsim import _format
 from batchsim._workers import Crew
 from batchsim.result import Result
-from batchsim.result.metrics import metric
+from batchsim.result.metrics import MILLION, metric
 from batchsim.result.run_length import rounded_up, run_length
 from batchsim.result.value_columns import limits_of
-from batchsim.scenario import Scenario
+from batchsim.scenario import OpenLoop, Scenario
 from batchsim.study import phrases
 from batchsim.study.judgement import (
     STRICT,
@@ -88,7 +90,8 @@ class Candidate:
     """A setting in the search, with the numbers of its last run.
 
     `fresh`: the requests of its run with a fresh seed. `searched`: the judgement of its last run in the race;
-    `runs`: the values of its runs there, by length and column.
+    `runs`: the values of its runs there, by length and column. `paid`: what a million requests cost in the
+    first of them, NaN without a price.
     """
 
     knobs: dict[str, Any]
@@ -103,6 +106,7 @@ class Candidate:
     numbers: dict[str, float] = field(default_factory=dict)
     mean_ms: float = math.nan  # of its last run in the race; that of another from which it hardly differs
     runs: dict[int, dict[str, Values]] = field(default_factory=dict, repr=False)
+    paid: float = math.nan
     # From the first round, whose length is the same for all, so that they can be compared.
     first_ms: float = math.nan
     better_by_ms: float = math.nan  # the most that it may be better than the chosen one
@@ -111,6 +115,37 @@ class Candidate:
     @property
     def servers(self) -> int:
         return self.scenario.all_servers
+
+    @property
+    def cost_per_million(self) -> float:
+        """What a million requests cost; NaN without a price, or if only a run tells and there was none."""
+        scenario = self.scenario
+        if scenario.price_per_hour is None or self.metered or not isinstance(scenario.workload, OpenLoop):
+            return self.paid
+        return scenario.price_per_hour / 3600 * self.servers / scenario.workload.offered_per_s * MILLION
+
+    @property
+    def cost(self) -> float:
+        """What "cheapest" minimises: the cost of a million requests, or without a price the servers.
+
+        Costs that only a run tells are equal in steps of 1 %.
+        """
+        if self.scenario.price_per_hour is None:
+            return self.servers
+        if not self.metered:
+            return self.cost_per_million
+        if not self.paid > 0:
+            return 0.0 if self.paid == 0 else math.inf  # not run
+        return float(STEP ** round(math.log(self.paid, STEP)))
+
+    @property
+    def metered(self) -> bool:
+        """Whether only a run tells what requests cost: they are lost, clients wait, or replicas change."""
+        scenario = self.scenario
+        fixed = (
+            isinstance(scenario.workload, OpenLoop) and not scenario.can_lose and scenario.autoscale is None
+        )
+        return scenario.price_per_hour is not None and not fixed
 
     @property
     def saturation_per_s(self) -> float:
@@ -148,17 +183,19 @@ FAR = 2  # times its limit: chance alone seldom does so much, so such a setting 
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 Run = tuple[Candidate, Result]
 MEAN = "mean_latency_ms"
+STEP = 1.01  # between measured costs that differ
 _IN_REACH = Missed(0.0, "")
 _by_rank = attrgetter("rank")
 
 
 class Numbers(NamedTuple):
-    """What a race notes of a run."""
+    """What a race notes of a run; `paid`: the cost of a million requests."""
 
     judgement: Judgement
     latency: Estimate
     numbers: dict[str, float]
     values: dict[str, Values]
+    paid: float
 
 
 def numbers_of(
@@ -175,6 +212,7 @@ def numbers_of(
         estimate(result, slo.latency, scenario),
         {name: result.metrics.number(name) for name in kind_of(scenario).noted},
         {column: Values.of(result, column, scenario) for column in columns},
+        math.nan if scenario.price_per_hour is None else result.metrics.number("cost_per_million"),
     )
 
 
@@ -209,12 +247,16 @@ class Race:
         # A setting that is slower by one latency may still be the only one that meets another objective.
         self.keys = tuple(dict.fromkeys([*latencies, self.slo.latency.key]))
         self.columns = tuple({column_of(key): None for key in (*self.keys, MEAN)})
+        several = [Candidate({}, self.search.scenario), *self.candidates]
+        self.long = any(each.metered or each.scenario.autoscale is not None for each in several)
 
     @property
     def short(self) -> list[int]:
         """The requests of each round."""
         full = self.search.requests
-        if not self.search.whole:  # windows from a part of a day do not sample the day
+        # Windows from a part of a day do not sample the day. A short run ends before an autoscaler acts, and
+        # measures a cost roughly.
+        if not self.search.whole or self.long:
             return [full]
         short = [max(round(fraction * full), SHORTEST) for fraction, _, _ in ROUNDS]
         return [length for length in short if length <= full / 2] or [full]
@@ -357,7 +399,7 @@ class Race:
     def provisional(self, cheapest: bool) -> Run:
         """Return the best setting so far, with a run as long as its last; raises if there is none.
 
-        `cheapest`: of those that seem to meet the objective, one with the fewest servers.
+        `cheapest`: of those that seem to meet the objective, one with the lowest cost.
         """
         ran = [each for each in self.candidates if each.requests]
         if not ran:
@@ -365,7 +407,7 @@ class Race:
 
         def order(each: Candidate) -> tuple[float, ...]:
             excess, beyond, *rest = each.rank
-            return each.outcome is Outcome.FAILS, excess, beyond, each.servers if cheapest else 0, *rest
+            return each.outcome is Outcome.FAILS, excess, beyond, each.cost if cheapest else 0, *rest
 
         best = min(ran, key=order)
         for each in self.candidates:
@@ -396,6 +438,7 @@ class Race:
     def _note(self, candidate: Candidate, requests: int, ran: Numbers) -> None:
         candidate.requests = requests
         candidate.judgement, candidate.latency, candidate.numbers = ran.judgement, ran.latency, ran.numbers
+        candidate.paid = ran.paid if math.isnan(candidate.paid) else candidate.paid
 
     def _round(self, candidates: Sequence[Candidate], requests: int, compare: bool = True) -> list[Candidate]:
         """Run some settings at this length; return the ones that stay in the race, in order."""
