@@ -19,10 +19,11 @@ from itertools import groupby
 
 from batchsim.result import Result
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import STRICT, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement
-from batchsim.study.race import FAR, MEAN, Candidate, Outcome, Race
+from batchsim.study.race import FAR, MEAN, Race
 from batchsim.study.slo import LEVEL
 from batchsim.study.surface import map_requests
 from batchsim.study.traffic import LONGEST

@@ -21,7 +21,8 @@ from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.service import Table
-from batchsim.study.race import SHORTEST, Candidate, Race, screened
+from batchsim.study.candidate import Candidate
+from batchsim.study.race import SHORTEST, Race, screened
 from batchsim.study.slo import described
 from batchsim.study.traffic import Job
 

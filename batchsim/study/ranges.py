@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim.study.candidate import Candidate
 from batchsim.study.grid import Grid, Points
-from batchsim.study.race import Candidate, Race
+from batchsim.study.race import Race
 from batchsim.study.slo import LEVEL
 
 STEPS = 64  # of a range, at most: the finest step

@@ -11,12 +11,12 @@ from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
+from batchsim.study.candidate import Tie
 from batchsim.study.inputs import InputUncertainty
 from batchsim.study.judgement import Estimate, Judgement, estimate, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.preference import SAME
-from batchsim.study.race import Tie
 from batchsim.study.ranges import Between
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO, described

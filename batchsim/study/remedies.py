@@ -11,9 +11,9 @@ from batchsim.result.run_length import Periods
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
 from batchsim.study.judgement import Judgement, Missed, judge, out_of_reach
-from batchsim.study.race import Candidate
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import LONGEST, Traffic
 

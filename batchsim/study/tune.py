@@ -21,6 +21,7 @@ from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import alike, frontier, mark, preferred, settled, statement_of
 from batchsim.study.grid import Grid, Points
@@ -28,7 +29,7 @@ from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
-from batchsim.study.race import Candidate, Outcome, Race, Tie
+from batchsim.study.race import Race
 from batchsim.study.ranges import Between, Tried, between, check_ends, ends_of, explored, has_ranges
 from batchsim.study.recommendation import Effect, Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
