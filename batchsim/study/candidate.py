@@ -70,7 +70,7 @@ class Candidate:
 
     @property
     def cost_per_million(self) -> float:
-        """What a million requests cost; NaN without a price, or if only a run tells and there was none."""
+        """What a million requests cost if it keeps up; NaN without a price, or before a run that tells it."""
         scenario = self.scenario
         if scenario.price_per_hour is None or self.metered or not isinstance(scenario.workload, OpenLoop):
             return self.paid
@@ -105,7 +105,7 @@ class Candidate:
 
     @property
     def preference(self) -> Order:
-        """The order among settings with the same number of servers and the same latency."""
+        """The order among settings of the same cost and the same latency."""
         return preference(self.saturation_per_s, self.mean_ms, self.scenario.rule.max_wait_ms)
 
     @property

@@ -275,7 +275,7 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
 def _costs(found: Recommendation) -> Iterator[str]:
     """Report what it costs, and what a percent of the latency costs from and to the next setting in cost."""
     key, price = found.slo.latency.key, found.scenario.price_per_hour
-    if price is None:
+    if price is None or not found.scenario.stable:
         return
     taken = found.candidates["outcome"].isin(["recommended", "nearest"])
     million = _format.number(found.candidates.loc[taken, "cost_per_million"].max())

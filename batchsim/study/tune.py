@@ -295,21 +295,18 @@ def _table(
     import pandas
 
     key, rows = slo.latency.key, []
-    priced = any(isinstance(each, Candidate) and each.scenario.price_per_hour is not None for each in entries)
-
-    def paid(cost: float) -> dict[str, float]:
-        return {"cost_per_million": cost} if priced else {}
-
     for entry in entries:
         if isinstance(entry, ValueError):
             refused = {"outcome": str(Outcome.REFUSED), "why": str(entry)}
-            rows.append({"servers": 0, "requests": 0, "alike": False, **paid(math.nan), **refused})
+            rows.append({"servers": 0, "requests": 0, "alike": False, **refused})
             continue
 
         noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | entry.numbers
+        if entry.scenario.price_per_hour is not None:
+            noted["cost_per_million"] = entry.cost_per_million if entry.scenario.stable else math.nan
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
-            "requests": entry.requests, **entry.latency.columns(key), **noted, **paid(entry.cost_per_million),
+            "requests": entry.requests, **entry.latency.columns(key), **noted,
             "better_by_ms": entry.better_by_ms, "alike": entry in same, "outcome": str(entry.outcome),
             "why": entry.why,
         })  # fmt: skip
