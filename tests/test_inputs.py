@@ -35,10 +35,7 @@ def test_a_measurement_is_drawn_twenty_times_for_half_of_the_search_s_requests(f
     assert few.requests_simulated <= 1.5 * plain.requests_simulated
     assert few.knobs == plain.knobs
     assert drawn.low < few.expected["p99_ms"].value < drawn.high
-    assert (
-        f"With 20 draws of other service times, each as likely as the given, p99 is {drawn.low:.3g} to"
-        in (few.explain())
-    )
+    assert f"With 20 bootstrap samples of the service times, p99 is {drawn.low:.3g} to" in (few.explain())
 
 
 def test_a_longer_measurement_leaves_less_uncertain(few):

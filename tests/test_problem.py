@@ -6,6 +6,8 @@ import warnings
 import pytest
 
 import batchsim as bs
+from batchsim.study import phrases
+from batchsim.study.judgement import Estimate
 from batchsim.study.slo import SLO
 
 POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), bs.Affine(5, 0.25))
@@ -39,6 +41,16 @@ def test_an_evaluation_is_the_run_s_own(problem):
     assert feasible is True
     assert excess == pytest.approx(value / 30)
     assert "below 30 ms" in why
+
+
+@pytest.mark.parametrize("limit", [SLO(p50_ms=30), SLO(mean_ms=30), SLO(p99_ms=15)], ids=repr)
+def test_an_evaluation_gives_the_interval_that_its_reason_shows_at_each_length(limit):
+    problem = bs.study.Problem(POISSON, limit, GRID, requests=20_000)
+    for requests in problem.lengths:
+        value, low, high, *_, why, _, _ = problem.evaluate({"max_batch_size": 64, "max_wait_ms": 0}, requests)
+        assert phrases.estimated(limit.latency.key, Estimate(value, low, high)) in why
+        assert ("(" in why) is (low < value < high)
+        assert "(" in why or limit.p99_ms
 
 
 def test_settings_without_a_run_are_not_feasible_and_say_why(problem):

@@ -103,6 +103,21 @@ def test_a_zone_that_ten_times_the_requests_cannot_resolve_is_refused_with_what_
     assert possible.statement.within_ms <= possible.statement.zone_ms
 
 
+def test_the_only_setting_of_its_cost_has_no_rival_and_a_trace_has_no_fresh_seed():
+    arrivals = bs.Trace(bs.simulate(POISSON, 2000).arrival_s)
+    scenario = POISSON.replace(workload=arrivals, max_batch_size=32, max_wait_ms=0)
+    text = tune(scenario, LIMIT, {"servers": [1, 2]}).explain()
+    assert "There is no other setting on 1 server to compare it with." in text
+    assert "These numbers are of the whole trace, of which the search ran windows" in text
+    assert "seed" not in text
+
+
+def test_a_config_of_a_setting_that_is_not_shown_to_meet_the_objective_says_so():
+    missed = tune(POISSON, SLO(p99_ms=15), {"max_batch_size": [32], "max_wait_ms": [0]}, requests=5000)
+    says_so = "above the 15 ms asked for. No full run with a fresh seed shows that it meets the objective.\n"
+    assert says_so in bs.servers.write("triton", missed)
+
+
 def test_a_limit_within_the_zone_calls_for_no_longer_run():
     near = {"max_wait_ms": [0]}
     plain, zone = (tune(POISSON, SLO(p99_ms=17.7), near, 5_000, indifference=each) for each in (None, 1))

@@ -70,6 +70,29 @@ def test_a_range_is_refused_if_it_has_no_values(low, high, scale, message):
         bs.Range(low, high, scale)
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high", "message"),
+    [
+        ("max_wait_ms", -5, 20, "of max_wait_ms must be possible, got -5 to 20: .* at least 0, got -5"),
+        ("max_batch_size", 1, 128, "got 1 to 128: .* at most the Table's largest size, 64, got"),
+    ],
+)
+def test_a_range_whose_end_no_setting_can_have_is_refused(name, low, high, message):
+    scenario = POISSON.replace(service=bs.Table({1: 5.25, 64: 21}))
+    with pytest.raises(ValueError, match=message):
+        tune(scenario, SLO(p99_ms=50), {"servers": [1, 2], name: bs.Range(low, high)}, requests=2000)
+
+
+def test_settings_of_ranges_that_the_scenario_refuses_are_reported():
+    scenario = bs.Scenario(bs.Poisson(900), bs.AtLeast(1, 16), bs.Affine(3, 0.15))
+    over = {"min_batch_size": bs.Range(1, 32), "max_batch_size": bs.Range(4, 32)}
+    frame = tune(scenario, SLO(p99_ms=50), over, requests=2000).candidates
+    refused = frame["outcome"] == "refused"
+    assert (refused == (frame["min_batch_size"] > frame["max_batch_size"])).all()
+    assert 0 < refused.sum() < len(frame)
+    assert frame["why"][refused].str.startswith("min_batch_size must be at most max_batch_size, ").all()
+
+
 def test_a_range_of_an_unknown_knob_is_refused():
     with pytest.raises(ValueError, match="did you mean 'max_wait_ms'"):
         tune(POISSON, SLO(p99_ms=40), {"max_wait": bs.Range(0, 5)}, requests=2000)

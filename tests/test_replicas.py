@@ -1,5 +1,7 @@
 """Replicas behind a router: what each routing does, results per replica, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -287,14 +289,42 @@ def test_the_cheapest_setting_says_what_a_percent_of_its_latency_costs():
     found = bs.tune(fleet, bs.SLO(p99_ms=12), {"replicas": [1, 2, 3]}, requests=4000, progress=False)
     assert found.met
     costs = found.costs.set_index("servers")
-    per_s = found.result.throughput_per_s
     for servers, row in costs.iterrows():
-        assert row["cost_per_million"] == pytest.approx(2 / 3600 * servers / per_s * 1e6)
+        assert row["cost_per_million"] == pytest.approx(2 / 3600 * servers / 5000 * 1e6)
+        point, requests = fleet.replace(replicas=int(row["replicas"])), found.result.arrival_s.size
+        full = bs.simulate(point, requests, seed=1_000_000, warmup=0.1)
+        assert (row["p99_ms"], servers) == (full.percentile(99), point.all_servers)
     few, many = costs.iloc[-2], costs.iloc[-1]
     percent = 100 * (few["p99_ms"] - many["p99_ms"]) / few["p99_ms"]
     paid = many["cost_per_million"] - few["cost_per_million"]
     assert many["per_percent"] == pytest.approx(paid / percent)
     assert "each percent" in found.explain()
+    unpriced = bs.tune(FOUR, bs.SLO(p99_ms=90), {"replicas": [3, 4]}, requests=1000, progress=False)
+    with pytest.raises(ValueError, match="costs need price_per_hour"):
+        _ = unpriced.costs
+
+
+@pytest.mark.parametrize("workload", [bs.Poisson(6000), bs.ClosedLoop(60)], ids=repr)
+def test_the_cheapest_setting_has_the_lowest_cost_where_only_a_run_tells_it(workload):
+    # All of them may have 4 replicas: those that keep the queue short pay for more of them.
+    targets = {name: replace(AUTO, target=target) for name, target in (("a", 1), ("b", 4), ("c", 16))}
+    fleet = FOUR.replace(workload=workload, replicas=1, price_per_hour=2, autoscale=AUTO)
+    cheap, fast = (
+        bs.tune(fleet, bs.SLO(p95_ms=200), {"autoscale": targets}, 10_000, prefer=prefer, progress=False)
+        for prefer in ("cheapest", "fastest")
+    )
+    for found in (cheap, fast):
+        assert found.met
+        for _, row in found.candidates.iterrows():
+            run = bs.simulate(fleet.replace(autoscale=targets[row["autoscale"]]), 10_000, warmup=0.1)
+            assert row["cost_per_million"] == run.metrics.number("cost_per_million")
+    costs = cheap.candidates.set_index("autoscale")["cost_per_million"]
+    names = {targets[name]: name for name in targets}
+    assert (
+        costs[names[cheap.knobs["autoscale"]]] <= 1.01 * costs.min() < costs[names[fast.knobs["autoscale"]]]
+    )
+    assert cheap.expected["p95_ms"].value > fast.expected["p95_ms"].value
+    assert cheap.costs["cost_per_million"].is_monotonic_increasing
 
 
 def test_an_autoscaler_starts_and_stops_replicas_when_it_says():

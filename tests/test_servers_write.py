@@ -445,6 +445,7 @@ def test_a_recommendation_is_written_for_all_servers():
     assert [re.sub(r"[\d.]+ ms", "X ms", line) for line in added] == [
         "# Expected: p99 X ms, within the X ms asked for.",
         "# Its p99 is within X ms of the best of 4 settings, 95% confidence.",
+        "# These numbers are of a simulation whose service times count as exact.",
     ]
 
 

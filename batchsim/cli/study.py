@@ -124,7 +124,11 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         "max_num_seqs": (8, 16, 32, 64, 128, 256), "max_num_batched_tokens": (512, 1024, 2048, 4096, 8192),
     }  # fmt: skip
 
-    prefer: str = RUN("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
+    prefer: str = RUN(
+        "Lowest cost (without a price: fewest servers), or lowest latency.",
+        "cheapest",
+        metavar="cheapest|fastest",
+    )
     indifference: str | None = RUN(
         "A latency difference that does not matter: ms, or a percentage such as 1%.", metavar="MS|PERCENT"
     )  # fmt: skip
@@ -172,8 +176,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         else:
             output.print_text(best.explain() + "\n")
             key = slo.latency[0]
-            numbers = ["servers", key, f"{key}_low", f"{key}_high", "saturation_per_s"]
-            title = "The Pareto frontier of latency, saturation rate and servers:"
+            cost = "cost_per_million" if "cost_per_million" in best.frontier else "servers"
+            numbers = ["servers", cost, key, f"{key}_low", f"{key}_high", "saturation_per_s"]
+            title = f"The Pareto frontier of latency, saturation rate and {cost.split('_')[0]}:"
             output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
             if self.out is None:
                 typer.echo("".join(diffs.values() or written.values()), nl=False)

@@ -1,13 +1,14 @@
 """The choice after the race: the setting to take among ties, its distance to the best, and the frontier.
 
-Several settings may be statistically as fast as the fastest. `Candidate.preference` then decides as an
-engineer would. Saturation rates need no run, so the most preferred settings are tried first, in runs that
-grow: a clearly slower one costs little.
+Runs may not tell several settings from the fastest. That proves no equality: it may be a lack of power, so
+their estimates must also be within 2 %, or the indifference zone be shown. `Candidate.preference` then
+decides as an engineer would. Saturation rates need no run, so the most preferred settings are tried first, in
+runs that grow: a clearly slower one costs little. Ties that the budget leaves no run for are not found.
 
 How far the chosen setting may be above the best is bounded by multiple comparisons with the best
-(`batchsim.study.paired`) in the runs of the search. Every setting counts with its longest run. One whose runs
-are short for the memory of its queue has no bound: the statement leaves it out, and says so. With an
-indifference zone, runs grow until every other setting is shown to be better by no more than that.
+(`batchsim.study.paired`) in the runs of the search. Every setting counts with the least bound of its runs.
+One whose runs are short for the memory of its queue has no bound: the statement leaves it out, and says so.
+With an indifference zone, runs grow until every other setting is shown to be better by no more than that.
 """
 
 import math
@@ -18,10 +19,11 @@ from itertools import groupby
 
 from batchsim.result import Result
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import STRICT, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement
-from batchsim.study.race import FAR, MEAN, Candidate, Outcome, Race
+from batchsim.study.race import FAR, MEAN, Race
 from batchsim.study.slo import LEVEL
 from batchsim.study.surface import map_requests
 from batchsim.study.traffic import LONGEST
@@ -34,7 +36,7 @@ NONE = Bound(math.nan, math.inf)
 
 
 def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate) -> list[Candidate]:
-    """Return the settings that are statistically as fast as the fastest, the one to take first."""
+    """Return the settings that runs do not tell from the fastest, of those tried; the one to take first."""
     tied, length = [fastest], race.short[-1]
     limit = race.search.simulated + TRIED * length
     rivals = [each for each in candidates if _may_tie(each) and each is not fastest]
@@ -56,7 +58,7 @@ def mark(race: Race, tied: Sequence[Candidate], chosen: Candidate) -> None:
     """Give the ties of the chosen setting their outcome, with the reason."""
     for each in tied if chosen in tied else ():
         if each is not chosen:
-            same = f"{race.latency(each)}, statistically the same as {phrases.setting(chosen.knobs)}"
+            same = f"{race.latency(each)}, no run tells it from {phrases.setting(chosen.knobs)}"
             each.eliminate(Outcome.TIED, f"{same}, which has {chosen.advantage(each)}")
 
 
@@ -196,10 +198,10 @@ def resolved(rival: Candidate, bound: Bound, requests: int) -> float:
     return min(max(bound.value, 0.0) + distance, bound.most)  # chance may put a value below 0
 
 
-def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], servers: int | None) -> Statement:
+def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], some: bool) -> Statement:
     """Return how far the chosen setting is above the best, and note the bound of each rival.
 
-    All bounds hold together, so any of them may be left out: wide ones are.
+    The statement leaves wide bounds out, and counts those settings.
     """
     rivals, zone_ms = rivals_of(race, chosen, group), race.zone_ms
     bounds = compared(race, chosen, rivals)
@@ -213,15 +215,18 @@ def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], serv
     needs = max((needed(*each, zone_ms) for each in open_.items()), default=0.0)
     longest = race.search.resized(LONGEST * race.search.requests) or race.search
     possible_ms = max((resolved(*each, longest.requests) for each in open_.items()), default=math.nan)
-    settings, screened = 1 + len(known) + unstable if known else 1, len(rivals) - len(known)
+    screened = len(rivals) - len(known)
+    settings = 1 + len(known) + unstable if known or not rivals else 1
     return Statement(
-        race.slo.latency.key, within_ms, settings, screened, servers,
+        race.slo.latency.key, within_ms, settings, screened,
+        chosen.servers if some and not chosen.metered else None,
         None if math.isnan(zone_ms) else zone_ms, needs, longest.requests, possible_ms,
+        per_million=chosen.cost_per_million if some and chosen.metered else None,
     )  # fmt: skip
 
 
 def alike(race: Race, chosen: Candidate) -> list[Candidate]:
-    """Return the settings whose p99 is statistically the lowest: those that a map of their rules frames.
+    """Return the settings whose p99 is not clearly above the lowest: those that a map of their rules frames.
 
     They differ from the chosen one in the rule alone. Runs, traffic and test are those of
     `batchsim.study.surface`. None, where a map shows another metric, or costs too much.
@@ -245,12 +250,12 @@ def alike(race: Race, chosen: Candidate) -> list[Candidate]:
 
 
 def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
-    """Return the frontier, by latency: no other setting beats these in latency, saturation rate and servers.
+    """Return the frontier, by latency: no other setting beats these in latency, saturation rate and cost.
 
     All have full runs, because short ones flatter settings near saturation. The leaders of the first round,
     whose length is the same for all, run in full. If one of them turns out to be behind, it makes room for
     settings that it hid. The frontier always includes the recommended setting, which represents all settings
-    with as many servers whose latency does not clearly differ.
+    of the same cost whose latency does not clearly differ.
     """
     full = race.traffic.requests
     room = max(FULL_RUNS * race.asked.requests // full, 1)
@@ -279,7 +284,7 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
         like = [other for other in shown if _represents(other, each, other is best)]
         if each is not best and all(_apart(race, other, each, results) for other in like):
             shown.append(each)
-    return sorted(shown, key=lambda each: (_full_ms(each), each.servers))
+    return sorted(shown, key=lambda each: (_full_ms(each), each.cost))
 
 
 _mean_ms: Callable[[Candidate], float] = operator.attrgetter("mean_ms")
@@ -289,7 +294,7 @@ _full_ms: Callable[[Candidate], float] = operator.attrgetter("latency.value")
 
 def _leading(candidates: Sequence[Candidate], latency_ms: Callable[[Candidate], float]) -> list[Candidate]:
     """Return the settings that no other beats, by latency; the first of several equal ones."""
-    costs = {(latency_ms(each), -each.saturation_per_s, each.servers): each for each in reversed(candidates)}
+    costs = {(latency_ms(each), -each.saturation_per_s, each.cost): each for each in reversed(candidates)}
 
     def beaten(cost: tuple[float, ...]) -> bool:
         return any(other != cost and all(map(operator.le, other, cost)) for other in costs)
@@ -299,8 +304,8 @@ def _leading(candidates: Sequence[Candidate], latency_ms: Callable[[Candidate], 
 
 def _represents(one: Candidate, other: Candidate, recommended: bool) -> bool:
     """Return whether a setting could represent another with the same latency."""
-    as_good = one.servers <= other.servers and one.saturation_per_s >= other.saturation_per_s
-    return as_good or (recommended and one.servers == other.servers)
+    as_good = one.cost <= other.cost and one.saturation_per_s >= other.saturation_per_s
+    return as_good or (recommended and one.cost == other.cost)
 
 
 def _apart(race: Race, one: Candidate, other: Candidate, results: Mapping[Candidate, Result]) -> bool:

@@ -1,12 +1,13 @@
 """What the uncertainty of the inputs does to a choice: a measurement and a trace are samples.
 
-Each draw replaces them by others that are as likely: service times that the measurement allows
-(`measured.resampled`: the bootstrap), and blocks of the trace, drawn with replacement. The choice and its
-nearest rivals run on each draw, briefly. Only the ratio to the median of all draws counts, and multiplies the
+Each draw replaces them by a bootstrap sample: service times that the measurement allows
+(`measured.resampled`), and blocks of the trace, drawn with replacement. The choice and its nearest rivals run
+on each draw, briefly. Only the ratio to the median of all draws counts, and multiplies the
 number of the long run: the median stands for the given inputs, and what all runs share cancels. The blocks
 are fewer than the trace has, which spreads the ratios too far; their logarithms shrink by the root of the
-fraction (the m-out-of-n bootstrap). The ratios also have the randomness of short runs, so the range is rather
-too wide than too narrow.
+fraction (the m-out-of-n bootstrap). The ratios also have the randomness of short runs, which widens the
+range; dependence that is longer than a block is lost, which narrows it. The range is that of the draws, and
+no confidence interval.
 """
 
 import math
@@ -20,7 +21,8 @@ from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.service import Table
-from batchsim.study.race import SHORTEST, Candidate, Race, screened
+from batchsim.study.candidate import Candidate
+from batchsim.study.race import SHORTEST, Race, screened
 from batchsim.study.slo import described
 from batchsim.study.traffic import Job
 
@@ -32,12 +34,12 @@ SAME = 0.05  # of the latency: without an indifference zone, a rival may be bett
 
 @dataclass(frozen=True)
 class InputUncertainty:
-    """What `draws` of other inputs, each as likely as the given ones, do to a choice.
+    """What `draws` of other inputs, bootstrap samples of the given ones, do to a choice.
 
-    In `met` of them the choice meets the objective; in `best` of them none of the `rivals` is better by more
-    than `zone_ms`: the indifference zone, or 5 % of the latency. `low` and `high`: the range of the metric
-    `key`, in ms.
-    `inputs`: what was drawn, such as "service times".
+    In `met` of them the estimates of the choice meet the objective; in `best` of them none of the `rivals`,
+    the nearest settings, is better by more than `zone_ms`: the indifference zone, or 5 % of the latency.
+    `low` and `high`: the least and the most of the metric `key` among the draws, in ms. `inputs`: what was
+    drawn, such as "service times".
     """
 
     inputs: str
@@ -53,7 +55,7 @@ class InputUncertainty:
     def __str__(self) -> str:
         label, unit, _ = described(self.key)
         low, high = (_format.number(each) for each in (self.low, self.high))
-        drawn = f"with {self.draws} draws of other {self.inputs}, each as likely as the given"
+        drawn = f"with {self.draws} bootstrap samples of the {self.inputs}"
         text = f"{drawn}, {label} is {low} to {high}{unit}: it meets the objective in {self.met}"
         if self.rivals:
             near = f"{_format.number(self.zone_ms, 2)} ms of the best of {self.rivals + 1} settings"

@@ -26,7 +26,8 @@ from batchsim.study.kinds import kind_of
 from batchsim.study.slo import LEVEL, ROUNDING, SLO, Objective, described
 
 # Repeated tests on growing data reject far too often at the usual level (Armitage, McPherson and Rowe 1969).
-# At this one, about one test in a thousand drops a setting wrongly.
+# At this one, at most one test in a thousand drops a setting wrongly, nominally: short runs may err more
+# often.
 STRICT = 0.999
 # Independent requests beyond a percentile that its interval needs. Fewer than for a reported one (BEYOND),
 # because the limit is often far away, and a full run confirms the recommendation.

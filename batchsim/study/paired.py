@@ -12,9 +12,12 @@ differs, the spread of sections says nothing; then the bound is also that of a c
 
 Multiple comparisons with the best (MCB: Hsu 1984; under common random numbers, Nelson and Matejcik 1995):
 if each of k - 1 bounds holds with probability 1 - a / (k - 1), all hold together with 1 - a (Bonferroni),
-whatever their dependence. The largest bounds how far the chosen setting is above the best. Intervals from
-sections of one run are right for long runs, not exactly for any run; `make selection` counts how often the
-statement holds.
+whatever their dependence. The largest bounds how far the chosen setting is above the best. That holds for a
+choice that the same runs made: only the comparisons with the true best can break it (Hsu). Three things make
+the 95 % nominal. Sections of one run are right for long runs, not exactly for any run. Which settings are
+left out, as their bounds are wide, depends on the runs too, and is not corrected for. And a setting that a
+test at 99.9 % showed to miss another objective is no rival. `make selection` counts how often the statement
+holds. It is about the simulation: the model, its service times and its workload count as exact.
 """
 
 import math
@@ -148,11 +151,12 @@ class Statement:
     """How far the chosen setting is above the best, with 95 % confidence for all comparisons together.
 
     The best has the lowest value of the metric `key` among `settings` settings, the chosen one included:
-    those with as many servers (`servers`, None for any) that no run showed to miss another objective.
-    `within_ms` bounds the difference. `screened` more settings left the race in runs that bound it widely or
-    not at all, and nothing is stated about them. `zone_ms` is the indifference zone, None without one. If it
+    those that cost as much (with so many `servers`, or `per_million` requests; None for any) and that no run
+    showed to miss another objective. `within_ms` bounds the difference. `screened` more settings left the
+    race in runs that bound it widely or not at all, and nothing is stated about them: any may be better. What
+    the 95 % leave out: `batchsim.study.paired`. `zone_ms` is the indifference zone, None without one. If it
     is not resolved, runs of about `needed` requests might do that (0: unknown); `longest`, the most that a
-    search makes, might resolve `possible_ms`.
+    search makes, might resolve `possible_ms`. Both are estimates.
     """
 
     key: str
@@ -165,6 +169,7 @@ class Statement:
     longest: int = 0
     possible_ms: float = math.nan
     level: float = LEVEL
+    per_million: float | None = None
 
     @property
     def resolved(self) -> bool:
@@ -173,11 +178,14 @@ class Statement:
 
     def __str__(self) -> str:
         on = "" if self.servers is None else f" on {_format.counted(self.servers, 'server')}"
+        if self.per_million is not None:
+            on = f" at {_format.number(self.per_million)} per million requests"
         label = described(self.key)[0]
         few = f"{_format.counted(self.settings, 'setting')}{on}, {self.level:.0%} confidence"
         text = f"{label} is within {_format.number(self.within_ms, 2)} ms of the best of {few}"
         if self.settings < 2:
             text = f"the runs are too short to bound its distance to the best {label}{on}"
+            text = text if self.screened else f"there is no other setting{on} to compare it with"
         elif self.within_ms == 0:
             text = f"{label} is the lowest of {few}"
         if self.screened and self.settings > 1:

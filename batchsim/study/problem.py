@@ -20,10 +20,11 @@ class Evaluation(NamedTuple):
     """One run of a setting.
 
     `value` is the latency that `tune` ranks settings by (the highest percentile of the objective, or its
-    mean), with the 95 % interval `low` to `high`, NaN if the run is too short for one. `feasible`: whether
-    the estimates meet the objective; `why` explains it. `excess` is the largest ratio of an estimate to its
-    limit: `excess - 1` is at most 0 if feasible, as optimisers want a constraint. A setting that the scenario
-    refuses, or that has no steady state, has an infinite value.
+    mean), with the interval `low` to `high` that the race tests, NaN if the run is too short for one: of 95 %
+    in a full run, of 99.9 % in a shorter one, which may be too short for that level. `feasible`: whether the
+    estimates meet the objective, without confidence; `why` explains it. `excess` is the largest ratio of an
+    estimate to its limit: `excess - 1` is at most 0 if feasible, as optimisers want a constraint. A setting
+    that the scenario refuses, or that has no steady state, has an infinite value.
     """
 
     value: float
@@ -92,8 +93,8 @@ class Problem:
             self.traffic.run(point, requests), self.slo, point, whole, LEVEL if whole else STRICT
         )
         feasible = ran.judgement.excess <= 1 and ran.judgement.verdict is not Verdict.FAILS
-        why = phrases.finding(ran.judgement)
-        return Evaluation(*ran.latency, feasible, why, ran.judgement.excess, requests)
+        latency = ran.judgement.estimates.get(self.slo.latency, ran.latency)
+        return Evaluation(*latency, feasible, phrases.finding(ran.judgement), ran.judgement.excess, requests)
 
     def ask(self) -> dict[str, Any] | None:
         """Return the next setting of the grid that was not told; None after the last."""

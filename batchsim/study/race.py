@@ -10,9 +10,11 @@ round is four or five times as long as the one before, and keeps about as much l
 - if the round has no place left for it. That proves nothing, as its reason states.
 
 A run that is too short for an interval eliminates nothing. The choice of a race is that of the luckiest, so
-its own numbers are too good. The recommendation rests on a full run with a fresh seed alone, at the usual
-level. If that does not decide, or can only be too short, full runs get longer, up to ten times, directly to
-the length that may suffice.
+its own numbers tend to be too good. That it meets the objective rests on a full run with a fresh seed alone,
+at the usual level. If that does not decide, or can only be too short, full runs get longer, up to ten times,
+directly to the length that may suffice. Of several settings that run so, the first that passes is taken: the
+level of a test is not corrected for that, and the more tests, the more its number tends to be too good. A
+trace has no other seed: its full run replays all requests, of which the search ran windows.
 """
 
 import itertools
@@ -20,7 +22,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -32,10 +33,9 @@ from batchsim.result.run_length import rounded_up, run_length
 from batchsim.result.value_columns import limits_of
 from batchsim.scenario import Scenario
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import (
     STRICT,
-    UNJUDGED,
-    UNKNOWN,
     WARMUP,
     Estimate,
     Judgement,
@@ -49,95 +49,15 @@ from batchsim.study.judgement import (
 )  # fmt: skip
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Values, better_by, column_of
-from batchsim.study.preference import SAME, Order, advantage, preference
 from batchsim.study.slo import LEVEL, SLO, described
 from batchsim.study.traffic import LONGEST, Job, Traffic, run_job
-
-
-class Outcome(StrEnum):
-    """What became of a setting."""
-
-    CHOSEN = "recommended"
-    NEAREST = "nearest"  # all miss the objective, this one by least
-    REFUSED = "refused"  # by the scenario, before any run
-    UNSTABLE = "unstable"  # its load is 1 or more
-    FAILS = "fails"
-    UNCLEAR = "unclear"  # after a full run
-    SLOWER = "slower"
-    TIED = "tied"  # with the recommended one, which is preferred
-    BEHIND = "behind"  # the round had no place for it, which proves nothing
-    DEARER = "more servers"
-
-
-class Tie(NamedTuple):
-    """A setting whose latency does not differ from the recommended one's, and the advantage of that one."""
-
-    knobs: Mapping[str, Any]
-    advantage: str
 
 
 class Round(NamedTuple):
     """A round of a race: the length of its runs, and the latency in each."""
 
     requests: int
-    latencies: Mapping["Candidate", Estimate]
-
-
-@dataclass(eq=False)
-class Candidate:
-    """A setting in the search, with the numbers of its last run.
-
-    `fresh`: the requests of its run with a fresh seed. `searched`: the judgement of its last run in the race;
-    `runs`: the values of its runs there, by length and column.
-    """
-
-    knobs: dict[str, Any]
-    scenario: Scenario
-    outcome: Outcome | None = None
-    why: str = ""
-    requests: int = 0
-    fresh: int = 0
-    latency: Estimate = UNKNOWN
-    judgement: Judgement = UNJUDGED
-    searched: Judgement = UNJUDGED
-    numbers: dict[str, float] = field(default_factory=dict)
-    mean_ms: float = math.nan  # of its last run in the race; that of another from which it hardly differs
-    runs: dict[int, dict[str, Values]] = field(default_factory=dict, repr=False)
-    # From the first round, whose length is the same for all, so that they can be compared.
-    first_ms: float = math.nan
-    better_by_ms: float = math.nan  # the most that it may be better than the chosen one
-    first_preference: Order = (0.0, 0.0, 0.0)
-
-    @property
-    def servers(self) -> int:
-        return self.scenario.all_servers
-
-    @property
-    def saturation_per_s(self) -> float:
-        return self.scenario.saturation_per_s
-
-    @property
-    def preference(self) -> Order:
-        """The order among settings with the same number of servers and the same latency."""
-        return preference(self.saturation_per_s, self.mean_ms, self.scenario.rule.max_wait_ms)
-
-    @property
-    def rank(self) -> tuple[float, ...]:
-        """The order of the race: by how much the objective is missed, then by latency, then by preference."""
-        latency_ms = self.latency.value if self.requests else math.inf
-        excess, beyond = max(self.judgement.excess, 1.0), self.judgement.beyond
-        return excess, beyond, latency_ms, self.servers, *self.preference
-
-    def eliminate(self, outcome: Outcome, why: str) -> None:
-        """Take the setting out of the race, unless it is out already."""
-        if self.outcome is None:
-            self.outcome, self.why = outcome, why
-
-    def advantage(self, other: "Candidate") -> str:
-        """Return why this setting is preferred to another that ties with it."""
-        if self.servers < other.servers:
-            return f"fewer servers ({self.servers}, not {other.servers})"
-        return advantage(self.preference, other.preference) or SAME
+    latencies: Mapping[Candidate, Estimate]
 
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
@@ -153,12 +73,13 @@ _by_rank = attrgetter("rank")
 
 
 class Numbers(NamedTuple):
-    """What a race notes of a run."""
+    """What a race notes of a run; `paid`: the cost of a million requests."""
 
     judgement: Judgement
     latency: Estimate
     numbers: dict[str, float]
     values: dict[str, Values]
+    paid: float
 
 
 def numbers_of(
@@ -175,6 +96,7 @@ def numbers_of(
         estimate(result, slo.latency, scenario),
         {name: result.metrics.number(name) for name in kind_of(scenario).noted},
         {column: Values.of(result, column, scenario) for column in columns},
+        math.nan if scenario.price_per_hour is None else result.metrics.number("cost_per_million"),
     )
 
 
@@ -209,12 +131,16 @@ class Race:
         # A setting that is slower by one latency may still be the only one that meets another objective.
         self.keys = tuple(dict.fromkeys([*latencies, self.slo.latency.key]))
         self.columns = tuple({column_of(key): None for key in (*self.keys, MEAN)})
+        several = [Candidate({}, self.search.scenario), *self.candidates]
+        self.long = any(each.metered or each.scenario.autoscale is not None for each in several)
 
     @property
     def short(self) -> list[int]:
         """The requests of each round."""
         full = self.search.requests
-        if not self.search.whole:  # windows from a part of a day do not sample the day
+        # Windows from a part of a day do not sample the day. A short run ends before an autoscaler acts, and
+        # measures a cost roughly.
+        if not self.search.whole or self.long:
             return [full]
         short = [max(round(fraction * full), SHORTEST) for fraction, _, _ in ROUNDS]
         return [length for length in short if length <= full / 2] or [full]
@@ -357,7 +283,7 @@ class Race:
     def provisional(self, cheapest: bool) -> Run:
         """Return the best setting so far, with a run as long as its last; raises if there is none.
 
-        `cheapest`: of those that seem to meet the objective, one with the fewest servers.
+        `cheapest`: of those that seem to meet the objective, one with the lowest cost.
         """
         ran = [each for each in self.candidates if each.requests]
         if not ran:
@@ -365,7 +291,7 @@ class Race:
 
         def order(each: Candidate) -> tuple[float, ...]:
             excess, beyond, *rest = each.rank
-            return each.outcome is Outcome.FAILS, excess, beyond, each.servers if cheapest else 0, *rest
+            return each.outcome is Outcome.FAILS, excess, beyond, each.cost if cheapest else 0, *rest
 
         best = min(ran, key=order)
         for each in self.candidates:
@@ -396,6 +322,7 @@ class Race:
     def _note(self, candidate: Candidate, requests: int, ran: Numbers) -> None:
         candidate.requests = requests
         candidate.judgement, candidate.latency, candidate.numbers = ran.judgement, ran.latency, ran.numbers
+        candidate.paid = ran.paid if math.isnan(candidate.paid) else candidate.paid
 
     def _round(self, candidates: Sequence[Candidate], requests: int, compare: bool = True) -> list[Candidate]:
         """Run some settings at this length; return the ones that stay in the race, in order."""

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
-from batchsim.study.race import Candidate, Race
+from batchsim.study.candidate import Candidate
+from batchsim.study.grid import Grid, Points
+from batchsim.study.race import Race
 from batchsim.study.slo import LEVEL
 
 STEPS = 64  # of a range, at most: the finest step
@@ -60,16 +62,19 @@ class Range:
 Place = tuple[int, ...]
 
 
+Tried = dict[str, tuple[dict[str, Any], Candidate | ValueError]]
+
+
 def explored(
-    over: Mapping[str, Any], race: Race, make: Callable[[dict[str, Any]], Candidate | ValueError], prefer: str
-) -> list[Candidate | ValueError]:
-    """Return the settings of some ranges that were tried, with their short runs.
+    over: Mapping[str, Any], race: Race, make: Callable[[dict[str, Any]], Candidate | ValueError],
+    prefer: str, tried: Tried,
+) -> None:  # fmt: skip
+    """Try settings of some ranges in short runs; add each to `tried`, with its knobs.
 
     `make` returns the candidate of some knobs, or an error if the scenario refuses them.
     """
     axes = {name: each if isinstance(each, Range) else list(each) for name, each in over.items()}
     tops = [STEPS if isinstance(each, Range) else len(each) - 1 for each in axes.values()]
-    tried: dict[tuple[Any, ...], Candidate | ValueError] = {}
     places: dict[Candidate, Place] = {}
 
     def knobs(place: Place) -> dict[str, Any]:
@@ -80,10 +85,10 @@ def explored(
         new = []
         for place in some:
             setting = knobs(place)
-            key = tuple(map(repr, setting.values()))
-            if key in tried or len(tried) >= TRIED:
+            if (key := repr(setting)) in tried or len(tried) >= TRIED:
                 continue
-            tried[key] = candidate = make(setting)
+            candidate = make(setting)
+            tried[key] = setting, candidate
             if isinstance(candidate, Candidate):
                 places[candidate] = place
                 new.append(candidate)
@@ -96,7 +101,7 @@ def explored(
     def best() -> list[Candidate]:
         def order(each: Candidate) -> tuple[float, ...]:
             excess, *rest = each.rank
-            return excess, each.servers if prefer == "cheapest" else 0, *rest
+            return excess, each.cost if prefer == "cheapest" else 0, *rest
 
         return sorted((each for each in places if each.requests), key=order)[:AROUND]
 
@@ -107,7 +112,6 @@ def explored(
         attempt([near for each in best() for near in _around(places[each], tops, [*axes.values()], step)])
         if best()[:1] == before:
             step //= 2
-    return [*places]
 
 
 def _sample(axes: Mapping[str, Any], tops: Sequence[int], seed: int) -> list[Place]:
@@ -132,7 +136,7 @@ def _around(place: Place, tops: Sequence[int], axes: Sequence[Any], step: int) -
 
 
 class Between(NamedTuple):
-    """A setting between those of a grid that is better than the chosen one, by at least so many ms."""
+    """A setting between those of a grid that is better than the chosen one, by at least so many ms (95 %)."""
 
     knobs: dict[str, Any]
     at_least_ms: float
@@ -142,9 +146,10 @@ def between(
     race: Race, chosen: Candidate, over: Mapping[str, Any],
     make: Callable[[dict[str, Any]], Candidate | ValueError],
 ) -> tuple[Between, ...]:  # fmt: skip
-    """Return the settings halfway to the chosen one's neighbours in a grid that are surely better than it.
+    """Return the settings halfway to the chosen one's neighbours in a grid that are clearly better than it.
 
-    They run as long as the finalists of the race, in the same traffic. Sure: with 95 % for all together.
+    They run as long as the finalists of the race, in the same traffic. Clearly: 95 % for all of them
+    together.
     """
     found = []
     for name, values in over.items():
@@ -177,6 +182,16 @@ def ends_of(over: Any) -> Any:
     if not has_ranges(over):
         return over
     return {name: [each.low, each.high] if isinstance(each, Range) else each for name, each in over.items()}
+
+
+def check_ends(over: Any, grid: Grid | Points, entries: Sequence[Candidate | ValueError]) -> None:
+    """Raise if the scenario refuses an end of a range with all values of the other knobs."""
+    for name, each in over.items():
+        for end in (each.low, each.high) if isinstance(each, Range) else ():
+            of_end = [entries[place] for place in range(len(grid)) if grid.knobs(place)[name] == end]
+            if all(isinstance(entry, ValueError) for entry in of_end):
+                rule = f"both ends of a range of {name} must be possible, got {each.low!r} to {each.high!r}"
+                raise ValueError(f"{rule}: {of_end[0]}")
 
 
 def has_ranges(over: Any) -> bool:

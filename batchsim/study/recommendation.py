@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _format
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
+from batchsim.study.candidate import Tie
 from batchsim.study.inputs import InputUncertainty
 from batchsim.study.judgement import Estimate, Judgement, estimate, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.preference import SAME
-from batchsim.study.race import Tie
 from batchsim.study.ranges import Between
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO, described
@@ -45,30 +45,31 @@ class Effect:
 class Recommendation:
     """The setting that meets an objective, or the nearest to it, with its expected numbers and the reasons.
 
-    `met`: whether a full run with a fresh seed shows that it meets `slo`. `expected` has the numbers of that
-    run with their 95 % intervals, as {key: (value, low, high)}; percentiles count a request that is not
-    served as infinitely late, as objectives do. `result` is the run itself, and `judgement` its verdict;
-    `searched` is that of the setting's last run in the search, whose numbers tend to be too good, because the
-    search takes the best of many. `statement`: how far it is above the best, if it is met.
+    `met`: whether a full run with a fresh seed shows that it meets `slo`, at 95 % for each objective (a whole
+    trace that drifts, or a few whole days: its numbers). `expected` has the numbers of that run with an
+    interval of 95 % each, as {key: (value, low, high)}; percentiles count a request that is not served as
+    infinitely late, as objectives do. `result` is the run itself, and `judgement` its verdict; `searched` is
+    that of the setting's last run in the search, whose numbers tend to be too good, because the search takes
+    the best of many. `statement`: how far it is above the best, if it is met.
 
     `candidates`: a DataFrame with a row for each setting, in the grid's order: its knobs, its latency with
     its interval and other numbers from its longest run, the `requests` of that run, and its `outcome` with
-    the reason. `better_by_ms`: by how much it may be better than the recommended one. `alike`: whether its
-    p99 is statistically the lowest, as the explorer's map frames it (`surface(...).ties()`). `frontier`: the
-    settings that no other beats in latency, saturation rate and servers, all in full runs (the best of at
-    most 24); one row for settings that do not clearly differ. `out_of_reach`: the objective that no setting
-    can meet and the best possible value, known without a run. `ties`: the settings whose latency does not
-    differ from this one's in full runs, and why this one was preferred.
+    the reason, which a single test at 99.9 % gave (a full run or a tie: 95 %). `better_by_ms`: by how much it
+    may be better than the recommended one, in the bounds of `statement`. `alike`: whether its p99 is not
+    clearly above the lowest, as the explorer's map frames it (`surface(...).ties()`). `frontier`: the
+    settings that no other beats in latency, saturation rate and cost by the estimates of full runs (the best
+    of at most 24); one row for settings that do not clearly differ. `out_of_reach`: the objective that no
+    setting can meet and the best possible value, known without a run. `ties`: settings that the runs of the
+    search do not tell from this one, of those tried, and why this one was preferred; they need not be equal.
 
     `rounds`: a DataFrame with a row for each setting of each round of the race, with its row in `candidates`
     and its latency there. `provisional`: why the search
     ended early; else "".
 
-    `input_uncertainty`: what other inputs, as likely as the given ones, do to the choice; None if they are
-    no samples.
+    `input_uncertainty`: what bootstrap samples of the inputs do to the choice; None if they are no samples.
 
-    `between`: settings halfway to its neighbours in the grid that are surely better, so that the grid is too
-    coarse there.
+    `between`: settings halfway to its neighbours in the grid that are clearly better (95 % for all together),
+    so that the grid is too coarse there.
 
     `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.
     `effects`: how another wait changes the latency. `remedies`: changes that would meet the objective, if it
@@ -122,28 +123,30 @@ class Recommendation:
 
     @property
     def certainty(self) -> tuple[str, ...]:
-        """How certain it is, in sentences: its numbers, and how far it is above the best."""
+        """How certain it is, in sentences: its numbers, how far it is above the best, and of what that is."""
         numbers = f"Expected: {phrases.against_limits(self.judgement)}."
-        return (numbers, _stated(self.statement)) if self.statement is not None else (numbers,)
+        if not self.met:
+            numbers = f"{numbers} No full run with a fresh seed shows that it meets the objective."
+        stated = [_stated(self.statement)] if self.statement is not None else []
+        return (numbers, *stated, "These numbers are of a simulation whose service times count as exact.")
 
     @property
     def costs(self) -> "pandas.DataFrame":
-        """What fewer and more servers cost: a row for each number of servers among the settings that keep up.
+        """What a lower latency costs: the settings of the frontier that are faster than all cheaper ones.
 
-        `cost_per_million` requests, the best latency (of the objective, in the runs of the search), and
-        `per_percent`: what each percent costs by which it is below that of the row above. Of servers with
-        `price_per_hour` and no autoscaler; else ValueError.
+        Their knobs and servers, `cost_per_million` requests, the latency (of the objective, estimated by full
+        runs with the fresh seed), and `per_percent`: what each percent costs by which it is below that of the
+        row above. ValueError without a `price_per_hour`.
         """
-        scenario, key = self.scenario, self.slo.latency.key
-        if scenario.price_per_hour is None or scenario.autoscale is not None:
-            raise ValueError("costs need price_per_hour, and no autoscaler, got another scenario")
-        each = self.result.metrics.number("cost_per_million") / scenario.all_servers
-        known = self.candidates[self.candidates["load"] < 1].groupby("servers")[key].min().dropna()
-        frame = known.reset_index()
-        frame.insert(1, "cost_per_million", each * frame["servers"])
+        key, cost = self.slo.latency.key, "cost_per_million"
+        if cost not in self.frontier:
+            raise ValueError("costs need price_per_hour, the price of a server, got none")
+        frame = self.frontier.assign(other=self.frontier["outcome"] != "recommended")
+        frame = frame.sort_values([cost, "other", key]).drop_duplicates(cost)
+        frame = frame[frame[key] < frame[key].cummin().shift(fill_value=math.inf)]
+        frame = frame[[*dict.fromkeys([*self.knobs, "servers", cost, key, "outcome"])]].reset_index(drop=True)
         percent = -100 * frame[key].pct_change(fill_method=None)
-        frame["per_percent"] = (frame["cost_per_million"].diff() / percent).where(percent > 0)
-        return frame
+        return frame.assign(per_percent=frame[cost].diff() / percent)
 
     def explain(self) -> str:
         """Return a paragraph: the setting, its numbers, the reasons, and the effect of other values."""
@@ -228,15 +231,14 @@ def _setting(found: Recommendation) -> Iterator[str]:
         for knobs, advantage in found.ties[:1]:
             if advantage == SAME:
                 continue
-            same = f"statistically the same as with {phrases.setting(knobs)}"
-            yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
+            other = f"its {described(found.slo.latency.key)[0]} from that with {phrases.setting(knobs)}"
+            yield f"No run tells {other}, but it has {advantage}."
         return
-    clearly = "clearly " if found.judgement.too_short else ""
     if found.out_of_reach:
         yield f"No setting can meet the objective: {found.out_of_reach}."
         yield f"The nearest is {setting}{where}: {numbers}."
         return
-    yield f"No setting {clearly}meets the objective. The nearest is {setting}{where}: {numbers}."
+    yield f"No setting is shown to meet the objective. The nearest is {setting}{where}: {numbers}."
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"A run of {requests} is too short to be sure."
@@ -251,6 +253,8 @@ def _confirmed(found: Recommendation) -> Iterator[str]:
         yield _sentence(str(found.input_uncertainty))
     if found.met and worst in judgement.estimates:
         fresh = f"seed {found.result.seed}, which the search did not use"
+        if isinstance(found.scenario.workload, Trace):
+            fresh = "the whole trace, of which the search ran windows"
         was = phrases.estimated(worst.key, judgement.estimates[worst]._replace(low=math.nan))
         yield f"These numbers are of {fresh}; in the search {was}."
 
@@ -260,38 +264,32 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
     frame = found.candidates
     if not found.met or found.prefer != "cheapest" or "servers" not in frame:
         return
-    maybe = frame[(frame["outcome"] == "unclear") & (frame["servers"] < found.scenario.servers)]
+    own = frame.loc[frame["outcome"] == "recommended", "servers"].max()
+    maybe = frame[(frame["outcome"] == "unclear") & (frame["servers"] < own)]
     if len(maybe):
         best = maybe.sort_values(["servers", found.slo.latency.key]).iloc[0]
         servers = _format.counted(int(best["servers"]), "server")
-        yield f"{servers} might do: {best['why']}; a longer run would tell."
+        yield f"{servers} might do: {best['why']}; a longer run might tell."
 
 
 def _costs(found: Recommendation) -> Iterator[str]:
-    """Report what it costs, and what a percent of the latency costs with more servers and with fewer."""
-    scenario, (label, unit, _) = found.scenario, described(found.slo.latency.key)
-    if scenario.price_per_hour is None:
+    """Report what it costs, and what a percent of the latency costs from and to the next setting in cost."""
+    key, price = found.slo.latency.key, found.scenario.price_per_hour
+    if price is None or not found.scenario.stable:
         return
-    million = _format.number(found.result.metrics.number("cost_per_million"))
-    price = _format.number(scenario.price_per_hour)
-    yield f"It costs {million} per million requests, at {price} an hour for a server."
-    if scenario.autoscale is not None:
-        return
-    frame = found.costs
-    own = frame.index[frame["servers"] == scenario.all_servers]
-    for place, more in ((own, "costs"), (own + 1, "would cost")):
-        if (
-            len(place)
-            and place[0] in frame.index
-            and not math.isnan(paid := frame.at[place[0], "per_percent"])
-        ):
-            now, before = frame.loc[place[0]], frame.loc[place[0] - 1]
-            fewer, count = (_format.counted(int(row["servers"]), "server") for row in (before, now))
-            takes = f"from {_format.number(before.iloc[2])} to {_format.number(now.iloc[2])}{unit}"
-            yield (
-                f"{count} instead of {fewer} take the {label} {takes}: "
-                f"each percent {more} {_format.number(paid)} per million."
-            )
+    taken = found.candidates["outcome"].isin(["recommended", "nearest"])
+    million = _format.number(found.candidates.loc[taken, "cost_per_million"].max())
+    yield f"It costs {million} per million requests, at {_format.number(price)} an hour for a server."
+    (label, unit, _), frame = described(key), found.costs
+    for own in frame.index[frame["outcome"] == "recommended"]:
+        for other, which in ((own - 1, "cheaper"), (own + 1, "dearer")):
+            if other in frame.index:
+                at = f"The next {which}, at {_format.number(frame.at[other, 'cost_per_million'])} per million"
+                paid = _format.number(frame.at[max(own, other), "per_percent"])
+                yield (
+                    f"{at}, has {label} {_format.number(frame.at[other, key])}{unit}: "
+                    f"each percent less costs {paid} per million."
+                )
 
 
 def _load(found: Recommendation) -> Iterator[str]:
@@ -364,11 +362,11 @@ def _optimum(found: Recommendation) -> Iterator[str]:
     if gap is None or found.optimum is None or math.isnan(low):
         return  # without an interval the gap is unknown
     best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
-    above = f"{_format.number(gap, 2)} % above it"
-    if low <= best <= high or gap <= 0:
-        above = "statistically the same"
+    above = f"is {_format.number(gap, 2)} % above it" if gap > 0 else "is no higher"
+    if low <= best <= high:
+        above = "has an interval that contains it"
     lowest = f"The lowest mean latency that any policy with batches of at most {most} can have"
-    yield f"{lowest} is {_format.number(best)} ms; this one's is {above}."
+    yield f"{lowest} is {_format.number(best)} ms; this one's {above}."
 
 
 def _remedies(found: Recommendation) -> Iterator[str]:
@@ -392,7 +390,7 @@ def _coarse(found: Recommendation) -> Iterator[str]:
         moved = {name: value for name, value in knobs.items() if value != found.knobs[name]}
         label, least = described(found.slo.latency.key)[0], _format.number(at_least_ms, 2)
         lower = f"with {phrases.setting(moved)} its {label} is at least {least} ms lower"
-        yield f"The grid is too coarse around it: {lower}."
+        yield f"The grid is too coarse around it: {lower} (95% confidence)."
 
 
 def _stated(statement: Statement) -> str:

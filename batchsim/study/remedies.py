@@ -11,9 +11,9 @@ from batchsim.result.run_length import Periods
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
 from batchsim.study.judgement import Judgement, Missed, judge, out_of_reach
-from batchsim.study.race import Candidate
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import LONGEST, Traffic
 
@@ -57,6 +57,7 @@ def remedies(
 ) -> tuple[Remedy, ...]:
     """Return the changes that would meet the objective with this setting, each alone, checked by full runs.
 
+    Each is the least that a bisection finds whose run shows it at 95 %: of many runs, the luckiest decides.
     `others`: settings that miss it by little more; each is tried with one more server.
     """
     trials = functools.partial(_Trials, scenario, slo, traffic)
@@ -252,7 +253,7 @@ def _instead(scenario: Scenario, servers: int) -> str:
 def _other_setting(trials: _Trials, others: Sequence[Candidate], below: float) -> Iterator[Remedy]:
     """Return the first other setting that meets the objective with one more server, if that is fewer."""
     for other in others:
-        servers = other.servers + 1
+        servers = other.scenario.servers + 1
         try:
             more = other.scenario.replace(servers=servers)
         except ValueError:  # its slowdown does not cover so many

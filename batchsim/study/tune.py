@@ -21,6 +21,7 @@ from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import alike, frontier, mark, preferred, settled, statement_of
 from batchsim.study.grid import Grid, Points
@@ -28,8 +29,8 @@ from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
-from batchsim.study.race import Candidate, Outcome, Race, Tie
-from batchsim.study.ranges import Between, between, ends_of, explored, has_ranges
+from batchsim.study.race import Race
+from batchsim.study.ranges import Between, Tried, between, check_ends, ends_of, explored, has_ranges
 from batchsim.study.recommendation import Effect, Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, Objective
@@ -57,36 +58,42 @@ def tune(
     `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. With a
     `Range(1, 256, scale="log")` for some of the values, an adaptive search tries up to 400 settings
     (`batchsim.study.ranges`); nothing is stated about those that it does not try. `prefer`:
-    "cheapest" takes the fewest servers, of all replicas, that meet the objective, and so the lowest cost, and
-    among their settings the lowest latency (the highest percentile of `slo`, or its mean); with a
-    `price_per_hour`, `costs` has what a percent of it costs. "fastest" takes the lowest latency of all.
-    Several settings may be statistically as fast in full runs: among these it takes the most headroom (the
-    highest saturation rate), then the lower mean latency, then the shorter wait (`batchsim.study.choice`;
-    "fastest" takes fewer servers first). `requests`: the length of a full run (default: the whole trace, or
-    100,000), which determines the precision. If a full run does not decide, runs get up to ten times as long.
+    "cheapest" takes the lowest cost of a million requests that meets the objective, by the scenario's
+    `price_per_hour`, or without one the fewest servers, of all replicas; and among the settings of that cost
+    the lowest latency (the highest percentile of `slo`, or its mean). `costs` has what a percent of it costs.
+    Clients, requests that get lost and autoscalers cost what a run says: then all settings run in full, and
+    costs in the same step of 1 % are equal. "fastest" takes the lowest latency of all. Runs may not tell
+    several settings from the fastest (`batchsim.study.choice`): among these it takes the most headroom (the
+    highest saturation rate), then the lower mean latency, then the shorter wait ("fastest" takes fewer
+    servers first). `requests`: the length of a full run (default: the whole trace, or 100,000), which
+    determines the precision. If a full run does not decide, runs get up to ten times as long.
 
     The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. The choice
     then runs in full with a fresh seed, a million above it, and is recommended only if the 95 % interval of
-    that run is within the objective; if it is not by little, up to three more settings get such a run.
+    that run is within the objective; if it is not by little, up to three more settings get such a run. The
+    95 % are of one test: they are not corrected for several settings, or for a longer run after a first one.
+    A trace has no fresh seed: it runs whole, and the search runs windows of it.
     Otherwise `met` is False, and the nearest setting comes with changes that would meet the objective, each
     checked by runs. With tokens, an objective below the time of a request alone on an engine is missed
     without a long run.
 
-    `statement` bounds how far the choice is above the best (multiple comparisons with the best, 95 % for all
-    together; `batchsim.study.paired`). `indifference`, in ms or as "1%" of the latency, is a difference that
-    does not matter: runs grow until no other setting is better by more than that, up to ten times `requests`,
-    and no run is longer only to prove that a limit is met by less than that.
+    `statement` bounds how far the choice is above the best of the settings that it counts (multiple
+    comparisons with the best, 95 % for all together; what that leaves out: `batchsim.study.paired`).
+    `indifference`, in ms or as "1%" of the latency, is a difference that does not matter: runs grow until
+    each other setting is shown to be better by no more than that, up to ten times `requests`, and no run is
+    longer only to prove that a limit is met by less than that.
 
-    A `measurement` of the service times, and a trace, are samples. `inputs` draws of others that are as
-    likely (default: 20 with a measurement, else 0) show how often the choice meets the objective and stays
-    the best, and the range of its latency, in `input_uncertainty` (`batchsim.study.inputs`).
+    A `measurement` of the service times, and a trace, are samples. `inputs` bootstrap samples of them
+    (default: 20 with a measurement, else 0) show how often the choice meets the objective and stays near the
+    best of its two nearest rivals, and the range of its latency, in `input_uncertainty`
+    (`batchsim.study.inputs`).
 
     `executor`: the short runs are computed there, as in `sweep`; the answer is the same. Ctrl-C returns the
     best so far, with `provisional` set, and `met` False unless its full run is finished.
 
-    Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, and a
-    trace whose requests all arrive at once. A combination that the scenario refuses is a candidate with that
-    outcome.
+    Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, the
+    end of a range that the scenario refuses, and a trace whose requests all arrive at once. Another
+    combination that the scenario refuses is a candidate with that outcome.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=2000), SizeOrWait(), Affine(fixed_ms=5, per_item_ms=0.25))
@@ -111,6 +118,7 @@ def tune(
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
     if len(refusals) == len(entries):
         raise refusals[0]
+    check_ends(over, grid, entries)
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
@@ -124,24 +132,24 @@ def tune(
         make = partial(_entry, scenario, slo, lengths=lengths)
         statement: Statement | None = None
         drawn: InputUncertainty | None = None
-        interrupted = ""
+        interrupted, tried = "", Tried()
         try:
             if ranges:
-                explored(over, race, make, prefer)
+                explored(over, race, make, prefer, tried)
             race.first_round()
             best, result, statement = _search(race, prefer, zone)
         except KeyboardInterrupt:
             best, result = race.provisional(prefer == "cheapest")
             interrupted = f"interrupted after {race.search.simulated:,} requests"
         if best.judgement.meets and not interrupted:
-            same = [each for each in race.candidates if each.servers == best.servers and each is not best]
+            same = [each for each in race.candidates if each.cost == best.cost and each is not best]
             try:
                 drawn = uncertainty(race, best, same, measurement, draws)
             except KeyboardInterrupt:  # the choice is made
                 interrupted = f"interrupted after {race.search.simulated:,} requests"
     if ranges:
-        entries = [*race.candidates]
-        grid = Points.of([each.knobs for each in race.candidates])
+        settings, several = zip(*tried.values(), strict=True)
+        grid, entries = Points.of(settings), [*several]
     judgement, simulated = best.judgement, race.search.simulated
     met = judgement.meets and best.requests == best.fresh  # its last run has the fresh seed
     best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
@@ -254,10 +262,11 @@ def _search(
     race: Race, prefer: str, zone: Callable[[float], float]
 ) -> tuple[Candidate, Result, Statement | None]:
     """Return the recommended setting, or the nearest, with its full run; give all settings their outcomes."""
-    # With "cheapest", in groups by the number of servers: the first group with an answer has the best.
-    groups = sorted({each.servers if prefer == "cheapest" else 0 for each in race.candidates})
-    for servers in groups:
-        group = [each for each in race.candidates if servers in (0, each.servers)]
+    # With "cheapest", in groups by the cost: the first group with an answer has the best.
+    costs = sorted({each.cost for each in race.candidates})
+    groups: list[float | None] = [*costs] if prefer == "cheapest" else [None]
+    for cost in groups:
+        group = [each for each in race.candidates if cost in (None, each.cost)]
         alive, tied = race.finalists(group), list[Candidate]()
         if alive:
             race.zone_ms = zone(alive[0].latency.value)
@@ -268,11 +277,12 @@ def _search(
             continue
         best, result = found
         best.outcome = Outcome.CHOSEN
-        statement = statement_of(race, best, group, servers if len(groups) > 1 else None)
+        statement = statement_of(race, best, group, len(groups) > 1)
         mark(race, tied, best)
         for each in group:
             each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
         fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
+        fewer = f"one at {_format.number(best.cost_per_million)} per million meets" if best.metered else fewer
         for each in race.candidates:
             each.eliminate(Outcome.DEARER, f"{fewer} the objective")
         return best, result, statement
@@ -292,6 +302,8 @@ def _table(
             continue
 
         noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | entry.numbers
+        if entry.scenario.price_per_hour is not None:
+            noted["cost_per_million"] = entry.cost_per_million if entry.scenario.stable else math.nan
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
             "requests": entry.requests, **entry.latency.columns(key), **noted,
@@ -330,6 +342,7 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
     for needed, missing, got in (
         ("one queue", scenario.replicas > 1, f"{scenario.replicas} replicas"),
         ("one server", scenario.servers > 1, scenario.servers),
+        ("a fixed number of servers", scenario.autoscale is not None, "an autoscaler"),
         ("a service time that ignores sizes", isinstance(service, SizedTime), repr(service)),
         ("batches limited by their number of requests alone", by_size, "a rule that reads sizes"),
         ("all requests to be served", scenario.can_lose, "a queue_limit or a timeout"),

@@ -543,14 +543,17 @@ SELECTION = """
 `make selection` tunes random problems: five kinds of traffic (independent, regular, bursty, on and off,
 clients) and tokens, loads of .3 to .97, one to three servers, 12 to 24 settings, and an objective 2 to 400 %
 above the best. A run a hundred times as long is the truth of a setting. A statement of `tune` holds if the
-chosen setting is no further above the best of the settings in it than stated. An objective is truly missed if
-the truth of the chosen setting is above it.
+chosen setting is no further above the best of the settings in it than stated; where a search states no bound,
+nothing is counted. An objective is truly missed if the truth of the chosen setting is above it. That truth
+has an error of its own, which is largest near saturation.
 
-KN++ and OCBA-m are those of `sim-tools`; each observation is the p99 of 2,000 requests. KN++ has the
-indifference zone of `tune`, 5 % of the latency, at 95 %, and ends after 4 million requests. OCBA-m gets the
-requests that `tune` without a zone spent, and at least six observations of each setting; it has no guarantee.
-Neither confirms the objective. "At least" and "at most" are one-sided 95 % bounds of the true shares: so few
-problems cannot show that a statement holds in 95 % of the cases, or that an objective is missed in 1 %.
+KN++ and OCBA-m are those of `sim-tools`; each observation is the p99 of 2,000 requests, which start with an
+empty queue. The mean of such a p99 is what KN++ guarantees, and near saturation that is not the p99 of a long
+run. KN++ has an indifference zone of 5 % of the true best, at 95 %, and ends after 4 million requests. OCBA-m
+gets the requests that `tune` without a zone spent, and at least six observations of each setting; it has no
+guarantee. Neither confirms the objective. "At least" and "at most" are one-sided 95 % bounds of the true
+shares: so few problems do not show that `tune` without a zone states a bound that holds in 95 % of the cases,
+or that an objective is missed in 1 % at most.
 
 """
 

@@ -179,7 +179,8 @@ class StepsView(StackedView):
 
 def place_of(now: Moment, box: Box, y: float) -> list[Label]:
     """Return the time and the server of a moment, as labels left and right of the time axis' name."""
-    labels, servers = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)], now.result.scenario.all_servers
+    labels = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)]
+    servers = now.result.scenario.all_servers
     return labels + [Label(f"server {now.server + 1:,} of {servers:,}", box.right, y, "right")] * (
         servers > 1
     )
