@@ -118,6 +118,11 @@ def test_two_chunks_a_token_are_noticed():
         ),
         (json.dumps({k: v for k, v in VLLM.items() if "throughput" not in k}), "one of the keys"),
         (json.dumps(VLLM | {"completed": None}), "must have completed"),
+        (json.dumps(VLLM | {"request_rate": 0}), "asked_per_s must be above 0, got 0"),
+        (json.dumps(VLLM | {"max_concurrency": "many"}), r"what its tool writes \(could not convert"),
+        (json.dumps(AIPERF | {"request_latency": [1]}), r"what its tool writes \('list' object"),
+        (json.dumps(AIPERF | {"request_throughput": {"avg": 0}}), "served_per_s must be above 0"),
+        ('{"benchmarks": []}', "at least one stage"),
     ],
 )
 def test_a_file_that_is_none_names_what_is_missing_in_one_line(tmp_path, content, message):

@@ -181,6 +181,12 @@ def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
         raise ValueError(f"files of one load test must be of one tool, got {' and '.join(tools)}")
     ((tool, version),) = tools.items()
     stages = [stage for _, _, each in found for stage in each]
+    if not stages:
+        raise ValueError(f"a load test must have at least one stage ({TOOLS} are supported), got none")
+    for stage in stages:
+        for what in ("asked_per_s", "served_per_s", "concurrency"):
+            if not (value := getattr(stage, what)) > 0 and value == value:
+                raise ValueError(f"{stage.source}: {what} must be above 0, got {value:g}")
     stages.sort(key=_load)
     for one, other in pairwise(stages):
         if one.name == other.name:
@@ -242,7 +248,12 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str, list[Stage]]:
     if isinstance(content, Mapping):
         for key, read in _BY_KEY.items():
             if key in content:
-                return read(path, content)
+                try:
+                    return read(path, content)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    if os.fspath(path) in str(error):
+                        raise
+                    raise _File(path, "").missing(f"what its tool writes ({error})") from None
     raise _File(path, "").missing(f"one of the keys {', '.join(_BY_KEY)}", content)
 
 

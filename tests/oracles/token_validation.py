@@ -179,16 +179,16 @@ ms, is subtracted from the measured TTFT. Above 106/s the generator sent late, b
 latency; the simulated client has as many requests in flight as Little's law gives.
 
 The overhead is not the same at all rates. At 1/s the least TTFT is 24.6 ms, at 31.4/s 19.8 ms, though no
-queue makes a request faster. With 44 workers, each sends every 44 s at 1/s and every 1.4 s at 31.4/s, and an
-idle connection is closed after 15 s (the default of aiohttp, with which the tool sends): probably each request
-at 1/s opened a new one. The fit at the other rates gives 5 ms more overhead at 1/s. So 31.4/s is predicted
-without 1/s; with 1/s in the fit, its TTFT misses by 19 %. Prefill and queues are not the cause: the same fit
-is within 0.3 % of the TTFT at 61.8/s and 92.2/s.
+queue makes a request faster. With 44 workers, each sends every 44 s at 1/s and every 1.4 s at 31.4/s, and
+aiohttp, with which the tool sends, closes a connection that was idle for 15 s: probably each request at 1/s
+opened a new one. The fit to the other rates leaves 5 ms more overhead at 1/s. So 31.4/s is predicted by a fit
+without 1/s; with it, its TTFT misses by 19 %. Prefill and queues are not the cause: the fit without 1/s is
+within 0.3 % of the TTFT at 61.79/s, 92.19/s and 122.59/s.
 
 With 192 seats a TPOT of 7.04, 8.04, 10.04, 15.57, 26.90, 26.84 and 26.37 ms is predicted at the seven rates;
-no measurement was compared. The same server with EAGLE saturated at 73/s instead of 106/s. There is no row for
-it, since neither the number of drafted tokens nor their acceptance is known here: with the fitted step and
-2 ms for drafting, four drafted tokens give 0.69 of the saturation at an acceptance of 0.22, 0.80 at 0.4 and 0.96
+no measurement was compared. The same server with EAGLE saturated at 73/s instead of 106/s. No row compares
+it: how many tokens were drafted and how many accepted is not known here. With the fitted step and 2 ms for a
+draft of four tokens, the saturation is 0.69 of that without at an acceptance of 0.22, 0.80 at 0.4, and 0.96
 at 0.6. Source: <https://github.com/kubernetes-sigs/inference-perf> at 7de5ef2,
 `demos/kubecon-na-2025`.""",
         load_test,
