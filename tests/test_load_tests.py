@@ -167,18 +167,18 @@ def test_kubecon_is_predicted_at_rates_that_were_not_fitted():
     value, low, high = found.parameters["fixed_ms + weights_ms"]
     assert low < value < high < 1.1 * value
     ours = [found.predict(stage, kubecon.rule(192)).tpot_ms for stage in found.test.stages]
-    assert ours == pytest.approx([7.04, 8.04, 10.04, 15.57, 26.9, 26.84, 26.37], rel=1e-3)
+    assert ours == pytest.approx([7.11, 8.11, 10.13, 15.75, 27.0, 26.91, 26.45], rel=1e-3)
     assert "held out" in repr(found)
 
 
-def test_the_idle_rate_of_kubecon_has_an_overhead_of_its_own():
+def test_an_idle_rate_with_an_overhead_of_its_own_does_not_mislead_the_fit():
     test = bs.load_test(*kubecon.FILES)
     assert test.stages[0].ttft_ms["p50"] > test.stages[1].ttft_ms["p50"]  # no queue makes requests faster
-    found = kubecon.calibration(kubecon.IDLE)
-    frame = found.to_frame().set_index("load")
+    frame = kubecon.calibration(kubecon.LOW).to_frame().set_index("load")
     for _, key, bound in kubecon.METRICS:
         assert abs(frame[f"{key}_error"]["31.4/s"]) < bound, key
-    assert frame.ttft_ms["1/s"] - frame.ttft_ms_simulated["1/s"] == pytest.approx(5.4, abs=0.5)
+    assert abs(frame.ttft_ms_error["31.4/s"]) < 0.05
+    assert frame.ttft_ms["1/s"] - frame.ttft_ms_simulated["1/s"] == pytest.approx(5.5, abs=0.5)
 
 
 def test_another_model_is_predicted_from_a_third_of_its_loops():
