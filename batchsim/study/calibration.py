@@ -172,7 +172,7 @@ def calibrate(
     those of a prediction. It fits a `StepTime` to TTFT and TPOT, or without these an `Affine` to the
     latencies. Each step of the fit simulates all stages under `rule`, with `tokens`, by default the lengths
     that the files report. The client has at most `in_flight` requests; by default no limit, or that of
-    Little's law where requests were sent late.
+    Little's law where requests were sent late. A stage far outside the others' spread counts next to nothing.
 
     Raises ValueError where there are too few stages to fit.
     """
