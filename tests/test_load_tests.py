@@ -2,6 +2,7 @@
 
 import json
 import math
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +14,20 @@ from batchsim.measured.load_tests import LoadTest, Stage
 from batchsim.study.calibration import predicted
 
 DATA = Path(__file__).parent / "data/load_tests"
-HONEST = [["guidellm.json"], ["profile_export_aiperf.json"], ["vllm_30.json", "vllm_150.json"]]
-VLLM = json.loads((DATA / "vllm_30.json").read_text())
+HONEST = [["guidellm.json"], ["aiperf_60_per_s.json"], ["vllm_10.json", "vllm_60.json"]]
+VLLM = json.loads((DATA / "vllm_10.json").read_text())
+AIPERF = json.loads((DATA / "aiperf_12_clients.json").read_text())
 
 
 @pytest.mark.parametrize(
     ("tool", "names", "loads", "latency_ms"),
     [
-        ("GuideLLM", HONEST[0], ["10/s", "40/s", "80/s"], 478.394),
-        ("AIPerf", HONEST[1], ["32 clients"], 682.721),
-        ("vllm bench serve", HONEST[2], ["30/s", "150/s"], 547.439),
-        ("perf_analyzer", ["perf_analyzer.csv"], [f"{n} clients" for n in (1, 4, 16, 32)], 2.5),
+        ("GuideLLM", HONEST[0], ["25/s", "60/s"], 430.106),
+        ("AIPerf", HONEST[1], ["60/s"], 3692.29),
+        ("AIPerf", ["aiperf_12_clients.json"], ["12 clients"], 450.602),
+        ("vllm bench serve", HONEST[2], ["10/s", "60/s"], 368.406),
+        ("perf_analyzer", ["perf_analyzer.csv"], [f"{n} clients" for n in (1, 5, 9)], 25.08),
+        ("inference-perf", ["inference_perf_0.7.json"], ["60/s"], 433.081),
         ("inference-perf", [f"inference_perf/{path.name}" for path in kubecon.FILES], None, 480.482),
     ],
 )
@@ -36,7 +40,8 @@ def test_a_result_file_of_each_tool_is_read(tool, names, loads, latency_ms):
     assert len(test.to_frame()) == len(test.stages)
     if tool != "perf_analyzer":
         assert test.stages[0].ttft_ms["p99"] > test.stages[0].ttft_ms["p50"] > 0
-        assert test.stages[0].prompt_tokens > 200
+        assert test.stages[0].prompt_tokens > 60
+        assert test.stages[0].itl_ms["mean"] > 6 or tool == "inference-perf"
 
 
 def test_a_hidden_send_delay_is_found_at_every_overload_of_kubecons_generator():
@@ -59,9 +64,41 @@ def test_littles_law_finds_it_without_the_tools_own_delays():
 
 
 @pytest.mark.parametrize("names", HONEST)
-def test_none_is_found_in_honest_files_and_one_of_them_is_overloaded(names):
+def test_none_is_found_in_honest_files_though_each_has_an_overload(names):
     test = bs.load_test(*(DATA / name for name in names))
     assert not test.warnings
+    assert test.stages[-1].served_per_s < 0.7 * test.stages[-1].asked_per_s
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden_ms"), [("vllm_60_by_24_clients", 2264.5), ("aiperf_60_per_s_by_40_clients", 1690.7)]
+)
+def test_a_limit_of_clients_hides_a_send_delay(name, hidden_ms):
+    test = bs.load_test(DATA / f"{name}.json")
+    assert [stage.name for stage in test.stages] == ["60/s"]
+    assert test.stages[0].hidden_ms == pytest.approx(hidden_ms, rel=1e-4)
+    assert [warning.partition(":")[0] for warning in test.warnings] == ["hidden send delay"]
+
+
+def test_a_warm_up_of_aiperf_is_not_its_load():
+    phases = AIPERF["input_config"]["phases"]
+    warm_up = phases[0] | {"name": "warmup", "concurrency": 2, "exclude_from_results": True}
+    (stage,) = _written(AIPERF | {"input_config": {"phases": [warm_up, *phases]}}).stages
+    assert stage.concurrency == 12
+
+
+def test_a_tool_that_sends_at_another_rate_is_noticed():
+    assert any("other than asked" in each for each in bs.load_test(DATA / "inference_perf_0.7.json").warnings)
+    # GuideLLM 0.8.1 with rate 10/s, whose ten processes draw the same gaps
+    assert "rate other than asked" in Stage(184, {"mean": 434.3}, asked_per_s=10, served_per_s=15.25).faults
+    assert not Stage(184, {"mean": 434.3}, asked_per_s=10, served_per_s=11.5).faults
+
+
+def _written(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "result.json"
+        path.write_text(json.dumps(content))
+        return bs.load_test(path)
 
 
 def test_two_chunks_a_token_are_noticed():
@@ -76,11 +113,16 @@ def test_two_chunks_a_token_are_noticed():
         ('{"benchmarks": [], "metadata": {"version": 9}}', "metadata.version 1 or 2.*version 9"),
         ('{"request_latency": {}, "schema_version": "7.1"}', r"schema_version 1\.x.*version 7\.1"),
         (
-            json.dumps({k: v for k, v in VLLM.items() if k[:3] not in ("p99", "med")}),
+            json.dumps({k: v for k, v in VLLM.items() if k[0] != "p" and k[:3] != "med"}),
             "percentiles.*median_e2el",
         ),
         (json.dumps({k: v for k, v in VLLM.items() if "throughput" not in k}), "one of the keys"),
         (json.dumps(VLLM | {"completed": None}), "must have completed"),
+        (json.dumps(VLLM | {"request_rate": 0}), "asked_per_s must be above 0, got 0"),
+        (json.dumps(VLLM | {"max_concurrency": "many"}), r"what its tool writes \(could not convert"),
+        (json.dumps(AIPERF | {"request_latency": [1]}), r"what its tool writes \('list' object"),
+        (json.dumps(AIPERF | {"request_throughput": {"avg": 0}}), "served_per_s must be above 0"),
+        ('{"benchmarks": []}', "at least one stage"),
     ],
 )
 def test_a_file_that_is_none_names_what_is_missing_in_one_line(tmp_path, content, message):
@@ -92,15 +134,15 @@ def test_a_file_that_is_none_names_what_is_missing_in_one_line(tmp_path, content
 
 
 def test_rates_must_increase_and_one_stage_cannot_be_fitted():
-    path = DATA / "vllm_30.json"
-    with pytest.raises(ValueError, match=r"must increase .* supported\), got 30/s"):
+    path = DATA / "vllm_10.json"
+    with pytest.raises(ValueError, match=r"must increase .* supported\), got 10/s"):
         bs.load_test(path, path)
     with pytest.raises(ValueError, match=r"at least 2 stages .* got 1 of 1"):
         bs.calibrate(path, bs.Continuous(64))
-    with pytest.raises(ValueError, match=r"hold_out must have loads of the test, 30 and 150, got 40"):
-        bs.calibrate([path, DATA / "vllm_150.json"], bs.Continuous(64), hold_out=[40])
+    with pytest.raises(ValueError, match=r"hold_out must have loads of the test, 10 and 60, got 40"):
+        bs.calibrate([path, DATA / "vllm_60.json"], bs.Continuous(64), hold_out=[40])
     with pytest.raises(ValueError, match="of one tool, got vllm bench serve and AIPerf"):
-        bs.load_test(path, DATA / "profile_export_aiperf.json")
+        bs.load_test(path, DATA / "aiperf_60_per_s.json")
 
 
 def test_a_client_with_few_requests_in_flight_hides_the_queue():
@@ -125,8 +167,18 @@ def test_kubecon_is_predicted_at_rates_that_were_not_fitted():
     value, low, high = found.parameters["fixed_ms + weights_ms"]
     assert low < value < high < 1.1 * value
     ours = [found.predict(stage, kubecon.rule(192)).tpot_ms for stage in found.test.stages]
-    assert ours == pytest.approx([7.04, 8.04, 10.04, 15.57, 26.9, 26.84, 26.37], rel=1e-3)
+    assert ours == pytest.approx([7.11, 8.11, 10.13, 15.75, 27.0, 26.91, 26.45], rel=1e-3)
     assert "held out" in repr(found)
+
+
+def test_an_idle_rate_with_an_overhead_of_its_own_does_not_mislead_the_fit():
+    test = bs.load_test(*kubecon.FILES)
+    assert test.stages[0].ttft_ms["p50"] > test.stages[1].ttft_ms["p50"]  # no queue makes requests faster
+    frame = kubecon.calibration(kubecon.LOW).to_frame().set_index("load")
+    for _, key, bound in kubecon.METRICS:
+        assert abs(frame[f"{key}_error"]["31.4/s"]) < bound, key
+    assert abs(frame.ttft_ms_error["31.4/s"]) < 0.05
+    assert frame.ttft_ms["1/s"] - frame.ttft_ms_simulated["1/s"] == pytest.approx(5.5, abs=0.5)
 
 
 def test_another_model_is_predicted_from_a_third_of_its_loops():
@@ -141,8 +193,11 @@ def test_another_model_is_predicted_from_a_third_of_its_loops():
 
 
 def test_a_batch_service_is_found_again():
-    test, service = bs.load_test(DATA / "perf_analyzer.csv"), bs.Affine(2, 0.2)
-    found = bs.calibrate(test, bs.SizeOrWait(16, 0))
+    rule, service, stages = bs.SizeOrWait(16, 0), bs.Affine(2, 0.2), []
+    for clients in (1, 4, 16, 32):
+        made = predicted(Stage(0, {}, concurrency=clients), rule, service)
+        stages.append(Stage(0, {"mean": made.latency_ms + 0.3}, served_per_s=1, concurrency=clients))
+    found = bs.calibrate(LoadTest("none", "1", tuple(stages)), rule)
     for size in (1, 16):
         assert found.service(size) == pytest.approx(service(size), rel=0.1)
     assert found.to_frame().latency_ms_error.abs().max() < 0.05

@@ -60,6 +60,7 @@ def test_speculation_shares_a_step_among_its_tokens_and_leaves_prompts_as_they_a
 
 def test_speculation_gains_with_few_requests_and_loses_at_saturation():
     # About the H100 of KubeCon's load test: EAGLE saturated at 73/s, and the same server without it at 106/s.
+    # What it drafted and how much was accepted is not known; these numbers are chosen.
     step = bs.StepTime(2, 5, 0.024)
     tokens, rule = bs.Tokens(300, 66), bs.Continuous(128, 8192, chunked=False)
     plain = bs.Scenario(bs.Poisson(0.5), rule, step, tokens=tokens)

@@ -3,10 +3,10 @@
 The formats were read in the tools' sources:
 
 - GuideLLM 0.8.1, report version 1 and 2: `guidellm/benchmark/schemas/report.py`, `metrics.py`;
-- inference-perf 0.5.0: `inference_perf/reportgen/base.py` (a file for each stage, without a version);
+- inference-perf 0.5.0 and 0.7.0: `inference_perf/reportgen/base.py` (a file a stage, without a version);
 - AIPerf 0.13.0, export schema 1.x, and genai-perf 0.0.16: `aiperf/common/models/export_models.py`;
 - vLLM 0.33.0: `vllm/benchmarks/serve.py` (without a version);
-- perf_analyzer at 263c5f6, the CSV of `-f`: `src/report_writer.cc` (without a version).
+- perf_analyzer at 263c5f6 and 2.45.0, the CSV of `-f`: `src/report_writer.cc` (without a version).
 """
 
 import csv
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 BYTES = 1 << 30
 TOOLS = "GuideLLM, inference-perf, AIPerf, vllm bench serve, perf_analyzer"
 LATE = 0.05  # of the latency: a mean delay before sending above this is reported
+DRAWN = 3.0  # standard deviations by which the duration of exponential gaps may exceed its mean
+OTHER = 0.1  # of the rate asked for: a difference to the rate sent beyond this, and chance, is reported
 CHUNKS = 0.2  # the relative difference of two times per token that shows chunks counted as tokens
 FIRST = 3.0  # the slowest request over p99, where p99 is below twice the median: a first request
 Stats = Mapping[str, float]
@@ -38,9 +40,9 @@ Stats = Mapping[str, float]
 class Stage:
     """One load of a load test: rates per second, times in ms by statistic (as "mean", "p99"), and lengths.
 
-    NaN, or an empty mapping, where the file does not say. `sent_per_s` is the rate at which requests were
-    really sent, `served_per_s` that of the answers. `concurrency` is the limit of a closed loop. `delay_ms`
-    is how late requests were sent, which is in no latency.
+    NaN, 0 requests, or an empty mapping, where the file does not say. `sent_per_s` is the rate at which
+    requests were really sent, `served_per_s` that of the answers. `concurrency` is the limit of a closed
+    loop. `delay_ms` is how late requests were sent, which is in no latency.
     """
 
     requests: int
@@ -85,7 +87,10 @@ class Stage:
     @property
     def is_late(self) -> bool:
         """Whether requests were sent so late that the latency hides it: coordinated omission."""
-        return self.hidden_ms > LATE * self.latency_ms["mean"]
+        least_ms = LATE * self.latency_ms["mean"]
+        if "mean" not in self.delay_ms and self.asked_per_s > 0:  # the drain is known but for the drawn gaps
+            least_ms += 1000 * DRAWN * math.sqrt(self.requests) / self.asked_per_s / 2
+        return self.hidden_ms > least_ms
 
     @property
     def name(self) -> str:
@@ -103,6 +108,12 @@ class Stage:
         if self.is_late:
             how = f"requests left {fixed(self.hidden_ms / 1000)} s late on average, in no latency"
             found["hidden send delay"] = f"{how}: a closed loop of {self.in_flight:.0f} clients"
+        else:  # where no tool says what was sent, more answers than were asked for tell
+            known = self.sent_per_s == self.sent_per_s
+            sent = self.sent_per_s if known else max(self.served_per_s, self.asked_per_s)
+            chance = DRAWN / math.sqrt(max(self.requests, 1))
+            if abs(sent - self.asked_per_s) > (OTHER + chance) * self.asked_per_s:
+                found["rate other than asked"] = f"the tool sent {fixed(sent)}/s, none late by its own plan"
         for name, stats in (("TPOT", self.reported_tpot_ms), ("ITL", self.itl_ms)):
             ratio = stats.get("mean", math.nan) / self.tpot_ms
             if abs(ratio - 1) > CHUNKS:
@@ -170,6 +181,12 @@ def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
         raise ValueError(f"files of one load test must be of one tool, got {' and '.join(tools)}")
     ((tool, version),) = tools.items()
     stages = [stage for _, _, each in found for stage in each]
+    if not stages:
+        raise ValueError(f"a load test must have at least one stage ({TOOLS} are supported), got none")
+    for stage in stages:
+        for what in ("asked_per_s", "served_per_s", "concurrency"):
+            if not (value := getattr(stage, what)) > 0 and value == value:
+                raise ValueError(f"{stage.source}: {what} must be above 0, got {value:g}")
     stages.sort(key=_load)
     for one, other in pairwise(stages):
         if one.name == other.name:
@@ -231,7 +248,12 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str, list[Stage]]:
     if isinstance(content, Mapping):
         for key, read in _BY_KEY.items():
             if key in content:
-                return read(path, content)
+                try:
+                    return read(path, content)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    if os.fspath(path) in str(error):
+                        raise
+                    raise _File(path, "").missing(f"what its tool writes ({error})") from None
     raise _File(path, "").missing(f"one of the keys {', '.join(_BY_KEY)}", content)
 
 
@@ -260,12 +282,13 @@ def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         raise file.missing("successes.latency.request_latency", done)
     delay = load.get("schedule_delay")
     # Its tokenizer may split an answer in another way than the server: the median is the usual length.
-    lengths = {of: file.number(done, of, "median") for of in ("prompt_len", "output_len")}
-    return "inference-perf", "0.5", [Stage(
+    prompts = "prompt_tokens" if "prompt_tokens" in done else "prompt_len"  # since 0.7, and before
+    lengths = [file.number(done, of, "median") for of in (prompts, "output_len")]
+    return "inference-perf", "0.7" if prompts == "prompt_tokens" else "0.5", [Stage(
         int(file.number(load, "count")), **times, delay_ms=file.stats(delay, names, 1000) if delay else {},
         asked_per_s=file.number(load, "requested_rate"), sent_per_s=file.number(load, "achieved_rate"),
         served_per_s=file.number(done, "throughput", "requests_per_sec"),
-        prompt_tokens=lengths["prompt_len"], output_tokens=lengths["output_len"],
+        prompt_tokens=lengths[0], output_tokens=lengths[1],
         failed=int(file.number(content, "failures", "count")), source=file.path,
     )]  # fmt: skip
 
@@ -288,9 +311,12 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         times["latency_ms"] = {"mean": mean_ms}
     rate = content.get("request_rate")
     rate = float(rate) if _is_number(rate) else math.nan  # "inf": all at once
+    waits = content.get("queue_times")  # each request's, for one of max_concurrency
+    waits = [each for each in waits if _is_number(each)] if isinstance(waits, list) else []
+    delay_ms = {"mean": 1000 * math.fsum(waits) / len(waits)} if waits and rate == rate else {}
     limit = content.get("max_concurrency")
     return "vllm bench serve", "0.33", [Stage(
-        int(content.get("num_prompts", done)), **times, asked_per_s=rate,
+        int(content.get("num_prompts", done)), **times, delay_ms=delay_ms, asked_per_s=rate,
         served_per_s=file.number(content, "request_throughput"), output_tokens=outputs,
         concurrency=float(limit) if limit else math.nan, failed=int(content.get("failed") or 0),
         prompt_tokens=file.number(content, "total_input_tokens") / max(done, 1), source=file.path,
@@ -349,8 +375,14 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
 
     if not (latency_ms := times("request_latency")):
         raise file.missing("request_latency", content)
-    given = json.dumps(content.get("input_config") or {})
-    limit, rate = (_named(json.loads(given), name) for name in ("concurrency", "request_rate"))
+    given = content.get("input_config") or {}
+    phases = given.get("phases") if isinstance(given, Mapping) else None
+    if isinstance(phases, list):  # a warm-up may be one of them
+        given = [
+            each for each in phases if not (isinstance(each, Mapping) and each.get("exclude_from_results"))
+        ]
+    limit = _named(given, "concurrency")
+    rate = _named(given, "rate" if isinstance(given, list) else "request_rate")
     served = file.number(content, "request_throughput", "avg")
     count = (content.get("request_count") or {}).get("avg") or content["request_latency"].get("count") or 1
     return "AIPerf", str(content.get("aiperf_version", schema)), [Stage(
@@ -396,7 +428,7 @@ def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
         latency["mean"] = value(mean) / 1000 if mean else sum(value(name) for name in parts) / 1000
         asked = {"concurrency" if load == "Concurrency" else "asked_per_s": value(load)}
         served = value("Inferences/Second")
-        stages.append(Stage(1, latency, served_per_s=served, **asked, source=file.path))  # type: ignore[arg-type]
+        stages.append(Stage(0, latency, served_per_s=served, **asked, source=file.path))  # type: ignore[arg-type]
     return "perf_analyzer", "263c5f6", stages
 
 

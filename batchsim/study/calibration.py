@@ -172,7 +172,7 @@ def calibrate(
     those of a prediction. It fits a `StepTime` to TTFT and TPOT, or without these an `Affine` to the
     latencies. Each step of the fit simulates all stages under `rule`, with `tokens`, by default the lengths
     that the files report. The client has at most `in_flight` requests; by default no limit, or that of
-    Little's law where requests were sent late.
+    Little's law where requests were sent late. A stage far outside the others' spread counts next to nothing.
 
     Raises ValueError where there are too few stages to fit.
     """
@@ -198,15 +198,18 @@ def calibrate(
             errors += model.errors(stage, found, client_ms)
         return np.array([*errors, *((logs - begin) * LEAST_ERROR / PRIOR)])
 
-    best: Any = None
-    for begin in model.begins():
-        logs = np.log(begin)
-        found = least_squares(
-            residuals, logs, args=(logs,), diff_step=CLOSE, max_nfev=15, loss="soft_l1", f_scale=CLOSE,
-            bounds=(logs - WIDE, logs + WIDE),
+    def fit(logs: np.ndarray, begin: np.ndarray, loss: str, scale: float) -> Any:
+        return least_squares(
+            residuals, logs, args=(begin,), diff_step=CLOSE, max_nfev=15, loss=loss, f_scale=scale,
+            bounds=(begin - WIDE, begin + WIDE),
         )  # fmt: skip
-        if best is None or found.cost < best.cost:
-            best = found
+
+    begins = [np.log(begin) for begin in model.begins()]
+    fits = [(fit(begin, begin, "soft_l1", CLOSE), begin) for begin in begins]
+    best, begin = min(fits, key=lambda found: found[0].cost)
+    # From there, a stage far outside the others' spread counts next to nothing: its client is another.
+    spread = 1.4826 * float(np.median(np.abs(best.fun[: -begin.size])))
+    best = fit(best.x, begin, "cauchy", max(spread, CLOSE))
     service, client_ms = model.made(np.exp(best.x))
     parameters = _parameters(model, best)
     return Calibration(test, rule, service, client_ms, parameters, fitted, in_flight, tokens, servers, seed)

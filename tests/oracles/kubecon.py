@@ -10,6 +10,7 @@ from batchsim.measured.load_tests import LoadTest, Stage
 TESTS = Path(__file__).parent.parent
 FILES = sorted((TESTS / "data/load_tests/inference_perf").glob("stage_*.json"))
 HELD_OUT = (61.79, 152.98)
+LOW = (31.4,)
 METRICS = (
     ("mean TPOT (ms)", "tpot_ms", 0.05), ("mean TTFT without the client (ms)", "ttft_ms", 0.15),
     ("served per s", "served_per_s", 0.04),
