@@ -11,7 +11,7 @@ import batchsim as bs
 from batchsim import _check
 from batchsim.cli import values
 from batchsim.cli.flags import Command, FileTable, Panel
-from batchsim.measured.measurement import Measurement
+from batchsim.measured import sized_measurement
 from batchsim.scenario import Scenario, Service
 from batchsim.scenario.toml import KINDS, read_toml
 from batchsim.servers.language import NO_MEMORY
@@ -81,7 +81,7 @@ class ScenarioFlags(Command):
     )
     measurement: Any = SERVICE(
         "A file that `batchsim measure --save` wrote.", metavar="FILE",
-        parser=lambda path: Measurement.load(path),
+        parser=lambda path: sized_measurement.load(path),
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
     weights_ms: float | None = TOKENS("A step of tokens: least time of its products.")

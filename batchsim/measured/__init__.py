@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from batchsim.scenario.service import Noise, Table
+from batchsim.scenario.sized_time import SizeTable
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.toml import KINDS
 
 
 def _measured(
     path: str | Path, *, noise: Noise | None = None, padding: Any = None, compile_ms: Any = None
-) -> Table:
-    from batchsim.measured.measurement import Measurement
+) -> Table | SizeTable:
+    from batchsim.measured.sized_measurement import load
 
-    service = Measurement.load(path).service
+    service = load(path).service
     return dataclasses.replace(service, noise=noise, padding=padding, compile_ms=compile_ms)
 
 

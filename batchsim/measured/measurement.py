@@ -35,8 +35,70 @@ class Note(NamedTuple):
     text: str
 
 
+class Measured:
+    """What measurements by batch size, and by batch size and length, have in common: noise and files."""
+
+    model: str
+    device: str
+    served: bool
+    autocorrelation: tuple[float, ...]
+
+    def times(self, samples: str | None = None) -> dict[Any, np.ndarray]:
+        """Return the times in ms of each batch size, or of each batch size and length."""
+        raise NotImplementedError
+
+    def table(self, times_ms: Mapping[Any, float]) -> Any:
+        """Return the service time with one time for each of the keys of `times`."""
+        raise NotImplementedError
+
+    @property
+    def median_ms(self) -> dict[Any, float]:
+        """The median of the quiet times, for each of these keys."""
+        raise NotImplementedError
+
+    @property
+    def service(self) -> Any:
+        """The medians of the quiet times as a service time.
+
+        For a padded model, measure the padded sizes, and pad this too.
+        """
+        return self.table(self.median_ms)
+
+    def service_with_noise(self, samples: str | None = None) -> Any:
+        """Return a service time with the noise of the "quiet" times, the "clipped", or "all".
+
+        The points are means, which noise keeps. The noise is lognormal, with one coefficient of variation for
+        all sizes, the root mean square of theirs (`noise_cv` has each). The default is the quiet times,
+        because a few disturbed ones, many times longer, give a cv that no lognormal fits. For a `served`
+        measurement it is the clipped times: a server has disturbed batches too, but the slowest 1 % count as
+        no slower than the next. The noise lasts as measured by the `autocorrelation`, unless that is empty.
+        """
+        times = self.times(samples)
+        means = {size: float(row.mean()) for size, row in times.items()}
+        lasts = lasting_noise(self.autocorrelation) if self.autocorrelation else ()
+        return self.table(means).with_noise(pooled(self.noise_cv(samples)), "lognormal", *lasts)
+
+    def noise_cv(self, samples: str | None = None) -> dict[Any, float]:
+        """Return the coefficient of variation of each batch size: see `service_with_noise`."""
+        return {size: cv_of(row) for size, row in self.times(samples).items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to `path` as JSON; the file that was there stays if the writing fails."""
+        with replacing(path) as file:
+            json.dump(
+                files.HEADER | files.content(self), codecs.getwriter("utf-8")(file), indent=1,
+                allow_nan=False, default=files.content,
+            )  # fmt: skip
+            file.write(b"\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return what `save` wrote to `path`; any other file raises ValueError."""
+        return files.load(path, cls)
+
+
 @dataclass(frozen=True, repr=False)
-class Measurement:
+class Measurement(Measured):
     """The times of a model for batches of each size, and the device.
 
     `samples_ms` has a row for each of `batch_sizes`, in the order of measuring; `repeats` is the length of
@@ -180,31 +242,8 @@ class Measurement:
             noise.append(f"lasting: {neighbours}, and with later ones' for about {lasts[1]:.0f} batches")
         return [*doubts, *noise]
 
-    @property
-    def service(self) -> Table:
-        """The medians of the quiet times as a service time.
-
-        For a padded model, measure the padded sizes, and pad this too.
-        """
-        return Table(self.median_ms)
-
-    def service_with_noise(self, samples: str | None = None) -> Table:
-        """Return a service time with the noise of the "quiet" times, the "clipped", or "all".
-
-        The points are means, which noise keeps. The noise is lognormal, with one coefficient of variation for
-        all sizes, the root mean square of theirs (`noise_cv` has each). The default is the quiet times,
-        because a few disturbed ones, many times longer, give a cv that no lognormal fits. For a `served`
-        measurement it is the clipped times: a server has disturbed batches too, but the slowest 1 % count as
-        no slower than the next. The noise lasts as measured by the `autocorrelation`, unless that is empty.
-        """
-        times = self.times(samples)
-        means = {size: float(row.mean()) for size, row in times.items()}
-        lasts = lasting_noise(self.autocorrelation) if self.autocorrelation else ()
-        return Table(means).with_noise(pooled(self.noise_cv(samples)), "lognormal", *lasts)
-
-    def noise_cv(self, samples: str | None = None) -> dict[int, float]:
-        """Return the coefficient of variation of each batch size: see `service_with_noise`."""
-        return {size: cv_of(row) for size, row in self.times(samples).items()}
+    def table(self, times_ms: Mapping[int, float]) -> Table:
+        return Table(times_ms)
 
     def times(self, samples: str | None = None) -> dict[int, np.ndarray]:
         """Return the times in ms of each batch size that `service_with_noise` uses."""
@@ -260,18 +299,6 @@ class Measurement:
         columns["compile_s"] = self.first_call_s or math.nan
         keys = [[note.key for note in self.notes if note.batch_size == size] for size in self.batch_sizes]
         return pandas.DataFrame(columns | {"notes": [", ".join(each) for each in keys]})
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to `path` as JSON; the file that was there stays if the writing fails."""
-        with replacing(path) as file:
-            content = files.HEADER | {name: getattr(self, name) for name in self.__match_args__}
-            json.dump(content, codecs.getwriter("utf-8")(file), indent=1, allow_nan=False)
-            file.write(b"\n")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return what `save` wrote to `path`; any other file raises ValueError."""
-        return files.load(cls, path)
 
     @classmethod
     def from_csv(

@@ -23,38 +23,54 @@ M = TypeVar("M")  # the class Measurement, which imports this module
 File = str | os.PathLike[str]
 
 
-def load(cls: type[M], path: File) -> M:
-    """Return the measurement in a JSON file; any other file raises ValueError."""
+def load(path: File, *kinds: type[M]) -> M:
+    """Return the measurement in a JSON file, of one of these kinds; any other file raises ValueError.
+
+    The first field of a kind tells it from the others; a file without any is of the first kind.
+    """
     path = _check.path("path", path)
     try:
         with opened(path, MEASUREMENT_BYTES) as file:
-            return cls(**_read(cls, file.read()))
+            values = _read(file.read())
+        of_it: Any = (each for each in kinds if fields(each)[0].name in values)  # type: ignore[arg-type]
+        return made(next(of_it, kinds[0]), values)
     except (OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)} is not a saved measurement: {error}") from None
 
 
-def _read(cls: type[Any], text: bytes) -> dict[str, Any]:
-    """Return a Measurement's fields from a saved file's bytes, or raise ValueError."""
+def content(measurement: Any) -> dict[str, Any]:
+    """Return a measurement's fields, as they are saved."""
+    return {field.name: getattr(measurement, field.name) for field in fields(measurement)}
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    """Return the fields in a saved file's bytes, or raise ValueError."""
     try:
-        content = json.loads(text)
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it must be JSON, got {brief(text[:40])} ({error})") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"it must be a JSON object, got {type(content).__name__}")
+    if not isinstance(values, dict):
+        raise ValueError(f"it must be a JSON object, got {type(values).__name__}")
     for key, value in HEADER.items():
-        got = content.pop(key, None)
+        got = values.pop(key, None)
         if got != value or type(got) is not type(value):  # True == 1, but it is no version
             raise ValueError(f"{key} must be {brief(value)}, got {brief(got)}")
-    keys = [field.name for field in fields(cls)]
-    for key in content:
+    return values
+
+
+def made(kind: type[M], values: Mapping[str, Any]) -> M:
+    """Return a measurement of these fields, or raise ValueError or TypeError."""
+    known: Any = fields(kind)  # type: ignore[arg-type]
+    keys = [field.name for field in known]
+    for key in values:
         if key not in keys:
             raise ValueError(f"there is no key {brief(key)}" + _check.nearest(key, keys))
-    needed = [field.name for field in fields(cls) if field.default is MISSING]
-    if missing := [key for key in needed if key not in content]:
+    needed = [field.name for field in known if field.default is MISSING]
+    if missing := [key for key in needed if key not in values]:
         raise ValueError(
-            f"it must have the key {brief(missing[0])}, got {several([*content], 20) or 'no keys'}"
+            f"it must have the key {brief(missing[0])}, got {several([*values], 20) or 'no keys'}"
         )
-    return content
+    return kind(**values)
 
 
 # The values in it.

@@ -3,37 +3,39 @@
 import math
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from batchsim.measured.measurement import Measurement, pooled
+from batchsim.measured.measurement import Measured, pooled
 from batchsim.measured.samples import MEMORIES, autocorrelation, cv_of, lasting_noise
-from batchsim.scenario.service import Noise, Table
+from batchsim.scenario.service import Noise
 
 STRETCHES = 8  # parts of the rounds, to estimate how the speed of the machine changes
 FEWEST = 4  # stretches of two rounds each that this needs
 
 
-def services(measurement: Measurement, count: int, seed: int = 0) -> Iterator[Table]:
+def services(measurement: Measured, count: int, seed: int = 0) -> Iterator[Any]:
     """Yield `count` service times, with their noise, that are consistent with a measurement.
 
     Each service draws three uncertain properties:
 
-    - the mean time of each size, and the variance: rounds of the measurement are drawn with replacement,
-      several consecutive ones at once, because disturbances last (the moving-block bootstrap);
+    - the mean time of each size (and length), and the variance: rounds of the measurement are drawn with
+      replacement, several consecutive ones at once, because disturbances last (the moving-block bootstrap);
     - the speed of the machine while the service is used: it differed between stretches of the measurement
       (see `level`), so it is that of one more stretch, not their mean;
     - the correlation and the duration of noise: noise as measured is drawn and measured again.
 
     Without repeats the uncertainty is unknown, and all services are equal.
 
+    >>> from batchsim.measured.measurement import Measurement
     >>> times_ms = (2, 2.1, 1.9, 2, 2.2, 2, 1.8, 2)
     >>> measured = Measurement("net", "a GPU", "gpu", "", (1,), 8, (times_ms,), (), "2026-01-01")
     >>> [round(each.points_ms[0][1], 2) for each in services(measured, 3)]
     [1.94, 1.99, 1.91]
     """
-    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(len(measurement.batch_sizes),)))
     rows = measurement.times()
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(len(rows),)))
     rounds = max(row.size for row in rows.values())
     together = math.ceil(rounds ** (1 / 3))  # rounds: the best order of length (Künsch, 1989)
     spread, freedom = level(list(rows.values()))
@@ -46,7 +48,7 @@ def services(measurement: Measurement, count: int, seed: int = 0) -> Iterator[Ta
         cv = pooled({size: cv_of(row) for size, row in again.items()})
         lasts = _lasting(noise, rows, generator) if noise is not None and measurement.autocorrelation else ()
         points = {size: speed * float(row.mean()) for size, row in again.items()}
-        yield Table(points).with_noise(cv, "lognormal", *lasts)
+        yield measurement.table(points).with_noise(cv, "lognormal", *lasts)
 
 
 def level(rows: list[np.ndarray]) -> tuple[float, int]:
@@ -72,7 +74,7 @@ def level(rows: list[np.ndarray]) -> tuple[float, int]:
 
 
 def _lasting(
-    noise: Noise, rows: dict[int, np.ndarray], generator: np.random.Generator
+    noise: Noise, rows: dict[Any, np.ndarray], generator: np.random.Generator
 ) -> tuple[float, float]:
     """Return a correlation and a memory that may have produced the measured noise.
 

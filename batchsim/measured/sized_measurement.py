@@ -1,14 +1,17 @@
 """A measurement over batch sizes and lengths: the times of a model that pads sequences."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from batchsim._format import fixed, percent
+from batchsim import _check
+from batchsim._format import fixed, listed, percent
+from batchsim.measured import measurement_files as files
 from batchsim.measured.fits import least
-from batchsim.measured.measurement import Measurement
+from batchsim.measured.measurement import Measured, Measurement
 from batchsim.scenario.sized_time import PaddedTime, SizeTable
 
 
@@ -35,14 +38,43 @@ class SizedFit:
 
 
 @dataclass(frozen=True, repr=False)
-class SizedMeasurement:
+class SizedMeasurement(Measured):
     """The times of a model for batches of each size and length: a `Measurement` for each of `lengths`.
 
-    `service` is a SizeTable of the medians, for the batch sizes that fit in memory at every length.
+    `service` is a SizeTable of the medians, for the batch sizes that fit in memory at every length. The
+    measurements must have one model and device. Wrong values raise ValueError or TypeError.
     """
 
     lengths: tuple[int, ...]
     measurements: tuple[Measurement, ...]
+
+    def __post_init__(self) -> None:
+        lengths = _check.sizes("lengths", self.lengths)
+        each = tuple(map(_measurement, files.list_of(len(lengths), "measurements", self.measurements)))
+        vars(self).update(lengths=lengths, measurements=each)
+        for name in ("model", "device", "copy", "served"):
+            if len(found := dict.fromkeys(getattr(one, name) for one in each)) > 1:
+                raise ValueError(f"measurements must have the same {name}, got {listed([*map(repr, found)])}")
+        if not self.batch_sizes:
+            raise ValueError(f"measurements must have a batch size in common, got none in {len(each)}")
+
+    @property
+    def model(self) -> str:  # type: ignore[override]  # these are fields of each of them
+        return self.measurements[0].model
+
+    @property
+    def device(self) -> str:  # type: ignore[override]
+        return self.measurements[0].device
+
+    @property
+    def served(self) -> bool:  # type: ignore[override]
+        return self.measurements[0].served
+
+    @property
+    def autocorrelation(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The mean of those of each length; empty if one is unknown."""
+        each = [one.autocorrelation for one in self.measurements]
+        return tuple(np.mean(each, axis=0).tolist()) if all(each) else ()
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -58,16 +90,28 @@ class SizedMeasurement:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The doubts about the times of each length."""
+        """The doubts about the times of each length, each once."""
         pairs = zip(self.lengths, self.measurements, strict=True)
-        return tuple(f"length {length:,}: {note.text}" for length, each in pairs for note in each.notes)
+        found = (f"length {length:,}: {note.text}" for length, each in pairs for note in each.notes)
+        return tuple(dict.fromkeys(found))
 
-    @cached_property
-    def service(self) -> SizeTable:
-        """The medians as a service time."""
-        times, sizes = self.median_ms, self.batch_sizes
-        rows = tuple(tuple(times[size, each] for each in self.lengths) for size in sizes)
-        return SizeTable(sizes, self.lengths, rows)
+    def table(self, times_ms: Mapping[tuple[int, int], float]) -> SizeTable:
+        rows = tuple(tuple(times_ms[size, each] for each in self.lengths) for size in self.batch_sizes)
+        return SizeTable(self.batch_sizes, self.lengths, rows)
+
+    def times(self, samples: str | None = None) -> dict[tuple[int, int], np.ndarray]:
+        """Return the times in ms of each batch size and length that `service_with_noise` uses."""
+        rows = dict(zip(self.lengths, (each.times(samples) for each in self.measurements), strict=True))
+        return {(size, length): rows[length][size] for size in self.batch_sizes for length in self.lengths}
+
+    def joined(self, later: "SizedMeasurement") -> "SizedMeasurement":
+        """Return one measurement with the times of both: see `Measurement.joined`."""
+        if self.lengths != later.lengths:
+            raise ValueError(
+                f"joined measurements must have the same lengths, got {self.lengths!r} and {later.lengths!r}"
+            )
+        both = zip(self.measurements, later.measurements, strict=True)
+        return SizedMeasurement(self.lengths, tuple(one.joined(other) for one, other in both))
 
     def fit(self) -> SizedFit:
         """Return the PaddedTime with the least squares of relative errors, its factors at least 0."""
@@ -92,3 +136,16 @@ class SizedMeasurement:
         for row in rows:
             lines.append("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
         return "\n".join([*lines, *self.notes])
+
+
+def _measurement(given: Any) -> Measurement:
+    """Return a Measurement, or that of a saved one's fields."""
+    if isinstance(given, Mapping):
+        return files.made(Measurement, given)
+    _check.instance("a measurement", given, Measurement, "a Measurement")
+    return given
+
+
+def load(path: str | os.PathLike[str]) -> Measured:
+    """Return what either kind of measurement saved to `path`; any other file raises ValueError."""
+    return files.load(path, Measurement, SizedMeasurement)

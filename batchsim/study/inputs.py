@@ -12,15 +12,14 @@ no confidence interval.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsim import _format
-from batchsim.measured.measurement import Measurement
+from batchsim.measured.measurement import Measured
 from batchsim.measured.resampled import services
 from batchsim.scenario import Scenario, Trace
-from batchsim.scenario.service import Table
 from batchsim.study.candidate import Candidate
 from batchsim.study.race import SHORTEST, Race, screened
 from batchsim.study.slo import described
@@ -64,7 +63,7 @@ class InputUncertainty:
 
 
 def uncertainty(
-    race: Race, chosen: Candidate, rivals: Sequence[Candidate], measurement: Measurement | None, draws: int
+    race: Race, chosen: Candidate, rivals: Sequence[Candidate], measurement: Measured | None, draws: int
 ) -> InputUncertainty | None:
     """Return what other inputs do to the choice; None if the inputs are no samples."""
     trace = isinstance(chosen.scenario.workload, Trace)
@@ -109,14 +108,14 @@ def uncertainty(
 
 
 def _of_service(
-    race: Race, several: Sequence[Candidate], requests: int, draws: int, measurement: Measurement
+    race: Race, several: Sequence[Candidate], requests: int, draws: int, measurement: Measured
 ) -> Iterator[tuple[Scenario, Job]]:
     """Yield runs with service times that the measurement allows."""
     for service in services(measurement, draws, race.search.seed):
         for each in several:
             own = each.scenario.service
             noise = None if own.noise is None else service.noise
-            point = each.scenario.replace(service=Table(service.points_ms, noise=noise, padding=own.padding))
+            point = each.scenario.replace(service=replace(service, noise=noise, padding=own.padding))
             yield point, race.search.job(point, requests)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check, _format
 from batchsim._workers import Crew
 from batchsim.engines.draws import Streams
-from batchsim.measured.measurement import Measurement
+from batchsim.measured.measurement import Measured
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.shares import percentile_metric
@@ -50,7 +50,7 @@ LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 def tune(
     scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
     prefer: str = "cheapest", *, indifference: str | float | None = None,
-    measurement: Measurement | None = None, inputs: int | None = None, executor: Executor | None = None,
+    measurement: Measured | None = None, inputs: int | None = None, executor: Executor | None = None,
     progress: bool = True,
 ) -> Recommendation:  # fmt: skip
     """Return the setting from a grid of knobs that meets an objective.
@@ -202,7 +202,7 @@ def _zone(given: str | float | None) -> Callable[[float], float]:
 
 
 def _draws(
-    inputs: int | None, measurement: Measurement | None, over: Mapping[str, Any], scenario: Scenario
+    inputs: int | None, measurement: Measured | None, over: Mapping[str, Any], scenario: Scenario
 ) -> int:  # fmt: skip
     if measurement is None:
         draws = 0 if inputs is None else _check.whole("inputs", inputs, at_least=0)
@@ -210,7 +210,7 @@ def _draws(
             sampled = f"a measurement= or a Trace, got {scenario.workload!r}"
             raise ValueError(f"inputs must be samples to be drawn again: {sampled}")
         return draws
-    _check.instance("measurement", measurement, Measurement, "a Measurement")
+    _check.instance("measurement", measurement, Measured, "a Measurement")
     if varied := next((name for name in over if name.split(".")[0] == "service"), None):
         raise ValueError(f"over must not change the service with a measurement of it, got {varied}")
     return DRAWS if inputs is None else _check.whole("inputs", inputs, at_least=0)
