@@ -4,6 +4,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.agreement import assert_replicas_agree, assert_token_replicas_agree
 from oracles.plans import RULES, plans_with_replicas, plans_with_ties, scenarios_at_random
+from oracles.size_plans import size_plans
 from oracles.token_plans import crowded_plans, token_plans, with_replicas
 from test_reference_reuse import plans as reusing_plans
 
@@ -21,6 +22,7 @@ FREE = plans_with_replicas(
         lambda scenario: draw(scenario, 150, 0)
     )
 )
+SIZED = plans_with_replicas(size_plans())
 
 
 @settings(max_examples=250)
@@ -45,3 +47,9 @@ def test_replicas_that_generate_tokens_agree(plan, seed, chunk):
     plan = with_replicas(plan, seed)
     event(f"{type(plan.scenario.workload).__name__}, {plan.scenario.router.name}")
     assert_token_replicas_agree(plan, chunk)
+
+
+@settings(max_examples=100)
+@given(SIZED, st.integers(1, 50))
+def test_replicas_of_requests_of_different_sizes_agree(plan, chunk):
+    assert_replicas_agree(plan, chunk)

@@ -105,7 +105,7 @@ def naive_of(plan) -> Naive:
     )
 
 
-def naive_router_of(plan, make, kind=NaiveReplicas, scaler=None) -> NaiveReplicas:
+def naive_router_of(plan, make, kind=NaiveReplicas, scaler=None, size=None) -> NaiveReplicas:
     """The plain loop's router in front of the simulators that `make` returns."""
     scenario = plan.scenario
     keys = getattr(scenario.routing, "keys", None)
@@ -116,7 +116,7 @@ def naive_router_of(plan, make, kind=NaiveReplicas, scaler=None) -> NaiveReplica
         plan.chances.tolist(), keys, scenario.stale_ms,
         None if plan.arrival_s is None else plan.arrival_s.tolist(), plan.requests,
         getattr(scenario.workload, "clients", 0), None if plan.think_s is None else plan.think_s.tolist(),
-        None if plan.priority is None else plan.priority.tolist(), scaler,
+        None if plan.priority is None else plan.priority.tolist(), scaler, size,
     )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def naive_replicas_of(plan) -> NaiveReplicas:
         noise = None if plan.noise_of is None else plan.noise_of(number, plan.requests)
         return naive_of(dataclasses.replace(plan, scenario=one, noise=noise))
 
-    return naive_router_of(plan, make, scaler=scaler)
+    return naive_router_of(plan, make, scaler=scaler, size=None if plan.size is None else plan.size.tolist())
 
 
 def knows_shapes(scenario) -> bool:

@@ -53,13 +53,14 @@ class NaiveReplicas:
     """`make(number)` returns an idle naive simulator of a replica, as of an open loop without arrivals."""
 
     def __init__(self, make, replicas, routing, full, draws, keys=None, stale_ms=0.0, arrivals_s=None,
-                 requests=0, clients=0, think_s=None, priority=None, scaler=None):  # fmt: skip
+                 requests=0, clients=0, think_s=None, priority=None, scaler=None, size=None):  # fmt: skip
         self.scaler = scaler
         if scaler is not None:
             scaler.fleet = self
         self.routing, self.full, self.draws, self.keys = routing, full, draws, keys
         self.stale_s, self.coming, self.requests = stale_ms / 1000, list(arrivals_s or []), requests
         self.open, self.think_s, self.priority = arrivals_s is not None, think_s, priority
+        self.size = size
         self.thinking = [(0.0, client) for client in range(clients)]
         self.of = []  # of each request: its replica and its number there
         self.sender = []
@@ -76,6 +77,7 @@ class NaiveReplicas:
 
     def prepare(self, one):
         one.priority = [] if self.priority is not None else None
+        one.sizes = [] if self.size is not None else None
         one.coming, one.thinking, one.waiting, one.delayed, one.frozen = [], [], [], [], []
         one.computing, one.compiled, one.refused = [None] * one.servers, {}, []
         one.arrivals_s = []
@@ -140,6 +142,8 @@ class NaiveReplicas:
         """Note the request that enters a replica next; return its number there."""
         if self.priority is not None:
             one.priority.append(self.priority[request])
+        if self.size is not None:
+            one.sizes.append(self.size[request])
         return len(one.arrival)
 
     def has_left(self, one, number, now):
