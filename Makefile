@@ -19,7 +19,7 @@
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make selection  how often `tune` selects a good setting, beside KN++ and OCBA-m: half an hour (PROBLEMS=200)
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
-# make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, twelve minutes (SECONDS=15)
+# make fidelity  real runs on this machine beside their simulation, tables of VALIDATION.md: on a quiet machine, a quarter of an hour (SECONDS=15)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
 # make fidelity-servers  servers' own code beside their presets, a table of VALIDATION.md: ten minutes (SECONDS=100)
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -133,7 +133,7 @@ selection: $(VENV)/.installed-benchmark
 validate: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
 
-# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor. Ctrl-C leaves what there is in tests/oracles/fidelity.partial.md.
+# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor. Ctrl-C leaves what there is in tests/oracles/fidelity*.partial.md.
 fidelity: SECONDS = 15
 fidelity: $(VENV)/.installed-test
 	$(BIN)/python tests/fidelity.py --seconds $(SECONDS)

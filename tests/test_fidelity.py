@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from oracles import fidelity
 from oracles.fidelity import Cold, Row, of_cold_starts
@@ -45,12 +46,11 @@ def test_a_cold_start_that_compiles_more_sizes_is_told_from_one_that_compiles_lo
 def short():
     """One repeat of the shortest comparison that there is."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(fidelity, "MODELS", ("mlp",))
-    patch.setattr(fidelity, "LOADS", (0.5,))
     patch.setattr(fidelity, "LIMIT_S", 0.2)
     patch.setattr(fidelity, "load_model", lambda name: bs.device.load_model(name, width=8))
     said, kept = [], []
-    runs = fidelity.Runs(0.05, say=lambda *what, **how: said.append(what), keep=kept.append)
+    part = "## Title", {"mlp": fidelity.Case("mlp", (0.5,))}, None
+    runs = fidelity.Runs(0.05, say=lambda *what, **how: said.append(what), keep=kept.append, part=part)
     known = runs.compare("mlp", 0.5, 0)
     yield runs, said, kept, known
     patch.undo()
@@ -80,6 +80,28 @@ def test_an_interrupted_replay_ends_all_runs_and_what_there_was_stays(short, mon
         runs.run()
     assert len(runs.around) == len(kept) == 1
     assert "Interrupted: 1 of 3 comparisons" in runs.text()
+
+
+def test_requests_of_different_lengths_have_a_row_of_their_padding(monkeypatch):
+    monkeypatch.setattr(fidelity, "LIMIT_S", 0.05)
+    monkeypatch.setattr(
+        fidelity, "load_model",
+        lambda name, **padded: bs.device.load_model(name, width=32, layers=1, **padded),
+    )  # fmt: skip
+    ((name, case),) = fidelity.LENGTHS.items()
+    few = dataclasses.replace(case, padded={"pad_to": (2, 8), "lengths": (32, 128)})
+    part = "### Title", {name: few}, None
+    runs = fidelity.Runs(0.05, say=lambda *what, **how: None, part=part, repeats=1)
+    runs.run()
+    (compared,), *_, padding = runs.compared[name, 0.5], *runs.rows
+    assert padding.what == f"{name}, load 0.5: padding"
+    assert padding.errors == (pytest.approx(padding.simulated - padding.replayed),)
+    assert padding.replayed == compared.replayed.summary()["padding"]
+    assert np.array_equal(compared.replayed.size, compared.simulated.size)
+    service = compared.simulated.scenario.service
+    assert (service.batch_sizes, service.lengths) == ((2, 8), (32, 128))
+    of_batch = [compared.replayed.size[compared.replayed.batch_index == k] for k in range(5)]
+    assert compared._measured_s[:5] == pytest.approx([service(sizes) for sizes in of_batch])
 
 
 def test_it_says_how_disturbed_the_machine_was(short):

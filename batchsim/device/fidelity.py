@@ -14,12 +14,13 @@ from batchsim import _check
 from batchsim._format import duration, fixed, listed
 from batchsim.device.replay import Replay, replay
 from batchsim.engines.draws import draw
-from batchsim.measured.measurement import Measurement
+from batchsim.measured.measurement import Measured
 from batchsim.measured.resampled import services
 from batchsim.result import Result, Run
 from batchsim.result.metrics import heading, metric
 from batchsim.scenario import Scenario
 from batchsim.scenario.service import Service, Table
+from batchsim.scenario.sized_time import unit_cost
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Repeats:
 
         def one(number: int, service: Service) -> tuple[list[float], np.ndarray]:
             plan = draw(scenario.replace(service=service), requests, seed, replication=number)
-            plan = replace(plan, arrival_s=first.arrival_s, priority=first.priority)
+            plan = replace(plan, arrival_s=first.arrival_s, priority=first.priority, size=first.size)
             if scenario.rule.compiled:
                 from batchsim.engines.compiled import engine
 
@@ -99,7 +100,7 @@ class Fidelity:
     difference comes from the order of slow batches (`together`), or from an error of the simulator.
     """
 
-    measurement: Measurement
+    measurement: Measured
     simulated: Result
     replayed: Replay
     count: int = REPEATS
@@ -109,7 +110,7 @@ class Fidelity:
         """`count` simulations of the same arrivals."""
         padding = self.simulated.scenario.service.padding
         drawn = services(self.measurement, self.count, self.replayed.seed)
-        return self._repeated(each if padding is None else each.padded_to(padding) for each in drawn)
+        return self._repeated(_padded(each, padding) for each in drawn)
 
     @cached_property
     def explained_repeats(self) -> Repeats:
@@ -118,7 +119,14 @@ class Fidelity:
 
     def _repeated(self, drawn: Iterable[Service]) -> Repeats:
         of = self.simulated
-        return Repeats.of(of.scenario, drawn, KEYS, self.replayed.requested, self.replayed.seed, of.warmup)
+        return Repeats.of(
+            of.scenario, drawn, self.keys, self.replayed.requested, self.replayed.seed, of.warmup
+        )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The metrics that are compared: the padding too, if sizes decide how long batches take."""
+        return KEYS if self.simulated.run.units is None else (*KEYS, "padding")
 
     def predicted(self, key: str) -> float:
         """Return the prediction of a metric: the median of the repeats."""
@@ -140,12 +148,17 @@ class Fidelity:
 
     @cached_property
     def _measured_s(self) -> np.ndarray:
-        """The measured time of each batch's size in the replay, shape (batches,)."""
-        return self._table(self.replayed)[self.replayed.batches.batch_size]
+        """The measured time of each batch's shape in the replay, shape (batches,)."""
+        return self._measured_of(self.replayed)
 
-    def _table(self, result: Result) -> np.ndarray:
-        """Return the measured seconds by size, up to the largest size in a result."""
-        return self.simulated.scenario.service.table(int(result.batches.batch_size.max(initial=1)))
+    def _measured_of(self, result: Result) -> np.ndarray:
+        """Return the measured seconds of each batch of a result."""
+        service, units = self.simulated.scenario.service, result.run.units
+        if units is None:
+            size = result.batches.batch_size
+            return service.table(int(size.max(initial=1)))[size]
+        most = result.scenario.rule.max_batch_size
+        return unit_cost(service, most).table_s.ravel()[units.place]
 
     @cached_property
     def _ratios(self) -> np.ndarray:
@@ -194,7 +207,7 @@ class Fidelity:
         start_s, finish_s, server = (
             getattr(batches, name)[order] for name in ("start_s", "finish_s", "server")
         )
-        took = (finish_s - start_s) / self._table(result)[batches.batch_size[order]]
+        took = (finish_s - start_s) / self._measured_of(result)[order]
         rest_s = (start_s[1:] - finish_s[:-1])[same := server[1:] == server[:-1]]
         rested, took = 1000 * rest_s > IDLE_MS, np.log(took[1:][same])
         if min(np.count_nonzero(rested), np.count_nonzero(~rested)) < FEWEST:
@@ -214,15 +227,16 @@ class Fidelity:
         """
         import pandas
 
-        low, high = zip(*map(self.interval, KEYS), strict=True)
+        keys = self.keys
+        low, high = zip(*map(self.interval, keys), strict=True)
         columns = {
-            "replayed": [self.replayed.metrics.number(key) for key in KEYS],
-            "simulated": list(map(self.predicted, KEYS)),
-            "low": low, "high": high, "inside": list(map(self.inside, KEYS)),
-            "explained": list(map(self.explained_repeats.median, KEYS)),
-            "difference_%": [100 * self.difference(key) for key in KEYS],
+            "replayed": [self.replayed.metrics.number(key) for key in keys],
+            "simulated": list(map(self.predicted, keys)),
+            "low": low, "high": high, "inside": list(map(self.inside, keys)),
+            "explained": list(map(self.explained_repeats.median, keys)),
+            "difference_%": [100 * self.difference(key) for key in keys],
         }  # fmt: skip
-        return pandas.DataFrame(columns, index=list(KEYS))
+        return pandas.DataFrame(columns, index=list(keys))
 
     def notes(self) -> list[str]:
         """Return sentences on the difference and its causes."""
@@ -285,7 +299,7 @@ class Fidelity:
 
 def compare_with_simulation(
     scenario: Scenario, model: Callable[[Any], Any], requests: int | None = None, seed: int = 0, *,
-    inputs: Sequence[Any] | None = None, measurement: Measurement | None = None, limit_s: float = LIMIT_S,
+    inputs: Sequence[Any] | None = None, measurement: Measured | None = None, limit_s: float = LIMIT_S,
     warmup: float = 0.0, progress: bool = True,
 ) -> Fidelity:  # fmt: skip
     """Measure a server, simulate a scenario with that service time, replay it, and compare the two.
@@ -312,10 +326,12 @@ def compare_with_simulation(
         real = replay(scenario, model, requests, seed, inputs=inputs, warmup=warmup)
         return beside_simulation(measurement, real, model)
     example = None if inputs is None else inputs[0]
+    sized = inputs is None and scenario.workload.sizes is not None
+    lengths = getattr(model, "lengths", None) if sized else None
 
-    def measured() -> Measurement:
+    def measured() -> Any:
         return measure_for(
-            model, scenario.rule.max_batch_size, example, limit_s / 2, progress, busy_in(scenario)
+            model, scenario.rule.max_batch_size, example, limit_s / 2, progress, busy_in(scenario), lengths
         )
 
     before = measured()
@@ -323,7 +339,7 @@ def compare_with_simulation(
     return beside_simulation(before.joined(measured()), real, model)
 
 
-def beside_simulation(measurement: Measurement, real: Replay, model: Any) -> Fidelity:
+def beside_simulation(measurement: Measured, real: Replay, model: Any) -> Fidelity:
     """Simulate the arrivals of a replay with a measured service time, and compare the two."""
     known = real.scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
     real = replace(real, runs=tuple(replace(run, scenario=known) for run in real.runs))
@@ -333,12 +349,18 @@ def beside_simulation(measurement: Measurement, real: Replay, model: Any) -> Fid
 def measure_for(
     model: Callable[[Any], Any], largest: int, example: Any = None, limit_s: float = LIMIT_S,
     progress: bool = False, busy: float | Callable[[Table], float] = 0.7,
-) -> Measurement:  # fmt: skip
+    lengths: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
     """Measure a model within a server, at every batch size up to `largest`, or at its padded sizes.
 
-    Above `EACH` sizes, only powers of two are measured. `busy` as in `measure`.
+    Above `EACH` sizes, only powers of two are measured. `busy` as in `measure`. `lengths` are measured in
+    turn, each for its part of the time, and at the usual utilisation: that of a scenario needs all of them.
     """
-    from batchsim.device.measuring import measure
+    from batchsim.device.measuring import BUSY, measure
+
+    by_length: dict[str, Any] = {}
+    if lengths is not None:
+        busy, limit_s, by_length = BUSY, limit_s / len(lengths), {"lengths": lengths}
 
     sizes: Iterable[int] = range(1, largest + 1)
     if largest > EACH:
@@ -349,7 +371,7 @@ def measure_for(
         sizes = pad_to[: end + 1]
     return measure(
         model, sizes, served=True, busy=busy, target=TARGET, limit_s=limit_s, example=example, roofline=False,
-        progress=progress,
+        progress=progress, **by_length,
     )  # fmt: skip
 
 
@@ -369,7 +391,10 @@ def busy_in(scenario: Scenario, load: float | None = None) -> Callable[[Table], 
     return busy
 
 
-def service_of(measurement: Measurement, pad_to: Sequence[int] | None = None) -> Service:
-    """Return the measured service time with its noise, padded if sizes are given."""
-    service = measurement.service_with_noise()
-    return service if pad_to is None else service.padded_to(pad_to)
+def service_of(measurement: Measured, pad_to: Sequence[int] | None = None) -> Service:
+    """Return the measured service time with its noise, padded if sizes are given and it is not already."""
+    return _padded(measurement.service_with_noise(), pad_to)
+
+
+def _padded(service: Service, pad_to: Sequence[int] | None) -> Service:
+    return service if pad_to is None or service.padding is not None else service.padded_to(pad_to)

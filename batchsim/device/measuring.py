@@ -266,12 +266,11 @@ def measure(
     """
     sizes = _check.sizes("batch_sizes", batch_sizes, rising=False)
     if lengths is not None:
-        if getattr(model, "lengths", None) is None or example is not None or served:
-            raise ValueError(
-                f"lengths need a model that has them, and no example or served, got {model!r:.80}"
-            )
+        if getattr(model, "lengths", None) is None or example is not None:
+            raise ValueError(f"lengths need a model that has them, and no example, got {model!r:.80}")
         options: Any = {"target": target, "limit_s": limit_s, "repeats": repeats, "warmup": warmup}
-        options |= {"copy": copy, "roofline": False, "seed": seed, "progress": progress}
+        options |= {"copy": copy, "served": served, "busy": busy, "roofline": False}
+        options |= {"seed": seed, "progress": progress}
         sequences: Any = model
         each = _check.sizes("lengths", lengths, sequences.lengths[-1])
         examples = [sequences.inputs(1, seed, length)[0] for length in each]
