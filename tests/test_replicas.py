@@ -132,15 +132,16 @@ def test_the_shortest_queue_lies_between_one_queue_and_two_choices():
 
 
 @pytest.mark.parametrize(
-    ("routing", "replicas", "tolerance"), [("two_choices", 64, 0.02), ("least_loaded", 2, 0.01)]
+    ("routing", "replicas", "tolerance"),
+    [("two_choices", 64, 0.02), ("two_choices", 8, 0.02), ("least_loaded", 2, 0.01)],
 )
 def test_routing_by_load_has_the_means_of_theory(routing, replicas, tolerance):
-    from oracles.fleets import shortest_of_two, two_choices_limit
+    from oracles.fleets import shortest_of_two, two_choices, two_choices_limit
 
     one = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(1, 0), bs.Affine(1, 0).with_noise(1, "exponential"))
     fleet = one.replace(replicas=replicas, routing=routing, rate_per_s=replicas * 700)
     found = bs.simulate(fleet, 200_000, warmup=0.1, replications=4).mean_latency_ms
-    theirs = two_choices_limit(0.7) if replicas == 64 else shortest_of_two(0.7)
+    theirs = {64: two_choices_limit(0.7), 8: two_choices(0.7, 8), 2: shortest_of_two(0.7)}[replicas]
     assert found == pytest.approx(theirs, rel=tolerance)
 
 

@@ -1,6 +1,7 @@
 """What queueing theory says of replicas behind a router, batches of one, exponential service of mean 1."""
 
 import numpy as np
+from scipy.linalg import solve_continuous_lyapunov
 from scipy.sparse import coo_matrix, diags
 from scipy.sparse.linalg import spsolve
 
@@ -12,6 +13,24 @@ def two_choices_limit(load):
     queues with i or more requests is load ** (2**i - 1).
     """
     return sum(load ** (2**i - 1) for i in range(1, 12)) / load
+
+
+def two_choices(load, replicas, longest=25):
+    """The same with so many replicas: the limit and its correction, of the order of 1 / replicas.
+
+    N. Gast and B. Van Houdt, A refined mean field approximation, 2017: with the limit's Jacobian A, second
+    derivatives B, and noise Q, A W + W A' + Q = 0 and A V + B W / 2 + C = 0, and E[x] = limit + V / replicas.
+    C is ours, as the two queues differ: both have i or more requests with the chance x (x - 1 / replicas) /
+    (1 - 1 / replicas), about x**2 - x (1 - x) / replicas.
+    """
+    x = load ** (2.0 ** np.arange(longest + 2) - 1)  # of the queues, with 0, 1, 2, ... or more requests
+    above, x, below = x[2:], x[1:-1], x[:-2]
+    jacobian = np.diag(-2 * load * x - 1) + np.diag(np.ones(longest - 1), 1)
+    jacobian += np.diag(2 * load * x[:-1], -1)
+    spread = solve_continuous_lyapunov(jacobian, -np.diag(load * (below**2 - x**2) + x - above))
+    second = np.diag(spread) - x * (1 - x)
+    correction = np.linalg.solve(jacobian, -load * -np.diff(second, prepend=0.0))
+    return two_choices_limit(load) + correction.sum() / load / replicas
 
 
 def shortest_of_two(load, longest=60):
