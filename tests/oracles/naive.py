@@ -66,7 +66,7 @@ class Naive:
     trigger: list = field(default_factory=list)
     device_wait: list = field(default_factory=list)
 
-    def run(self) -> "Naive":
+    def begin(self) -> None:
         self.coming = list(self.arrivals_s or [])
         self.thinking = [(0.0, client) for client in range(self.clients)]
         self.waiting: list[int] = []
@@ -74,6 +74,9 @@ class Naive:
         self.frozen: list[tuple[list[int], int]] = []
         self.computing: list = [None] * self.servers
         self.compiled: dict = {}  # by shape: from when on its program is there
+
+    def run(self) -> "Naive":
+        self.begin()
         while True:
             now = min(self.possible_instants(), default=math.inf)
             if now == math.inf:

@@ -78,9 +78,8 @@ class NaiveReplicas:
     def prepare(self, one):
         one.priority = [] if self.priority is not None else None
         one.sizes = [] if self.size is not None else None
-        one.coming, one.thinking, one.waiting, one.delayed, one.frozen = [], [], [], [], []
-        one.computing, one.compiled, one.refused = [None] * one.servers, {}, []
-        one.arrivals_s = []
+        one.begin()
+        one.coming, one.thinking, one.refused, one.arrivals_s = [], [], [], []
 
     def someone_may_come(self):
         return len(self.of) < self.requests

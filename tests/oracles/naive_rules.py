@@ -203,11 +203,11 @@ class Compete(Naive):
     poll_ms: float = 1.0
     seen: float = -1.0
 
-    def run(self):
+    def begin(self):
         self.hands = [Hand(0.0) for _ in range(min(self.servers, 64))]  # who has asked longest comes first
         self.dealt: list[int] = []  # the numbers of the deals in all hands, the oldest first
         self.whom: list[int] = []  # by number of the deal
-        return super().run()
+        super().begin()
 
     def released(self, now, job):
         if len(self.hands) < 64:
