@@ -306,12 +306,13 @@ def compare_with_simulation(
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. `measure(model,
     served=True)` measures the model within a server as busy as in the scenario, for about `limit_s` seconds,
-    at every batch size that the rule allows (padded sizes if it pads; powers of two beyond 32). Half of the
-    time comes before the replay and half after it, because the speed of a shared machine drifts. A recent
-    `measurement` of this machine replaces this. The simulation uses the mean times, their noise and its
-    correlation. It is repeated 200 times, which separates chance from a difference: see `Fidelity`. The
-    scenario's own service time has no effect; its `host_ms`, `contention` and `slowdown` apply to the
-    simulation: for several servers on one device, see `measure_sharing`. `bs.plot` draws both.
+    at every batch size that the rule allows (padded sizes if it pads; powers of two beyond 32), and at each
+    of its `lengths` if requests have sizes, then at a utilisation of 70 %. Half of the time comes before the
+    replay and half after it, because the speed of a shared machine drifts. A recent `measurement` of this
+    machine replaces this. The simulation uses the mean times, their noise and its correlation. It is repeated
+    200 times, which separates chance from a difference: see `Fidelity`. The scenario's own service time has
+    no effect; its `host_ms`, `contention` and `slowdown` apply to the simulation: for several servers on one
+    device, see `measure_sharing`. `bs.plot` draws both.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.device import load_model

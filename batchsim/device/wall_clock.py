@@ -60,11 +60,12 @@ def _own_s() -> float:
 def wake_at_once() -> None:
     """Let this thread run as soon as its sleep is over, if the system allows it (Linux, as root).
 
-    Otherwise it waits some milliseconds for its turn while a model computes on every processor. Real clients
-    have their own machines.
+    Otherwise it waits some milliseconds for its turn while a model computes on every processor, be it one of
+    precedence (`chrt`). Real clients have their own machines.
     """
     with suppress(AttributeError, OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+        above = os.sched_getparam(0).sched_priority + os.sched_get_priority_min(os.SCHED_RR)
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(above))
 
 
 LEAD_S = 0.02  # from the start of the threads to time 0

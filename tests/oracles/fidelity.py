@@ -343,7 +343,7 @@ class Runs:
         middle = len(arounds) // 2
         of = self.repeats * len(self.compared)
         whole = "" if len(arounds) == of else f" **Interrupted: {len(arounds)} of {of} comparisons.**"
-        ahead = f" These runs had precedence over them (niceness {os.nice(0)})." * (os.nice(0) < 0)
+        ahead = " They had precedence over other programs (`chrt`)." * (real_time_priority() > 0)
         return (
             f"The machine: other programs took {others[middle]:.0%} of the processors in the median run and "
             f"{others[-1]:.0%} at most, other guests of its host {stolen[middle]:.1%} and {stolen[-1]:.1%}; "
@@ -378,6 +378,11 @@ class Runs:
             *(of_cold_starts(name, starts)[1] for name, starts in self.starts.items() if starts),
         ]
         return "\n".join(parts) + "\n"
+
+
+def real_time_priority() -> int:
+    """Return the real-time priority of this process; 0 is none."""
+    return os.sched_getparam(0).sched_priority if hasattr(os, "sched_getparam") else 0
 
 
 def whole(real: Replay) -> Replay:
