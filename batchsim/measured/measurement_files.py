@@ -38,11 +38,6 @@ def load(path: File, *kinds: type[M]) -> M:
         raise ValueError(f"{os.fspath(path)} is not a saved measurement: {error}") from None
 
 
-def content(measurement: Any) -> dict[str, Any]:
-    """Return a measurement's fields, as they are saved."""
-    return {field.name: getattr(measurement, field.name) for field in fields(measurement)}
-
-
 def _read(text: bytes) -> dict[str, Any]:
     """Return the fields in a saved file's bytes, or raise ValueError."""
     try:

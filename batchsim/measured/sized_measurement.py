@@ -59,19 +59,19 @@ class SizedMeasurement(Measured):
             raise ValueError(f"measurements must have a batch size in common, got none in {len(each)}")
 
     @property
-    def model(self) -> str:  # type: ignore[override]  # these are fields of each of them
+    def model(self) -> str:
         return self.measurements[0].model
 
     @property
-    def device(self) -> str:  # type: ignore[override]
+    def device(self) -> str:
         return self.measurements[0].device
 
     @property
-    def served(self) -> bool:  # type: ignore[override]
+    def served(self) -> bool:
         return self.measurements[0].served
 
     @property
-    def autocorrelation(self) -> tuple[float, ...]:  # type: ignore[override]
+    def autocorrelation(self) -> tuple[float, ...]:
         """The mean of those of each length; empty if one is unknown."""
         each = [one.autocorrelation for one in self.measurements]
         return tuple(np.mean(each, axis=0).tolist()) if all(each) else ()

@@ -11,7 +11,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ RULE = bs.SizeOrWait(max_batch_size=16, max_wait_ms=5)
 REPEATS = 3
 WITHIN = {"mean_latency_ms": 0.10, "mean_batch_size": 0.10, "p99_ms": 0.25, "padding": 0.02}
 COLD_WITHIN = 0.20
+# With real-time precedence, other programs have only what this one leaves of the processors.
+AHEAD = hasattr(os, "sched_getparam") and os.sched_getparam(0).sched_priority > 0
 COLD_S = 10.0
 
 
@@ -96,7 +98,9 @@ OF_LENGTHS = """### Requests of different lengths
 The same with a transformer whose batches are padded to the next of some sizes and lengths: requests are
 lognormal with a mean of 40 tokens, a cv of 1, and at most 128; a batch has at most 8 requests and 256 units,
 padding included. Each pair of size and length is measured (`measure(model, lengths=...)`), at a utilisation
-of 70 %. A padding is within if its error is at most 2 points.
+of 70 %. A padding is within if its error is at most 2 points. On a busy machine, `chrt -r 1` before the
+command gives the threads of the measurement, the replay and the model precedence over other programs, which
+then get what is left: their share decides no verdict, but they still take from caches and memory.
 """
 # Text, cases, and the file of their tables.
 PARTS = (
@@ -145,6 +149,11 @@ def middle_of(errors: Sequence[float]) -> int:
     return sorted(range(len(errors)), key=lambda place: abs(errors[place]))[len(errors) // 2]
 
 
+def disturbed(each: Fidelity) -> str:
+    """Return why a repeat proves nothing; no share of other programs does, if they had to wait."""
+    return replace(each.replayed, others=0.0).disturbed if AHEAD else each.disturbed
+
+
 def error_of(each: Fidelity, key: str) -> float:
     """Return the relative error of a metric; of the padding, a share, the error itself."""
     return each.difference(key) * (each.replayed.metrics.number(key) if key == "padding" else 1)
@@ -152,7 +161,7 @@ def error_of(each: Fidelity, key: str) -> float:
 
 def of_repeats(name: str, load: float, repeats: list[Fidelity]) -> Iterator[Row]:
     """Yield the rows of one model at one load; disturbed repeats count only if there are no others."""
-    quiet = [each for each in repeats if not each.disturbed] or repeats
+    quiet = [each for each in repeats if not disturbed(each)] or repeats
     for key, within in WITHIN.items():
         if key not in quiet[0].keys:
             continue
@@ -160,7 +169,7 @@ def of_repeats(name: str, load: float, repeats: list[Fidelity]) -> Iterator[Row]
         shown = quiet[middle_of(errors)]
         yield Row(
             f"{name}, load {load}: {heading(key)}", shown.replayed.metrics.number(key), shown.predicted(key),
-            errors, within, len(quiet) if quiet[0].disturbed else 0, shown.interval(key),
+            errors, within, len(quiet) if disturbed(quiet[0]) else 0, shown.interval(key),
             tuple(each.inside(key) for each in quiet),
         )  # fmt: skip
 
@@ -225,12 +234,12 @@ class Cold:
 
 def of_cold_starts(name: str, starts: list[Cold]) -> tuple[Row, str]:
     """Return the row of a model's cold starts, and what explains it."""
-    quiet = [start for start in starts if start.others <= OTHERS] or starts
+    quiet = [start for start in starts if AHEAD or start.others <= OTHERS] or starts
     replayed_s, simulated_s = (
         statistics.median(getattr(start, part)[1] for start in quiet) for part in ("replayed", "simulated")
     )
     errors = tuple(start.simulated[1] / start.replayed[1] - 1 for start in quiet)
-    disturbed = len(quiet) * (quiet[0].others > OTHERS)
+    disturbed = 0 if AHEAD else len(quiet) * (quiet[0].others > OTHERS)
     row = Row(
         f"{name}, cold start: compiling in all (s)", replayed_s, simulated_s, errors, COLD_WITHIN, disturbed
     )
@@ -262,7 +271,7 @@ class Surroundings:
         cells = (
             f"{name}, load {load}, {seed + 1}", self.at, f"{self.others:.0%}", f"{self.stolen:.1%}",
             f"{self.drift:+.1%}", f"{compared.slower:.3f}", ", ".join(errors), ", ".join(inside),
-            compared.disturbed or "",
+            disturbed(compared),
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
 
@@ -343,7 +352,7 @@ class Runs:
         middle = len(arounds) // 2
         of = self.repeats * len(self.compared)
         whole = "" if len(arounds) == of else f" **Interrupted: {len(arounds)} of {of} comparisons.**"
-        ahead = " They had precedence over other programs (`chrt`)." * (real_time_priority() > 0)
+        ahead = " They had precedence over other programs (`chrt`)." * AHEAD
         return (
             f"The machine: other programs took {others[middle]:.0%} of the processors in the median run and "
             f"{others[-1]:.0%} at most, other guests of its host {stolen[middle]:.1%} and {stolen[-1]:.1%}; "
@@ -378,11 +387,6 @@ class Runs:
             *(of_cold_starts(name, starts)[1] for name, starts in self.starts.items() if starts),
         ]
         return "\n".join(parts) + "\n"
-
-
-def real_time_priority() -> int:
-    """Return the real-time priority of this process; 0 is none."""
-    return os.sched_getparam(0).sched_priority if hasattr(os, "sched_getparam") else 0
 
 
 def whole(real: Replay) -> Replay:
