@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from batchsim.scenario import RULES
 from batchsim.view.explorer import kinds
-from batchsim.view.explorer.kind import without_sizes
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels, on_page, relevant
-from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
+from batchsim.view.explorer.requests import SHOWN
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -71,12 +70,12 @@ def test_labels_and_pages_are_those_of_one_control_each():
     )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", SHOWN, ids=lambda rule: rule.__name__)
 def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
     options = KINDS["requests"].options["rule"].values()
     (option,) = (option for option in options if option.part is rule and option.make is None)
     assert option.label == rule.label()
-    for name, parameter in without_sizes(rule).items():
+    for name, parameter in rule.parameters().items():
         assert CONTROLS[name].label == parameter.label
     assert set(rule.map_knobs) <= set(option.controls)
 
@@ -91,15 +90,20 @@ def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
     ],
 )
 def test_an_option_is_read_back_from_what_it_makes(chooser, name):
-    state = State(**{chooser: name}, curve=[(1, 2.0), (32, 5.0)])
-    field = "router" if chooser == "routing" else chooser  # a routing may be a name
-    part = getattr(state.scenario(), field)
+    def made(state):
+        scenario = state.scenario()
+        # A routing may be a name, and sizes are the workload's.
+        owner, field = scenario.workload if chooser == "sizes" else scenario, chooser
+        return getattr(owner, "router" if chooser == "routing" else field)
+
+    sized = DEFAULT.replace(sizes="lognormal")  # some rules and service times need sizes
+    part = made(sized.replace(**{chooser: name}, curve=[(1, 2.0), (32, 5.0)]))
     values = KINDS["requests"].values_of(chooser, part)
     if name == "published":  # a table like any other
         assert values == {"service": "curve", "curve": part.points_ms}
         return
     assert values[chooser] == name
-    assert getattr(DEFAULT.replace(**values).scenario(), field) == part
+    assert made(sized.replace(**values)) == part
 
 
 def test_a_control_matters_to_the_options_that_use_it():
@@ -113,6 +117,10 @@ def test_a_control_matters_to_the_options_that_use_it():
     assert {"sharing"} == seen(servers=2) - seen()
     assert {"host_ms", "contention"} == seen(devices=1) - seen()
     assert "sharing" not in seen(servers=2, devices=1)
+    sized = {"sizes": "lognormal"}
+    assert seen(**sized) - seen() == {"size_mean", "size_cv", "size_most", "max_batch_units", "request_map"}
+    assert seen(**sized, max_batch_units=900) - seen(**sized) == {"units", "oversize_action"}
+    assert seen(**sized, rule="sorted_window") - seen(**sized) == {"window"}
 
 
 def test_a_message_about_parameters_becomes_one_about_controls():

@@ -99,6 +99,18 @@ def test_an_echo_that_a_narrower_range_cut_off_is_no_move():
     assert panel.state.max_wait_ms == 0.2
 
 
+def test_what_a_page_shows_still_rounded_to_a_new_step_is_no_move():
+    panel = bs.explore(requests=300, link="fixed_ms=50&max_wait_ms=20")
+    knob = panel.controls["max_wait_ms"]
+    knob.fit(0, 1800, 9)
+    knob.slider.value = 18  # as the page rounds it
+    knob.fit(0, 1500, 7.5)
+    knob.slider.value = 15  # as it rounds that, before 20 has arrived
+    assert panel.state.max_wait_ms == 20
+    knob.slider.value = 30  # a hand
+    assert panel.state.max_wait_ms == 30
+
+
 def test_a_hand_may_go_back_at_once():
     panel = bs.explore(requests=300)
     knob = panel.controls["max_batch_size"]

@@ -7,9 +7,12 @@ import traitlets
 
 import batchsim as bs
 from batchsim import device
-from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED, TABLES
+from batchsim.view.explorer.requests import SERVICES
+from batchsim.view.explorer.services import MEASURE_HERE, PUBLISHED, TABLES
 from batchsim.view.explorer.state import DEFAULT
 from batchsim.view.explorer.widgets import is_hidden
+
+AFFINE = SERVICES["affine"].label
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 

@@ -364,7 +364,7 @@ def test_a_control_of_tokens_matters_to_the_options_that_use_it():
     def seen(**changes):
         return {name for name in CONTROLS if relevant(name, vars(TOKENS.replace(**changes)))}
 
-    assert seen() - seen(outputs="geometric") == {"output_cv", "output_most"}
+    assert seen() - seen(outputs="geometric") == {"output_cv"}
     assert seen(step="own") - seen() == {
         "fixed_ms", "weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms",
     }  # fmt: skip

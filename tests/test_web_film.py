@@ -42,6 +42,8 @@ SCENARIOS = {
     "four replicas": PLAIN.replace(rate_per_s=4000, replicas=4, routing="fill_first"),
     "losing replicas": PLAIN.replace(rate_per_s=9000, servers=2, replicas=3, queue_limit=9),
     "twelve replicas": PLAIN.replace(rate_per_s=4000, max_batch_size=4, replicas=12, priorities=TWO),
+    "sizes": PLAIN.replace(workload=bs.Poisson(150).with_sizes(bs.Lognormal(80, cv=1, at_most=512)),
+                           rule=bs.SortedWindow(8, 20), service=bs.PaddedTime(5, 0.25, 0.01, padding=[4, 8])),
     "preferred sizes": PLAIN.replace(rule=bs.PreferredSizes([4, 8, 24], 24, 10), rate_per_s=900),
 }  # fmt: skip
 CARD = bs.published("llama-3.1-8b/rtx-4090")
@@ -138,14 +140,15 @@ def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
     ms = r"([\d,.]+) ms"
     waited = f"waited {ms} for company and {ms} for the server"
     served = rf"{waited}, and was computed in {ms} with (\d+) others?: {ms} in all"
-    for name in ("plain", "eight servers", "two levels", "losing"):
+    for name in ("plain", "eight servers", "two levels", "losing", "sizes"):
         film, window = film_and_window(name)
         result, code = film.result, pseudocode(film.result.scenario)
         (lives,) = ask({"does": "lives", "film": window.message()})
         assert len(lives) > 100
         for request, latency_s, words, line in lives:
             before = np.searchsorted(result.batches.start_s, result.arrival_s[request], side="right") - 1
-            exact, arrived = [], f"Request {request} arrived"
+            exact, arrived = [], f"Request {request}"
+            arrived += " arrived" if result.size is None else f" of {result.size[request]} tokens arrived"
             if before >= 0:
                 exact.append(1000 * (result.arrival_s[request] - result.batches.start_s[before]))
                 arrived += f" {ms} after a batch left"
@@ -278,6 +281,26 @@ def test_everybody_is_in_a_place_of_their_own_and_glides_to_it(ask):
     everybody = [*now.queue.tolist(), *mine]
     assert sorted(each["i"] for each in there) == sorted(everybody)
     assert len({(each["x"], each["y"]) for each in there}) == len(everybody)
+
+
+def test_a_request_is_as_wide_as_it_is_and_its_batch_as_what_it_computes(ask):
+    film, window = film_and_window("sizes")
+    result, (lane,) = film.result, window.lanes
+    batches, computed = lane["batches"], result.batches.units
+    for request, place in zip(range(lane["first"], result.size.size), lane["batch"], strict=False):
+        if place >= 0:
+            units = batches["rows"][place] * batches["longest"][place]
+            assert units == computed[result.batch_index[request]]
+    batch = film.largest_leaving(*window.stretch)
+    steps = [[(batch.start_s + batch.finish_s) / 2, 1]]
+    ((found,),) = ask({"does": "crowd", "film": window.message(), "box": BOX, "em": 12, "steps": steps})
+    there = {each["i"]: each for each in found["of"]}
+    wide = np.array([there[request]["wide"] for request in batch.requests.tolist()])
+    size = result.size[batch.requests]
+    assert batch.requests.size > 3
+    assert np.ptp(size) > 50
+    big = size > 0.05 * lane["size"].max()  # a smaller one would be too narrow to be seen
+    np.testing.assert_allclose(wide[big] / size[big], wide.max() / size.max())
 
 
 def test_who_has_finished_fades_and_is_gone(ask):

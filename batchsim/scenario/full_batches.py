@@ -68,7 +68,7 @@ def mean_seconds(service: Service, sizes: Lengths | None, largest: int) -> np.nd
     if cost.packed:
         mean, square = _expected(sizes, (), 1)[0]
         return seconds + np.arange(1, largest + 1) * (cost.unit_s * mean + cost.pair_s * square)
-    expected = _expected(sizes, service.edges, largest)
+    expected = _expected(sizes, service.edges, max(largest, EACH))[:largest]  # one for all small batches
     if cost.table_s.size:
         return seconds + (expected * cost.table_s[1:]).sum(axis=1)
     if service.edges:

@@ -186,8 +186,8 @@ class Scenario:
             raise TypeError(f"tokens must be a Tokens of batchsim, got {tokens!r}")
         if not isinstance(service, StepTime):
             raise ValueError(f"tokens need a StepTime as service, got {service!r}")
-        if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)):
-            raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast as rule, got {rule!r}")
+        if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)) or rule.by_size:
+            raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast by number as rule, got {rule!r}")
         if isinstance(rule, Continuous):
             rule.check_tokens(tokens)
         if self.workload.priorities is not None:

@@ -52,6 +52,15 @@ def units_of(count: int, longest: int, total: int, cost: UnitCost) -> int:
     return total if cost.packed else cost.rows[count] * padded(longest, cost)
 
 
+def padded_to(counts: np.ndarray, longest: np.ndarray, cost: UnitCost) -> tuple[np.ndarray, np.ndarray]:
+    """Return the requests and the length that batches compute, with padding; a length of 0: each its own."""
+    if cost.packed or not cost.rows.size:
+        return counts, np.zeros_like(counts)
+    if cost.edges.size:
+        longest = cost.edges[np.searchsorted(cost.edges, longest)]
+    return cost.rows[counts], longest
+
+
 def extra_s(count: int, longest: int, total: int, squares: int, cost: UnitCost) -> float:
     """Return the seconds that a batch's units add; `squares` is the sum of its squared sizes."""
     if cost.table_s.size > 0:

@@ -102,8 +102,8 @@ class Requests:
                 return True, False
             # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
             of_all = rule if rule.forms_while_busy else None
-            units = (rule.largest_size, rule.units) if rule.by_size else None  # type: ignore[attr-defined]
-            key = of_all, rule.max_batch_size, rule.largest_batch, units
+            of_sizes = [getattr(rule, name) for name, it in rule.parameters().items() if it.of_sizes]
+            key = of_all, rule.max_batch_size, rule.largest_batch, *of_sizes
             if key not in points:
                 cell = _accepted(scenario, rule)
                 points[key] = cell is None, cell is not None and not cell.stable

@@ -33,5 +33,5 @@ RULES: tuple[type[Rule], ...] = (
     PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
     LearnedSizes, CompetingWindows,
 )  # fmt: skip
-# Rules for requests with sizes. The explorer and the page lack them.
+# Rules for requests with sizes. The page lacks them.
 RULES_OF_SIZES: tuple[type[Rule], ...] = (Buckets, SortedWindow, PrefetchedBatches)

@@ -32,6 +32,7 @@ def max_batch_units() -> Any:
     return parameter(
         "Max batch units", "A batch never holds more units than this, in the sizes of its requests",
         at_most=LARGEST_LIMIT, may_be_none=True, of_sizes=True, default=None, kw_only=True,
+        slider=(1, 1e6, 0.01), log=True,
     )  # fmt: skip
 
 

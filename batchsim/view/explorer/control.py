@@ -142,13 +142,20 @@ class Option:
         """Return the controls' values for a part, None if it is of another option."""
         if type(part) is not self.part:
             return None
-        if self.read:
-            values = self.read(part)
-        else:
-            values = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
-        if getattr(part, "by_size", False):  # a limit in units has no control
-            return None
+        values = self.read(part) if self.read else [getattr(part, name) for name in self.arguments]
         return None if values is None else dict(zip(self.controls, values, strict=True))
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of the class: those by position, and those by name that have a control."""
+        fields = dataclasses.fields(self.part)
+        return [it.name for it in fields if not it.kw_only or it.name in self.controls]
+
+    def made(self, values: Iterable[Any]) -> Any:
+        """Return the part that the controls' values make, in order."""
+        if self.make:
+            return self.make(*values)
+        return self.part(**dict(zip(self.arguments, values, strict=True)))
 
 
 def choice(

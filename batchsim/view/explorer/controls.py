@@ -8,6 +8,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from batchsim.scenario import OpenLoop
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server
 from batchsim.view.explorer import presets
@@ -26,7 +27,7 @@ class Controls:
 
     def __init__(self, session: Session, services: Mapping[str, Values]) -> None:
         self.session = session
-        self.services = {**services, offer.AFFINE: {"service": "affine"}}
+        self.services = {**services, **offer.FORMULAS}
         self.paused = False
         self.by_name: dict[str, Any] = {}
         self.knobs: dict[str, Knob] = {}
@@ -64,7 +65,12 @@ class Controls:
             return dropdown(spec.label, tip, presets.menu(self.session.state), self._shown(name))
         if name == "mode":
             return toggle([word for _, word in options], spec.about, value)
-        if self.session.runner.given[0 if name == "workload" else 1] is None:
+        traffic, tokens = self.session.runner.given
+        there = {
+            "workload": isinstance(traffic, OpenLoop),
+            "sizes": traffic is not None and traffic.sizes is not None,
+        }
+        if not there.get(name, bool(tokens)):
             options = [option for option in options if option[1] != "given"]
         return dropdown(spec.label, tip, options, value)
 
@@ -92,7 +98,9 @@ class Controls:
             return
         value = self.by_name[name].value
         if name == "service":
-            return self._choose(lambda state: state.kind.rescaled(state, self._values(value)))
+            return self._choose(
+                lambda state: state.kind.rescaled(state, self._values(value), self.session.runner.given[0])
+            )
         if value in ALL and name == self.session.state.kind.rule:
             return self._choose(self._served_by(ALL[value]))
         if name == "mode":
@@ -100,16 +108,17 @@ class Controls:
                 self.session.turn_to(value)
             return None
         state = self.session.state = self._changed(name, value)
-        lists = {state.kind.rule, state.kind.service}
-        with self._pause():
-            for chooser in lists & {state.kind.rule, name}:
-                for other in state.option(chooser).controls:
+        if name in state.kind.options:  # another option may change others
+            self._follow()
+        else:
+            with self._pause():
+                for other in state.rule_option.controls:
                     self.by_name[other].value = getattr(state, other)
-            if name in ("fixed_ms", "per_item_ms"):
-                self._follow_service()  # which may no longer be the given one
-            if name in (*lists, "max_batch_size"):
-                self._fit()
-            self._show_relevant()
+                if name in state.option(state.kind.service).controls:
+                    self._follow_service()  # which may no longer be the given one
+                if name == "max_batch_size":
+                    self._fit()
+                self._show_relevant()
         self.session.move(continuous=name in self.knobs and self.knobs[name].sliding)
 
     def _choose(self, chosen: Callable[[State], State]) -> None:
@@ -201,7 +210,7 @@ class Controls:
 
     def _fit(self) -> None:
         state = self.session.state
-        ranges = state.kind.ranges(state, self.session.runner.given[1])
+        ranges = state.kind.ranges(state, *self.session.runner.given)
         for name, knob in self.knobs.items():
             if (slider := knob.spec.slider) is not None:
                 knob.fit(*ranges.get(name, (slider.low, slider.high)))

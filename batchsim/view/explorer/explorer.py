@@ -273,11 +273,11 @@ def explore(
         if not isinstance(workload, (OpenLoop, ClosedLoop)):
             raise TypeError(f"workload must be one of batchsim's, got {workload!r}")
         state = state.replace(**state.kind.workload_values(workload))
-    traffic = workload if isinstance(workload, OpenLoop) and state.workload == "given" else None
+    traffic = workload if "given" in (state.workload, state.sizes) else None
     if link:
         state = State.from_link(link)
     elif costs:
-        state = state.kind.rescaled(state, costs, keep_rate=workload is not None)
+        state = state.kind.rescaled(state, costs, traffic, keep_rate=workload is not None)
     session = Session(state, requests, traffic, tokens)
     large = (view_of(link, state.mode) if link else None) or (
         state.kind.film if play else session.style.large

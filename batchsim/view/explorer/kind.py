@@ -1,6 +1,7 @@
 """What the explorer needs of a kind of run; `requests` and `tokens` fill it in, and `kinds` lists them."""
 
 import abc
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
 from batchsim.scenario.knobs import RATE
+from batchsim.scenario.lengths import Listed
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.routing.blind import MOST_KEYS
@@ -34,8 +36,10 @@ from batchsim.view.film.window import Window
 from batchsim.view.pictures.data import ViewData
 
 LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
+WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
 State = Any  # of `state`, which is made from the kinds
+Workload = OpenLoop | ClosedLoop
 Values = dict[str, Any]  # by the names of controls
 Ranges = dict[str, tuple[float, ...]]  # of sliders: low, high and perhaps a step
 
@@ -77,7 +81,7 @@ class Kind(abc.ABC):
         # If two options can express it, the one with fewer controls is meant: full batches only.
         return min(found, key=len, default=None)
 
-    def workload_values(self, workload: OpenLoop | ClosedLoop) -> Values:
+    def workload_values(self, workload: Workload) -> Values:
         """Return the controls' values for a workload: "given" for one that they cannot express."""
         values = self.values_of("workload", workload)
         if values is None:
@@ -96,8 +100,10 @@ class Kind(abc.ABC):
         return service
 
     @abc.abstractmethod
-    def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
-        """Return the scenario of a state; `tokens` has the lengths for "given"."""
+    def scenario(
+        self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
+    ) -> Scenario:  # fmt: skip
+        """Return the scenario of a state; `traffic` has the sizes, and `tokens` the lengths, for "given"."""
 
     @abc.abstractmethod
     def values(self, scenario: Scenario) -> Values:
@@ -141,10 +147,12 @@ class Kind(abc.ABC):
         """Return the controls' values for what a server's settings decide; ValueError if there are none."""
 
     @abc.abstractmethod
-    def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
+    def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
         """Return the ranges of sliders that depend on the other controls."""
 
-    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
+    def rescaled(
+        self, state: State, values: Values, traffic: Workload | None = None, keep_rate: bool = False
+    ) -> State:  # fmt: skip
         """Return the state with another service time, and its rate, sizes and times on that scale."""
         return state.replace(**values)
 
@@ -192,17 +200,43 @@ def of_parameter(it: Parameter, page: str = MAIN) -> Control:
     """Return the control of a parameter that describes itself."""
     given = {"at_least": it.at_least, "at_most": it.at_most, "above": it.above}
     bounds: Values = {name: bound for name, bound in given.items() if bound is not None}
+    if it.kind == "word":
+        return choice(it.label, it.about, it.usual, page, {word: word.capitalize() for word in it.words})
     if it.kind == "real":
         bounds["finite"] = not it.may_be_inf
-    else:
+    elif not it.of_sizes:
         bounds["at_most"] = min(bounds["at_most"], LARGEST_BATCH)
     if it.kind == "sizes":
         del bounds["at_least"]
-    scale = "whole" if it.kind == "whole" else "log" if it.log else "linear"
+    scale = "log" if it.log else "whole" if it.kind == "whole" else "linear"
     slider = it.slider and Slider(scale, *it.slider)
-    about = it.about + ("; inf: no limit" if it.may_be_inf else "")
+    about = it.about + ("; inf: no limit" if it.may_be_inf else "; empty: no limit" if it.may_be_none else "")
     first = it.usual if it.usual is not None else (1,) if it.kind == "sizes" else it.at_least
-    return Control(it.label, about, it.kind, first, page, slider, bounds)
+    first = None if it.may_be_none else first
+    return Control(it.label, about, it.kind, first, page, slider, bounds, it.may_be_none)
+
+
+def lengths(of: str, equal: Option) -> dict[str, Option]:
+    """Return the distributions of lengths, whose controls begin with `of`; `equal`: all are equal."""
+    mean, cv, most = f"{of}_mean", f"{of}_cv", f"{of}_most"
+    return {
+        "lognormal": Option("Log-normal", sc.Lognormal, (mean, cv, most)),
+        "geometric": Option("Geometric", sc.Geometric, (mean, most)),
+        "uniform": Option("Uniform", sc.Uniform, (mean, cv), _uniform, _uniform_values),
+        "fixed": equal,
+        "given": Option(f"Given: the {of}s of this page", Listed, (), read=lambda lengths: ()),
+    }
+
+
+def _uniform(mean: float, cv: float) -> sc.Uniform:
+    half = min(cv, WIDEST_CV) / WIDEST_CV * mean
+    low = max(round(mean - half), 1)
+    return sc.Uniform(low, max(round(mean + half), low))
+
+
+def _uniform_values(lengths: sc.Uniform) -> tuple[float, float]:
+    both = lengths.low + lengths.high
+    return both / 2, WIDEST_CV * (lengths.high - lengths.low) / both
 
 
 def _of_workload(cls: Any) -> tuple[str, Option]:
@@ -304,4 +338,4 @@ def full_only(size: int) -> SizeOrWait:
 
 def size_of_full(rule: SizeOrWait) -> tuple[int] | None:
     """Return `max_batch_size` if only full batches leave, else None."""
-    return (rule.max_batch_size,) if rule.max_wait_ms == float("inf") else None
+    return (rule.max_batch_size,) if rule.max_wait_ms == float("inf") and not rule.by_size else None

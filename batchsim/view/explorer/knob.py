@@ -80,7 +80,10 @@ class Knob(widgets.VBox):
         finally:
             self.busy = before
             if not before and slider is not None and position != (slider.value, slider.step):
-                self.sent.append((self._place(slider.value), slider.step, time.monotonic()))
+                # With a new step, the page first rounds what it still shows.
+                shown = [position[0]] if position[1] != slider.step else []
+                for value in (*shown, slider.value):
+                    self.sent.append((self._place(value), slider.step, time.monotonic()))
 
     def say_also(self, alias: str) -> None:
         """Show what a server calls this value, below its name."""

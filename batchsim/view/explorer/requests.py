@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchsim.measured.published import published, published_names, published_source
-from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.scenario import RULES, Affine, Rule, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.scenario.full_batches import mean_seconds
+from batchsim.scenario.lengths import LONGEST, Lengths, Uniform
 from batchsim.scenario.routing import NAMES
+from batchsim.scenario.rules import Buckets, SortedWindow
+from batchsim.scenario.scenario import OVERSIZE
+from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizedTime
+from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import SERVERS
 from batchsim.study.slo import SLO
 from batchsim.view.canvas.axes import nice
@@ -24,9 +30,9 @@ from batchsim.view.explorer.control import (
     Slider,
     choice,
 )  # fmt: skip
-from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
-from batchsim.view.explorer.runs import Stored, request_run
+from batchsim.view.explorer.runs import Stored, request_run, usual_longest
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
@@ -36,29 +42,45 @@ LARGEST_SLID = 64  # larger batch sizes can be typed
 # Controls that are fields of the scenario, under the same name.
 FIELDS = (
     "servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention", "replicas",
-    "stale_ms",
+    "stale_ms", "oversize_action",
 )  # fmt: skip
 
 # Every registered rule, by its name in snake case, and one for full batches only.
+SHOWN: tuple[type[Rule], ...] = (*RULES, Buckets, SortedWindow)
 RULE_OPTIONS: Mapping[str, Option] = {
-    kind.snake(rule): Option(rule.label(), rule, tuple(kind.without_sizes(rule))) for rule in RULES
+    kind.snake(rule): Option(rule.label(), rule, tuple(rule.parameters())) for rule in SHOWN
 } | {
     "full_only": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
         kind.size_of_full),
 }  # fmt: skip
+COSTS = "fixed_ms", "per_item_ms", "per_unit_ms", "per_pair_ms"
 SERVICES: Mapping[str, Option] = {
     "affine": Option("Affine: fixed cost + cost per item", Affine, ("fixed_ms", "per_item_ms")),
     "published": Option("Published", Table, ("published",), published, lambda table: None),
     "curve": Option("Curve", Table, ("curve",)),
+    "padded": Option("Padded: + cost per unit x batch size x longest", PaddedTime, COSTS),
+    "packed": Option("Packed: + cost per unit x sum of sizes", PackedTime, COSTS),
 }
-
+SIZES: Mapping[str, Option] = {
+    "none": Option("None: all are alike", type(None), (), lambda: None, lambda _: ()),
+    **kind.lengths("size", Option("All equal", Uniform, ("size_mean",),
+        lambda mean: Uniform(round(mean), round(mean)),
+        lambda sizes: (sizes.low,) if sizes.low == sizes.high else None)),
+}  # fmt: skip
+MAPS: Mapping[str, tuple[str, str] | None] = {  # the heat map's axes, x and y; None: the rule's own
+    "own": None, "units": ("max_batch_units", "max_wait_ms"), "limits": ("max_batch_size", "max_batch_units"),
+}  # fmt: skip
 
 # Rules share the control of a parameter's name; the first rule that has it describes it.
 PARAMETERS: dict[str, Control] = {}
-for rule in RULES:
+for rule in SHOWN:
     PARAMETERS |= {
-        name: kind.of_parameter(it) for name, it in kind.without_sizes(rule).items() if name not in PARAMETERS
+        name: kind.of_parameter(it, RULE if it.kind == "word" else MAIN)
+        for name, it in rule.parameters().items()
+        if name not in PARAMETERS
     }
+PER_PAIR_MS = Control("Per pair (ms)", "Time of the attention, for each pair of tokens of a request",
+    "real", 0, COMPUTING, Slider("linear", 0, 0.0001, 0.0000001), {"at_least": 0})  # fmt: skip
 FIXED_MS = Control("Fixed cost (ms)", "Time that every batch or step takes, independent of its size",
     "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0})  # fmt: skip
 CONTROLS: Mapping[str, Control] = {
@@ -66,6 +88,14 @@ CONTROLS: Mapping[str, Control] = {
     "priorities": Control("Priorities",
         "Share of level 1, which is served first; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
+    "sizes": choice("Sizes", "Distribution of the sizes of requests", "none", ARRIVALS, SIZES),
+    "size_mean": Control("Mean size", "Mean size of a request, in units such as tokens",
+        "real", 80, ARRIVALS, Slider("log", 1, 10_000, 0.01), {"at_least": 1, "at_most": LONGEST}),
+    "size_cv": Control("Size spread (CV)", "Standard deviation over mean of the requests' sizes",
+        "real", 1, ARRIVALS, Slider("linear", 0, 3, 0.05), {"at_least": 0, "at_most": 1e3}),
+    "size_most": Control("Largest size", "Larger requests are cut to this size; empty: no limit",
+        "whole", 512, ARRIVALS, Slider("log", 1, 10_000, 0.01), {"at_most": LONGEST}, True),
+    "size_unit": Control("Unit of sizes", "The name of a unit", "text", UNIT, None),
     "rule": choice("Server or rule", "When a batch leaves: as on a server, with its defaults, or by a rule",
         "size_or_wait", MAIN, RULE_OPTIONS),
     **SERVER,
@@ -74,6 +104,9 @@ CONTROLS: Mapping[str, Control] = {
     "fixed_ms": FIXED_MS,
     "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
         "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
+    "per_unit_ms": Control("Cost per unit (ms)", "Time that each unit of the requests' sizes adds",
+        "real", 0.01, COMPUTING, Slider("linear", 0, 0.1, 0.0005), {"at_least": 0}),
+    "per_pair_ms": PER_PAIR_MS,
     "published": choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
         published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
@@ -82,6 +115,9 @@ CONTROLS: Mapping[str, Control] = {
     "padding": Control("Pad to sizes",
         "Round each batch up to the next of these sizes, e.g. 1, 2, 4, 8; empty: no padding",
         "sizes", (), DEVICE, optional=True),
+    "lengths": Control("Pad to lengths",
+        "Round the longest of a batch up to the next of these lengths, e.g. 128, 512; empty: no padding",
+        "sizes", (), DEVICE, bounds={"at_most": LONGEST}, optional=True),
     "compile_ms": Control("Cold start (ms)",
         "Extra time for the first batch of each size, or padded size, while it compiles; the same for all "
         "sizes; 0: warm",
@@ -102,6 +138,11 @@ CONTROLS: Mapping[str, Control] = {
     **kind.LIMITS,
     "timeout_action": choice("At the timeout", "The fate of a request that has waited too long", "reject",
         RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
+    "oversize_action": choice("Above the limit in units", "The fate of a request that alone exceeds it",
+        "reject", RULE, dict(zip(OVERSIZE, ("It is rejected", "It is cut to the limit"), strict=True))),
+    "request_map": choice("Heat map of limits", "The two settings on the axes of the heat map", "own", RULE,
+        {"own": "The rule's own", "units": "Max batch units x max wait",
+         "limits": "Max batch size x max batch units"}),
     "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
         "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
     **kind.SEED,
@@ -112,14 +153,18 @@ class Requests(Kind):
     """Requests that are computed whole, in batches."""
 
     name = "requests"
-    options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "rule": RULE_OPTIONS, "service": SERVICES,
-        "routing": kind.ROUTINGS}  # fmt: skip
+    options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "sizes": SIZES, "rule": RULE_OPTIONS,
+        "service": SERVICES, "routing": kind.ROUTINGS}  # fmt: skip
     controls: Mapping[str, Any] = CONTROLS
     conditions: Mapping[str, Any] = {
         "host_ms": lambda values: values["devices"] is not None,
         "contention": lambda values: values["devices"] is not None,
         "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
+        "lengths": lambda values: values["service"] == "padded",
         "timeout_action": lambda values: values["timeout_ms"] is not None,
+        "max_batch_units": lambda values: values["sizes"] != "none",
+        "request_map": lambda values: _has_limit(values),
+        **dict.fromkeys(("units", "oversize_action"), lambda v: _has_limit(v) and bool(v["max_batch_units"])),
         **dict.fromkeys(("routing", "keys", "popularity"), lambda values: values["replicas"] > 1),
         "stale_ms": lambda values: values["replicas"] > 1 and NAMES[values["routing"]].sees_loads,
     }
@@ -134,16 +179,28 @@ class Requests(Kind):
     outcome = staticmethod(reasons.of_requests)
 
     def workload_values(self, workload: Any) -> Values:
-        return super().workload_values(workload) | {"priorities": workload.priorities or ()}
+        values = super().workload_values(workload) | {"priorities": workload.priorities or ()}
+        sizes = self.values_of("sizes", workload.sizes) or {"sizes": "given"}
+        return values | sizes | {"size_unit": workload.size_unit}
 
     def service_time(self, state: State) -> Service:
         service: Service = super().service_time(state)
         service = service.padded_to(state.padding) if state.padding else service
+        if state.lengths and isinstance(service, PaddedTime):
+            service = service.padded_to(lengths=state.lengths)
         return service.compiling(state.compile_ms) if state.compile_ms else service
 
-    def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
-        if state.priorities or workload.priorities:
-            workload = dataclasses.replace(workload, priorities=state.priorities or None)
+    def scenario(
+        self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
+    ) -> Scenario:  # fmt: skip
+        sizes, rule = sizes_of(state, traffic), state.made("rule")
+        own = {"priorities": state.priorities or None, "sizes": sizes, "size_unit": state.size_unit}
+        if workload.of_requests != own:
+            workload = dataclasses.replace(workload, **own)
+        if (
+            sizes is None and rule.by_size and hasattr(rule, "max_batch_units")
+        ):  # the control of the limit is hidden
+            rule = dataclasses.replace(rule, max_batch_units=None)
         sharing: dict[str, Any] = {}  # servers share devices, or slow each other down, or neither
         if state.devices is not None:  # the slider of the servers moves below them, too
             devices = min(state.devices, state.servers)
@@ -152,10 +209,19 @@ class Requests(Kind):
             counts = range(1, state.servers + 1)
             sharing["slowdown"] = {busy: 1 + state.sharing * (busy - 1) for busy in counts}
         return Scenario(
-            workload, state.made("rule"), state.service_time(), state.servers, state.queue_limit,
-            state.timeout_ms, timeout_action=state.timeout_action, replicas=state.replicas,
-            routing=state.made("routing"), stale_ms=state.stale_ms, **sharing,
+            workload, rule, state.service_time(), state.servers, state.queue_limit,
+            state.timeout_ms, timeout_action=state.timeout_action, oversize_action=state.oversize_action,
+            replicas=state.replicas, routing=state.made("routing"), stale_ms=state.stale_ms, **sharing,
         )  # fmt: skip
+
+    def changes(self, before: State, name: str, value: Any) -> Values:
+        """Return the values that change with one: sizes come and go with the parts that need them."""
+        values, state = super().changes(before, name, value), before.replace(**{name: value})
+        by_size = state.rule_option.part in (Buckets, SortedWindow)
+        if name == "sizes" and value == "none":
+            values |= {"service": "affine"} if _is_sized(state) else {}
+            return values | ({"rule": "size_or_wait", "server": ""} if by_size else {})
+        return values | ({"sizes": "lognormal"} if by_size and state.sizes == "none" else {})
 
     def slo(self, state: State) -> SLO | None:
         return None if state.objective_ms is None else SLO(p99_ms=state.objective_ms)
@@ -191,8 +257,11 @@ class Requests(Kind):
     def service_values(self, service: Service, curve_of: str = "") -> Values:
         values = self.values_of("service", service)
         if values is None:
-            raise TypeError(f"service must be an Affine or a Table to be explored, got {service!r}")
+            known = "an Affine, a Table, a PaddedTime or a PackedTime"
+            raise TypeError(f"service must be {known} to be explored, got {service!r}")
         values["padding"] = service.padding or ()
+        if isinstance(service, PaddedTime):
+            values["lengths"] = service.edges
         if service.compile_ms is not None:
             costs_ms = dict(service.compile_ms)
             if len(set(costs_ms.values())) > 1:
@@ -214,10 +283,10 @@ class Requests(Kind):
             else parts | {"routing": f"bs.routing.{scenario.routing!r}"}
         )
 
-    def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
-        service = state.service_time()
+    def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
+        service, sizes = state.service_time(), sizes_of(state, traffic)
         largest = largest_slid(service)
-        least_ms, slowest_ms = 1000 * service(1), 1000 * service(largest)
+        least_ms, slowest_ms = (1000 * mean_seconds(service, sizes, largest)[[0, -1]]).tolist()
         longest_ms = nice(4 * slowest_ms)
         ranges: Ranges = {
             "rate_per_s": (tenth(20 / least_ms), tenth(16 * largest / slowest_ms * 1000)),
@@ -225,6 +294,8 @@ class Requests(Kind):
             "host_ms": (0, least_ms, least_ms / 100),
             "objective_ms": (tenth(0.5 * least_ms), tenth(50 * slowest_ms)),
         }
+        if sizes is not None:
+            ranges["max_batch_units"] = tenth(usual_longest(sizes)), tenth(largest * usual_longest(sizes))
         for name in state.option("rule").controls:
             if name.endswith("_ms"):
                 ranges[name] = (0, longest_ms, longest_ms / 200)
@@ -232,13 +303,17 @@ class Requests(Kind):
                 ranges.setdefault(name, (1, state.max_batch_size))
         return ranges
 
-    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
+    def rescaled(
+        self, state: State, values: Values, traffic: Workload | None = None, keep_rate: bool = False
+    ) -> State:  # fmt: skip
         # The padding of the last service time may exceed this one's largest size.
         state = state.replace(**{"padding": (), **values})
+        if state.sizes == "none" and _is_sized(state):
+            state = state.replace(sizes="lognormal")
         service = state.service_time()
         size = min(state.max_batch_size, largest_slid(service))
         state = state.replace(max_batch_size=size).fitted()
-        full_ms = 1000 * service(size)
+        full_ms = 1000 * float(mean_seconds(service, sizes_of(state, traffic), size)[-1])
         saturation_per_s = size / full_ms * 1000 * state.servers * state.replicas
         if not keep_rate and not 0.25 * saturation_per_s < state.rate_per_s < saturation_per_s:
             state = state.replace(rate_per_s=float(f"{0.4 * saturation_per_s:.2g}"))
@@ -256,7 +331,8 @@ class Requests(Kind):
         if state.service == "published":
             return origin_of(state.published, " latency")
         if state.service != "curve":
-            return "A formula: fixed cost + cost per item x batch size."
+            of_units = state.option("service").label.partition(":")[2] if _is_sized(state) else ""
+            return f"A formula: fixed cost + cost per item x batch size{of_units}."
         of = state.curve_of
         if not of:
             return "A curve; its model and device are unknown."
@@ -272,7 +348,27 @@ class Requests(Kind):
     def run(
         self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
     ) -> ViewData:  # fmt: skip
-        return request_run(scenario, requests, state.seed, state.objective_ms, stored)
+        knobs = MAPS[state.request_map] if self.relevant("request_map", vars(state)) else None
+        return request_run(scenario, requests, state.seed, state.objective_ms, stored, knobs)
+
+
+def sizes_of(state: State, traffic: Workload | None) -> Lengths | None:
+    """Return the sizes of a state's requests, those of `traffic` for "given"; None without any."""
+    if state.sizes != "given":
+        sizes: Lengths | None = state.made("sizes")
+        return sizes
+    if traffic is None or traffic.sizes is None:
+        raise ValueError("sizes='given' must come with traffic that has sizes, got none")
+    return traffic.sizes
+
+
+def _is_sized(state: State) -> bool:
+    return issubclass(state.option("service").part, SizedTime)
+
+
+def _has_limit(values: Mapping[str, Any]) -> bool:
+    """Return whether the chosen rule may limit the units of a batch, and there are units."""
+    return values["sizes"] != "none" and "max_batch_units" in RULE_OPTIONS[values["rule"]].controls
 
 
 def largest_slid(service: Service) -> int:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from batchsim.result import Result
 from batchsim.result.comparison import compare
-from batchsim.scenario import OpenLoop, Scenario, Tokens
+from batchsim.scenario import Scenario, Tokens
+from batchsim.view.explorer.kind import Workload
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import State
 from batchsim.view.pictures.data import ViewData
@@ -14,7 +15,7 @@ from batchsim.view.pictures.data import ViewData
 class Runner:
     """Makes and runs the scenarios of an explorer, and stores what a move does not change."""
 
-    def __init__(self, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None) -> None:
+    def __init__(self, requests: int, traffic: Workload | None, tokens: Tokens | None = None) -> None:
         self.requests, self.given = requests, (traffic, tokens)
         self.stored = Stored()
         self._scenario = functools.lru_cache(16)(lambda state: state.scenario(traffic, tokens))

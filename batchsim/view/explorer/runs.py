@@ -12,6 +12,7 @@ import numpy as np
 from batchsim._check import LARGEST
 from batchsim.scenario import ClosedLoop, Continuous, Rule, Scenario
 from batchsim.scenario.full_batches import mean_seconds
+from batchsim.scenario.lengths import Lengths
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
 from batchsim.study.kinds import MEMORY
@@ -98,9 +99,10 @@ def at_corner(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
 
 
 def request_run(
-    scenario: Scenario, requests: int, seed: int, objective_ms: float | None, stored: Stored
+    scenario: Scenario, requests: int, seed: int, objective_ms: float | None, stored: Stored,
+    knobs: tuple[str, str] | None = None,
 ) -> ViewData:  # fmt: skip
-    """Run a scenario of whole requests. ValueError if it makes no sense."""
+    """Run a scenario of whole requests, its map over `knobs`. ValueError if it makes no sense."""
     workload = scenario.workload
     routed = scenario.replicas > 1
     if scenario.uncovered:  # only the run itself, and not long: others would take minutes
@@ -115,19 +117,37 @@ def request_run(
         theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
     result, _ = simulated(scenario, requests, seed)
     return ViewData(result, curve=curve(), theory=theory, objective_ms=objective_ms,
-        surface=_request_map(scenario, requests, seed, stored))  # fmt: skip
+        surface=_request_map(scenario, requests, seed, stored, knobs))  # fmt: skip
 
 
-def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -> Surface:
+def _request_map(
+    scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None
+) -> Surface:  # fmt: skip
     rule, service, sizes = type(scenario.rule), scenario.service, scenario.workload.sizes
     largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
     longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
-    x, y = rule.map_knobs
-    xs, ys = (axis(rule, name, largest, longest_ms) for name in (x, y))
+    x, y = knobs or rule.map_knobs
+    by_units = {} if sizes is None else {"max_batch_units": limits(sizes)}
+    xs, ys = (by_units.get(name) or axis(rule, name, largest, longest_ms) for name in (x, y))
     count = map_requests(scenario, requests)
-    key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), xs, ys, count, seed
-    found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed))
+    key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), x, xs, y, ys, count, seed
+    found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed, knobs=(x, y)))
     return found
+
+
+def usual_longest(sizes: Lengths) -> float:
+    """Return the size that one in 1,000 requests exceeds."""
+    return float(sizes.quantile(np.array([0.999]))[0])
+
+
+def limits(of: Lengths) -> tuple[int, ...]:
+    """Return the heat map's limits in units, from the size of a large request on.
+
+    >>> from batchsim import Lognormal
+    >>> limits(Lognormal(80, cv=1, at_most=512))
+    (512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+    """
+    return tuple(round(count * usual_longest(of)) for count in sizes(64))
 
 
 def token_run(

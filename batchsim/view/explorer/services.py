@@ -15,7 +15,9 @@ from batchsim.view.explorer.requests import SERVICES
 from batchsim.view.explorer.state import State
 from batchsim.view.explorer.widgets import dropdown, hide
 
-AFFINE = SERVICES["affine"].label
+FORMULAS = {
+    option.label: {"service": name} for name, option in SERVICES.items() if "fixed_ms" in option.controls
+}
 MEASURE_HERE = {f"Measure here: {name}": name for name in ("mlp", "convnet", "transformer")}
 PUBLISHED = "Published: "
 
@@ -45,11 +47,10 @@ def label_of(state: State, services: Mapping[str, Values]) -> str | None:
     """Return the label of a state's service time, None if it has none."""
     if state.service == "published":
         return PUBLISHED + state.published
-    names = ("service", "curve", "curve_of") if state.service == "curve" else ("service",)
+    names = {"service", "curve_of", *state.option("service").controls}
     for label, values in services.items():
         # A given formula loses its label when its costs are moved.
-        compared = names if "fixed_ms" not in values else ("service", "fixed_ms", "per_item_ms")
-        if all(values.get(name) == getattr(state, name) for name in compared):
+        if all(values[name] == getattr(state, name) for name in names & set(values)):
             return label
     return None
 

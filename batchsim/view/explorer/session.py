@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
-from batchsim.scenario import OpenLoop, Tokens
+from batchsim.scenario import Tokens
+from batchsim.view.explorer.kind import Workload
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
@@ -91,7 +92,7 @@ class Session:
     """
 
     def __init__(
-        self, state: State, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None
+        self, state: State, requests: int, traffic: Workload | None, tokens: Tokens | None = None
     ) -> None:
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode

@@ -6,10 +6,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
 from batchsim.scenario import OpenLoop, Scenario, Tokens
+from batchsim.scenario.traffic import UNIT
 from batchsim.simulate import available
 from batchsim.view.explorer import presets
 from batchsim.view.explorer.control import Option
-from batchsim.view.explorer.kind import Kind
+from batchsim.view.explorer.kind import Kind, Workload
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, KINDS
 from batchsim.view.pictures.views import NAMES
 
@@ -67,17 +68,17 @@ class State(_Values):
     def made(self, chooser: str) -> Any:
         """Return the part that a list's option makes of the controls' values."""
         option = self.option(chooser)
-        return (option.make or option.part)(*(getattr(self, name) for name in option.controls))
+        return option.made(getattr(self, name) for name in option.controls)
 
-    def scenario(self, traffic: OpenLoop | None = None, tokens: Tokens | None = None) -> Scenario:
+    def scenario(self, traffic: Workload | None = None, tokens: Tokens | None = None) -> Scenario:
         """Return the scenario; `traffic` and `tokens` replace "given". ValueError if they are missing."""
         if self.workload != "given":
             workload = self.made("workload")
-        elif traffic is None:
+        elif not isinstance(traffic, OpenLoop):
             raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
         else:
             workload = traffic.with_rate(self.rate_per_s)
-        scenario = self.kind.scenario(self, workload, tokens)
+        scenario = self.kind.scenario(self, workload, traffic, tokens)
         presets.check(self.server, scenario.rule)
         return scenario
 
@@ -91,8 +92,11 @@ class State(_Values):
         A larger size would be refused, so the slider of `max_batch_size` could not move below it.
         """
         largest, changes = self.max_batch_size, {}
+        described = self.rule_option.part.parameters()  # type: ignore[attr-defined]  # of a rule
         for name in self.rule_option.controls:
             value = getattr(self, name)
+            if name in described and described[name].of_sizes:
+                continue
             if CONTROLS[name].kind == "sizes":
                 changes[name] = tuple(size for size in value if size <= largest) or (largest,)
             elif name.endswith("batch_size"):
@@ -110,18 +114,24 @@ class State(_Values):
         return cls(**vars(DEFAULTS[scenario.kind]) | values | others)
 
     def python(
-        self, requests: int, traffic: OpenLoop | None = None, tokens: Tokens | None = None
+        self, requests: int, traffic: Workload | None = None, tokens: Tokens | None = None
     ) -> str:  # fmt: skip
         """Return Python that runs the same; the reader must supply given traffic and tokens."""
         scenario = self.scenario(traffic, tokens)
         requests = available(scenario, requests)
-        workload = f"bs.{scenario.workload!r},"
-        if self.workload == "given":
+        workload, own = scenario.workload, self.workload != "given"
+        text = f"bs.{dataclasses.replace(workload, sizes=None)!r}"
+        if not own:
             added = self.priorities and (traffic is None or self.priorities != traffic.priorities)
             levels = f".with_priorities({dict(self.priorities)})" if added else ""
-            workload = f"traffic.with_rate({self.rate_per_s!r}){levels},  # traffic: {traffic!r}"
+            text = f"traffic.with_rate({self.rate_per_s!r}){levels}"
+        if workload.sizes != (None if own or traffic is None else traffic.sizes):
+            sizes = "traffic.sizes" if self.sizes == "given" else f"bs.{workload.sizes!r}"
+            unit = "" if workload.size_unit == UNIT else f", {workload.size_unit!r}"
+            text += f".with_sizes({sizes.replace('bs.None', 'None')}{unit})"
+        given = "" if own and self.sizes != "given" else f"  # traffic: {traffic!r}"
         parts = self.kind.python(self, scenario)
-        lines = [f"workload={workload}", f"rule={parts['rule']},", f"service={parts['service']},"]
+        lines = [f"workload={text},{given}", f"rule={parts['rule']},", f"service={parts['service']},"]
         for item in dataclasses.fields(scenario)[3:]:
             value = getattr(scenario, item.name)
             lines += [f"{item.name}={parts.get(item.name, repr(value))},"] if value != item.default else []

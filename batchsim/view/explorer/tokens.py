@@ -16,15 +16,13 @@ from batchsim.result.shares import students_t
 from batchsim.scenario import (
     AtLeast,
     Continuous,
-    Geometric,
-    Lognormal,
+    Poisson,
     Scenario,
     SizeOrWait,
     StepTime,
     Tokens,
-    Uniform,
 )
-from batchsim.scenario.lengths import LONGEST, Listed
+from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.rules.continuous import (
     FIRST,
     MOST,
@@ -50,9 +48,9 @@ from batchsim.view.explorer.control import (
     Slider,
     choice,
 )  # fmt: skip
-from batchsim.view.explorer.kind import Kind, Ranges, State, Values
+from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
-from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, origin_of, tenth
+from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, PER_PAIR_MS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, token_run
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.seats import beginning, seats, spells
@@ -62,7 +60,6 @@ from batchsim.view.film.window import Window, step_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.seats import SeatsView, lanes_of
 
-WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 ON, OFF = "on", "off"
 SWITCHES = "chunked", "mixed"
 LIMITS = "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size", "max_model_len"
@@ -86,30 +83,8 @@ WHOLE_NOTE = (
 )
 
 
-def _uniform(mean: float, cv: float) -> Uniform:
-    half = min(cv, WIDEST_CV) / WIDEST_CV * mean
-    low = max(round(mean - half), 1)
-    return Uniform(low, max(round(mean + half), low))
-
-
-def _uniform_values(lengths: Uniform) -> tuple[float, float]:
-    both = lengths.low + lengths.high
-    return both / 2, WIDEST_CV * (lengths.high - lengths.low) / both
-
-
-def _geometric_values(lengths: Geometric) -> tuple[float] | None:
-    return (lengths.mean,) if lengths.at_most is None else None
-
-
 def _lengths(of: str) -> Mapping[str, Option]:
-    mean, cv, most = f"{of}_mean", f"{of}_cv", f"{of}_most"
-    return {
-        "lognormal": Option("Log-normal", Lognormal, (mean, cv, most)),
-        "geometric": Option("Geometric", Geometric, (mean,), read=_geometric_values),
-        "uniform": Option("Uniform", Uniform, (mean, cv), _uniform, _uniform_values),
-        "fixed": Option("All equal", int, (mean,), round, lambda length: (length,)),
-        "given": Option("Given: the lengths of this page", Listed, (), read=lambda lengths: ()),
-    }
+    return kind.lengths(of, Option("All equal", int, (f"{of}_mean",), round, lambda length: (length,)))
 
 
 def _continuous(rule: type[Continuous], *names: str) -> Option:
@@ -251,8 +226,7 @@ _rows: dict[str, Control] = {
         0.5, 0.001),
     "per_read_ms": _cost("per_read_ms", "Per key read (ms)",
         "Time for a decode to read one token's keys and values", 0.002, 0.00001),
-    "per_pair_ms": _cost("per_pair_ms", "Per pair (ms)",
-        "Time of the attention within a prompt, for each pair of its tokens", 0.0001, 0.0000001),
+    "per_pair_ms": PER_PAIR_MS,
     **kind.NOISE,
     **kind.SERVERS,
     **kind.LIMITS,
@@ -267,7 +241,8 @@ _rows: dict[str, Control] = {
 }  # fmt: skip
 # Defaults that differ from those of whole requests.
 _defaults = {
-    "rate_per_s": 7, "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _costs.fixed_ms,
+    "per_pair_ms": _costs.per_pair_ms, "rate_per_s": 7,
+    "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _costs.fixed_ms,
     "max_wait_ms": 1000,
 }  # fmt: skip
 
@@ -306,11 +281,14 @@ class TokenGeneration(Kind):
     outcome = staticmethod(reasons.of_tokens)
 
     def workload_values(self, workload: Any) -> Values:
-        if workload.priorities:
-            raise ValueError(f"tokens do not cover priorities, got {workload!r}")
+        if workload.priorities or workload.sizes is not None:
+            rule = "tokens cover neither priorities nor sizes, as they have lengths of their own"
+            raise ValueError(f"{rule}, got {workload!r}")
         return super().workload_values(workload)
 
-    def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
+    def scenario(
+        self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
+    ) -> Scenario:  # fmt: skip
         fields = {name: getattr(state, name) for name in FIELDS}
         lengths = {}
         for chooser, part in PARTS.items():
@@ -386,6 +364,13 @@ class TokenGeneration(Kind):
             for item in dataclasses.fields(rule)
             if getattr(rule, item.name) != item.default or not (many or item.kw_only)
         ]
+        of_rule = f"bs.{type(rule).__name__}"
+        if type(rule) not in (
+            Continuous,
+            SizeOrWait,
+            AtLeast,
+        ):  # servers' own, which batchsim does not export
+            of_rule = f"bs.{type(rule).__module__.partition('.')[2]}.{type(rule).__name__}"
         settings = ", ".join(f"{item.name}={getattr(rule, item.name)!r}" for item in shown)
         settings = settings.replace("=inf", '=float("inf")')
         lengths = []
@@ -395,7 +380,7 @@ class TokenGeneration(Kind):
             lengths.append(f"{part}={f'tokens.{part}' if getattr(state, chooser) == 'given' else text}")
         limit = [] if state.limit is None else [f"limit={state.limit}"]
         return {
-            "rule": presets.python(state.server, scenario) or f"bs.{type(rule).__name__}({settings})",
+            "rule": presets.python(state.server, scenario) or f"{of_rule}({settings})",
             "service": service,
             "tokens": f"bs.Tokens({', '.join([*lengths, *limit])})",
         }  # fmt: skip
@@ -405,9 +390,9 @@ class TokenGeneration(Kind):
         # A step time of your own begins with the costs of the last one.
         return super().changes(before, name, value) | costs
 
-    def ranges(self, state: State, tokens: Tokens | None) -> Ranges:
+    def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
         # An estimate, without an engine, is good enough for a slider's range.
-        scenario = self.scenario(state, kind.WORKLOADS["poisson"].part(state.rate_per_s), tokens)
+        scenario = self.scenario(state, Poisson(state.rate_per_s), None, tokens)
         saturation_per_s = estimate_per_s(scenario)
         return {
             "rate_per_s": (tenth(saturation_per_s / 100), tenth(3 * saturation_per_s)),

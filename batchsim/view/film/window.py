@@ -10,6 +10,7 @@ import numpy as np
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop
+from batchsim.scenario.sized_time import padded_to, unit_cost
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.seats import Seats
 from batchsim.view.film.snapshot import REQUESTS, Activity, Film, PlayRange
@@ -121,6 +122,12 @@ def request_lane(film: Film, stretch: PlayRange) -> Lane:
     if (replicas := result.scenario.most_replicas) > 1:
         lane |= {"replicas": replicas, "replica": result.replica[rows].astype(int)}
         lane["router"] = result.scenario.router.title.lower()
+    if result.size is not None:
+        lane |= {"size": result.scenario.cut(result.size[rows]), "unit": result.scenario.workload.size_unit}
+        longest, sizes = np.zeros(seen.size, int), log.batch_size[seen].astype(int)
+        np.maximum.at(longest, place[known], lane["size"][known])
+        cost = unit_cost(result.scenario.service, rule.max_batch_size)
+        lane["batches"] |= dict(zip(("rows", "longest"), padded_to(sizes, longest, cost), strict=True))
     if not order.in_order:
         lane["turn"] = {"batch": order.batch[rows], "late_s": order.late_s[rows]}
     return lane

@@ -7,7 +7,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from batchsim._format import duration, number, percent
-from batchsim.scenario.sized_time import unit_cost
+from batchsim.scenario.sized_time import padded_to, unit_cost
 from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.picture import Box
@@ -49,11 +49,8 @@ def stacks(data: ViewData, most: int) -> Stacks:
         index[order], return_index=True, return_inverse=True, return_counts=True
     )
     cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
-    rows, computed = counts, np.zeros(counts.size, int)
-    if cost.rows.size and not cost.packed and counts.size:
-        rows, computed = cost.rows[counts], np.maximum.reduceat(size, begin)
-        if cost.edges.size:
-            computed = cost.edges[np.searchsorted(cost.edges, computed)]
+    longest = np.maximum.reduceat(size, begin) if counts.size else counts
+    rows, computed = padded_to(counts, longest, cost)
     first = np.cumsum(rows + 1) - rows - 1  # an empty row between two
     kept = max(int(np.count_nonzero(first + rows <= most)), 1)
     row = first[batch] + np.arange(batch.size) - begin[batch]

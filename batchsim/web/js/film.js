@@ -6,7 +6,8 @@
 //     status, batch, batches: { start_s, finish_s, server, trigger, size, ready_s?, asked_s?, begin_s? },
 //     rule: { largest, enough?, max_wait_ms }, code?: [{ trigger?, activity?, because? }], open?: whether arrivals are
 //     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake,
-//     replicas?, replica?: of each request, router?: the routing's name; server s of replica k is k * servers / replicas + s }
+//     replicas?, replica?: of each request, router?: the routing's name; server s of replica k is k * servers / replicas + s,
+//     size?: of each request, unit?: of sizes, and then batches.rows and .longest: the padded batch; a longest of 0: no padding }
 // A lane of tokens: { kind: "tokens", title, notes?, servers, seats, arrival_s, queue: { at_s, waiting }, stays: { request,
 //     server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, again }, busy: { server, begin_s, end_s },
 //     moments?: { at_s, words, line, leaves, event } }
@@ -17,6 +18,7 @@ const GLIDE_S = [0.03, 0.14]; // on the screen, for two thirds of a way: at leas
 const AHEAD = 4, COMING = 60; // mean times between arrivals in which a request is seen coming; and the most of them
 const SPREAD = (5 ** 0.5 - 1) / 2; // the golden ratio: neighbours come in at different heights
 const LEAST_PX = 4, LARGEST_EM = 2.8; // the sides of a request
+const SIZED = 4, NARROWEST = 0.04; // the width of the largest request with a size, in heights; of the smallest, in largest
 const ROUTER_EM = 2, BAND_EM = 3.6, LISTED = 8; // the width of a router, the least height of a replica, the most in words
 const STRIPE = 0.58, FLAG = 0.5; // of a request with a number: where its colour begins; the side of its flag
 const STAGE = 0.55, LOW_PX = 300; // the stage's share of the height, above the timeline; a lower film has no timeline
@@ -71,21 +73,27 @@ const slower = (times) => (times === 1 ? "In real time" : times > 1 ? `${whole(t
 
 const boxOf = (x, y, w, h) => ({ x, y, w, h });
 
-/** Slots for so many requests in a box, column by column from the right: { corners, side, rows }. */
-export function slots(box, count, largest, rows = 1) {
-  let side, pitch, columns, high;
+/** Slots for so many requests in a box, column by column from the right: { corners, side, rows, wide }. */
+export function slots(box, count, largest, rows = 1, wide = 1) { // `wide`: the width of a slot, in heights
+  let side, pitch, across, columns, high;
   for (side = Math.max(Math.trunc(largest), LEAST_PX); side >= LEAST_PX; side -= 1) {
     const gap = side < 9 ? 1 : side < 18 ? 2 : 3;
-    pitch = side + gap;
-    [columns, high] = [box.w, box.h].map((room) => Math.trunc((room + gap) / pitch));
+    [pitch, across] = [side + gap, side * wide + gap];
+    [columns, high] = [Math.trunc((box.w + gap) / across), Math.trunc((box.h + gap) / pitch)];
     if (columns * high >= count) break;
   }
   [side, columns, high] = [Math.max(side, LEAST_PX), Math.max(columns, 1), Math.max(high, 1)];
   rows = Math.min(Math.max(rows, Math.ceil(count / columns)), high);
   columns = Math.min(columns, Math.ceil(count / rows));
-  const top = Math.round(box.y + (box.h - rows * pitch + pitch - side) / 2), right = Math.round(box.x + box.w - side);
-  const corners = Array.from({ length: columns * rows }, (_, i) => [right - pitch * Math.floor(i / rows), top + pitch * (i % rows)]);
-  return { corners, side, rows };
+  const top = Math.round(box.y + (box.h - rows * pitch + pitch - side) / 2), right = Math.round(box.x + box.w - side * wide);
+  const corners = Array.from({ length: columns * rows }, (_, i) => [right - across * Math.floor(i / rows), top + pitch * (i % rows)]);
+  return { corners, side, rows, wide };
+}
+
+/** Slots for requests with sizes (`wide` above 1): those of the largest area, as wide as that or less. */
+function roomiest(box, count, { side, rows, wide }) {
+  const all = Array.from({ length: wide }, (_, k) => slots(box, count, side, rows, wide - k));
+  return all.reduce((best, each) => (each.side ** 2 * each.wide > best.side ** 2 * best.wide ? each : best));
 }
 
 function serverIn(box, count, batch, queue, em) {
@@ -93,7 +101,7 @@ function serverIn(box, count, batch, queue, em) {
   const [inset, thick] = count > 1 && !named ? [0.2 * em, 0.3 * em] : [0.5 * em, 0.5 * em];
   const bar = boxOf(box.x + inset, box.y + box.h - inset - thick, box.w - 2 * inset, thick);
   const top = box.y + (named ? 1.7 * em : inset);
-  const within = slots(boxOf(bar.x, top, bar.w, Math.max(bar.y - 0.25 * em - top, LEAST_PX)), batch, queue.side, queue.rows);
+  const within = roomiest(boxOf(bar.x, top, bar.w, Math.max(bar.y - 0.25 * em - top, LEAST_PX)), batch, queue);
   const free = Math.floor((Math.min(...within.corners.map(([x]) => x)) - bar.x) / 2);
   return { box, bar, named, slots: { ...within, corners: within.corners.map(([x, y]) => [x - free, y]) } };
 }
@@ -106,23 +114,26 @@ function serversIn(box, count, batch, queue, em) { // as many as fit, in rows wi
     boxOf(box.x + Math.floor(i / rows) * (w + gap), box.y + (i % rows) * (h + gap), w, h), count, batch, queue, em));
 }
 
+const comingIn = (box, em, slot) => Math.max(5 * em, 0.11 * box.w) * (slot > 1 ? 1.5 : 1); // the width of the arrivals
+
 /** The parts of a stage for the longest queue and the largest batch: { lane, box, queue, servers, right }. */
-export function placesIn(box, waiting, servers, batch, em) {
-  const lane = boxOf(box.x, box.y, Math.max(5 * em, 0.11 * box.w), box.h);
+export function placesIn(box, waiting, servers, batch, em, slot = 1) {
+  const lane = boxOf(box.x, box.y, comingIn(box, em, slot), box.h);
   const wide = (servers <= 4 ? 0.36 : 0.42) * box.w, right = box.x + box.w - 2.6 * em, x = lane.x + lane.w;
   const queueBox = boxOf(x, box.y, right - wide - 1.8 * em - x, box.h);
   const inner = boxOf(x + 0.3 * em, box.y + 0.3 * em, queueBox.w - 0.6 * em, box.h - 0.6 * em);
-  let queue = slots(inner, waiting, LARGEST_EM * em);
-  const beside = serversIn(boxOf(right - wide, box.y, wide, box.h), servers, batch, queue, em), there = beside[0].slots;
-  if (there.side === queue.side && there.rows > queue.rows) queue = slots(inner, waiting, queue.side, there.rows); // one shape
+  const largest = { side: (LARGEST_EM * em) / Math.sqrt(slot), rows: 1, wide: slot };
+  let queue = roomiest(inner, waiting, largest);
+  const beside = serversIn(boxOf(right - wide, box.y, wide, box.h), servers, batch, slot > 1 ? largest : queue, em), there = beside[0].slots;
+  if (there.side === queue.side && there.rows > queue.rows && slot === 1) queue = slots(inner, waiting, queue.side, there.rows); // one shape
   return { lane, box: queueBox, queue, servers: beside, right: box.x + box.w };
 }
 
 /** The parts of a stage with replicas below each other, as many as fit, behind a router: the same, and { queues, bands, router }. */
-function replicasIn(box, waiting, servers, batch, em, replicas) {
-  const head = 1.5 * em, wide = Math.max(5 * em, 0.11 * box.w), router = boxOf(box.x + wide, box.y, ROUTER_EM * em, box.h);
+function replicasIn(box, waiting, servers, batch, em, slot, replicas) {
+  const head = 1.5 * em, wide = comingIn(box, em, slot), router = boxOf(box.x + wide, box.y, ROUTER_EM * em, box.h);
   const drawn = Math.min(replicas, Math.max(Math.trunc(box.h / (BAND_EM * em)), 1)), h = box.h / drawn, x = router.x + router.w;
-  const bands = Array.from({ length: drawn }, (_, k) => placesIn(boxOf(x, box.y + k * h + head, box.x + box.w - x, h - head - 0.3 * em), waiting, servers, batch, em));
+  const bands = Array.from({ length: drawn }, (_, k) => placesIn(boxOf(x, box.y + k * h + head, box.x + box.w - x, h - head - 0.3 * em), waiting, servers, batch, em, slot));
   return { ...bands[0], lane: boxOf(box.x, box.y, wide, box.h), box: { ...bands[0].box, y: box.y, h: box.h }, router, bands,
     queues: bands.map(({ queue }) => queue), servers: bands.flatMap((band) => band.servers.concat(Array(servers - band.servers.length))) };
 }
@@ -131,7 +142,7 @@ function replicasIn(box, waiting, servers, batch, em, replicas) {
 export function placesOf(lane, box, em) {
   const { begin_s, until_s } = lane.film, largest = lane.largestBatch();
   const waiting = lane.parts.reduce((most, steps) => Math.max(most, mostWaiting({ steps }, begin_s, until_s)), largest);
-  return (lane.replicas > 1 ? replicasIn : placesIn)(box, waiting, lane.each, largest, em, lane.replicas);
+  return (lane.replicas > 1 ? replicasIn : placesIn)(box, waiting, lane.each, largest, em, lane.size ? SIZED : 1, lane.replicas);
 }
 
 // A lane at a time. `now` is what `at` returns.
@@ -149,6 +160,7 @@ export class Requests {
     const { start_s, finish_s } = batches, count = this.arrival_s.length;
     this.each = this.servers / this.replicas; // the servers of a replica
     this.limit_ms = lane.rule.max_wait_ms ?? Infinity;
+    this.longest = Math.max(1, ...(lane.size ?? []), ...(batches.longest ?? []));
     this.members = Array.from(start_s, () => []);
     this.batch.forEach((b, i) => { if (b >= 0) this.members[b].push(i); });
     this.members.forEach((all, b) => this.inTurn(all, start_s[b] * (1 - Number.EPSILON))); // one may be late at its start
@@ -175,6 +187,16 @@ export class Requests {
 
   replicaOf(i) { return this.replicas === 1 ? 0 : this.replica[i]; }
   ownerOf(b) { return Math.floor(this.batches.server[b] / this.each); }
+
+  /** The width of a request, as a share of its slot. */
+  shareOf(i) { return this.size ? Math.max(this.size[i] / this.longest, NARROWEST) : 1; }
+
+  batchOf(b) { // in words, and in fewer
+    const { size, rows, longest } = this.batches, text = `batch of ${whole(size[b])}`;
+    if (!longest?.[b]) return [text];
+    const share = 1 - sum(this.members[b].map((i) => this.size[i])) / (rows[b] * longest[b]);
+    return [`${text}, ${whole(100 * share)}% padding`, text];
+  }
 
   key(i, t) { // those with lower keys leave the queue first
     if (!this.turn) return i;
@@ -248,7 +270,7 @@ export class Requests {
     return `${whole(now.waiting.length)} waiting, ${sizes.length ? `computing ${sizes.join(" and ")}` : "idle"}`;
   }
 
-  largestBatch() { return Math.max(1, ...this.batches.size); }
+  largestBatch() { return Math.max(1, ...(this.batches.rows ?? this.batches.size)); }
 
   /** The requests whose batch starts in the film, or that are lost: [number, seconds of latency, NaN if lost] each. */
   get latencies() {
@@ -265,7 +287,7 @@ export class Requests {
     let before = upTo(start_s, this.arrival_s[i]) - 1;
     while (before >= 0 && this.ownerOf(before) !== this.replicaOf(i)) before -= 1;
     const since_ms = 1000 * (this.arrival_s[i] - start_s[before]), at = this.replicas === 1 ? "" : ` at replica ${whole(this.replica[i])}`;
-    const arrived = `Request ${whole(number)} arrived${at}` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
+    const sized = this.size ? ` of ${whole(this.size[i])} ${this.unit}` : "", arrived = `Request ${whole(number)}${sized} arrived${at}` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
     if (this.status[i] !== 0) return `${arrived} and ${LOST[this.status[i] - 1]} after ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))}.`;
     const shared = span(["device_wait"]);
     const others = b < 0 ? "" : size[b] === 1 ? " alone" : ` with ${whole(size[b] - 1)} other${size[b] === 2 ? "" : "s"}`;
@@ -342,7 +364,7 @@ export class Tokens {
 
 // Where requests are: everybody glides to a place that follows from the time, on the clock of the screen.
 
-/** The requests on a stage. `of` maps each to { x, y, side, alpha, doing }. */
+/** The requests on a stage. `of` maps each to { x, y, side: its height, wide, alpha, doing }. */
 export class Crowd {
   constructor(lane, places) {
     Object.assign(this, { lane, places, of: new Map(), coming: [], ahead_s: AHEAD * lane.pace_s });
@@ -351,8 +373,8 @@ export class Crowd {
 
   /** The row in which each request comes in, so that no two overlap; -1 for those that find no row free. */
   rowsOfArrivals() {
-    const { lane, box, queue } = this.places, pitch = queue.side + 1, { arrival_s, first, open } = this.lane;
-    const least_s = (this.ahead_s * pitch) / Math.max(lane.w - queue.side, 1), last_s = Array(Math.max(Math.floor(box.h / pitch), 1)).fill(-Infinity);
+    const { lane, box, queue } = this.places, pitch = queue.side + 1, wide = queue.side * queue.wide, { arrival_s, first, open } = this.lane;
+    const least_s = (this.ahead_s * (wide + 1)) / Math.max(lane.w - wide, 1), last_s = Array(Math.max(Math.floor(box.h / pitch), 1)).fill(-Infinity);
     return Array.from(open ? arrival_s : [], (s, i) => {
       const from = Math.floor((((first + i) * SPREAD) % 1) * last_s.length), free = last_s.findIndex((_, k) => s - last_s[(from + k) % last_s.length] >= least_s);
       if (free < 0) return -1;
@@ -363,17 +385,18 @@ export class Crowd {
 
   entry(i) {
     const { lane, box, queue } = this.places, pitch = queue.side + 1, rows = Math.max(Math.floor(box.h / pitch), 1), row = this.rows[i] ?? -1;
-    return [lane.x + lane.w - queue.side, box.y + (box.h - rows * pitch) / 2 + pitch * (row < 0 ? (this.lane.first + i) % rows : row)];
+    return [lane.x + lane.w - queue.side * queue.wide * this.lane.shareOf(i), box.y + (box.h - rows * pitch) / 2 + pitch * (row < 0 ? (this.lane.first + i) % rows : row)];
   }
 
   /** The place of everybody who waits or is computed. */
   wanted(now) {
     const { lane, places } = this, { servers, queues = [places.queue] } = places, found = new Map();
-    queues.forEach(({ corners, side }, replica) => now.queues[replica].slice(0, corners.length)
-      .forEach((i, k) => found.set(i, { at: corners[k], side, doing: "waiting" })));
+    queues.forEach(({ corners, side, wide }, replica) => now.queues[replica].slice(0, corners.length)
+      .forEach((i, k) => found.set(i, { at: corners[k], side, wide: side * wide * lane.shareOf(i), doing: "waiting" })));
     for (const b of now.busy) {
       const there = servers[lane.batches.server[b]]?.slots, doing = lane.held(b, now.t) ? "held" : "computing";
-      lane.members[b].slice(0, there?.corners.length ?? 0).forEach((i, k) => found.set(i, { at: there.corners[k], side: there.side, doing }));
+      lane.members[b].slice(0, there?.corners.length ?? 0).forEach((i, k) => found.set(i,
+        { at: there.corners[k], side: there.side, wide: there.side * there.wide * lane.shareOf(i), doing }));
     }
     return found;
   }
@@ -382,16 +405,16 @@ export class Crowd {
   move(now, share, still = false) {
     const { lane, places } = this, wanted = this.wanted(now), bottom = places.box.y + places.box.h;
     let moving = false;
-    for (const [i, { x, y, side }] of this.of) { // those who finished go out on the right, the lost fall
+    for (const [i, { x, y, side, wide }] of this.of) { // those who finished go out on the right, the lost fall
       const gone = !wanted.has(i) && share < 1 && lane.done_s[i] <= now.t, served = lane.status[i] === 0;
-      if (gone) wanted.set(i, { at: served ? [places.right - side, y] : [x, bottom - side], side, doing: served ? "finished" : "lost", alpha: 0 });
+      if (gone) wanted.set(i, { at: served ? [places.right - wide, y] : [x, bottom - side], side, wide, doing: served ? "finished" : "lost", alpha: 0 });
       else if (!wanted.has(i)) this.of.delete(i);
     }
-    for (const [i, { at, side, doing, alpha = 1 }] of wanted) {
-      const [x, y] = share < 1 ? this.entry(i) : at, it = this.of.get(i) ?? { x, y, side, alpha: 1 };
+    for (const [i, { at, side, wide, doing, alpha = 1 }] of wanted) {
+      const [x, y] = share < 1 ? this.entry(i) : at, it = this.of.get(i) ?? { x, y, side, wide, alpha: 1 };
       const away = Math.abs(at[0] - it.x) + Math.abs(at[1] - it.y), part = away < 0.5 ? 1 : alpha ? share : share / 3;
       const glide = (from, to, by = part) => from + (to - from) * by;
-      this.of.set(i, { doing, x: glide(it.x, at[0]), y: glide(it.y, at[1]), side: glide(it.side, side), alpha: alpha || glide(it.alpha, 0, share / 2) });
+      this.of.set(i, { doing, x: glide(it.x, at[0]), y: glide(it.y, at[1]), side: glide(it.side, side), wide: glide(it.wide, wide), alpha: alpha || glide(it.alpha, 0, share / 2) });
       if (it.alpha < 0.03) this.of.delete(i);
       moving ||= part < 1 || !alpha;
     }
@@ -403,7 +426,7 @@ export class Crowd {
     const { lane, places, ahead_s } = this, first = upTo(lane.arrival_s, t), count = Math.min(upTo(lane.arrival_s, t + ahead_s) - first, COMING);
     return Array.from({ length: count }, (_, k) => first + k).filter((i) => this.rows[i] >= 0).map((i) => {
       const share = 1 - (lane.arrival_s[i] - t) / ahead_s, [x, y] = this.entry(i);
-      return { x: places.lane.x + (x - places.lane.x) * share, y, side: places.queue.side, alpha: Math.min(3 * share, 1) };
+      return { x: places.lane.x + (x - places.lane.x) * share, y, side: places.queue.side, wide: places.lane.x + places.lane.w - x, alpha: Math.min(3 * share, 1) };
     });
   }
 }
@@ -507,6 +530,7 @@ class StageView {
     for (const y of [box.y - 2, box.y + box.h + 2]) pen.line("faint", lane.x, y, places.router ? lane.x + lane.w : box.x + box.w, y, 2);
     if (places.router) this.drawReplicas(now);
     places.servers.forEach((place, server) => this.drawServer(place, server, now));
+    for (const b of now.busy) this.drawPadding(b, places.servers[this.lane.batches.server[b]]?.slots);
     this.drawFaded(crowd.coming, "soft", false);
     for (const name of ["forming", "queueing"]) {
       this.drawRequests(doing("waiting").filter(([i]) => now.formings[this.lane.replicaOf(i)] === (name === "forming")), name, picked);
@@ -533,18 +557,24 @@ class StageView {
       pen.line("faint", box.x, box.y + box.h + 2, end, box.y + box.h + 2, 2);
       const texts = count ? [`replica ${k}: ${whole(count)} waiting, ${doing}`, `${k}: ${whole(count)} ${doing}`] : [`replica ${k}: none waiting`, `${k}: none`];
       pen.text(texts, box.x + 0.3 * em, box.y - 0.45 * em, { room: server.box.x - box.x - em });
-      if (lane.each === 1) pen.text(b < 0 ? "idle" : `batch of ${whole(lane.batches.size[b])}`, server.box.x, box.y - 0.45 * em, { room: end - server.box.x });
+      if (lane.each === 1) pen.text(b < 0 ? "idle" : lane.batchOf(b), server.box.x, box.y - 0.45 * em, { room: end - server.box.x });
     });
     const { limit_ms } = lane, wait = limit_ms === Infinity ? "no max wait" : `max wait ${Number(limit_ms.toPrecision(12))} ms`;
     const drawn = bands.length < lane.replicas ? `replicas 0 to ${bands.length - 1} of ${whole(lane.replicas)}; ` : "", rule = `batches of up to ${whole(largest)}, ${wait}`;
     pen.text([`${drawn}each replica: ${rule}`, `${drawn}${rule}`], left, low + 0.3 * em, { room: right - left, colour: "soft" });
   }
 
+  drawPadding(b, there) { // below its requests, as long as the longest of them, or an edge
+    const { pen, lane } = this, { rows, longest } = lane.batches;
+    if (!longest?.[b]) return;
+    for (const [x, y] of there?.corners.slice(0, rows[b]) ?? []) pen.rect(pen.fill("padded", true), x, y, (there.side * there.wide * longest[b]) / lane.longest, there.side);
+  }
+
   drawFaded(crowd, colour, filled) {
     const { context, colours } = this.pen;
-    for (const { x, y, side, alpha } of crowd) {
+    for (const { x, y, side, wide, alpha } of crowd) {
       Object.assign(context, { globalAlpha: alpha, fillStyle: colours[colour], strokeStyle: colours[colour], lineWidth: 1 });
-      filled ? context.fillRect(x, y, side, side) : context.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+      filled ? context.fillRect(x, y, wide, side) : context.strokeRect(x + 0.5, y + 0.5, Math.max(wide - 1, 0), side - 1);
     }
     context.globalAlpha = 1;
   }
@@ -552,17 +582,17 @@ class StageView {
   drawRequests(crowd, name, picked) {
     const { pen, lane } = this, { em } = pen, style = pen.fill(name, true), last = lane.levels.length - 1;
     const numbered = Math.max(pen.width("0".repeat(lane.digits)) + 2, 1.9 * em);
-    for (const [i, { x, y, side }] of crowd) {
-      const number = side >= numbered, from = number ? STRIPE : 0;
+    for (const [i, { x, y, side, wide }] of crowd) {
+      const number = !lane.size && side >= numbered, from = number ? STRIPE : 0;
       if (number) pen.rect(pen.colours.background, x, y, side, side);
-      pen.rect(style, x, y + side * from, side, side * (1 - from));
+      pen.rect(style, x, y + side * from, wide, side * (1 - from));
       if (number) {
         pen.frame("soft", boxOf(x + 0.5, y + 0.5, side - 1, side - 1));
         pen.text(String(lane.first + i).slice(-lane.digits), x + side / 2, y + (STRIPE * side + 0.72 * em) / 2, { align: "center" });
       }
-      const size = lane.level && last > 0 ? FLAG * side * (1 - lane.level[i] / last) : 0;
+      const size = lane.level && last > 0 ? FLAG * Math.min(side, wide) * (1 - lane.level[i] / last) : 0;
       if (size) Object.assign(pen.context, { fillStyle: pen.colours.ink }).fill(new Path2D(`M${x} ${y + side}h${size}L${x} ${y + side - size}z`));
-      if (picked === lane.first + i) pen.frame(FOLLOWED, boxOf(x - 1, y - 1, side + 2, side + 2), 3);
+      if (picked === lane.first + i) pen.frame(FOLLOWED, boxOf(x - 1, y - 1, wide + 2, side + 2), 3);
     }
   }
 
@@ -571,7 +601,7 @@ class StageView {
     pen.frame("soft", box);
     pen.rect(pen.colours.faint, bar.x, bar.y, bar.w, bar.h);
     if (named) pen.text(String(server % lane.each), bar.x, box.y + 1.25 * em);
-    const texts = b < 0 ? ["idle", ""] : [`batch of ${whole(batches.size[b])}`, whole(batches.size[b])];
+    const texts = b < 0 ? ["idle", ""] : [...lane.batchOf(b), whole(batches.size[b])];
     if (b >= 0) {
       const { t } = now, along = (time_s) => clamp((time_s - batches.start_s[b]) / (batches.finish_s[b] - batches.start_s[b]), 0, 1) * bar.w;
       pen.rect(pen.fill("computing"), bar.x, bar.y, along(t), bar.h);
@@ -579,7 +609,7 @@ class StageView {
       const from = along(batches.asked_s[b]);
       pen.rect(pen.fill("device_wait", true), bar.x + from, bar.y, along(Math.min(t, batches.begin_s[b])) - from, bar.h);
       const doing = t < batches.ready_s[b] ? "compiling" : lane.held(b, t) ? "device busy" : "";
-      if (doing) texts.unshift(`${texts[0]}, ${doing}`, doing);
+      if (doing) texts.unshift(`${texts.at(-2)}, ${doing}`, doing);
     }
     if (several && named) pen.text(texts, bar.x + bar.w, box.y + 1.25 * em, { align: "right", room: bar.w - 2 * em });
   }
@@ -606,8 +636,8 @@ class StageView {
   serverTitles(now) {
     const { lane, places } = this, { servers, batches } = lane, [b] = now.computing, more = servers - places.servers.filter(Boolean).length;
     if (servers === 1) {
-      const text = b < 0 ? "server: idle" : `server: batch of ${whole(batches.size[b])}`;
-      return b >= 0 && now.t < batches.ready_s[b] ? [`${text}, compiling`, "server: compiling"] : [text];
+      const texts = b < 0 ? ["server: idle"] : lane.batchOf(b).map((text) => `server: ${text}`);
+      return b >= 0 && now.t < batches.ready_s[b] ? [`${texts.at(-1)}, compiling`, "server: compiling"] : texts;
     }
     const held = now.busy.filter((each) => lane.held(each, now.t)).length, short = `${whole(now.busy.length)} of ${whole(servers)} busy`;
     const rest = more && lane.replicas === 1 ? `, + ${whole(more)} more` : held ? `, ${whole(held)} waiting for a device` : "";
@@ -958,7 +988,7 @@ export class Film {
   /** The number of the request at a place of the canvas, in CSS pixels; null for none. */
   at(x, y) {
     const within = ({ x: left, y: top, w, h }, dy = 0) => x >= left && x < left + w && y - dy >= top && y - dy < top + h;
-    const found = [...(this.stage?.crowd.of ?? [])].find(([, it]) => within(boxOf(it.x, it.y, it.side, it.side)));
+    const found = [...(this.stage?.crowd.of ?? [])].find(([, it]) => within(boxOf(it.x, it.y, it.wide, it.side)));
     return found ? this.lanes[0].first + found[0] : this.shown?.there.findLast(([, box]) => within(box, this.below.y))?.[0] ?? null;
   }
 
