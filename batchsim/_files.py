@@ -104,7 +104,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             error.filename = str(asked)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only place also refuses to remove what is not there
+            temporary.unlink()
 
 
 def _irreplaceable(path: Path, found: os.stat_result) -> IO[bytes] | None:

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,16 @@ def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no/a\.txt'$"), replacing(tmp_path / "no" / "a.txt"):
         pass
     assert names(tmp_path) == []
+
+
+def test_an_error_of_a_read_only_place_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    def refuse(path, *_, **__):  # such a place refuses to remove even what is not there
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    for name in ("open", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+    with pytest.raises(OSError, match=r"Read-only.*a\.txt'$"):
+        write(tmp_path / "a.txt")
 
 
 @POSIX

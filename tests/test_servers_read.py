@@ -269,7 +269,7 @@ def test_a_comment_is_no_sign_of_a_server():
         ("max_batch_size { value: 8 }\nnum_batch_threads { value: 0 }", "tf_serving", (2, 1), "at least 1"),
         ("max_batch_size { valeu: 8 }\n}", "tf_serving", (2, 1), "identifier"),
         ('a=b\nmodels={"a": {"1.0": {"batchSize" 8}}}', "torchserve", (2, 35), "JSON"),
-        ('models={\\\n  "a": {"1.0": {\\\n    "batchSize": 8, }}}', "torchserve", (3, 21), "JSON"),
+        ('models={\\\n  "a": {"1.0": {\\\n    "batchSize": 8, 9}}}', "torchserve", (3, 21), "JSON"),
         ('models={\\\n "a": {"1": {"maxBatchDelay": -1}}}', "torchserve", (2, 14), "at least 0, got -1"),
         ("job_queue_size=many\nmodels={}", "torchserve", (1, 16), "job_queue_size must be a whole"),
         ("model_store=\\u00g\nmodels={}", "torchserve", (1, 13), "hexadecimal"),

@@ -13,7 +13,8 @@ from graded_copies import write
 
 pytest.importorskip("nbgrader", reason="the graders extra is not installed")
 LESSON = "03-a-second-in-slow-motion"
-NUMBERS = {"my_latency_ms": "03.1", "my_mean_ms": "03.3"}
+NUMBERS = ("my_latency_ms", "my_mean_ms")
+SOLVED = {"right": [*NUMBERS, "split"], "partly": ["my_mean_ms"]}  # the others get a wrong answer
 WRONG = "def split(arrival_ms, start_ms, finish_ms, free_ms):\n    return 0, 0, 0\n"
 
 
@@ -30,19 +31,20 @@ def run(folder, *command):
     return done.stdout + done.stderr
 
 
-def answered(notebook, solved, right):
-    """Return a student's notebook with the right answers, or with wrong ones."""
+def answered(notebook, solved, student):
+    """Return a student's notebook: some answers are right, the others wrong."""
+    right = SOLVED[student]
     solutions = re.findall(r"(?s)(?:### |# )BEGIN SOLUTION[A-Z ]*\n(.*?)\n *(?:### |# )END SOLUTION",
                            "\n".join(cell.source for cell in solved.cells))  # fmt: skip
     for cell in notebook.cells:
         for name in NUMBERS:
             if cell.source.startswith(f"{name} = ..."):
                 code = next(each for each in solutions if re.search(rf"^{name} = ", each, re.MULTILINE))
-                cell.source = "\n".join([code if right else f"{name} = -1", checked(cell)])
+                cell.source = "\n".join([code if name in right else f"{name} = -1", checked(cell)])
         if cell.source.startswith("def split("):
             code = next(each for each in solutions if "return start_ms - alone_ms" in each)
             head = cell.source.split("\n    # YOUR CODE HERE")[0].split("\n    ...")[0]
-            cell.source = "\n".join([f"{head}\n{code}" if right else WRONG, checked(cell)])
+            cell.source = "\n".join([f"{head}\n{code}" if "split" in right else WRONG, checked(cell)])
     return notebook
 
 
@@ -69,21 +71,21 @@ def test_nbgrader_validates_the_solution_and_hides_it_and_its_tests(nbgrader):
     assert not re.search("SOLUTION|HIDDEN|assert|free_ms = 35", released)
 
 
-@pytest.mark.parametrize(("student", "points"), [("right", 3), ("wrong", 0)])
-def test_nbgraders_autograder_gives_points_for_right_answers_alone(nbgrader, student, points):
+@pytest.mark.parametrize("student", SOLVED)
+def test_nbgraders_autograder_gives_points_for_right_answers_alone(nbgrader, student):
     run(nbgrader, "nbgrader", "generate_assignment", LESSON, "--force")
     read = [nbgrader / name / LESSON / f"{LESSON}.ipynb" for name in ("release", "source")]
     released, solved = (nbformat.read(path, as_version=4) for path in read)
     there = nbgrader / "submitted" / student / LESSON / f"{LESSON}.ipynb"
     there.parent.mkdir(parents=True)
-    nbformat.write(answered(released, solved, student == "right"), there)
+    nbformat.write(answered(released, solved, student), there)
     run(nbgrader, "nbgrader", "autograde", LESSON, "--student", student)
     run(nbgrader, "nbgrader", "export", "--to", "grades.csv")
     rows = (nbgrader / "grades.csv").read_text().splitlines()
     (row,) = [
         dict(zip(rows[0].split(","), line.split(","), strict=True)) for line in rows[1:] if student in line
     ]
-    assert (float(row["score"]), float(row["max_score"])) == (points, 3)
+    assert (float(row["score"]), float(row["max_score"])) == (len(SOLVED[student]), 3)
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +103,15 @@ def test_otter_hides_the_solutions(otter):
     assert not re.search("SOLUTION|free_ms = 35|return start_ms - alone_ms", student)
 
 
-@pytest.mark.parametrize(("student", "points"), [("right", 3), ("wrong", 0)])
-def test_otters_autograder_gives_points_for_right_answers_alone(otter, student, points):
+@pytest.mark.parametrize("student", SOLVED)
+def test_otters_autograder_gives_points_for_right_answers_alone(otter, student):
     read = [otter / "dist" / "student" / f"{LESSON}.ipynb", otter / f"{LESSON}.ipynb"]
     released, solved = (nbformat.read(path, as_version=4) for path in read)
     (otter / student).mkdir()
     submission = otter / student / f"{LESSON}.ipynb"
-    nbformat.write(answered(released, solved, student == "right"), submission)
+    nbformat.write(answered(released, solved, student), submission)
     (autograder,) = Path(otter, "dist", "autograder").glob("*.zip")
     run(otter, "otter", "run", "-a", str(autograder), "-o", student, str(submission))
     tests = json.loads((otter / student / "results.json").read_text())["tests"]
     scores = {test["name"]: test.get("score", 0) for test in tests if test["name"].startswith("q")}
-    assert (len(scores), sum(scores.values())) == (3, points)
+    assert (len(scores), sum(scores.values())) == (3, len(SOLVED[student]))
