@@ -10,6 +10,7 @@ from batchsim.engines.compiled import grid_runs
 from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.saturation import load_to_tell
+from batchsim.view.explorer.state import State
 from batchsim.view.film.token_film import TokenFilm
 
 TOKENS = bs.Tokens(bs.Lognormal(200, cv=1, at_most=2000), bs.Lognormal(100, cv=1, at_most=1000))
@@ -102,6 +103,23 @@ def test_a_cell_of_a_map_has_the_times_of_its_run(routing):
     assert np.array_equal(times.token_s, result.first_token_s)
 
 
+def test_the_explorer_shows_and_changes_replicas():
+    scenario = FOUR.replace(routing="least_tokens", stale_ms=5)
+    state = State.of(scenario)
+    assert (state.replicas, state.token_routing, state.stale_ms) == (4, "least_tokens", 5)
+    assert State.from_link(state.to_link()) == state
+    assert state.scenario() == scenario
+    assert "routing='least_tokens'" in state.python(1000)
+    shown = [name for name in state.kind.controls if state.kind.relevant(name, vars(state))]
+    assert {"token_routing", "stale_ms"} <= {*shown}
+    assert "keys" not in shown
+    plain = state.replace(replicas=1)
+    assert not state.kind.relevant("token_routing", vars(plain))
+    explorer = bs.explore(scenario, requests=500)
+    assert explorer.result.scenario == scenario
+    assert "replicas" in explorer.names
+
+
 def test_the_saturation_rate_is_that_of_all_replicas():
     one = FOUR.replace(replicas=1, rate_per_s=12)
     assert FOUR.saturation_per_s == pytest.approx(4 * one.saturation_per_s)
@@ -171,7 +189,6 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
     [
         (lambda: FOUR.replace(autoscale=bs.Autoscale(most=4), replicas=1), "autoscale must be None with to"),
         (lambda: bs.simulate(FOUR, 100, keep="summary"), "keep='summary' does not cover tokens with rep"),
-        (lambda: bs.explore(FOUR), "replicas must be 1 to explore tokens, got 4"),
         (
             lambda: bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 2), bs.Affine(2, 1), routing="least_tokens"),
             "routing 'least_tokens' needs tokens=..., got none",

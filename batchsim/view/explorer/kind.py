@@ -81,6 +81,15 @@ class Kind(abc.ABC):
         # If two options can express it, the one with fewer controls is meant: full batches only.
         return min(found, key=len, default=None)
 
+    def replica_values(self, scenario: Scenario, chooser: str) -> Values:
+        """Return the controls' values for the replicas and their routing."""
+        if scenario.autoscale is not None:
+            raise ValueError(f"autoscale must be None to be explored, got {scenario.autoscale!r}")
+        routing = self.values_of(chooser, scenario.router)
+        if routing is None:
+            raise ValueError(f"a routing must be registered, with a number of keys, got {scenario.routing!r}")
+        return routing | {name: getattr(scenario, name) for name in ("replicas", "stale_ms")}
+
     def workload_values(self, workload: Workload) -> Values:
         """Return the controls' values for a workload: "given" for one that they cannot express."""
         values = self.values_of("workload", workload)
@@ -289,25 +298,43 @@ SERVERS = {
     "servers": Control("Servers", "Model instances; each computes one batch, or one step, at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
 }  # fmt: skip
-ROUTINGS: Mapping[str, Option] = {
-    name: Option(routing.title, routing, ("keys", "popularity") if routing is ByKey else (),
-        read=(lambda it: (it.keys, it.popularity) if isinstance(it.keys, int) else None)
-        if routing is ByKey else None)
-    for name, routing in NAMES.items()
-    if not routing.needs_tokens
-}  # fmt: skip
-REPLICAS = {
-    "replicas": Control("Replicas",
-        "Copies of all servers, each with its own queue, behind a router; 1: no router",
-        "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
-    "routing": choice("Routing", "The replica to which the router sends a request", "round_robin", MAIN,
-        ROUTINGS),
-    "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
-        "whole", 100, MAIN, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
-    "popularity": of_parameter(ByKey.parameters()["popularity"]),
-    "stale_ms": Control("Age of loads (ms)", "How old the loads are that the router sees; 0: present",
-        "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),
-}  # fmt: skip
+
+
+def routings(of_tokens: bool) -> Mapping[str, Option]:
+    """Return the options of routings; some need tokens."""
+    return {
+        name: Option(routing.title, routing, ("keys", "popularity") if routing is ByKey else (),
+            read=(lambda it: (it.keys, it.popularity) if isinstance(it.keys, int) else None)
+            if routing is ByKey else None)
+        for name, routing in NAMES.items()
+        if of_tokens or not routing.needs_tokens
+    }  # fmt: skip
+
+
+def replicas(chooser: str, options: Mapping[str, Option]) -> dict[str, Control]:
+    """Return the controls of replicas; `chooser` is the name of the list of routings."""
+    return {
+        "replicas": Control("Replicas",
+            "Copies of all servers, each with its own queue, behind a router; 1: no router",
+            "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
+        chooser: choice("Routing", "The replica to which the router sends a request", "round_robin", MAIN,
+            options),
+        "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
+            "whole", 100, MAIN, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
+        "popularity": of_parameter(ByKey.parameters()["popularity"]),
+        "stale_ms": Control("Age of loads (ms)", "How old the loads are that the router sees; 0: present",
+            "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),
+    }  # fmt: skip
+
+
+def with_replicas(chooser: str) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
+    """Return when the controls of replicas make a difference."""
+    return {
+        **dict.fromkeys((chooser, "keys", "popularity"), lambda values: values["replicas"] > 1),
+        "stale_ms": lambda values: values["replicas"] > 1 and NAMES[values[chooser]].sees_loads,
+    }
+
+
 LIMITS = {
     "queue_limit": Control("Queue limit",
         "Reject arrivals while this many requests wait, including those of the same instant; empty: no limit",

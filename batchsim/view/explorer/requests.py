@@ -10,7 +10,6 @@ from batchsim.measured.published import published, published_names, published_so
 from batchsim.scenario import RULES, Affine, Rule, Scenario, Service, SizeOrWait, Table, Tokens
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.lengths import LONGEST, Lengths, Uniform
-from batchsim.scenario.routing import NAMES
 from batchsim.scenario.rules import Buckets, SortedWindow
 from batchsim.scenario.scenario import OVERSIZE
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizedTime
@@ -41,9 +40,11 @@ from batchsim.view.pictures.timeline import TimelineView
 LARGEST_SLID = 64  # larger batch sizes can be typed
 # Controls that are fields of the scenario, under the same name.
 FIELDS = (
-    "servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention", "replicas",
-    "stale_ms", "oversize_action",
+    "servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention",
+    "oversize_action",
 )  # fmt: skip
+
+ROUTINGS = kind.routings(of_tokens=False)
 
 # Every registered rule, by its name in snake case, and one for full batches only.
 SHOWN: tuple[type[Rule], ...] = (*RULES, Buckets, SortedWindow)
@@ -123,7 +124,7 @@ CONTROLS: Mapping[str, Control] = {
         "sizes; 0: warm",
         "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     **kind.SERVERS,
-    **kind.REPLICAS,
+    **kind.replicas("routing", ROUTINGS),
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
@@ -154,7 +155,7 @@ class Requests(Kind):
 
     name = "requests"
     options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "sizes": SIZES, "rule": RULE_OPTIONS,
-        "service": SERVICES, "routing": kind.ROUTINGS}  # fmt: skip
+        "service": SERVICES, "routing": ROUTINGS}  # fmt: skip
     controls: Mapping[str, Any] = CONTROLS
     conditions: Mapping[str, Any] = {
         "host_ms": lambda values: values["devices"] is not None,
@@ -165,8 +166,7 @@ class Requests(Kind):
         "max_batch_units": lambda values: values["sizes"] != "none",
         "request_map": lambda values: _has_limit(values),
         **dict.fromkeys(("units", "oversize_action"), lambda v: _has_limit(v) and bool(v["max_batch_units"])),
-        **dict.fromkeys(("routing", "keys", "popularity"), lambda values: values["replicas"] > 1),
-        "stale_ms": lambda values: values["replicas"] > 1 and NAMES[values["routing"]].sees_loads,
+        **kind.with_replicas("routing"),
     }
     servers: Mapping[str, Any] = SERVERS
     service_type = Service
@@ -236,12 +236,7 @@ class Requests(Kind):
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
         values = {name: getattr(scenario, name) for name in FIELDS} | {"sharing": sharing}
-        if scenario.autoscale is not None:
-            raise ValueError(f"autoscale must be None to be explored, got {scenario.autoscale!r}")
-        routing = self.values_of("routing", scenario.router)
-        if routing is None:
-            raise ValueError(f"a routing must be registered, with a number of keys, got {scenario.routing!r}")
-        values |= routing
+        values |= self.replica_values(scenario, "routing")
         for name, value in values.items():
             if isinstance(value, Mapping):
                 raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")

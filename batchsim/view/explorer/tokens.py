@@ -133,6 +133,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
             kind.size_of_full),
     },
+    "token_routing": kind.routings(of_tokens=True),
     "step": {
         **{name: _published(name) for name in published_names(tokens=True)},
         OWN: Option("Five costs of your own", StepTime, StepCost._fields,
@@ -229,6 +230,7 @@ _rows: dict[str, Control] = {
     "per_pair_ms": PER_PAIR_MS,
     **kind.NOISE,
     **kind.SERVERS,
+    **kind.replicas("token_routing", OPTIONS["token_routing"]),
     **kind.LIMITS,
     "ttft_objective_ms": Control("TTFT objective (ms)", "Limit of the time to the first token; empty: none",
         "real", 1000, MAIN, Slider("log", 10, 100_000, 0.01), {"above": 0}, True),
@@ -264,6 +266,7 @@ class TokenGeneration(Kind):
             or (values["batching"] == "continuous" and values["reserve"] == "life")
         ),
         "token_map": lambda values: values["batching"] == "continuous",
+        **kind.with_replicas("token_routing"),
     }
     rule, service = "batching", "step"
     servers: Mapping[str, Any] = TOKEN_SERVERS
@@ -289,7 +292,7 @@ class TokenGeneration(Kind):
     def scenario(
         self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
     ) -> Scenario:  # fmt: skip
-        fields = {name: getattr(state, name) for name in FIELDS}
+        fields = {name: getattr(state, name) for name in (*FIELDS, "replicas", "stale_ms")}
         lengths = {}
         for chooser, part in PARTS.items():
             if getattr(state, chooser) != "given":
@@ -299,7 +302,10 @@ class TokenGeneration(Kind):
             else:
                 lengths[part] = getattr(tokens, part)
         tokens = Tokens(**lengths, limit=state.limit)
-        return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **fields)
+        return Scenario(
+            workload, state.made("batching"), state.service_time(), tokens=tokens,
+            routing=state.made("token_routing"), **fields,
+        )  # fmt: skip
 
     def slo(self, state: State) -> SLO | None:
         limits = {f"{it}_p99_ms": getattr(state, f"{it}_objective_ms") for it in ("ttft", "tpot", "itl")}
@@ -307,13 +313,12 @@ class TokenGeneration(Kind):
         return SLO(**given) if given else None
 
     def setting_values(self, scenario: Scenario) -> Values:
-        if scenario.most_replicas > 1:
-            raise ValueError(f"replicas must be 1 to explore tokens, got {scenario.most_replicas}")
         rule = self.values_of("batching", scenario.rule)
         if rule is None:
             rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
             raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
-        return {name: getattr(scenario, name) for name in FIELDS} | rule
+        own = {name: getattr(scenario, name) for name in FIELDS}
+        return own | self.replica_values(scenario, "token_routing") | rule
 
     def fitting(self, state: State, config: ServerConfig) -> State:
         longest = getattr(config.rule, "max_model_len", None)
