@@ -47,7 +47,8 @@ def test_an_empty_field_says_what_that_means():
     shown = {name: words for name, words in shown.items() if name in KINDS["requests"].controls}
     assert shown == {
         "priorities": "one level", "padding": "no padding", "devices": "one each", "queue_limit": "no limit",
-        "timeout_ms": "never", "objective_ms": "none",
+        "timeout_ms": "never", "objective_ms": "none", "lengths": "no padding", "size_most": "no limit",
+        "max_batch_units": "no limit",
     }  # fmt: skip
     assert Knob(CONTROLS["timeout_ms"], None).field.placeholder == "never"
 

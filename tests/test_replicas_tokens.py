@@ -12,6 +12,7 @@ from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.saturation import load_to_tell
 from batchsim.view.explorer.state import State
 from batchsim.view.film.token_film import TokenFilm
+from batchsim.view.pictures.views import views_of
 
 TOKENS = bs.Tokens(bs.Lognormal(200, cv=1, at_most=2000), bs.Lognormal(100, cv=1, at_most=1000))
 STEP = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
@@ -117,7 +118,7 @@ def test_the_explorer_shows_and_changes_replicas():
     assert not state.kind.relevant("token_routing", vars(plain))
     explorer = bs.explore(scenario, requests=500)
     assert explorer.result.scenario == scenario
-    assert "replicas" in explorer.names
+    assert "replicas" in views_of("tokens", explorer.data.parts)
 
 
 def test_the_saturation_rate_is_that_of_all_replicas():

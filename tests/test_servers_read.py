@@ -31,7 +31,7 @@ MEANT = {
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
     "litserve/server.py": (bs.CompetingWindows(16, 10, 1), 2, None, 10_000, ()),
     "mosec/server.py": (bs.CompetingWindows(32, 5, math.inf), 1, 1024, 3000, ()),
-    "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
+    "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 2, None, None, ()),
     "sglang/sglang-serve.sh": (
         servers.sglang(
             max_running_requests=64, max_total_tokens=64_000, chunked_prefill_size=8192,
@@ -80,7 +80,7 @@ def test_the_name_and_content_of_a_file_tell_the_server_and_what_it_means(path):
     found = servers.read(path)
     assert found.server == path.parent.name
     rule, count, *limits = MEANT[named(path)]
-    assert (found.rule, found.servers) == (rule, count)
+    assert (found.rule, found.servers * found.replicas) == (rule, count)
     if found.server != "triton":  # whose limits are by level
         assert [found.queue_limit, found.timeout_ms, found.pad_to] == limits
     assert found == servers.parse(path.read_text(), found.server)

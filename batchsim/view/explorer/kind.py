@@ -311,13 +311,13 @@ def routings(of_tokens: bool) -> Mapping[str, Option]:
     }  # fmt: skip
 
 
-def replicas(chooser: str, options: Mapping[str, Option]) -> dict[str, Control]:
-    """Return the controls of replicas; `chooser` is the name of the list of routings."""
+def replicas(chooser: str, label: str, options: Mapping[str, Option]) -> dict[str, Control]:
+    """Return the controls of replicas; `chooser` is the name of the list of routings, `label` its label."""
     return {
         "replicas": Control("Replicas",
             "Copies of all servers, each with its own queue, behind a router; 1: no router",
             "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
-        chooser: choice("Routing", "The replica to which the router sends a request", "round_robin", MAIN,
+        chooser: choice(label, "The replica to which the router sends a request", "round_robin", MAIN,
             options),
         "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
             "whole", 100, MAIN, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),

@@ -124,7 +124,7 @@ CONTROLS: Mapping[str, Control] = {
         "sizes; 0: warm",
         "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     **kind.SERVERS,
-    **kind.replicas("routing", ROUTINGS),
+    **kind.replicas("routing", "Routing", ROUTINGS),
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),

@@ -230,7 +230,7 @@ _rows: dict[str, Control] = {
     "per_pair_ms": PER_PAIR_MS,
     **kind.NOISE,
     **kind.SERVERS,
-    **kind.replicas("token_routing", OPTIONS["token_routing"]),
+    **kind.replicas("token_routing", "Routing to engines", OPTIONS["token_routing"]),
     **kind.LIMITS,
     "ttft_objective_ms": Control("TTFT objective (ms)", "Limit of the time to the first token; empty: none",
         "real", 1000, MAIN, Slider("log", 10, 100_000, 0.01), {"above": 0}, True),
