@@ -43,7 +43,7 @@ TYPED = {
     "max_batch_units": "1024",
     "edges": "32, 128",
     "window": "50",
-    "per_unit_ms": "0.01",
+    "per_unit_ms": "0.02",
     "per_pair_ms": "0.00001",
     "lengths": "64, 256",
     "max_batch_size": "20",
