@@ -12,7 +12,6 @@ from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.saturation import load_to_tell
 from batchsim.view.explorer.state import State
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.pictures.views import views_of
 
 TOKENS = bs.Tokens(bs.Lognormal(200, cv=1, at_most=2000), bs.Lognormal(100, cv=1, at_most=1000))
 STEP = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
@@ -107,18 +106,17 @@ def test_a_cell_of_a_map_has_the_times_of_its_run(routing):
 def test_the_explorer_shows_and_changes_replicas():
     scenario = FOUR.replace(routing="least_tokens", stale_ms=5)
     state = State.of(scenario)
-    assert (state.replicas, state.token_routing, state.stale_ms) == (4, "least_tokens", 5)
+    assert (state.token_replicas, state.token_routing, state.stale_ms) == (4, "least_tokens", 5)
     assert State.from_link(state.to_link()) == state
     assert state.scenario() == scenario
     assert "routing='least_tokens'" in state.python(1000)
     shown = [name for name in state.kind.controls if state.kind.relevant(name, vars(state))]
     assert {"token_routing", "stale_ms"} <= {*shown}
     assert "keys" not in shown
-    plain = state.replace(replicas=1)
+    plain = state.replace(token_replicas=1)
     assert not state.kind.relevant("token_routing", vars(plain))
     explorer = bs.explore(scenario, requests=500)
     assert explorer.result.scenario == scenario
-    assert "replicas" in views_of("tokens", explorer.data.parts)
 
 
 def test_the_saturation_rate_is_that_of_all_replicas():

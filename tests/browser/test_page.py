@@ -45,7 +45,7 @@ TYPED = {
     "window": "50",
     "per_unit_ms": "0.02",
     "per_pair_ms": "0.00001",
-    "lengths": "64, 256",
+    "lengths": "64, 512",
     "max_batch_size": "20",
     "min_batch_size": "4",
     "max_wait_ms": "7",

@@ -81,14 +81,14 @@ class Kind(abc.ABC):
         # If two options can express it, the one with fewer controls is meant: full batches only.
         return min(found, key=len, default=None)
 
-    def replica_values(self, scenario: Scenario, chooser: str) -> Values:
+    def replica_values(self, scenario: Scenario, count: str, chooser: str) -> Values:
         """Return the controls' values for the replicas and their routing."""
         if scenario.autoscale is not None:
             raise ValueError(f"autoscale must be None to be explored, got {scenario.autoscale!r}")
         routing = self.values_of(chooser, scenario.router)
         if routing is None:
             raise ValueError(f"a routing must be registered, with a number of keys, got {scenario.routing!r}")
-        return routing | {name: getattr(scenario, name) for name in ("replicas", "stale_ms")}
+        return routing | {count: scenario.replicas, "stale_ms": scenario.stale_ms}
 
     def workload_values(self, workload: Workload) -> Values:
         """Return the controls' values for a workload: "given" for one that they cannot express."""
@@ -311,13 +311,17 @@ def routings(of_tokens: bool) -> Mapping[str, Option]:
     }  # fmt: skip
 
 
-def replicas(chooser: str, label: str, options: Mapping[str, Option]) -> dict[str, Control]:
-    """Return the controls of replicas; `chooser` is the name of the list of routings, `label` its label."""
+def replicas(
+    options: Mapping[str, Option], page: str, names: tuple[str, str] = ("replicas", "routing"),
+    labels: tuple[str, str] = ("Replicas", "Routing"),
+) -> dict[str, Control]:  # fmt: skip
+    """Return the controls of replicas; `names` and `labels` are those of their number and their routing."""
+    count, chooser = names
     return {
-        "replicas": Control("Replicas",
+        count: Control(labels[0],
             "Copies of all servers, each with its own queue, behind a router; 1: no router",
-            "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
-        chooser: choice(label, "The replica to which the router sends a request", "round_robin", MAIN,
+            "whole", 1, page, Slider("whole", 1, 8), {"at_most": 64}),
+        chooser: choice(labels[1], "The replica to which the router sends a request", "round_robin", page,
             options),
         "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
             "whole", 100, MAIN, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
@@ -327,11 +331,11 @@ def replicas(chooser: str, label: str, options: Mapping[str, Option]) -> dict[st
     }  # fmt: skip
 
 
-def with_replicas(chooser: str) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
+def with_replicas(count: str, chooser: str) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
     """Return when the controls of replicas make a difference."""
     return {
-        **dict.fromkeys((chooser, "keys", "popularity"), lambda values: values["replicas"] > 1),
-        "stale_ms": lambda values: values["replicas"] > 1 and NAMES[values[chooser]].sees_loads,
+        **dict.fromkeys((chooser, "keys", "popularity"), lambda values: values[count] > 1),
+        "stale_ms": lambda values: values[count] > 1 and NAMES[values[chooser]].sees_loads,
     }
 
 

@@ -124,7 +124,7 @@ CONTROLS: Mapping[str, Control] = {
         "sizes; 0: warm",
         "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     **kind.SERVERS,
-    **kind.replicas("routing", "Routing", ROUTINGS),
+    **kind.replicas(ROUTINGS, MAIN),
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
@@ -166,7 +166,7 @@ class Requests(Kind):
         "max_batch_units": lambda values: values["sizes"] != "none",
         "request_map": lambda values: _has_limit(values),
         **dict.fromkeys(("units", "oversize_action"), lambda v: _has_limit(v) and bool(v["max_batch_units"])),
-        **kind.with_replicas("routing"),
+        **kind.with_replicas("replicas", "routing"),
     }
     servers: Mapping[str, Any] = SERVERS
     service_type = Service
@@ -236,7 +236,7 @@ class Requests(Kind):
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
         values = {name: getattr(scenario, name) for name in FIELDS} | {"sharing": sharing}
-        values |= self.replica_values(scenario, "routing")
+        values |= self.replica_values(scenario, "replicas", "routing")
         for name, value in values.items():
             if isinstance(value, Mapping):
                 raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")

@@ -76,6 +76,7 @@ MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
 }
 # Controls that are fields of the scenario, under the same name.
 FIELDS = ("servers", "queue_limit", "timeout_ms")
+FLEET = "token_replicas", "token_routing"  # page Rule has them: the main one is full
 PARTS = {"prompts": "prompt", "outputs": "output"}  # of the tokens, by the list of their lengths
 WHOLE_NOTE = (
     "Whole batches have no settings here. The server reserves memory for the longest request in each place "
@@ -230,7 +231,7 @@ _rows: dict[str, Control] = {
     "per_pair_ms": PER_PAIR_MS,
     **kind.NOISE,
     **kind.SERVERS,
-    **kind.replicas("token_routing", "Routing to engines", OPTIONS["token_routing"]),
+    **kind.replicas(OPTIONS["token_routing"], RULE, FLEET, ("Replicas of the engine", "Routing to engines")),
     **kind.LIMITS,
     "ttft_objective_ms": Control("TTFT objective (ms)", "Limit of the time to the first token; empty: none",
         "real", 1000, MAIN, Slider("log", 10, 100_000, 0.01), {"above": 0}, True),
@@ -266,7 +267,7 @@ class TokenGeneration(Kind):
             or (values["batching"] == "continuous" and values["reserve"] == "life")
         ),
         "token_map": lambda values: values["batching"] == "continuous",
-        **kind.with_replicas("token_routing"),
+        **kind.with_replicas(*FLEET),
     }
     rule, service = "batching", "step"
     servers: Mapping[str, Any] = TOKEN_SERVERS
@@ -292,7 +293,7 @@ class TokenGeneration(Kind):
     def scenario(
         self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
     ) -> Scenario:  # fmt: skip
-        fields = {name: getattr(state, name) for name in (*FIELDS, "replicas", "stale_ms")}
+        fields = {name: getattr(state, name) for name in (*FIELDS, "stale_ms")}
         lengths = {}
         for chooser, part in PARTS.items():
             if getattr(state, chooser) != "given":
@@ -304,7 +305,7 @@ class TokenGeneration(Kind):
         tokens = Tokens(**lengths, limit=state.limit)
         return Scenario(
             workload, state.made("batching"), state.service_time(), tokens=tokens,
-            routing=state.made("token_routing"), **fields,
+            replicas=state.token_replicas, routing=state.made("token_routing"), **fields,
         )  # fmt: skip
 
     def slo(self, state: State) -> SLO | None:
@@ -318,7 +319,7 @@ class TokenGeneration(Kind):
             rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
             raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
         own = {name: getattr(scenario, name) for name in FIELDS}
-        return own | self.replica_values(scenario, "token_routing") | rule
+        return own | self.replica_values(scenario, *FLEET) | rule
 
     def fitting(self, state: State, config: ServerConfig) -> State:
         longest = getattr(config.rule, "max_model_len", None)

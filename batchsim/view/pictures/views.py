@@ -23,10 +23,7 @@ VIEWS: dict[str, tuple[type[View], ...]] = {
     "requests": (
         LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView, ReplicasView, SizesView,
     ),
-    "tokens": (
-        TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
-        ReplicasView,
-    ),
+    "tokens": (TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView),
 }  # fmt: skip
 
 
