@@ -41,7 +41,7 @@ TYPED = {
     "size_cv": "0.5",
     "size_most": "300",
     "max_batch_units": "1024",
-    "edges": "32, 128",
+    "edges": "128, 512",
     "window": "50",
     "per_unit_ms": "0.02",
     "per_pair_ms": "0.00001",
