@@ -114,7 +114,6 @@ def test_an_error_of_the_rule_itself_is_raised():
         def decide(now_s, waiting, idle, state, params):
             raise ArithmeticError("a rule with a mistake")
 
-        Params = bs.LearnedCork.Params
         decide = staticmethod(decide)
 
     with pytest.raises(ArithmeticError, match="a mistake"):
