@@ -122,12 +122,7 @@ def _mean_cost(step: StepTime) -> StepCost:
 def estimate_per_s(scenario: Any) -> float:
     """Return an immediate estimate of the saturation rate: usually too high if memory binds `Continuous`."""
     per_ms = _continuous if isinstance(scenario.rule, Continuous) else _whole
-    return (
-        1000
-        * scenario.servers
-        * scenario.most_replicas
-        * per_ms(scenario.rule, scenario.service, scenario.tokens)
-    )
+    return 1000 * scenario.all_servers * per_ms(scenario.rule, scenario.service, scenario.tokens)
 
 
 def at_once(rule: Any, tokens: Tokens) -> int:
