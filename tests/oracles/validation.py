@@ -392,7 +392,7 @@ priorities that do not interrupt what is computed.""",
         "Replicas behind a router",
         """Random splitting gives each replica the traffic of a queue of its own, with the theory of one queue
 (0.5 %, of a percentile 1 %). Two choices, batches of one: Mitzenmacher's limit for many replicas (2001),
-within 2 %, and the mean for so many as there are: the limit with its correction of the order of
+within 2 %, and the mean for this number of them: the limit with its correction of the order of
 1 / replicas (Gast and Van Houdt, 2017), within 1 %. At a load of 0.9 this correction is 1.8 % of the limit
 for 64 replicas and 0.5 % for 256: there, 64 are not yet many. The shorter of two queues: its Markov
 chain.""",
