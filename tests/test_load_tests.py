@@ -105,6 +105,9 @@ def test_two_chunks_a_token_are_noticed():
     assert any("chunks" in warning for warning in bs.load_test(kubecon.FILES[2]).warnings)
 
 
+CSV = "Concurrency,Inferences/Second,Avg latency,p50 latency\n1,nan,1,1\n"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -118,6 +121,10 @@ def test_two_chunks_a_token_are_noticed():
         ),
         (json.dumps({k: v for k, v in VLLM.items() if "throughput" not in k}), "one of the keys"),
         (json.dumps(VLLM | {"completed": None}), "must have completed"),
+        (json.dumps(VLLM | {"completed": 0}), "completed must be at least 1, got 0"),
+        (json.dumps(VLLM | {"mean_e2el_ms": -1}), "the mean latency must be above 0, got -1"),
+        (json.dumps(VLLM | {"request_throughput": "9/s"}), "request_throughput must be a number, got '9/s'"),
+        (CSV, "a number in column 'Inferences/Second'"),
         (json.dumps(VLLM | {"request_rate": 0}), "asked_per_s must be above 0, got 0"),
         (json.dumps(VLLM | {"max_concurrency": "many"}), r"what its tool writes \(could not convert"),
         (json.dumps(AIPERF | {"request_latency": [1]}), r"what its tool writes \('list' object"),

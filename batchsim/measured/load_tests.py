@@ -184,9 +184,10 @@ def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
     if not stages:
         raise ValueError(f"a load test must have at least one stage ({TOOLS} are supported), got none")
     for stage in stages:
-        for what in ("asked_per_s", "served_per_s", "concurrency"):
-            if not (value := getattr(stage, what)) > 0 and value == value:
-                raise ValueError(f"{stage.source}: {what} must be above 0, got {value:g}")
+        values = {name: getattr(stage, name) for name in ("asked_per_s", "served_per_s", "concurrency")}
+        for name, value in (values | {"the mean latency": stage.latency_ms["mean"]}).items():
+            if value <= 0:
+                raise ValueError(f"{stage.source}: {name} must be above 0, got {value:g}")
     stages.sort(key=_load)
     for one, other in pairwise(stages):
         if one.name == other.name:
@@ -252,7 +253,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str, list[Stage]]:
                     return read(path, content)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     if os.fspath(path) in str(error):
-                        raise
+                        raise ValueError(str(error)) from None
                     raise _File(path, "").missing(f"what its tool writes ({error})") from None
     raise _File(path, "").missing(f"one of the keys {', '.join(_BY_KEY)}", content)
 
@@ -295,7 +296,7 @@ def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
 
 def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     file = _File(path, "vllm bench serve")
-    done = int(file.number(content, "completed"))
+    done = _check.whole(f"{file.path}: completed", file.at(content, "completed"))
     times: dict[str, Any] = {}
     for to, of in (("latency", "e2el"), ("ttft", "ttft"), ("itl", "itl"), ("reported_tpot", "tpot")):
         names = dict(
@@ -303,7 +304,7 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         )
         if f"mean_{of}_ms" in content:
             times[f"{to}_ms"] = file.stats(content, names)
-    outputs = file.number(content, "total_output_tokens") / max(done, 1)
+    outputs = file.number(content, "total_output_tokens") / done
     if "latency_ms" not in times:  # it reports end-to-end latencies only if asked: --percentile-metrics
         if not {"ttft_ms", "reported_tpot_ms"} <= times.keys():
             raise file.missing("mean_e2el_ms, or mean_ttft_ms and mean_tpot_ms", content)
@@ -319,7 +320,7 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         int(content.get("num_prompts", done)), **times, delay_ms=delay_ms, asked_per_s=rate,
         served_per_s=file.number(content, "request_throughput"), output_tokens=outputs,
         concurrency=float(limit) if limit else math.nan, failed=int(content.get("failed") or 0),
-        prompt_tokens=file.number(content, "total_input_tokens") / max(done, 1), source=file.path,
+        prompt_tokens=file.number(content, "total_input_tokens") / done, source=file.path,
     )]  # fmt: skip
 
 
@@ -417,9 +418,12 @@ def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
 
         def value(name: str, row: Any = row) -> float:
             try:
-                return float(row[header[name]])
+                found = float(row[header[name]])
             except (KeyError, ValueError, TypeError):
-                raise file.missing(f"a number in column {name!r}", header) from None
+                found = math.nan
+            if not math.isfinite(found):
+                raise file.missing(f"a number in column {name!r}", header)
+            return found
 
         latency = {to: value(f"{to} latency") / 1000 for to in ALL[1:5] if f"{to} latency" in header}
         if not latency:
