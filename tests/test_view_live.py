@@ -573,7 +573,7 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
         ).all()  # inside, beside the border
     assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (3.5, 1.5)
     assert TIED in names_of(view)
-    assert "3 others are statistically the same" in picture.describe(data)
+    assert "3 others do not differ significantly" in picture.describe(data)
     picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
     assert TIED not in names_of(view)
     assert all(len(frames.get_path().vertices) == 1 for frames in view.ties)

@@ -1,4 +1,4 @@
-"""Tie-breaking: which setting to take if the latencies of several are statistically the same."""
+"""Tie-breaking: which setting to take if the latencies of several do not differ significantly."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -76,7 +76,7 @@ class Surface(Columns):
         return self._settled[1]
 
     def ties(self) -> np.ndarray:
-        """Return which settings are statistically the same as the one of the best value, itself included.
+        """Return which settings do not differ significantly from the one of the best value, itself included.
 
         All settings met the same requests. In each of 16 sections of the run, batchsim counts the requests
         that took longer than the lowest p99, or that met both objectives. Two settings differ if the 95 %

@@ -141,8 +141,8 @@ MEASURES = {
 class HeatMapView(View):
     """The p99 of all requests over two parameters of the rule, as colours.
 
-    A bold line surrounds the cells within the objective, dashed frames mark the cells that are statistically
-    the same as the best, and a star marks the best: the one that `tune` would choose among them.
+    A bold line surrounds the cells within the objective, dashed frames mark the cells that do not differ
+    significantly from the best, and a star marks the best: the one that `tune` would choose among them.
     """
 
     KEY, NEEDS = "map", "surface"
@@ -341,7 +341,7 @@ class HeatMapView(View):
             setting = ", ".join(map(" ".join, self.setting(surface, best).items()))
             text += f" the best is {setting}: {measure.said(surface, best)}"
             if tied := int(surface.ties().sum()) - 1:
-                text += f"; {counted(tied, 'other')} {'is' if tied == 1 else 'are'} statistically the same"
+                text += f"; {counted(tied, 'other')} {'does' if tied == 1 else 'do'} not differ significantly"
             if measure.limit_ms(data) is not None:
                 text += f"; {int(measure.within(measure.values(surface), data).sum())} {measure.meets}"
         if surface.overloaded.any() and steady.any():

@@ -26,14 +26,14 @@ def race(found: "Recommendation") -> Chart:
 
     Settings of a round are in order of their latency, with 95 % intervals where the run is long enough for
     one. Blue ones go on to the next, grey ones leave the race; those above the edge stand at it. The star is
-    the recommended setting. Open circles: the p99 is statistically the lowest, as the explorer's map frames
-    it; where there is no such map, the ties of the recommended one.
+    the recommended setting. Open circles: the p99 is not significantly above the lowest, as the explorer's
+    map frames it; where there is no such map, the ties of the recommended one.
     """
     key, rounds, frame = found.slo.latency.key, found.rounds, found.candidates
     if not len(rounds):
         raise ValueError("a search must have a run to be drawn, got one without")
     chosen = frame.index[frame["outcome"].isin(["recommended", "nearest"])]
-    framed, name_of_ring = frame["alike"], "statistically the lowest"
+    framed, name_of_ring = frame["alike"], "not significantly above the lowest"
     if not framed.any():
         framed, name_of_ring = frame["outcome"] == "tied", "tied with the recommended"
     tied = set(frame.index[framed])
