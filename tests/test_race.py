@@ -261,7 +261,13 @@ def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
         return honest(job, *args)
 
     monkeypatch.setattr(race, "screened", interrupted)
-    found = tune(POISSON, LIMIT, GRID, requests=20_000)
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # background jobs inherit that it is ignored
+    try:
+        found = tune(POISSON, LIMIT, GRID, requests=20_000)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert found.provisional.startswith("interrupted after ")
     assert not found.met
     assert found.explain().startswith("The search was interrupted after ")
