@@ -168,7 +168,7 @@ class Explorer(widgets.Box):
         session = self.session
         count = 1
         if KINDS[session.style.mode].is_film_by_server and session.data is not None:
-            count = session.data.result.scenario.servers
+            count = session.data.result.scenario.all_servers
         options = tuple((f"Server {each + 1:,} of {count:,}", each) for each in range(count))
         if self.server.options != options:
             self.server.options = options
