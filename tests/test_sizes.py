@@ -237,6 +237,13 @@ def test_tune_and_capacity_search_limits_in_units():
     assert 400 < bs.capacity(SIZED, slo, requests=20_000).rate_per_s < 1600
 
 
+@pytest.mark.parametrize(("most", "tried"), [(900, [1800, 450]), (None, [])])
+def test_a_rule_without_a_wait_is_tuned_and_its_limit_in_units_doubled_and_halved(most, tried):
+    rule = bs.PrefetchedBatches(16, max_batch_units=most)
+    found = bs.tune(SIZED.replace(rule=rule), bs.SLO(p99_ms=60), {"max_batch_size": [4, 16]}, requests=20_000)
+    assert [effect.value for effect in found.effects] == tried
+
+
 def test_a_sweep_of_a_trace_with_sizes_resumes_from_its_folder(tmp_path):
     trace = bs.Trace(np.cumsum(np.full(200, 0.003)), sizes=np.arange(1, 201))
     scenario = SIZED.replace(workload=trace)
