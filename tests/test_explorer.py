@@ -61,7 +61,7 @@ def test_it_prints_as_one_short_line(panel):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"service": 3}, "service must be a Measurement, a service time or a Scenario, got 3"),
+        ({"service": 3}, "service must be a Measurement, a service time, a rule or a Scenario, got 3"),
         ({"workload": 3}, "workload must be one of batchsim's, got 3"),
         ({"requests": 0}, "requests must be at least 1, got 0"),
         ({"seed": -1}, "seed must be at least 0, got -1"),

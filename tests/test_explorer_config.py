@@ -58,11 +58,9 @@ def test_an_example_of_each_format_gives_the_scenario_that_it_means(panel, path)
     panel.config.box.text = text
     answer = panel.config.box.answer
     config = servers.parse(text)
-    if server in servers.SIZE_SERVERS:  # the explorer's requests have no sizes
-        assert answer["alert"]
-        assert "requests without sizes, got tei" in answer["summary"]
-        assert panel.scenario == before
-        return
+    if server in servers.SIZE_SERVERS:
+        assert "Requests have sizes now" in answer["summary"]
+        before = before.replace(workload=panel.scenario.workload)
     if server in servers.TOKEN_SERVERS:  # prompts that its model does not take are cut
         before = before.replace(tokens=panel.scenario.tokens)
     assert panel.scenario == config.apply(before, silent=True)
@@ -125,6 +123,13 @@ def test_the_diff_is_the_one_of_edit_for_the_setting_that_tune_finds(panel):
     rule = bs.SizeOrWait(new["max_batch_size"], new["max_queue_delay_microseconds"] / 1000)
     assert servers.edited(TRITON, panel.scenario.replace(rule=rule)).diff == answer["diff"]
     assert bs.simulate(panel.scenario.replace(rule=rule), 50_000).percentile(99) < 25
+
+
+def test_a_limit_in_tokens_is_searched_too(panel):
+    text = "text-embeddings-router --model-id m --max-batch-tokens 600 --max-batch-requests 16\n"
+    answer = answered(panel, text)
+    (new,) = re.findall(r"^\+text.*--max-batch-tokens (\d+)", answer["diff"], re.MULTILINE)
+    assert int(new) in panel.data.surface.y_values
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def test_an_option_is_read_back_from_what_it_makes(chooser, name):
         return getattr(owner, "router" if chooser == "routing" else field)
 
     sized = DEFAULT.replace(sizes="lognormal")  # some rules and service times need sizes
-    part = made(sized.replace(**{chooser: name}, curve=[(1, 2.0), (32, 5.0)]))
+    tables = {"curve": [(1, 2.0), (32, 5.0)], "size_table": [(0, 64, 512), (32, 5.0, 9)]}
+    part = made(sized.replace(**{chooser: name}, **tables))
     values = KINDS["requests"].values_of(chooser, part)
     if name == "published":  # a table like any other
         assert values == {"service": "curve", "curve": part.points_ms}

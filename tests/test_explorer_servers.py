@@ -11,7 +11,7 @@ from batchsim.servers.registry import ALL
 from batchsim.view.explorer import presets
 from batchsim.view.explorer.state import DEFAULTS, State
 
-BATCHES = [*servers.SERVERS]
+BATCHES = [*servers.SERVERS, *servers.SIZE_SERVERS]
 STEPS = [*servers.TOKEN_SERVERS]
 KNOWN = {"gpu": "rtx-4090", "model": "llama-3.1-8b", "model_path": "llama-3.1-8b", "model_id": "llama-3.1-8b"}
 
@@ -41,6 +41,7 @@ def panel(panels):
 def test_a_server_of_the_menu_gives_the_scenario_of_its_preset(panel, name):
     before = panel.scenario
     found = chosen(panel, name)
+    before = before.replace(workload=found.workload)  # some need sizes
     needed = {"max_batch_size": before.rule.max_batch_size} if name == "triton" else {}
     assert found == servers.config(name, **needed).apply(before, silent=True)
     assert (
@@ -150,7 +151,7 @@ def test_a_default_beyond_the_service_time_is_cut_to_it():
 def test_a_rule_names_the_servers_that_have_it(rule):
     users = []
     for name in BATCHES:
-        server = servers.SERVERS[name]
+        server = ALL[name]
         found = [
             server.configure(presets.defaults(server).settings | {**variant}) for variant in server.variants
         ]

@@ -3,11 +3,15 @@
 import pytest
 
 import batchsim as bs
+from batchsim.view.explorer.control import rows_of
+from batchsim.view.explorer.kinds import relevant
 from batchsim.view.explorer.requests import MAPS, SERVICES
+from batchsim.view.explorer.state import State
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)
 POISSON = bs.Poisson(150).with_sizes(SIZES)
 PADDED = bs.PaddedTime(5, 0.25, 0.01)
+TABLE = bs.SizeTable([1, 8, 32], [64, 128, 300], [[1, 2.5, 5], [3, 5, 9], [8, 12, 1 / 3]])
 LIMIT = bs.SizeOrWait(16, 20, max_batch_units=4096, units="summed")
 SCENARIOS = {
     "a limit": bs.Scenario(POISSON, LIMIT, PADDED, oversize_action="truncate"),
@@ -20,6 +24,8 @@ SCENARIOS = {
     "by count": bs.Scenario(bs.Poisson(90).with_sizes(bs.Uniform(9, 9)), LIMIT, bs.Affine(5, 1)),
     "buckets": bs.Scenario(POISSON, bs.Buckets([64, 600], 8, 5, max_batch_units=2000), PADDED),
     "sorted": bs.Scenario(POISSON.with_priorities({1: 1}), bs.SortedWindow(8, 5, window=64), PADDED),
+    "table": bs.Scenario(POISSON, LIMIT, bs.SizeTable([1, 16], [64, 512], [[2, 3], [4, 9]]).with_noise(0.1)),
+    "in advance": bs.Scenario(POISSON, bs.servers.tei(4096, 16), PADDED),
     "listed": bs.Scenario(bs.Poisson(90).with_sizes(list(range(10, 410))), LIMIT, PADDED),
     "a trace": bs.Scenario(bs.Trace([0.01 * i for i in range(400)], sizes=range(10, 410)), LIMIT, PADDED),
 }
@@ -77,6 +83,61 @@ def test_a_limit_in_units_is_an_axis_of_the_map():
     assert panel.state.max_batch_units == 6144  # the next row
     panel.controls["sizes"].value = "none"
     assert panel.data.surface.x == "max_batch_size"
+
+
+def test_a_given_table_stays_on_offer_and_bounds_the_sizes():
+    panel = bs.explore(TABLE, requests=400)
+    assert panel.scenario.service == TABLE
+    assert panel.scenario.workload.sizes == bs.Lognormal(80, 1, at_most=300)
+    assert panel.controls["max_batch_size"].slider.max == 32
+    assert not relevant("padding", vars(panel.state))  # the table has its own sizes
+    given = panel.controls["service"].value
+    panel.controls["service"].value = SERVICES["padded"].label
+    panel.controls["padding"].value = (4, 64)
+    panel.controls["service"].value = given
+    assert (panel.scenario.service, panel.session.status) == (TABLE, ("", False))
+    panel.controls["sizes"].value = "none"
+    assert panel.scenario.service == bs.Affine(5, 0.25)
+    state = State(sizes="lognormal", size_most=300, service="size_table", size_table=rows_of(TABLE))
+    again = bs.explore(requests=400, link=state.to_link())
+    with pytest.raises(ValueError, match="at most the service's largest length, 300, got 512"):
+        again.controls["size_most"].value = 512
+    again.controls["max_wait_ms"].value = 3
+    assert again.scenario.service == TABLE
+    with pytest.raises(ValueError, match="batch_sizes must not be empty"):
+        State(service="size_table", sizes="lognormal").scenario()
+    with pytest.raises(ValueError, match="times_ms must have 1 rows of 2"):
+        State.from_link("size_table=0:64:512,8:3")
+
+
+def test_an_explorer_of_tei_begins_with_its_rule_and_with_sizes():
+    rule = bs.servers.tei(max_batch_tokens=8192)
+    panel = bs.explore(rule, requests=1000)
+    assert (panel.scenario.rule, panel.scenario.workload.sizes) == (rule, SIZES)
+    assert bs.explore(rule, POISSON, requests=400).scenario.workload == POISSON
+    assert bs.explore(requests=1000, link=panel.session.link()).scenario == panel.scenario
+    surface = panel.data.surface
+    assert (surface.x, surface.y) == ("max_batch_size", "max_batch_units")
+    assert not relevant("request_map", vars(panel.state))
+    panel.screen._press("down")
+    assert panel.state.max_batch_units == 6144
+    panel.controls["units"].value = "padded"
+    assert panel.scenario.rule == bs.PrefetchedBatches(512, max_batch_units=6144, units="padded")
+    panel.turn_to(panel.play)
+    (lane,) = panel.play.player.window.lanes
+    assert len(lane["arrival_s"])
+    panel.controls["sizes"].value = "none"
+    assert panel.scenario.rule == bs.SizeOrWait(512, 10)
+    panel.session.reset()
+    assert panel.scenario.rule == rule
+    assert len(bs.sweep(panel.scenario, {"max_batch_units": [2048, 8192]}, requests=1000)) == 2
+    without = bs.explore(bs.Scenario(bs.Poisson(90), bs.PrefetchedBatches(8), bs.Affine(5, 1)), requests=400)
+    assert without.data.surface is None  # no units, no limit to draw
+
+
+@pytest.mark.parametrize("rule", [bs.servers.triton(8), bs.servers.vllm(), LIMIT], ids=repr)
+def test_an_explorer_begins_with_any_rule(rule):
+    assert bs.explore(rule, requests=100).scenario.rule == rule
 
 
 def test_tokens_refuse_sizes_and_limits_in_units():

@@ -14,7 +14,7 @@ from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.explorer.widgets import is_hidden
 from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.pictures.headline import token_figures_of
-from batchsim.view.pictures.views import NAMES
+from batchsim.view.pictures.views import views_of
 
 FIRST = DEFAULTS["tokens"]
 
@@ -51,7 +51,7 @@ def test_it_opens_with_requests_and_one_switch_turns_to_tokens_and_back():
     assert panel.result.scenario == FIRST.scenario()
     assert "TTFT" in panel.readout.value
     assert panel.screen.frame != frame
-    assert [key for _, key in panel.large.options] == [*NAMES["tokens"]]
+    assert [key for _, key in panel.large.options] == [*views_of("tokens")]
     panel.controls["rate_per_s"].value = 3
     panel.controls["mode"].value = "requests"
     assert (panel.state, panel.readout.value) == (DEFAULTS["requests"], whole)
@@ -478,6 +478,9 @@ def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
     assert set(mine.request) <= set(lane["stays"]["request"])
     panel.large.value = "latency"
     assert any(view.title.get_text().endswith(", server 2") for view in panel.picture.views)
+    panel.controls["token_replicas"].value = 3
+    assert panel.server.options[-1] == ("Server 6 of 6", 5)
+    panel.controls["token_replicas"].value = 1
     panel.controls["servers"].value = 1
     assert is_hidden(panel.server)
     assert panel.session.style.server == 0

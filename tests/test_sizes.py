@@ -9,6 +9,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.cli.output import scenario_tables
+from batchsim.scenario.full_batches import mean_seconds
 from batchsim.study.traffic import Traffic
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)
@@ -149,6 +150,21 @@ def test_a_request_above_the_limit_is_rejected_or_truncated_and_counted():
 # Saturation.
 
 
+@pytest.mark.parametrize("sizes", [bs.Uniform(9, 9), bs.Uniform(1, 100), bs.Geometric(70, 300)], ids=repr)
+@pytest.mark.parametrize("largest", [1, 5, 64, 700])
+def test_the_expected_longest_of_full_batches_is_that_of_the_distribution(sizes, largest):
+    values = np.arange(1, 301)
+    low = 1 - np.exp(values * np.log1p(-1 / 70))
+    if isinstance(sizes, bs.Uniform):
+        low = np.clip((values - sizes.low + 1) / (sizes.high - sizes.low + 1), 0, 1)
+    low[-1] = 1
+    chances = np.diff(low**largest, prepend=0)
+    longest = mean_seconds(bs.PaddedTime(0, 0, 1), sizes, largest)[-1] * 1000 / largest
+    assert longest == pytest.approx(chances @ values, rel=1e-4)
+    in_table = mean_seconds(bs.SizeTable([1024], [50, 300], [[1, 2]]), sizes, largest)[-1] * 1000
+    assert in_table == pytest.approx(1 + chances[50:].sum(), rel=1e-3)
+
+
 @SERVICES
 @pytest.mark.parametrize("rule", [bs.SizeOrWait(1, 0), bs.SizeOrWait(24, 10), LIMITED, SUMMED])
 @pytest.mark.parametrize("action", ["reject", "truncate"])
@@ -219,6 +235,13 @@ def test_tune_and_capacity_search_limits_in_units():
     assert not hopeless.met
     assert "a model" in hopeless.explain()
     assert 400 < bs.capacity(SIZED, slo, requests=20_000).rate_per_s < 1600
+
+
+@pytest.mark.parametrize(("most", "tried"), [(900, [1800, 450]), (None, [])])
+def test_a_rule_without_a_wait_is_tuned_and_its_limit_in_units_doubled_and_halved(most, tried):
+    rule = bs.PrefetchedBatches(16, max_batch_units=most)
+    found = bs.tune(SIZED.replace(rule=rule), bs.SLO(p99_ms=60), {"max_batch_size": [4, 16]}, requests=20_000)
+    assert [effect.value for effect in found.effects] == tried
 
 
 def test_a_sweep_of_a_trace_with_sizes_resumes_from_its_folder(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim._format import number, percent
+from batchsim._format import duration, number, percent
 from batchsim.view.explorer.kinds import relevant
 from batchsim.view.explorer.state import DEFAULT, State
 from batchsim.view.film.lane_kinds import RequestLanes
@@ -32,6 +32,26 @@ def test_a_plot_has_bars_of_the_load_and_the_batch_size_of_each_replica(result):
     assert view.bars[0].get_data().values[::2] == pytest.approx(100 * of_each["utilisation"])
     assert view.bars[1].get_data().values[::2] == pytest.approx(of_each["mean_batch_size"].fillna(0))
     assert ReplicasView not in map(type, bs.plot(bs.simulate(FOUR.replace(replicas=1), 500)).views)
+
+
+def test_the_view_of_tokens_has_the_same_columns():
+    tokens = bs.Tokens(bs.Geometric(300), bs.Geometric(40))
+    scenario = bs.Scenario(bs.Poisson(40), bs.Continuous(16), bs.StepTime(7, 10, 0.1), tokens=tokens)
+    result = bs.simulate(scenario.replace(replicas=3, routing="least_tokens"), 500)
+    (view,) = (each for each in bs.plot(result).views if isinstance(each, ReplicasView))
+    of_each, data = result.by_replica(), ViewData(result)
+    assert view.bars[0].get_data().values[::2] == pytest.approx(100 * of_each["utilisation"])
+    assert view.bars[1].get_data().values[::2] == pytest.approx(of_each["mean_batch_size"])
+    assert f"p99 {duration(of_each['p99_ms'][1])}" in view.spot(*middle(view.boxes[0]), data).text
+    panel = bs.explore(scenario, requests=100)
+    assert "replicas" not in dict(panel.large.options).values()
+    panel.controls["token_replicas"].value = 2
+    panel.large.value = "replicas"
+    assert "Each of 2 replicas is" in panel.readout.value
+
+
+def middle(box):
+    return box.left + box.width / 2, box.top + box.height / 2
 
 
 def test_the_view_says_the_extremes_and_the_numbers_of_the_replica_under_the_pointer(result):

@@ -35,7 +35,7 @@ from batchsim.view.pictures.moments import moment
 from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.steps import StepsView
 from batchsim.view.pictures.token_latency import TokenLatencyView
-from batchsim.view.pictures.views import NAMES
+from batchsim.view.pictures.views import views_of
 
 STEP = bs.StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001, per_pair_ms=0.00001)
 BASE = bs.Scenario(
@@ -85,7 +85,7 @@ def cases():
 @pytest.fixture(scope="module")
 def pictures(cases):
     """A picture for each view that is the large one."""
-    return {key: LivePicture(830, large=key, mode="tokens") for key in NAMES["tokens"]}
+    return {key: LivePicture(830, large=key, mode="tokens") for key in views_of("tokens")}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def shown(cases, pictures):
 # The picture as a whole.
 
 
-@pytest.mark.parametrize("large", sorted(NAMES["tokens"]))
+@pytest.mark.parametrize("large", sorted(views_of("tokens")))
 def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases, pictures, large):
     moved = pictures[large]
     for name in ("whole", "plain", "overloaded", "short", "nobody", "two", "pinned"):
@@ -117,7 +117,7 @@ def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases
     np.testing.assert_array_equal(pixels(moved), pixels(fresh))
 
 
-@pytest.mark.parametrize("large", sorted(NAMES["tokens"]))
+@pytest.mark.parametrize("large", sorted(views_of("tokens")))
 @pytest.mark.parametrize("look", LOOKS, ids=repr)
 def test_nothing_is_outside_of_its_place_or_over_another_text_or_too_small(cases, look, large):
     picture = LivePicture(**{"width_px": 830, "large": large, "mode": "tokens"} | look)
@@ -512,7 +512,7 @@ ESSENTIAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("large", sorted(NAMES["tokens"]))
+@pytest.mark.parametrize("large", sorted(views_of("tokens")))
 def test_a_small_view_names_its_axes_and_what_it_draws_at_the_smallest_size(cases, large):
     picture = LivePicture(**LEAST, large=large, mode="tokens", theme="dark")
     for name, case in cases.items():

@@ -1,5 +1,6 @@
 """The full batches of a rule that reads sizes, measured by a run whose queue never empties."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -16,19 +17,23 @@ STEADY = 0.9  # of them, until which the queue is long for any rule
 BLOCKS = 32  # of batches, whose spread is the error
 
 
+@functools.lru_cache(maxsize=4)  # a heat map measures its columns with the same sizes
+def _queue(sizes: Lengths) -> Trace:
+    """Return requests that all wait from the start; sizes that are not listed are evenly spaced quantiles."""
+    if isinstance(sizes, Listed):
+        sizes = replace(sizes, again=True)
+    else:
+        spaced = np.random.default_rng(0).permutation(QUEUED)
+        sizes = Listed(sizes.quantile((spaced + 0.5) / QUEUED))
+    return Trace(np.zeros(QUEUED)).with_sizes(sizes)
+
+
 def measured(rule: Rule, service: Service, sizes: Lengths, action: str) -> FullBatches:
     """Return the batches of a queue that never empties; see `scenario.full_batches.full_batches`."""
     from batchsim.engines.compiled import engine  # Numba loads with it
 
-    if isinstance(sizes, Listed):
-        sizes = replace(sizes, again=True)
-    workload = Trace(np.zeros(QUEUED)).with_sizes(sizes)
     plain = replace(service, noise=None, compile_ms=None)
-    plan = draw(Scenario(workload, rule, plain, oversize_action=action), QUEUED, 0)
-    if not isinstance(sizes, Listed):  # evenly spaced quantiles in random order
-        spaced = np.random.default_rng(0).permutation(QUEUED)
-        plan = replace(plan, size=sizes.quantile((spaced + 0.5) / QUEUED))
-    log = engine.run(plan)
+    log = engine.run(draw(Scenario(_queue(sizes), rule, plain, oversize_action=action), QUEUED, 0))
     served = float((log.batch_index >= 0).mean())
     if not served:
         return FullBatches(math.inf, 1.0, 0.0)  # all are rejected at once

@@ -16,7 +16,7 @@ from batchsim.scenario.saturation import MEASURES, longest_among
 from batchsim.scenario.service import Service
 from batchsim.scenario.sized_time import SizedTime
 
-NODES = 4096  # of an integral over quantiles
+NODES = 6144  # of an integral over quantiles
 EACH = 64  # expected values of larger batches are computed for some sizes, and interpolated
 
 
@@ -28,14 +28,27 @@ class FullBatches(NamedTuple):
     error: float
 
 
-def _nodes(sizes: Lengths, of: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return values of the longest of some sizes, and their weights, which sum to 1; denser in the tail."""
-    if isinstance(sizes, Listed):
-        values = longest_among(sizes, of)
-        return values, np.full(values.size, 1 / values.size)
-    rest = 1 - (np.arange(NODES) + 0.5) / NODES
-    weights = rest**2
-    return sizes.quantile((1 - rest**3) ** (1 / of)).astype(float), weights / weights.sum()
+@functools.lru_cache(maxsize=2)
+def _nodes(largest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return batch sizes up to `largest`, quantiles, and the chance of each for the longest of a batch.
+
+    The double logarithm of the quantiles is evenly spaced, but sparse in the tail: the batch size only shifts
+    its distribution. Shapes (batch sizes,), (quantiles,) and (batch sizes, quantiles).
+    """
+    some = np.unique(np.append(np.arange(1, EACH + 1), np.geomspace(EACH, 65_536, 64).astype(int)))
+    some = np.append(some[some < largest], largest)
+    top = np.log(largest)
+    ends = np.append(np.linspace(-4, top + 6, 4 * NODES // 5), np.linspace(top + 6, top + 30, NODES // 5)[1:])
+    below = np.exp(-np.outer(some, np.exp(-ends)))
+    below[:, 0], below[:, -1] = 0, 1
+    return some, np.exp(-np.exp(-(ends[1:] + ends[:-1]) / 2)), np.diff(below)
+
+
+def _columns(values: np.ndarray, edges: tuple[int, ...]) -> np.ndarray:
+    """Return which edge each value is padded to, or the values and their squares."""
+    if edges:
+        return (np.searchsorted(edges, values)[:, None] == np.arange(len(edges))).astype(float)
+    return np.stack([values, values * values], axis=1)
 
 
 @functools.lru_cache(maxsize=64)
@@ -44,19 +57,15 @@ def _expected(sizes: Lengths, edges: tuple[int, ...], largest: int) -> np.ndarra
 
     These are the means of the longest and of its square.
     """
-    some = np.unique(np.append(np.arange(1, EACH + 1), np.geomspace(EACH, 65_536, 64).astype(int)))
-    some = np.append(some[some < largest], largest)
-    rows = []
-    for count in some:
-        values, weights = _nodes(sizes, int(count))
-        if edges:
-            rows.append(
-                np.bincount(np.searchsorted(edges, values), weights, minlength=len(edges))[: len(edges)]
-            )
-        else:
-            rows.append(np.array([values @ weights, (values * values) @ weights]))
+    some, at, mass = _nodes(largest)
+    if isinstance(sizes, Listed):
+        rows = np.array(
+            [_columns(longest_among(sizes, count), edges).mean(axis=0) for count in some.tolist()]
+        )
+    else:
+        rows = mass @ _columns(sizes.quantile(at).astype(float), edges)
     counts = np.arange(1, largest + 1)
-    return np.stack([np.interp(counts, some, column) for column in np.transpose(rows)], axis=1)
+    return np.stack([np.interp(counts, some, column) for column in rows.T], axis=1)
 
 
 def mean_seconds(service: Service, sizes: Lengths | None, largest: int) -> np.ndarray:

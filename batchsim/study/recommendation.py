@@ -200,8 +200,11 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
     value = getattr(rule, knob)
     if kind.in_steps(rule):
         return [value * 2, max(value // 2, 1)]
-    if rule.parameters()[knob].kind == "whole":
-        return [each for each in (min(value * 2, rule.max_batch_size), value // 2) if 1 <= each != value]
+    if value is None:  # no limit
+        return []
+    if (it := rule.parameters()[knob]).kind == "whole":
+        twice = value * 2 if it.of_sizes else min(value * 2, rule.max_batch_size)
+        return [each for each in (twice, value // 2) if 1 <= each != value]
     if rule.max_batch_size == 1 or value == math.inf:
         return []
     if value:

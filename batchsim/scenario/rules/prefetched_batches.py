@@ -40,6 +40,7 @@ class PrefetchedBatches(Limited):
     title = "Next batch in advance"
     used_by = "text-embeddings-inference"
     clock = "there is no clock: the next batch forms as a batch starts"
+    map_knobs = "max_batch_size", "max_batch_units"
     enough = 1
     max_wait_ms = 0.0
 

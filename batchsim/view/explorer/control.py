@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim.scenario import Table, priorities
+from batchsim.scenario.sized_time import SizeTable
 
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
 DEVICE, CLASS = "Device", "Class"
@@ -40,12 +41,28 @@ def _text(name: str, value: Any) -> str:
     return " ".join(value.split())
 
 
+Rows = Sequence[Sequence[Any]]
+
+
+def size_table(rows: Rows) -> SizeTable:
+    """Return the table of rows of numbers: 0 and the lengths, then each batch size and its times in ms."""
+    (_, *lengths), *others = rows or [[0]]
+    return SizeTable([size for size, *_ in others], lengths, [times for _, *times in others])  # type: ignore[arg-type]
+
+
+def rows_of(table: SizeTable) -> Rows:
+    """Return the rows that make a table."""
+    each = zip(table.batch_sizes, table.times_ms, strict=True)
+    return (0, *table.lengths), *((size, *times_ms) for size, times_ms in each)
+
+
 CHECKS: Mapping[str, Callable[..., Any]] = {
     "whole": _check.whole,
     "real": _check.real,
     "sizes": _check.sizes,  # 1, 2, 4
     "levels": lambda name, value: priorities.check(value),  # 1:0.2, 2:0.8
     "points": lambda name, value: Table(value).points_ms,  # of a service time: 1:2.1, 8:3.3
+    "rows": lambda name, value: rows_of(size_table(value)),  # of a service time: 0:64:512,1:2.1:4.5
     "text": _text,
     "choice": _one_of,
 }
@@ -76,7 +93,7 @@ class Control:
     def check(self, name: str, value: Any) -> Any:
         """Return the value as the state stores it, or raise an error that calls it `name`."""
         if self.optional and value in (None, (), []):
-            return () if self.kind in ("sizes", "points", "levels") else None
+            return () if self.kind in ("sizes", "points", "rows", "levels") else None
         return CHECKS[self.kind](name, value, **self.bounds)
 
     def read(self, name: str, text: str) -> Any:
@@ -98,6 +115,8 @@ class Control:
                 for pair in text.split(",")
                 if pair
             ]
+        elif self.kind == "rows":
+            value = [[_number(name, each, whole=False) for each in row.split(":")] for row in text.split(",")]
         elif self.kind == "levels":
             like = "Priorities must be like 1:0.2,2:0.8 (level:share)"
             value = [_pair(pair, like) for pair in text.split(",") if pair.strip()]

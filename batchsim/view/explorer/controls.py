@@ -140,7 +140,8 @@ class Controls:
             if config.rule.max_batch_size > largest:
                 rule = replace(config.rule, max_batch_size=int(largest))  # type: ignore[type-var]
                 config = replace(config, rule=rule)
-            return state.kind.served(state, config, scenario)
+            state = state.kind.fitting(state, config)
+            return state.kind.served(state, config, self.session.runner.scenario(state))
 
         return served
 
@@ -193,8 +194,9 @@ class Controls:
             return
         label, chooser = offer.label_of(state, self.services), self.by_name["service"]
         if label is None:
-            label = f"Curve: {state.curve_of or 'given'}"
-            self.services[label] = {name: getattr(state, name) for name in ("service", "curve", "curve_of")}
+            label = f"{state.option('service').label}: {state.curve_of or 'given'}"
+            names = "service", "curve_of", *state.option("service").controls
+            self.services[label] = {name: getattr(state, name) for name in names}
         chooser.offer([*self.services, *offer.MEASURE_HERE])
         chooser.value = label
 

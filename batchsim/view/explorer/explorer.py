@@ -7,7 +7,8 @@ import ipywidgets as widgets
 
 from batchsim import _check
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
+from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
+from batchsim.servers.server import ServerConfig
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
@@ -24,7 +25,7 @@ from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.session import REQUESTS, Session
-from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, view_of
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, of_rule, view_of
 from batchsim.view.explorer.widgets import hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
@@ -168,7 +169,7 @@ class Explorer(widgets.Box):
         session = self.session
         count = 1
         if KINDS[session.style.mode].is_film_by_server and session.data is not None:
-            count = session.data.result.scenario.servers
+            count = session.data.result.scenario.all_servers
         options = tuple((f"Server {each + 1:,} of {count:,}", each) for each in range(count))
         if self.server.options != options:
             self.server.options = options
@@ -244,12 +245,12 @@ def explore(
 ) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
-    `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can also measure
-    models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
-    begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each run.
-    `link`: the state and the view of another explorer, as its line of text. `play`: begin with the film of
-    the requests, above their timeline. `opening`: add one control and view after the other, for readers who
-    have never seen the explorer.
+    `service`: a Measurement, a service time, a rule, or a whole Scenario to begin with; the panel can also
+    measure models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the
+    traffic to begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each
+    run. `link`: the state and the view of another explorer, as its line of text. `play`: begin with the film
+    of the requests, above their timeline. `opening`: add one control and view after the other, for readers
+    who have never seen the explorer.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20
@@ -265,6 +266,8 @@ def explore(
             raise TypeError("a Scenario must come without a workload: it has one")
         workload, state = service.workload, State.of(service, seed=seed)
         tokens = service.tokens if "given" in (state.prompts, state.outputs) else None
+    elif isinstance(service, Rule):
+        state = of_rule(service).replace(seed=seed)
     elif service is not None:
         label, kind, costs = offer.given(service)
         state = DEFAULTS[kind.name].replace(seed=seed)
@@ -278,6 +281,8 @@ def explore(
         state = State.from_link(link)
     elif costs:
         state = state.kind.rescaled(state, costs, traffic, keep_rate=workload is not None)
+    elif isinstance(service, Rule):
+        state = state.kind.fitting(state, ServerConfig("", service))
     session = Session(state, requests, traffic, tokens)
     large = (view_of(link, state.mode) if link else None) or (
         state.kind.film if play else session.style.large

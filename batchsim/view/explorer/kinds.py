@@ -109,7 +109,7 @@ def as_typed(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, tuple):
-        return ", ".join(f"{v[0]}:{as_typed(v[1])}" if isinstance(v, tuple) else str(v) for v in value)
+        return ", ".join(":".join(map(as_typed, v)) if isinstance(v, tuple) else str(v) for v in value)
     if not isinstance(value, float):
         return str(value)
     plain = repr(value).removesuffix(".0")

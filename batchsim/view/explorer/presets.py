@@ -131,7 +131,7 @@ def axes(server: Server, scenario: Scenario, surface: Any) -> dict[str, list[Any
         if words.wait and knob in WORDS["wait"]:
             whole = [words.wait_of(each) * words.wait_unit_ms for each in values if math.isfinite(each)]
             found[knob] = sorted({*map(float, whole), float(now)})
-        elif knob in (*WORDS["size"], *WORDS["budget"]):
+        elif knob in (*WORDS["size"], *WORDS["budget"], *words.others):
             padded = scenario.service.padding or ()  # some servers require one of these
             found[knob] = sorted({each for each in values if not padded or each == now} | {now})
     return found

@@ -10,11 +10,12 @@ from batchsim.measured.published import published, published_names, published_so
 from batchsim.scenario import RULES, Affine, Rule, Scenario, Service, SizeOrWait, Table, Tokens
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.lengths import LONGEST, Lengths, Uniform
-from batchsim.scenario.rules import Buckets, SortedWindow
+from batchsim.scenario.rules import RULES_OF_SIZES
 from batchsim.scenario.scenario import OVERSIZE
-from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizedTime
+from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizedTime, SizeTable
 from batchsim.scenario.traffic import UNIT
-from batchsim.servers.registry import SERVERS
+from batchsim.servers.registry import SERVERS, SIZE_SERVERS
+from batchsim.servers.server import ServerConfig
 from batchsim.study.slo import SLO
 from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer import kind, presets, reasons
@@ -28,6 +29,8 @@ from batchsim.view.explorer.control import (
     Option,
     Slider,
     choice,
+    rows_of,
+    size_table,
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
@@ -47,7 +50,7 @@ FIELDS = (
 ROUTINGS = kind.routings(of_tokens=False)
 
 # Every registered rule, by its name in snake case, and one for full batches only.
-SHOWN: tuple[type[Rule], ...] = (*RULES, Buckets, SortedWindow)
+SHOWN: tuple[type[Rule], ...] = (*RULES, *RULES_OF_SIZES)
 RULE_OPTIONS: Mapping[str, Option] = {
     kind.snake(rule): Option(rule.label(), rule, tuple(rule.parameters())) for rule in SHOWN
 } | {
@@ -59,6 +62,13 @@ SERVICES: Mapping[str, Option] = {
     "affine": Option("Affine: fixed cost + cost per item", Affine, ("fixed_ms", "per_item_ms")),
     "published": Option("Published", Table, ("published",), published, lambda table: None),
     "curve": Option("Curve", Table, ("curve",)),
+    "size_table": Option(
+        "Table by batch size and length",
+        SizeTable,
+        ("size_table",),
+        size_table,
+        lambda table: (rows_of(table),),
+    ),
     "padded": Option("Padded: + cost per unit x batch size x longest", PaddedTime, COSTS),
     "packed": Option("Packed: + cost per unit x sum of sizes", PackedTime, COSTS),
 }
@@ -111,6 +121,8 @@ CONTROLS: Mapping[str, Control] = {
     "published": choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
         published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
+    "size_table": Control("Size table", "A measured service time by batch size and length", "rows", (), None,
+        optional=True),
     "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
     **kind.NOISE,
     "padding": Control("Pad to sizes",
@@ -162,13 +174,14 @@ class Requests(Kind):
         "contention": lambda values: values["devices"] is not None,
         "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
         "lengths": lambda values: values["service"] == "padded",
+        "padding": lambda values: values["service"] != "size_table",
         "timeout_action": lambda values: values["timeout_ms"] is not None,
         "max_batch_units": lambda values: values["sizes"] != "none",
-        "request_map": lambda values: _has_limit(values),
+        "request_map": lambda v: _has_limit(v) and "max_wait_ms" in RULE_OPTIONS[v["rule"]].controls,
         **dict.fromkeys(("units", "oversize_action"), lambda v: _has_limit(v) and bool(v["max_batch_units"])),
         **kind.with_replicas("replicas", "routing"),
     }
-    servers: Mapping[str, Any] = SERVERS
+    servers: Mapping[str, Any] = SERVERS | SIZE_SERVERS
     service_type = Service
     film = TimelineView.KEY
     compared = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
@@ -185,7 +198,8 @@ class Requests(Kind):
 
     def service_time(self, state: State) -> Service:
         service: Service = super().service_time(state)
-        service = service.padded_to(state.padding) if state.padding else service
+        if state.padding and not isinstance(service, SizeTable):
+            service = service.padded_to(state.padding)
         if state.lengths and isinstance(service, PaddedTime):
             service = service.padded_to(lengths=state.lengths)
         return service.compiling(state.compile_ms) if state.compile_ms else service
@@ -217,11 +231,14 @@ class Requests(Kind):
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change with one: sizes come and go with the parts that need them."""
         values, state = super().changes(before, name, value), before.replace(**{name: value})
-        by_size = state.rule_option.part in (Buckets, SortedWindow)
         if name == "sizes" and value == "none":
             values |= {"service": "affine"} if _is_sized(state) else {}
-            return values | ({"rule": "size_or_wait", "server": ""} if by_size else {})
-        return values | ({"sizes": "lognormal"} if by_size and state.sizes == "none" else {})
+            return values | ({"rule": "size_or_wait", "server": ""} if _is_of_sizes(state) else {})
+        return values | ({"sizes": "lognormal"} if _is_of_sizes(state) and state.sizes == "none" else {})
+
+    def fitting(self, state: State, config: ServerConfig) -> State:
+        lacks = config.rule.by_size and state.sizes == "none"
+        return state.replace(sizes="lognormal") if lacks else state
 
     def slo(self, state: State) -> SLO | None:
         return None if state.objective_ms is None else SLO(p99_ms=state.objective_ms)
@@ -242,8 +259,9 @@ class Requests(Kind):
                 raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
         if scenario.devices is None and (scenario.host_ms > 0 or scenario.contention > 1):
             values["devices"] = scenario.servers  # one each, which is the same
-        levels, padding = scenario.workload.priorities or (), scenario.service.padding or ()
-        return values | rule | {"priorities": levels, "padding": padding}
+        return values | rule | {
+            "priorities": scenario.workload.priorities or (), "padding": _padding(scenario.service),
+        }  # fmt: skip
 
     def values(self, scenario: Scenario) -> Values:
         values = self.workload_values(scenario.workload) | self.service_values(scenario.service)
@@ -252,9 +270,9 @@ class Requests(Kind):
     def service_values(self, service: Service, curve_of: str = "") -> Values:
         values = self.values_of("service", service)
         if values is None:
-            known = "an Affine, a Table, a PaddedTime or a PackedTime"
+            known = "an Affine, a Table, a PaddedTime, a PackedTime or a SizeTable"
             raise TypeError(f"service must be {known} to be explored, got {service!r}")
-        values["padding"] = service.padding or ()
+        values["padding"] = _padding(service)
         if isinstance(service, PaddedTime):
             values["lengths"] = service.edges
         if service.compile_ms is not None:
@@ -263,7 +281,7 @@ class Requests(Kind):
                 raise ValueError(f"compile_ms must be one for all sizes to be explored, got {costs_ms!r}")
             values["compile_ms"] = next(iter(costs_ms.values()))
         values |= kind.noise_values(service.noise)
-        return values | ({"curve_of": curve_of} if "curve" in values else {})
+        return values | ({"curve_of": curve_of} if {"curve", "size_table"} & values.keys() else {})
 
     def python(self, state: State, scenario: Scenario) -> dict[str, str]:
         service = f"bs.{scenario.service!r}"
@@ -306,6 +324,9 @@ class Requests(Kind):
         if state.sizes == "none" and _is_sized(state):
             state = state.replace(sizes="lognormal")
         service = state.service_time()
+        if (longest := getattr(service, "longest", math.inf)) < math.inf:
+            most = int(min(state.size_most or longest, longest))
+            state = state.replace(size_mean=min(state.size_mean, longest), size_most=most)
         size = min(state.max_batch_size, largest_slid(service))
         state = state.replace(max_batch_size=size).fitted()
         full_ms = 1000 * float(mean_seconds(service, sizes_of(state, traffic), size)[-1])
@@ -325,12 +346,12 @@ class Requests(Kind):
     def origin(self, state: State) -> str:
         if state.service == "published":
             return origin_of(state.published, " latency")
-        if state.service != "curve":
+        if "fixed_ms" in state.option("service").controls:
             of_units = state.option("service").label.partition(":")[2] if _is_sized(state) else ""
             return f"A formula: fixed cost + cost per item x batch size{of_units}."
         of = state.curve_of
         if not of:
-            return "A curve; its model and device are unknown."
+            return "Given; its model and device are unknown."
         from batchsim.device.models import devices  # loads JAX, as the measurement of a curve did
 
         here = devices()
@@ -359,6 +380,15 @@ def sizes_of(state: State, traffic: Workload | None) -> Lengths | None:
 
 def _is_sized(state: State) -> bool:
     return issubclass(state.option("service").part, SizedTime)
+
+
+def _is_of_sizes(state: State) -> bool:
+    return state.rule_option.part in RULES_OF_SIZES
+
+
+def _padding(service: Service) -> tuple[int, ...]:
+    """Return the sizes to which a control pads batches; a SizeTable has its own."""
+    return () if isinstance(service, SizeTable) else service.padding or ()
 
 
 def _has_limit(values: Mapping[str, Any]) -> bool:

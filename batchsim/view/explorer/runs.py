@@ -122,11 +122,14 @@ def request_run(
 
 def _request_map(
     scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None
-) -> Surface:  # fmt: skip
+) -> Surface | None:  # fmt: skip
+    """Return the heat map; None if a limit in units is on it and requests have none."""
     rule, service, sizes = type(scenario.rule), scenario.service, scenario.workload.sizes
     largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
     longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
     x, y = knobs or rule.map_knobs
+    if sizes is None and "max_batch_units" in (x, y):
+        return None
     by_units = {} if sizes is None else {"max_batch_units": limits(sizes)}
     xs, ys = (by_units.get(name) or axis(rule, name, largest, longest_ms) for name in (x, y))
     count = map_requests(scenario, requests)

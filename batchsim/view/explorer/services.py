@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
+from batchsim._format import brief
 from batchsim.measured.published import published_names
 from batchsim.scenario import Service
 from batchsim.view.explorer.kind import Kind, Values
@@ -24,13 +25,15 @@ PUBLISHED = "Published: "
 
 def given(service: Any) -> tuple[str, Kind, Values]:
     """Return the label, the kind of run and the values of a service time or a Measurement."""
-    label, curve_of = f"Given: {service!r}", ""
+    label, curve_of = f"Given: {brief(service)}", ""
     if isinstance(getattr(service, "service", None), Service):  # a Measurement, without loading JAX
         curve_of = f"{service.model} on {service.device}"
         label, service = f"Measured: {curve_of}", service.service
     kinds = [kind for kind in KINDS.values() if isinstance(service, kind.service_type)]
     if not kinds:
-        raise TypeError(f"service must be a Measurement, a service time or a Scenario, got {service!r}")
+        raise TypeError(
+            f"service must be a Measurement, a service time, a rule or a Scenario, got {service!r}"
+        )
     # The last one, as a `StepTime` is also a `Service`.
     return label, kinds[-1], kinds[-1].service_values(service, curve_of)
 

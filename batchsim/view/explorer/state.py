@@ -5,7 +5,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
-from batchsim.scenario import OpenLoop, Scenario, Tokens
+from batchsim.scenario import OpenLoop, Rule, Scenario, Tokens
 from batchsim.scenario.traffic import UNIT
 from batchsim.simulate import available
 from batchsim.view.explorer import presets
@@ -31,7 +31,8 @@ _Values: Any = dataclasses.make_dataclass(
 class State(_Values):
     """A value for every control of `CONTROLS`, including those that the chosen options ignore; immutable.
 
-    `curve` holds the points of a measured service time, (batch size, ms), and `curve_of` its origin.
+    `curve` holds the points of a measured service time, (batch size, ms), `size_table` the rows of one with
+    lengths, and `curve_of` its origin.
     `objective_ms` is for the p99. None: no such limit, or no objective.
 
     >>> State(rate_per_s=500).scenario().load
@@ -185,7 +186,7 @@ def as_text(value: Any) -> str:
     ('10', 'llama-3.0', '1:2.5,8:3.0', 'none')
     """
     if isinstance(value, tuple):
-        return ",".join(f"{v[0]}:{v[1]!r}" if isinstance(v, tuple) else str(v) for v in value)
+        return ",".join(":".join(map(repr, v)) if isinstance(v, tuple) else str(v) for v in value)
     if isinstance(value, float):
         return str(value).removesuffix(".0")
     return "none" if value is None else str(value)
@@ -197,3 +198,11 @@ DEFAULTS = {
     for name, kind in KINDS.items()
 }
 DEFAULT = DEFAULTS[FIRST]
+
+
+def of_rule(rule: Rule) -> State:
+    """Return the state that an explorer of a rule begins with, before its traffic fits the rule."""
+    for first in DEFAULTS.values():
+        if (values := first.kind.values_of(first.kind.rule, rule)) is not None:
+            return first.replace(**values)
+    raise ValueError(f"a rule must be registered to be explored, got {rule!r}")

@@ -23,7 +23,10 @@ VIEWS: dict[str, tuple[type[View], ...]] = {
     "requests": (
         LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView, ReplicasView, SizesView,
     ),
-    "tokens": (TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView),
+    "tokens": (
+        TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
+        ReplicasView,
+    ),
 }  # fmt: skip
 
 

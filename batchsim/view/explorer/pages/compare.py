@@ -63,7 +63,7 @@ def settings(a: State, b: State) -> tuple[str, str]:
     if a.mode != b.mode:  # their values differ anyway
         differ = {"mode": a.mode}
     if {"curve_of", "service"} & differ.keys():  # they identify the curve in fewer words
-        differ.pop("curve", None)
+        differ = {name: value for name, value in differ.items() if name not in ("curve", "size_table")}
 
     def text(state: State) -> str:
         values = {name: as_text(getattr(state, name)).replace(",", ", ") for name in differ}

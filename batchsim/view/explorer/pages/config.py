@@ -108,16 +108,15 @@ class ConfigPage(Page):
                 own = parse(text, chosen or None)
             except ValueError:
                 raise error from None
-        mode = next((mode for mode, kind in KINDS.items() if own.server in kind.servers), None)
-        if mode is None:
-            rule = "a server here must batch requests without sizes"
-            raise ValueError(f"{rule}, got {own.server}: simulate its file with bs.servers.read")
+        mode = next(mode for mode, kind in KINDS.items() if own.server in kind.servers)
         state = session.state
         if mode != state.mode:
             state = session.left[mode].replace(seed=state.seed)
         config = presets.on_card(own, state.kind.on_device(state))
         fitting = state.kind.fitting(state, config)
-        cut = [f"{CONTROLS[name].label} {value:,}" for name, value in fitting.differences(state).items()]
+        adapted = fitting.differences(state)
+        sized = adapted.pop("sizes", None)
+        cut = [f"{CONTROLS[name].label} {value:,}" for name, value in adapted.items()]
         before = session.runner.scenario(fitting)
         try:
             state = state.kind.served(fitting, config, before)
@@ -127,6 +126,7 @@ class ConfigPage(Page):
         server = ALL[own.server]
         summary = f"{server.title} ({server.version}): {type(config.rule).title.lower()}."
         summary += f" Longer requests are cut to fit its model: {listed(cut)}." if cut else ""
+        summary += " Requests have sizes now, as its limit needs (page Arrivals)." if sized else ""
         summary += f" Memory is that of {config.settings['gpu']}." if config is not own else ""
         return Pasted(text, own, config, before, state, summary)
 
