@@ -455,6 +455,15 @@ def test_what_some_servers_cannot_be_told_is_written_for_the_others():
     assert {*written.texts, *written.refused} == {*servers.SERVERS}
 
 
+def test_a_limit_in_units_is_written_for_servers_of_sizes_too():
+    written = servers.write_all(servers.tei(max_batch_tokens=2048))
+    assert {*written.texts} == {"tei"}
+    assert "--max-batch-tokens 2048" in written.texts["tei"]
+    assert "must be a SizeOrWait, whose numbers" in written.refused["triton"]
+    assert "must be a PullThenWait or a SizeOrWait, whose" in written.refused["kserve"]
+    assert "tei" in servers.write_all(bs.SizeOrWait(32, 10, max_batch_units=2048)).texts
+
+
 def test_models_of_torchserve_are_json_and_continued_by_backslashes():
     text = servers.write("torchserve", bs.SizeOrWait(8, 20))
     models = text.partition("models=")[2].replace("\\\n", "")

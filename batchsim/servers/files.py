@@ -17,7 +17,7 @@ from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.servers.formats.document import Document
-from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
+from batchsim.servers.registry import ALL, SERVERS, SIZE_SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
 # Settings outside of a file, such as options of a command line: "# batchsim: capacity=512".
@@ -171,7 +171,8 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 def write_all(what: Any) -> Written:
     """Return the texts of `write` for all servers, and its errors for the rest.
 
-    A `Continuous` is written for the servers of language models, any other rule for the servers of batches.
+    A `Continuous` is written for the servers of language models, any other rule for the servers of batches. A
+    rule that limits the units of a batch is also written for those whose requests have sizes.
 
     >>> from batchsim import RunningWindow
     >>> written = write_all(RunningWindow(8, 5))
@@ -180,7 +181,8 @@ def write_all(what: Any) -> Written:
     """
     written = Written({}, {})
     target = target_of(what)
-    for server in TOKEN_SERVERS if isinstance(target.rule, Continuous) else SERVERS:
+    sized = SIZE_SERVERS if getattr(target.rule, "max_batch_units", None) is not None else {}
+    for server in TOKEN_SERVERS if isinstance(target.rule, Continuous) else SERVERS | sized:
         try:
             written.texts[server] = write(server, what)
         except ValueError as error:
@@ -252,7 +254,8 @@ def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, lis
     if ours != theirs:
         similar = type(found.rule.alone) is type(target.rule.alone)
         if not similar and not isinstance(target.rule, (SizeOrWait, Continuous, type(found.rule))):
-            rules = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it interprets its own way"
+            names = " or ".join(dict.fromkeys([f"a {type(found.rule).__name__}", "a SizeOrWait"]))
+            rules = f"{names}, whose numbers it interprets its own way"
             raise ValueError(f"a rule for {server.name} must be {rules}; got {target.rule!r}")
         remarks.insert(0, f"Not the requested rule, {target.rule!r}: simulate the one above.")
     for name, own, wanted in (
