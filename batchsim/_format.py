@@ -1,8 +1,9 @@
-"""Numbers, durations and lists as text for people."""
+"""Numbers, durations, lists and tables as text for people."""
 
+import html
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 MINUS, INFINITE, NONE = "\N{MINUS SIGN}", "∞", "\N{EN DASH}"
@@ -203,3 +204,36 @@ def tick(value: float, _: Any = None) -> str:
 def tick_in(unit_ms: float) -> Callable[..., str]:
     """Return a function that labels an axis of milliseconds in units of `unit_ms` milliseconds."""
     return lambda value, _=None: tick(float(f"{value / unit_ms:.10g}"))
+
+
+SIDES = {"<": "left", ">": "right"}
+
+
+def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Return a line for each row, with columns of equal width; `sides` has "<" or ">" for each.
+
+    >>> aligned([["", "mean"], ["Triton", "5"]], "<>")
+    ['        mean', 'Triton     5']
+    """
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = (zip(row, sides, wide, strict=True) for row in rows)
+    return ["  ".join(f"{text:{side}{width}}" for text, side, width in row).rstrip() for row in cells]
+
+
+def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], sides: str) -> str:
+    """Return a table with its texts escaped; `sides` as of `aligned`.
+
+    >>> html_table("Waits", ["ms"], [["< 5"]], ">")[-72:]
+    '<tbody><tr><td style="text-align:right">&lt; 5</td></tr></tbody></table>'
+    """
+
+    def row(texts: Sequence[str], tag: str, scope: str = "") -> str:
+        cells = (
+            f'<{tag}{scope} style="text-align:{SIDES[side]}">{html.escape(text)}</{tag}>'
+            for text, side in zip(texts, sides, strict=True)
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head, body = row(heads, "th", ' scope="col"'), "".join(row(texts, "td") for texts in rows)
+    title = f"<caption>{html.escape(caption)}</caption>"
+    return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"

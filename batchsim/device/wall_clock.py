@@ -95,7 +95,6 @@ class WallClock:
         self.idle_since_s = [-math.inf] * servers  # inf: computing
         self.changed = threading.Condition()
         self.stopping = False
-        self.failed_batches = 0
         self.errors: list[BaseException] = []  # from the model
         self.crash: BaseException | None = None  # from anything else
         self.model_s: list[float] = []  # the model's part of each batch
@@ -151,7 +150,6 @@ class WallClock:
                 finish_s = self.clock()
                 with self.changed:
                     self.errors.append(error)
-                    self.failed_batches += 1
                     # An interrupt inside the model stops all threads.
                     self.stopping |= not isinstance(error, Exception)
                     self.release(server, len(batch), start_s, finish_s)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim._format import fixed, listed, percent
+from batchsim._format import aligned, fixed, listed, percent
 from batchsim.measured import measurement_files as files
 from batchsim.measured.fits import least
 from batchsim.measured.measurement import Measured, Measurement
@@ -124,18 +124,12 @@ class SizedMeasurement(Measured):
         return SizedFit(PaddedTime(*factors), dict(zip(times, residuals.tolist(), strict=True)))
 
     def __repr__(self) -> str:
-        first, heads = self.measurements[0], [f"{length:,}" for length in self.lengths]
-        lines = [f"{first.model} on {first.device}: median ms by batch size and length"]
-        rows = [["", *heads]]
-        times = self.median_ms
-        rows += [
-            [f"{size:,}", *(fixed(times[size, each], 4) for each in self.lengths)]
-            for size in self.batch_sizes
-        ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            lines.append("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
-        return "\n".join([*lines, *self.notes])
+        first, times = self.measurements[0], self.median_ms
+        title = f"{first.model} on {first.device}: median ms by batch size and length"
+        rows = [["", *(f"{length:,}" for length in self.lengths)]]
+        for size in self.batch_sizes:
+            rows.append([f"{size:,}", *(fixed(times[size, each], 4) for each in self.lengths)])
+        return "\n".join([title, *aligned(rows, ">" * len(rows[0])), *self.notes])
 
 
 def _measurement(given: Any) -> Measurement:

@@ -1,6 +1,5 @@
 """The same size and wait on all servers: one trace through the rule of each."""
 
-import html
 import math
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
@@ -8,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
-from batchsim._format import INFINITE, duration, listed, number, rate, signed
+from batchsim._format import INFINITE, aligned, duration, html_table, listed, number, rate, signed
 from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 REQUESTS = 50_000
 LATENCIES = ("mean_latency_ms", "p50_ms", "p99_ms")
+SIDES = "<>>>><"  # of the columns of the printed table
 COLUMNS = ("rule", *LATENCIES, "throughput_per_s", "mean_batch_size", "stable", "why")
 
 
@@ -134,26 +134,11 @@ class ServerComparison:
 
     def __repr__(self) -> str:
         rows = [["", "mean", "p50", "p99", "batch", "why"], *self._rows()]
-        wide = [max(len(row[column]) for row in rows) for column in range(5)]
-        lines = [
-            f"  {row[0]:<{wide[0]}}" + "".join(f"  {row[i]:>{wide[i]}}" for i in range(1, 5)) + f"  {row[5]}"
-            for row in rows
-        ]
-        return "\n".join([self.title, *lines])
+        return "\n".join([self.title, *(f"  {line}" for line in aligned(rows, SIDES))])
 
     def _repr_html_(self) -> str:
-        left, right = 'style="text-align:left"', 'style="text-align:right"'
-        sides = (left, right, right, right, right, left)
         heads = ("servers", "mean", "p50", "p99", "mean batch size", "why")
-        head = "".join(f'<th scope="col" {side}>{text}</th>' for side, text in zip(sides, heads, strict=True))
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td {side}>{html.escape(text)}</td>" for side, text in zip(sides, row, strict=True))
-            + "</tr>"
-            for row in self._rows()
-        )
-        caption = f"<caption>{html.escape(self.title)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return html_table(self.title, heads, self._rows(), SIDES)
 
 
 def _run(scenario: Scenario, requests: int, seed: int, keep: str) -> Result:

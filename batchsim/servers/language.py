@@ -4,19 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario import Rule
 from batchsim.scenario.data_sheets import RESERVED_GIB, Card, card_named, kv_blocks, model_named
-from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.server import ServerConfig
+from batchsim.scenario.rules.continuous import MOST
 
 UNCUT = MOST  # a budget that cuts no prompt
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"
-
-
-def config_of(server: str, rule: Rule, engines: int = 1, queue_limit: int | None = None) -> ServerConfig:
-    """Return a config, with a note if the size of the memory is unknown."""
-    known = not isinstance(rule, Continuous) or rule.kv_blocks
-    return ServerConfig(server, rule, engines, queue_limit, notes=() if known else (NO_MEMORY,))
 
 
 def card_of(gpu: Any) -> Card | None:

@@ -14,7 +14,9 @@ from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 from batchsim.scenario.priorities import Shares
 from batchsim.scenario.routing import MOST_REPLICAS
 from batchsim.scenario.rules import LearnedSizes
+from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.tokens import Tokens
+from batchsim.servers.language import NO_MEMORY
 
 LONGEST, MOST_LINES = 60, 12  # characters of a printed value, and lines of a part
 
@@ -322,7 +324,9 @@ class Server:
             else:  # "auto", or 0 while nobody asks
                 ignored[word] = count
         found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
+        unlimited = isinstance(found.rule, Continuous) and not found.rule.kv_blocks
         return dataclasses.replace(
             found, settings=dict(settings), unused={**found.unused, **ignored}, replicas=replicas,
             routing=self.routing,
+            notes=(*found.notes, NO_MEMORY) if unlimited and "gpu" in self._parameters else found.notes,
         )  # fmt: skip

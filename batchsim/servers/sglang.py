@@ -9,7 +9,6 @@ from batchsim.servers.language import (
     UNCUT,
     blocks_beside,
     card_of,
-    config_of,
     known_unless,
     maybe_whole,
     without_defaults,
@@ -112,10 +111,8 @@ def sglang(
 
 def config(*, max_queued_requests: int | None = None, **settings: Any) -> ServerConfig:
     """Return the meaning of `sglang serve`: the engines of `dp_size` are replicas, each with this limit."""
-    rule = sglang(**settings)
-    return config_of(
-        "sglang", rule, queue_limit=maybe_whole("SGLang's max_queued_requests", max_queued_requests)
-    )
+    limit = maybe_whole("SGLang's max_queued_requests", max_queued_requests)
+    return ServerConfig("sglang", sglang(**settings), queue_limit=limit)
 
 
 def _extras(target: ServerConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.language import blocks_beside, config_of, known_unless, maybe_whole, without_defaults
+from batchsim.servers.language import blocks_beside, known_unless, maybe_whole, without_defaults
 from batchsim.servers.server import Server, ServerConfig, Words
 
 NO_EVICT = "GUARANTEED_NO_EVICT"
@@ -76,8 +76,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 
 SERVER = Server(
-    "tensorrt_llm", "1.0", tensorrt_llm,
-    lambda **settings: config_of("tensorrt_llm", tensorrt_llm(**settings)), ("enable_block_reuse",),
+    "tensorrt_llm", "1.0", tensorrt_llm, ignored=("enable_block_reuse",),
     title="TensorRT-LLM",
     words=Words("max_batch_size", budget="max_num_tokens"), extras=_extras,
     calm={"capacity_scheduler_policy": NO_EVICT},

@@ -5,7 +5,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, WaitingServedRatio
 from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.language import blocks_beside, config_of, maybe_whole, without_defaults
+from batchsim.servers.language import blocks_beside, maybe_whole, without_defaults
 from batchsim.servers.server import Server, ServerConfig, Words
 
 PAGES = {"flashinfer": 1, "flashdecoding": 256, "paged": 16}  # tokens in a block, by kernel
@@ -87,8 +87,7 @@ LINE = CommandLine(
     switches=frozenset({"prefill_chunking"}), flags_as_variables=True,
 )  # fmt: skip
 SERVER = Server(
-    "tgi", "3.3.6", tgi, lambda **settings: config_of("tgi", tgi(**settings)),
-    ("max_concurrent_requests", "max_input_tokens"),
+    "tgi", "3.3.6", tgi, ignored=("max_concurrent_requests", "max_input_tokens"),
     title="TGI",
     words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
     formats=(

@@ -9,7 +9,7 @@ from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.formats.command_lines import CommandLine, Word
 from batchsim.servers.formats.document import Document, refused
 from batchsim.servers.formats.keyed_text import parse_yaml, yaml_of
-from batchsim.servers.language import blocks_beside, card_of, config_of, maybe_whole, without_defaults
+from batchsim.servers.language import blocks_beside, card_of, maybe_whole, without_defaults
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
@@ -93,16 +93,6 @@ def check_budget(tokens: int, seqs: int, length: int | None, chunked: bool) -> N
         raise ValueError(f"{rule} max_model_len, {length}, without chunked prefill, got {tokens}")
 
 
-def config(**settings: Any) -> ServerConfig:
-    """Return the meaning of `vllm serve`; the engines of `data_parallel_size` are replicas.
-
-    A request goes to the engine with the shortest queue, as the coordinator last heard of it: every 100 ms,
-    which `stale_ms=100` of the scenario simulates. Each of vLLM's API servers also counts what it has sent
-    since then; with `stale_ms` a router does not.
-    """
-    return config_of("vllm", vllm(**settings))
-
-
 def settings_of(rule: Continuous) -> dict[str, Any]:
     """Return the settings for a rule that vLLM and its V0 engine share."""
     return {
@@ -181,8 +171,11 @@ _KEYS = "|".join(
     for name in (*signature(vllm).parameters, "data_parallel_size", *IGNORED)
     if LINE.has(name)
 )
+# The engines of `data_parallel_size` are replicas. A request goes to the one with the shortest queue, as the
+# coordinator last heard of it: every 100 ms, which `stale_ms=100` of the scenario simulates. Each of vLLM's
+# API servers also counts what it has sent since then; with `stale_ms` a router does not.
 SERVER = Server(
-    "vllm", "0.19.0", vllm, config, IGNORED,
+    "vllm", "0.19.0", vllm, ignored=IGNORED,
     title="vLLM", routing="shortest_queue",
     words=Words("max_num_seqs", replicas="data_parallel_size", budget="max_num_batched_tokens"),
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},

@@ -5,7 +5,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.language import blocks_beside, config_of, maybe_whole, without_defaults
+from batchsim.servers.language import blocks_beside, maybe_whole, without_defaults
 from batchsim.servers.server import Server, ServerConfig, Words
 from batchsim.servers.vllm import SHORT, STARTS, V0, check_budget, remarks, settings_of
 
@@ -62,8 +62,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 LINE = CommandLine("vllm_v0", "VLLM_USE_V1=0 vllm serve", STARTS, "model", positional=True, short=SHORT)
 SERVER = Server(
-    "vllm_v0", "0.6.6", vllm_v0, lambda **settings: config_of("vllm_v0", vllm_v0(**settings)),
-    ("enable_prefix_caching", "scheduler_delay_factor", "swap_space"),
+    "vllm_v0", "0.6.6", vllm_v0, ignored=("enable_prefix_caching", "scheduler_delay_factor", "swap_space"),
     title="vLLM V0",
     words=Words("max_num_seqs", budget="max_num_batched_tokens"), extras=_extras, remarks=remarks,
     formats=(LINE.format("a command line of vLLM with its V0 engine", "vllm-v0-serve.sh", V0, STARTS),),

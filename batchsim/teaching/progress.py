@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchsim import _check
+from batchsim._format import aligned, html_table
 from batchsim.teaching import progress_store
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress_store import Predicted, Record, Tried, name_of, now, read, write
 
-HEADINGS = ("lesson", "predicted", "solved", "exercises")
+HEADINGS, SIDES = ("lesson", "predicted", "solved", "exercises"), "<<<<"
 
 
 def progress(name: str | None = None, file: str | os.PathLike[str] | None = None) -> "Progress":
@@ -147,22 +148,13 @@ class Progress:
 
     def __repr__(self) -> str:
         title, below = self._words()
-        rows = [HEADINGS, *self._cells()]
-        widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
-        lines = ("".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-        return "\n".join([title, *(f"  {line}".rstrip() for line in lines), *below])
+        lines = aligned([HEADINGS, *self._cells()], SIDES)
+        return "\n".join([title, *(f"  {line}" for line in lines), *below])
 
     def _repr_html_(self) -> str:
         title, below = self._words()
-
-        def row(cells: tuple[str, ...], tag: str) -> str:
-            left = ' style="text-align: left"'
-            return "<tr>" + "".join(f"<{tag}{left}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        body = "".join(row(cells, "td") for cells in self._cells())
-        head = f"<caption>{html.escape(title)}</caption><thead>{row(HEADINGS, 'th')}</thead>"
         lines = "<br>".join(map(html.escape, below))
-        return f"<table>{head}<tbody>{body}</tbody></table><p>{lines}</p>"
+        return f"{html_table(title, HEADINGS, self._cells(), SIDES)}<p>{lines}</p>"
 
 
 def note_prediction(key: str, chosen: str, right: bool) -> None:

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from batchsim._clock import later
 from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
@@ -71,13 +70,11 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
         earlier = chosen < 0 or state[at + OLDEST] < state[FIELDS * chosen + OLDEST]
         if state[at + COUNT] == 0 or not earlier:
             continue
-        due_s = later(rule_api.oldest_s(waiting, int(state[at + OLDEST])), params.max_wait_s)
-        if state[at + FULL] == 1:
-            chosen, trigger = bucket, rule_api.FULL
-        elif now_s >= due_s:
-            chosen, trigger = bucket, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
-        elif waiting.ended and params.max_wait_s == math.inf:
-            chosen, trigger = bucket, rule_api.DRAIN
+        due = rule_api.FULL
+        if state[at + FULL] == 0:
+            due = rule_api.timer(now_s, waiting, params.max_wait_s, int(state[at + OLDEST]))
+        if due >= 0:
+            chosen, trigger = bucket, due
     if chosen < 0:
         return rule_api.NOTHING, 0, rule_api.FULL
     return rule_api.START, pick(chosen, waiting, state, params), trigger

@@ -125,11 +125,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
     if params.max_wait_s == 0:
         if waiting.length >= most:
             return rule_api.START, most, rule_api.FULL
-        return (
-            rule_api.START,
-            waiting.length,
-            rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
-        )
+        return rule_api.by_timer(now_s, waiting, waiting.length, 0.0)
     if state[BEGUN] == 0:
         state[BEGUN] = 1
         for _ in range(idle):

@@ -58,9 +58,8 @@ def in_time(budget_s: float, state: Any, most: int) -> int:
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send the size that finishes before the oldest is late, or the next size to try."""
-    most, oldest_s = params.max_batch_size, rule_api.oldest_s(waiting)
-    tried = max(1, int(state[TRIED]))
-    budget_s = SAFE * (oldest_s + params.deadline_s - now_s)
+    most, tried = params.max_batch_size, max(1, int(state[TRIED]))
+    budget_s = SAFE * (rule_api.oldest_s(waiting) + params.deadline_s - now_s)
     allowed = larger(tried, state, most) if budget_s > state[LONGEST_S] else 0
     state[FILLED] = allowed
     if allowed == 0:
@@ -68,7 +67,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
     state[TRIED] = max(tried, allowed)
     if waiting.length >= allowed:
         return rule_api.START, allowed, rule_api.FULL if allowed == most else rule_api.ENOUGH
-    return rule_api.START, waiting.length, rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
+    return rule_api.by_timer(now_s, waiting, waiting.length, 0.0)
 
 
 def computed_as(size: int, state: Any, params: Any) -> int:

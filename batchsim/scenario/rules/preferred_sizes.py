@@ -1,29 +1,23 @@
 """Batches of sizes that compute well: the largest preferred size, or all that wait once the timer ends."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from batchsim import _check
-from batchsim._clock import later
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
+@rule_api.helper
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send the largest preferred size available, or all that wait once the oldest has waited."""
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
         if waiting.length >= size:
             return rule_api.START, size, rule_api.FULL if size == params.max_batch_size else rule_api.ENOUGH
-    due_s = later(rule_api.oldest_s(waiting), params.max_wait_s)
-    if now_s >= due_s:
-        return rule_api.START, waiting.length, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
-    if waiting.ended and params.max_wait_s == math.inf:
-        return rule_api.START, waiting.length, rule_api.DRAIN
-    return rule_api.NOTHING, 0, rule_api.FULL
+    return rule_api.by_timer(now_s, waiting, waiting.length, params.max_wait_s)
 
 
 @dataclass(frozen=True)

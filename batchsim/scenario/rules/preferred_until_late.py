@@ -6,6 +6,7 @@ from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
+from batchsim.scenario.rules import preferred_sizes
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferred
 from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
@@ -13,23 +14,12 @@ from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send all once the oldest has waited; before that, the largest preferred size available."""
-    pending = min(waiting.length, params.max_batch_size)
-    oldest_s = rule_api.oldest_s(waiting)
-    due_s = later(oldest_s, params.max_wait_s)
     # With a wait of 0 requests are never late.
-    if params.max_wait_s > 0 and now_s >= due_s:
-        if pending == params.max_batch_size:
-            return rule_api.START, pending, rule_api.FULL
-        return rule_api.START, pending, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
-    for place in range(params.preferred.size - 1, -1, -1):
-        size = params.preferred[place]
-        if pending >= size:
-            return rule_api.START, size, rule_api.FULL if size == params.max_batch_size else rule_api.ENOUGH
-    if params.max_wait_s == 0:
-        return rule_api.START, pending, rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
-    if waiting.ended and params.max_wait_s == math.inf:
-        return rule_api.START, pending, rule_api.DRAIN
-    return rule_api.NOTHING, 0, rule_api.FULL
+    if params.max_wait_s > 0 and now_s >= later(rule_api.oldest_s(waiting), params.max_wait_s):
+        if waiting.length >= params.max_batch_size:
+            return rule_api.START, params.max_batch_size, rule_api.FULL
+        return rule_api.by_timer(now_s, waiting, waiting.length, params.max_wait_s)
+    return preferred_sizes.decide(now_s, waiting, idle, state, params)
 
 
 @dataclass(frozen=True)

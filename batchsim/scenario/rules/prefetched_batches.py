@@ -15,8 +15,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
     if waiting.length == 0:
         return rule_api.NOTHING, 0, rule_api.FULL
     size, full = fitting(waiting, params.max_batch_size, params.max_batch_units, params.units)
-    trigger = rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG
-    return rule_api.FREEZE, size, rule_api.FULL if full else trigger
+    return rule_api.FREEZE, size, rule_api.FULL if full else rule_api.timer(now_s, waiting, 0.0)
 
 
 @dataclass(frozen=True, repr=False)

@@ -69,6 +69,23 @@ def oldest_s(waiting: Waiting, k: int = 0) -> float:
     return waiting.arrival_s[waiting.queue[waiting.head + k]]
 
 
+@helper
+def timer(now_s: float, waiting: Waiting, wait_s: float, k: int = 0) -> int:
+    """Return why all leave now that wait, once the k-th oldest has waited; -1 if it has to wait longer."""
+    # Deadlines are compared as times: (now - then) * 1000 >= wait can be false exactly at the deadline.
+    due_s = later(oldest_s(waiting, k), wait_s)
+    if now_s >= due_s:
+        return WAIT if now_s == due_s else BACKLOG
+    return DRAIN if waiting.ended and wait_s == math.inf else -1  # no timer would ever release the remainder
+
+
+@helper
+def by_timer(now_s: float, waiting: Waiting, size: int, wait_s: float) -> Decision:
+    """Send so many requests, fewer than a full batch, once the oldest has waited."""
+    trigger = timer(now_s, waiting, wait_s)
+    return (NOTHING, 0, FULL) if trigger < 0 else (START, size, trigger)
+
+
 def deadline_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the oldest request has waited `max_wait_s`: the `wake_s` of rules with a timer."""
     return later(oldest_s(waiting), params.max_wait_s)
@@ -288,12 +305,12 @@ def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
     return (send_full(size), *over) if size > 1 else (send_full(size),)
 
 
-def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
-    """Return the steps of a rule whose batches never wait for more requests."""
+def send_at_once(trigger: Trigger, all_: str = "send all") -> tuple[Step, Step]:
+    """Return the steps of a rule whose batches never wait for more requests, `all_` as a server is free."""
     came, free = "a request came and a server is idle", "a server became free and requests wait"
     return (
         Step("the oldest comes now", "send all", trigger, came, "server was idle"),
-        Step("", "send all", Trigger.BACKLOG, free, "server became free"),
+        Step("", all_, Trigger.BACKLOG, free, "server became free"),
     )
 
 

@@ -46,7 +46,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
     if size >= params.max_batch_size:
         size, trigger = params.max_batch_size, rule_api.FULL
     elif params.max_wait_s == 0:
-        trigger = rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
+        trigger = rule_api.timer(now_s, waiting, 0.0)
     elif now_s >= window_end_s(oldest_s, state[SINCE_S], params.max_wait_s):
         trigger = rule_api.WAIT
     elif waiting.ended and params.max_wait_s == math.inf:

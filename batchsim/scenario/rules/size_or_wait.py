@@ -1,11 +1,9 @@
 """The textbook rule: a batch leaves when it is full, or when its oldest request has waited."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from batchsim._clock import later
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import ENDLESS, Decision, Step, Threshold, Waiting
 from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, units
@@ -20,13 +18,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
         full = size == params.max_batch_size
     if full:
         return rule_api.START, size, rule_api.FULL
-    # Deadlines are compared as times: (now - then) * 1000 >= wait can be false exactly at the deadline.
-    due_s = later(rule_api.oldest_s(waiting), params.max_wait_s)
-    if now_s >= due_s:
-        return rule_api.START, size, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
-    if waiting.ended and params.max_wait_s == math.inf:
-        return rule_api.START, size, rule_api.DRAIN  # no timer would ever release the remainder
-    return rule_api.NOTHING, 0, rule_api.FULL
+    return rule_api.by_timer(now_s, waiting, size, params.max_wait_s)
 
 
 @dataclass(frozen=True, repr=False)

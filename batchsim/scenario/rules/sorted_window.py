@@ -1,10 +1,8 @@
 """Batches of requests of similar size, chosen among the oldest ones."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from batchsim._clock import later
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Waiting
@@ -56,16 +54,11 @@ def group(size: int, waiting: Waiting, state: Any, params: Any) -> None:
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
-    size = min(waiting.length, params.max_batch_size)
-    trigger = rule_api.FULL
+    size, trigger = min(waiting.length, params.max_batch_size), rule_api.FULL
     if size < params.max_batch_size:
-        due_s = later(rule_api.oldest_s(waiting), params.max_wait_s)
-        if now_s >= due_s:
-            trigger = rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
-        elif waiting.ended and params.max_wait_s == math.inf:
-            trigger = rule_api.DRAIN
-        else:
-            return rule_api.NOTHING, 0, rule_api.FULL
+        trigger = rule_api.timer(now_s, waiting, params.max_wait_s)
+    if trigger < 0:
+        return rule_api.NOTHING, 0, rule_api.FULL
     group(size, waiting, state, params)
     return rule_api.START, size, trigger
 

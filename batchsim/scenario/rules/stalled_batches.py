@@ -31,11 +31,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
         state[FORMS], state[SEEN_S] = int(size < count), rule_api.oldest_s(waiting, waiting.length - 1)
         if size == params.max_batch_size:
             return rule_api.START, size, rule_api.FULL
-        return (
-            rule_api.START,
-            size,
-            rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
-        )
+        return rule_api.by_timer(now_s, waiting, size, 0.0)
     size, trigger = close_batch(now_s, waiting, math.inf, ENDLESS, 0, state, params)
     if trigger >= 0:
         return rule_api.FREEZE, size, trigger
@@ -78,12 +74,7 @@ class StalledBatches(Rule):
         if self.max_batch_size == 1:
             return (full,)
         if self.max_wait_ms == 0:
-            came, free = "a request came and a server is idle", "a server became free and requests wait"
-            return (
-                full,
-                Step("the oldest comes now", "send all", Trigger.WAIT, came, "server was idle"),
-                Step("", "send all, first who did not fit", Trigger.BACKLOG, free, "server became free"),
-            )
+            return full, *rule_api.send_at_once(Trigger.WAIT, "send all, first who did not fit")
         over = f"a batch opened {typed(self.max_wait_ms)} ms ago"
         because = f"its first had got in {typed(self.max_wait_ms)} ms before, or earlier"
         return full, Step(over, "send all", Trigger.WAIT, because, "wait was over")

@@ -18,10 +18,9 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
     if size >= params.max_batch_size:
         size, trigger = params.max_batch_size, rule_api.FULL
     elif now_s >= due_s:
+        trigger = rule_api.WAIT if now_s == due_s else rule_api.ENOUGH
         if params.max_wait_s == 0:
-            trigger = rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG
-        else:
-            trigger = rule_api.WAIT if now_s == due_s else rule_api.ENOUGH
+            trigger = rule_api.timer(now_s, waiting, 0.0)
     elif waiting.ended and params.max_wait_s == math.inf:
         trigger = rule_api.DRAIN
     if trigger < 0:

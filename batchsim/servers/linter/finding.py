@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from batchsim._format import counted, number
+from batchsim._format import counted, html_table, number
 from batchsim.result.metrics import described
 from batchsim.scenario import Scenario
 from batchsim.servers.server import ServerConfig
@@ -155,15 +155,9 @@ class Findings(Sequence[Finding]):
         return "\n".join([*lines, *(f"note: {self._at(note)}{note.sentence}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        left = 'style="text-align:left"'
-        heads = ("", "what is wrong", "now", "change", "gives")
+        heads = ("", "what is wrong", "now", "change", "gives") if self else ()
         rows = [
             (each.code, self._at(each) + each.sentence, each.proof, each.advice, each.gain) for each in self
         ]
-        head = "".join(f'<th scope="col" {left}>{text}</th>' for text in heads)
-        body = "".join(
-            f"<tr>{''.join(f'<td {left}>{html.escape(text)}</td>' for text in row)}</tr>" for row in rows
-        )
         notes = "".join(f"<p>Note: {html.escape(self._at(note) + note.sentence)}</p>" for note in self.notes)
-        table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if self else ""
-        return f"<table><caption>{html.escape(self.title)}</caption>{table}</table>{notes}"
+        return html_table(self.title, heads, rows, "<" * len(heads)) + notes

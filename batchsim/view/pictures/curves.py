@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
-from matplotlib import style as looks
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
@@ -18,16 +17,13 @@ from batchsim.view.canvas.lettering import apart
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.figures import STYLE, name_lines
+from batchsim.view.pictures.figures import begun, name_lines, small
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from batchsim.study.capacity import Capacity
     from batchsim.study.recommendation import Recommendation
 
 
-FONT = 9
 AT_THE_TOP = 0.96  # of the height: where crosses are
 LABELLED = 8  # the most points of a frontier with their settings as labels
 STYLES = (
@@ -74,7 +70,7 @@ def frontier(
     if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
-    chart, ax = _begin()
+    chart, ax = begun()
     ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
     groups = front.groupby("servers") if "servers" in front else [(0, front)]
     for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
@@ -99,12 +95,6 @@ def frontier(
     return _finish(chart, x, value, title, answer, [*others[value], *front[value]], objective)
 
 
-def _begin() -> "tuple[Chart, Axes]":
-    with looks.context(STYLE | {"font.size": FONT}):
-        chart = Chart()
-        return chart, chart.add_subplot()
-
-
 def _finish(
     chart: Chart, x: str, value: str, title: str, answer: str, drawn: list[float],
     objective: float | None, highest: float | None = None,
@@ -119,7 +109,7 @@ def _finish(
     if highest is not None and drawn:
         charts.room_above(ax, max(*drawn, highest))
     ax.set(xlabel=heading(x), ylabel=heading(value))
-    with looks.context(STYLE | {"font.size": FONT}):
+    with small():
         ax.set_title(title)
         name_lines(ax, answer)
     return chart
@@ -163,7 +153,7 @@ def capacity_curves(
             raise ValueError(f"{curve} must have one row for each {x}: choose among the other knobs")
     levels = charts.distinct(each for frame in named.values() for each in frame[x])
     numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
-    chart, ax = _begin()
+    chart, ax = begun()
     reach: dict[str, float] = {}  # up to where each line keeps the objective
     drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
     bands: list[float] = []
@@ -269,7 +259,7 @@ def server_curves(comparison: ServerComparison) -> Chart:
 
     Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
     """
-    chart, ax = _begin()
+    chart, ax = begun()
     chart.set_size_inches(9.6, 5.2)
     reached = min(group.result.metrics.served for group in comparison.groups)
     shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
@@ -297,7 +287,7 @@ def server_curves(comparison: ServerComparison) -> Chart:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
     ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
-    with looks.context(STYLE | {"font.size": FONT}):
+    with small():
         ax.set_title(f"The same traffic, {len(comparison.rules)} servers")
     names = [chart.text(0, 0, label, va="center", color=BLACK, fontsize=9) for label in labels]
     wide, tall = chart.bbox.size

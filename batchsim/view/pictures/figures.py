@@ -16,7 +16,7 @@ from batchsim.view.canvas.lettering import apart
 from batchsim.view.canvas.theme import COMPONENTS, LIGHT
 from batchsim.view.pictures.chart import Chart, is_wide
 
-FONT = 11
+FONT, SMALL = 11, 9
 STYLE: dict[str, Any] = LIGHT.rc(FONT) | {
     "figure.dpi": 80, "axes.titlelocation": "left", "axes.titlesize": "medium", "axes.titleweight": "bold",
     "axes.grid": True, "axes.axisbelow": True, "grid.color": LIGHT.faint, "lines.linewidth": 1.8,
@@ -25,6 +25,18 @@ FAINT = 0.598  # the brightness from which letters are faint on white
 FULL = 0.8  # of the width: the name of a line that ends before stands at its end
 LINE = 1.5  # the least distance of two lines of names, in heights of their letters
 SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
+
+
+def begun(**more: Any) -> tuple[Chart, Axes]:
+    """Return a picture, in smaller letters, and its empty axes; `more` is as of matplotlib's rcParams."""
+    with small(**more):
+        chart = Chart()
+        return chart, chart.add_subplot()
+
+
+def small(**more: Any) -> Any:
+    """Return a context that draws in the same style, in smaller letters."""
+    return style.context(STYLE | {"font.size": SMALL} | more)
 
 
 def name_lines(ax: Axes, answer: str = "") -> None:

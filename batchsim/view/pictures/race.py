@@ -4,19 +4,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import style as looks
 
 from batchsim._format import counted
 from batchsim.result.metrics import heading
 from batchsim.view.canvas.theme import BLACK, BLUE, GREY, ORANGE, VERMILION
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.figures import STYLE
+from batchsim.view.pictures.figures import begun, small
 
 if TYPE_CHECKING:
     from batchsim.study.recommendation import Recommendation
 
-FONT = 9
 SPREAD = 0.32  # of the distance between rounds, on either side: settings stand side by side
 MOST = 6.0  # times the lowest latency: slower settings stand at the upper edge
 
@@ -38,9 +36,7 @@ def race(found: "Recommendation") -> Chart:
         framed, name_of_ring = frame["outcome"] == "tied", "tied with the recommended"
     tied = set(frame.index[framed])
     limit_ms = next((each.limit for each in found.slo.objectives if each.key == key), math.nan)
-    with looks.context(STYLE | {"font.size": FONT}):
-        chart = Chart()
-        ax = chart.add_subplot()
+    chart, ax = begun()
     lowest = float(np.nanmin(rounds[key].to_numpy()))
     highest = float(rounds[key].replace(math.inf, math.nan).max())
     top = max(min(MOST * lowest, highest), limit_ms if limit_ms <= MOST * lowest else 0.0)
@@ -83,7 +79,7 @@ def race(found: "Recommendation") -> Chart:
         ax.axhline(limit_ms, color=VERMILION, lw=1.4, label=f"objective: {limit_ms:g}")
     ax.set_xticks(range(1, len(labels) + 1), labels)
     ax.set(ylabel=heading(key), xlim=(0.5, len(labels) + 0.5), ylim=(0, 1.1 * top))
-    with looks.context(STYLE | {"font.size": FONT}):
+    with small():
         ax.set_title("The race of the settings")
     charts.show_legend(chart, ax.get_legend_handles_labels()[0])
     return chart

@@ -12,7 +12,6 @@ from batchsim.view.pictures.view import Entry, Heights, Spot, Style, View, outli
 
 BETWEEN, ABOVE = 5.2, 4.4  # two plots side by side, or one above the other, in ems
 WIDTH = 0.8  # of a bar
-WIDE = 44  # of a view with two plots side by side, in ems
 COLUMNS = {"utilisation": 100.0, "mean_batch_size": 1.0}  # of the plots, and their units
 
 
@@ -35,14 +34,7 @@ class ReplicasView(View):
     RANK, NEEDS, LACKS = 5, "by_replica", "only for several replicas"
 
     def add_artists(self) -> None:
-        em, whole = self.em, self.axes_box()
-        boxes = [whole]
-        if self.large and self.box.width >= WIDE * em:
-            wide = (whole.width - BETWEEN * em) / 2
-            boxes = [Box(x, whole.top, wide, whole.height) for x in (whole.left, whole.right - wide)]
-        elif self.large:
-            high = (whole.height - ABOVE * em) / 2
-            boxes = [Box(whole.left, y, whole.width, high) for y in (whole.top, whole.bottom - high)]
+        boxes = [*self.two_boxes(BETWEEN, ABOVE)] if self.large else [self.axes_box()]
         labels = ["server time that computes (%)", "mean batch size"] if self.large else [""]
         # The name of the replicas is below their axis; one below the other, both would have it at one place.
         names = [""] * (len(boxes) - 1) if boxes[0].left == boxes[-1].left else ["replica"] * (len(boxes) - 1)

@@ -11,7 +11,7 @@ from batchsim._format import counted, duration, listed, number, percent
 from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.theme import PHASES, TELLING, fill_style
+from batchsim.view.canvas.theme import TELLING, fill_style
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
 from batchsim.view.pictures.steps import place_of
@@ -53,10 +53,7 @@ class SeatsView(View):
         }
         for artist in (self.paper, *self.bars.values()):
             ax.add_artist(artist)
-        colour = getattr(theme, PHASES["preempted"].colour)
-        mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
-        self.mark = mark | {"markeredgecolor": theme.ink, "markeredgewidth": 0.4 * self.line_px}
-        self.preempted = ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
+        self.preempted = self.add_preemptions(ax, edge=0.4)
         self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
         self.set_moving(self.paper, *self.bars.values(), self.preempted, self.numbers)
 

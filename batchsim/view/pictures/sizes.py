@@ -17,7 +17,6 @@ from batchsim.view.pictures.view import Entry, Spot, View, outline
 
 LEAST_PX, LARGEST_EM = 4, 1.4  # the height of a request
 BETWEEN, ABOVE = 4.6, 3.6  # two plots side by side, or one above the other, in ems
-WIDE = 44  # of a view with two plots side by side, in ems
 BINS = 10
 PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # and their dashes
 
@@ -96,19 +95,12 @@ class SizesView(View):
     SMALL_ROWS = 1
 
     def add_artists(self) -> None:
-        theme, em, whole = self.theme, self.em, self.axes_box()
-        self.plot_box, beside = whole, self.box.width >= WIDE * em
-        if self.large and beside:
-            wide = (whole.width - BETWEEN * em) / 2
-            self.plot_box = Box(whole.left, whole.top, wide, whole.height)
-            place = Box(whole.right - wide, whole.top, wide, whole.height)
-        elif self.large:
-            high = (whole.height - ABOVE * em) / 2
-            self.plot_box = Box(whole.left, whole.top, whole.width, high)
-            place = Box(whole.left, whole.bottom - high, whole.width, high)
+        theme, self.plot_box = self.theme, self.axes_box()
+        self.below = True  # whether the name of the sizes is below their axis
         if self.large:  # first, as its axes frame the request that the reader follows
-            self.latency = self.add_plot(place, "size, in tenths of the requests", "latency (ms)")
-            self.latency_box = place
+            self.plot_box, self.latency_box = self.two_boxes(BETWEEN, ABOVE)
+            self.below = self.plot_box.top == self.latency_box.top
+            self.latency = self.add_plot(self.latency_box, "size, in tenths of the requests", "latency (ms)")
             self.set_limits(self.latency, x=(0, 100))
             styles = {q: self.line_style("ink", dashes, 1.2) for q, dashes in PERCENTILES.items()}
             self.lines = {q: self.latency.stairs([0], [0, 1], baseline=None, zorder=4) for q in styles}
@@ -131,7 +123,6 @@ class SizesView(View):
         for artist in (self.padding, self.bars):
             self.ax.add_artist(artist)
         self.set_moving(self.padding, self.bars)
-        self.below = not (self.large and not beside)  # whether the name of the sizes is below their axis
         self.shown: Stacks | None = None
 
     @property

@@ -1,7 +1,6 @@
 """The steps of token generation: their tokens, and how many seats and blocks of memory are taken."""
 
 import numpy as np
-from matplotlib.lines import Line2D
 from matplotlib.patches import StepPatch
 
 from batchsim._format import counted, duration, listed, number, percent
@@ -46,14 +45,10 @@ class StepsView(StackedView):
         # From the bottom up: every step has tokens of answers. A hatch would break narrow bars into pieces.
         self.add_bars(self.top, {name: PHASES[name][:2] for name in ("decode", "prefill")})
         self.budget = self.top.axhline(1, zorder=2.5, **self.line_style("soft", (0, (4, 2)), 0.8))
-        colour = getattr(self.theme, PHASES["preempted"].colour)
-        mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
-        self.mark = mark | {"markeredgecolor": self.theme.ink, "markeredgewidth": 0.5 * self.line_px}
-        self.preempted = self.top.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
+        self.preempted = self.add_preemptions(self.top)
         self.set_moving(self.budget, self.preempted)
         self.lines: dict[str, StepPatch] = {}
         self.other_lines: dict[str, StepPatch] = {}
-        self.cursors: list[Line2D] = []
         if self.low is not None:
             self.low.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
             self.low.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]

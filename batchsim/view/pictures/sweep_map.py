@@ -4,7 +4,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import style as looks
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
@@ -17,7 +16,7 @@ from batchsim.view.canvas.cells import COLOURS, border, ends
 from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.figures import STYLE
+from batchsim.view.pictures.figures import begun, small
 
 if TYPE_CHECKING:
     import pandas
@@ -76,9 +75,7 @@ def heat_map(
     rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
     finite = numbers[np.isfinite(numbers)]
 
-    with looks.context(STYLE | {"axes.grid": False, "font.size": 9}):
-        chart = Chart()
-        ax = chart.add_subplot()
+    chart, ax = begun(**{"axes.grid": False})
     ax.spines[:].set_visible(False)
     handles: list[Any] = []
     if finite.size:
@@ -121,7 +118,7 @@ def heat_map(
     ax.set_xticks(np.arange(len(columns)) + 0.5, charts.texts(columns))
     ax.set_yticks(np.arange(len(rows)) + 0.5, charts.texts(rows))
     ax.tick_params(length=0)
-    with looks.context(STYLE | {"font.size": 9}):
+    with small():
         ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}")
     charts.show_legend(chart, handles)
     return chart

@@ -17,6 +17,7 @@ from batchsim._format import tick, tick_in, unit_of
 from batchsim.view.canvas.axes import Marks
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
+from batchsim.view.canvas.theme import PHASES
 from batchsim.view.pictures.data import ViewData
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between rows of a legend, in ems
 SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
+TWO = 44  # the least width of a view with two axes side by side, in ems
 
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
@@ -159,6 +161,13 @@ class View(Tile):
         colour = getattr(self.theme, colour)
         return {"color": colour, "linestyle": linestyle, "linewidth": width * self.line_px}
 
+    def add_preemptions(self, ax: Axes, edge: float = 0.5) -> Line2D:
+        """Add marks of preemptions, and keep their style for the legend as `mark`."""
+        colour = getattr(self.theme, PHASES["preempted"].colour)
+        mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
+        self.mark = mark | {"markeredgecolor": self.theme.ink, "markeredgewidth": edge * self.line_px}
+        return ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
+
     def other_style(self, data: ViewData) -> Style:
         """Return the style of the comparison: A, or the setting before."""
         return self.other_styles[data.pinned is not None]
@@ -172,6 +181,15 @@ class View(Tile):
         top += room.top + (ROW * (self.ROWS - 1) if self.large else SMALL_ROW * self.SMALL_ROWS)
         height = box.height - (top + room.bottom) * em
         return Box(box.left + room.left * em, box.top + top * em, width, height)
+
+    def two_boxes(self, beside: float, below: float) -> tuple[Box, Box]:
+        """Return two boxes for axes, so many ems apart: side by side in a wide view, else below another."""
+        whole, em = self.axes_box(), self.em
+        if self.box.width >= TWO * em:
+            width = (whole.width - beside * em) / 2
+            return whole._replace(width=width), whole._replace(left=whole.right - width, width=width)
+        height = (whole.height - below * em) / 2
+        return whole._replace(height=height), whole._replace(top=whole.bottom - height, height=height)
 
     def add_plot(self, box: Box, x_label: str, y_label: str, **marks: Any) -> Axes:
         """Return axes in the style of all views, with `Marks` around them."""
