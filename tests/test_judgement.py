@@ -134,6 +134,17 @@ def test_the_fewest_requests_that_prove_an_easy_objective_are_known_before_a_run
     assert not short
 
 
+def test_a_percentile_near_its_limit_takes_a_run_with_an_interval_of_its_own():
+    scenario, slo = POISSON.replace(workload=bs.Gamma(1900, 2)), SLO(p99_ms=30)
+    least = math.ceil(fewest(scenario, slo, easy=False))
+    assert least > fewest(scenario, slo)
+    enough, short = (
+        judge(bs.simulate(scenario, n), slo).estimates[slo.latency] for n in (least, round(0.95 * least))
+    )
+    assert math.isfinite(enough.high)
+    assert math.isnan(short.high)
+
+
 def test_what_is_not_a_sample_has_no_fewest_requests():
     assert fewest(POISSON.replace(workload=bs.Trace([0, 1, 2])), SLO(p99_ms=50)) == 0
     assert fewest(LOSSY, SLO(max_loss=0)) == math.inf

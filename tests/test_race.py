@@ -126,6 +126,13 @@ def test_a_limit_within_the_zone_calls_for_no_longer_run():
     assert not zone.met
 
 
+def test_a_zone_calls_for_no_run_that_is_too_short_for_the_memory_of_the_queue():
+    busy = POISSON.replace(workload=bs.Gamma(2300, 2), max_batch_size=32)
+    found = tune(busy, SLO(p99_ms=500), {"max_wait_ms": [0, 4, 8]}, 2_000, indifference="5%")
+    assert not found.statement or not found.statement.resolved
+    assert found.requests_simulated <= 3 * 800 + 3 * 2_000 + 2_000
+
+
 @pytest.mark.parametrize("given", ["1", "x%", "%", "-1%", "100%", 0, -1, math.nan, "1 ms"])
 def test_an_indifference_zone_must_be_ms_or_a_percentage(given):
     with pytest.raises(ValueError, match="indifference must be"):

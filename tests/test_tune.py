@@ -272,13 +272,13 @@ def test_what_a_run_cannot_tell_is_not_called_met():
     assert found.candidates["outcome"][0] == "nearest"
 
 
-def test_where_only_the_proof_is_missing_full_runs_are_ten_times_as_long():
+def test_where_only_the_proof_is_missing_full_runs_are_as_long_as_it_takes():
     service = bs.published("gpunet-175ms/a100-80gb/fp16")
     scenario = bs.Scenario(bs.Gamma(2929, 2), bs.SizeOrWait(64, 2), service)
     found = tune(scenario, SLO(p99_ms=326), {"max_wait_ms": [2]})
     assert scenario.load == pytest.approx(0.94, abs=0.001)
     assert found.met
-    assert found.result.arrival_s.size == 1_000_000
+    assert 500_000 < found.result.arrival_s.size <= 1_000_000
     assert found.expected["p99_ms"].value < 100
 
 
@@ -294,12 +294,21 @@ def test_a_full_run_is_as_long_as_any_proof_takes_where_that_is_known_before():
     assert found.requests_simulated < 2.5 * 180_000  # one of each setting, none of 100,000 or of a million
 
 
-def test_where_no_run_is_long_enough_for_a_proof_one_of_the_longest_says_so():
+def test_where_no_run_is_long_enough_for_a_proof_none_is_made_longer_for_it():
     found = tune(A_THIRD_BURSTS, SLO(p99_ms=60), {"max_wait_ms": [0, 1, 2, 4]}, requests=17_000)
     assert not found.met
     assert found.judgement.too_short
-    assert found.result.arrival_s.size == 170_000
-    assert found.requests_simulated < 2 * 170_000
+    assert found.result.arrival_s.size == 17_000
+    assert found.requests_simulated < 2.5 * 17_000
+    (longer,) = found.remedies
+    assert 178_000 <= longer.value <= 200_000
+
+
+def test_a_setting_that_only_lacks_a_proof_runs_longer_before_another_runs_in_full():
+    found = tune(POISSON, SLO(p99_ms=19), {"max_wait_ms": [0, 1, 2, 3]}, requests=5_000)
+    assert found.met
+    assert found.result.arrival_s.size == 6_000
+    assert found.requests_simulated == 4 * 800 + 5_000 + 6_000
 
 
 def test_an_estimate_above_the_limit_that_proves_nothing_is_run_longer_too():
@@ -420,7 +429,7 @@ def test_runs_of_a_few_requests_tell_nothing_and_break_nothing(requests):
     found = tune(POISSON, P99, SMALL, requests=requests)
     assert found.met is False
     assert found.expected["p99_ms"].value > 0
-    assert f"A run of {10 * requests:,} requests is too short" in found.explain()
+    assert f"A run of {requests} request" in found.explain()
     assert re.search(r"search +\d[\d,]* requests? simulated(, 1/[1-9]\d* of the grid's)?$", repr(found))
     assert "1/0" not in repr(found)
     assert "would not" not in repr(found)

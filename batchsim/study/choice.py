@@ -18,9 +18,11 @@ from dataclasses import replace
 from itertools import groupby
 
 from batchsim.result import Result
+from batchsim.result.metrics import metric
+from batchsim.result.run_length import run_length
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.judgement import STRICT, slower_by
+from batchsim.study.judgement import STRICT, WARMUP, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement
 from batchsim.study.race import FAR, MEAN, Race
@@ -163,7 +165,7 @@ def settled(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> Candid
     """Run settings longer until none is better than the chosen one by more than the indifference zone.
 
     Returns another setting if that turns out to be better by more. Ends where the longest run that is
-    possible would not suffice.
+    possible would not suffice. Runs that are short for the memory of a queue bound nothing, and are left out.
     """
     lengths = [*dict.fromkeys([*race.short, race.search.requests])]
     if (longest := race.search.resized(LONGEST * race.search.requests)) is not None:
@@ -171,16 +173,26 @@ def settled(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> Candid
     while True:
         bounds = compared(race, chosen, rivals_of(race, chosen, group))
         open_ = {each: bound for each, bound in bounds.items() if bound.most > race.zone_ms}
-        nexts = {each: n for each in open_ if (n := next((n for n in lengths if n not in each.runs), 0))}
+        nexts = {each: n for each in open_ if (n := _next(race, lengths, chosen, each))}
         requests = min(nexts.values(), default=0)
         hopeless = any(needed(each, open_[each], race.zone_ms) > 2 * lengths[-1] for each in open_)
         if not nexts or (hopeless and requests > race.search.requests):
             return chosen
         race.screen([chosen, *(each for each, n in nexts.items() if n == requests)], requests)
         bounds = compared(race, chosen, [*open_])
-        best = max(open_, key=lambda each: bounds[each].value)
-        if bounds[best].value > race.zone_ms:
-            best.outcome, chosen = None, best
+        if better := [each for each in open_ if bounds[each].value > race.zone_ms]:
+            chosen = max(better, key=lambda each: bounds[each].value)
+            chosen.outcome = None
+
+
+def _next(race: Race, lengths: Sequence[int], chosen: Candidate, rival: Candidate) -> int:
+    """Return the length of the next run of a rival that may bound its advantage; 0 if there is none."""
+    several, key = (chosen, rival), metric(race.slo.latency.key)
+    requests = next((n for n in lengths if n not in rival.runs and race.steady(n, *several)), 0)
+    if requests > race.search.requests and not race.steady(max(rival.runs, default=0), *several):
+        least = max(run_length(each.scenario).needed(key) for each in several) / (1 - WARMUP)
+        return requests if least <= 2 * requests else 0  # the longest run hardly bounds any difference
+    return requests
 
 
 def needed(rival: Candidate, bound: Bound, zone_ms: float) -> float:

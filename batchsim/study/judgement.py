@@ -170,10 +170,11 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
     return Verdict.FAILS if within.high < objective.q / 100 else Verdict.UNCLEAR
 
 
-def fewest(scenario: Scenario, slo: SLO) -> float:
+def fewest(scenario: Scenario, slo: SLO, easy: bool = True) -> float:
     """Return how many requests a run needs at least, after its warm-up, to prove that objectives are met.
 
-    Even if all are in time, a shorter run has too few bursts, or too few independent requests.
+    Even if all are in time, a shorter run has too few bursts, or too few independent requests. If the
+    objectives are not `easy`, some are late, and a percentile needs its own interval.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> round(fewest(Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0)), SLO(p99_ms=30)))
@@ -191,7 +192,9 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
             # If n of n independent requests are within the limit, Clopper and Pearson's lower end is
             # (alpha / 2)^(1 / n), which must reach the share.
             independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
-            needed = max(needed, length.cycle, length.rare, independent * length.relaxation)
+            of_share = max(length.cycle, length.rare, independent * length.relaxation)
+            of_percentile = of_share if objective.q is None else length.needed(metric(key))
+            needed = max(needed, min(of_share, of_percentile) if easy else of_percentile)
     return needed
 
 

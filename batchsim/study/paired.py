@@ -53,7 +53,12 @@ class Values:
     @property
     def steady(self) -> bool:
         """Whether the run has enough sections that are longer than its memory."""
-        return self.ms.size >= SECTIONS[-1] * max(self.memory, 1.0)
+        return self.lasts(1) and self.memory < math.inf
+
+    def lasts(self, times: float) -> bool:
+        """Return whether a run so many times as long would have enough such sections, or may have them."""
+        memory = max(self.memory, 1.0) if self.memory < math.inf else 1.0
+        return self.ms.size * times >= SECTIONS[-1] * memory
 
     @classmethod
     def of(cls, result: Result, column: str, scenario: Scenario) -> Self:

@@ -39,7 +39,7 @@ class Evaluation(NamedTuple):
 class Problem:
     """The settings of a grid, to be evaluated one by one; any optimiser may drive it.
 
-    `lengths` are the four lengths of runs that `tune` uses: an optimiser may stop a setting after each. All
+    `lengths` are the lengths of runs that `tune` uses: an optimiser may stop a setting after each. All
     settings meet the same requests at each length (common random numbers). `ask()` returns the next setting
     of the grid that was not told, None after the last; `tell` stores an evaluation, and `best` is the
     feasible setting of the lowest value among the longest runs. An evaluation of many settings takes the

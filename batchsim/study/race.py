@@ -12,9 +12,10 @@ round is four or five times as long as the one before, and keeps about as much l
 A run that is too short for an interval eliminates nothing. The choice of a race is that of the luckiest, so
 its own numbers tend to be too good. That it meets the objective rests on a full run with a fresh seed alone,
 at the usual level. If that does not decide, or can only be too short, full runs get longer, up to ten times,
-directly to the length that may suffice. Of several settings that run so, the first that passes is taken: the
-level of a test is not corrected for that, and the more tests, the more its number tends to be too good. A
-trace has no other seed: its full run replays all requests, of which the search ran windows.
+directly to the length that may suffice. If even ten times prove nothing, however early all requests are, no
+run gets longer. Of several settings that run so, the first that passes is taken: the level of a test is not
+corrected for that, and the more tests, the more its number tends to be too good. A trace has no other seed:
+its full run replays all requests, of which the search ran windows.
 """
 
 import itertools
@@ -62,6 +63,7 @@ class Round(NamedTuple):
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
 ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 8), (1 / 5, 1 / 32, 3))
+MORE = 2  # settings of a round, where the one before is left out, as it is hardly longer than the first
 NEAREST = 8  # settings that run longer, if all miss the objective
 SHORTEST = 800  # requests: 16 windows of 50
 FAR = 2  # times its limit: chance alone seldom does so much, so such a setting is not run longer
@@ -122,7 +124,7 @@ class Race:
     asked: Traffic = field(init=False)
     missed: dict[Candidate, Missed] = field(default_factory=dict)  # an objective that any run would miss
     out_of_reach: str = ""  # the objective that any run of any setting would miss
-    longest: tuple[Candidate, Traffic, Result] | None = None  # the best whose longer run proved nothing
+    unproven: tuple[Candidate, Traffic, Result] | None = None  # the best whose full run does not meet
     rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -137,13 +139,21 @@ class Race:
     @property
     def short(self) -> list[int]:
         """The requests of each round."""
-        full = self.search.requests
+        return [requests for requests, _, _ in self._plan]
+
+    @property
+    def _plan(self) -> list[tuple[int, float, int]]:
+        """The requests of each round, and the settings that run: their fraction, and the fewest."""
+        full, more, plan = self.search.requests, 0, list[tuple[int, float, int]]()
         # Windows from a part of a day do not sample the day. A short run ends before an autoscaler acts, and
         # measures a cost roughly.
-        if not self.search.whole or self.long:
-            return [full]
-        short = [max(round(fraction * full), SHORTEST) for fraction, _, _ in ROUNDS]
-        return [length for length in short if length <= full / 2] or [full]
+        for fraction, share, least in ROUNDS if self.search.whole and not self.long else ():
+            requests = max(round(fraction * full), SHORTEST)
+            if plan and requests < 2 * plan[-1][0]:
+                more = MORE
+            elif requests <= full / 2:
+                plan.append((requests, share, least + more))
+        return plan or [(full, 1.0, 1)]
 
     def first_round(self) -> None:
         """Run all settings that are stable and may meet the objective."""
@@ -169,7 +179,7 @@ class Race:
         """Race some of them; return those left, in order."""
         self.traffic = self.asked
         count, alive = sum(candidate.requests > 0 for candidate in candidates), _in_order(candidates)
-        for requests, (_, share, least) in zip(self.short[1:], ROUNDS[1:], strict=False):
+        for requests, share, least in self._plan[1:]:
             if len(alive) <= 1:
                 break
             places = max(math.ceil(share * count), least)
@@ -179,19 +189,29 @@ class Race:
             alive = self._round(alive[:places], requests)
         return alive
 
-    def confirm(self, candidates: Sequence[Candidate]) -> Run | None:
-        """Run settings in full with a fresh seed, in order; return the first that is shown to meet."""
-        if candidates and candidates[0].judgement.excess <= 1 and not self._indifferent(candidates[0]):
-            # A full run that is too short to prove anything would be wasted.
-            needed = fewest(candidates[0].scenario, self.slo) / (1 - WARMUP)
-            self._lengthen(needed if needed <= LONGEST * self.asked.requests else 0)
-        for place, candidate in enumerate(candidates):
-            if place and (place >= FINALS or candidates[place - 1].judgement.excess >= LITTLE):
-                break
+    def confirm(self, candidates: Sequence[Candidate], group: Sequence[Candidate]) -> Run | None:
+        """Run settings in full with a fresh seed, in order; return the first that is shown to meet.
+
+        Those come first that a run of some length can show to meet. If only the proof is missing, the run
+        gets longer; if even the longest does not prove it, no other setting is tried.
+        """
+        provable = [each for each in candidates if self._fewest(each) <= self._most]
+        for candidate in (provable or candidates)[:FINALS]:
+            self.traffic = self.asked
+            short = self.asked.requests < self._fewest(candidate) <= self._most
+            if short and candidate.judgement.excess <= 1 and not self._indifferent(candidate):
+                # A full run that is too short to prove anything would be wasted.
+                easy = FAR * candidate.judgement.excess <= 1
+                self._lengthen(self._fewest(candidate, easy), easy)
             result = self.run(candidate)
             if candidate.judgement.meets:
                 return candidate, result
-        return None
+            if proven := self.longer([candidate]):
+                return proven
+            too_short = candidate.judgement.too_short and not self._indifferent(candidate)
+            if too_short or candidate.judgement.excess >= LITTLE:
+                break
+        return self.longer(group)
 
     def longer(self, candidates: Sequence[Candidate]) -> Run | None:
         """Run the settings longer whose full run did not decide; return the first that proves to meet.
@@ -205,6 +225,8 @@ class Race:
         for candidate in sorted(needs, key=lambda each: (each.rank[0], needs[each], each.rank))[:FINALS]:
             if self._indifferent(candidate):
                 continue
+            if self._fewest(candidate) > self._most:
+                break
             for requests in (needs[candidate], math.inf):
                 self._lengthen(requests)
                 if candidate.fresh == self.traffic.requests or not candidate.judgement.unclear:
@@ -213,8 +235,6 @@ class Race:
                 result = self.run(candidate)
                 if candidate.judgement.meets:
                     return candidate, result
-                if self.longest is None or candidate.rank <= self.longest[0].rank:
-                    self.longest = candidate, self.traffic, result
             if candidate.judgement.too_short or candidate.judgement.excess > LITTLE:
                 break
         self.traffic = full
@@ -228,13 +248,22 @@ class Race:
         same_unit = worst.at_most and worst.key != "loss"
         return bool(same_unit and worst.limit - low <= self.zone_ms)
 
-    def _lengthen(self, needed: float) -> None:
+    @property
+    def _most(self) -> int:
+        """The most requests of a full run."""
+        return LONGEST * self.asked.requests
+
+    def _fewest(self, candidate: Candidate, easy: bool = True) -> float:
+        """Return how many requests a full run needs at least to show that a setting meets the objective."""
+        return fewest(candidate.scenario, self.slo, easy) / (1 - WARMUP)
+
+    def _lengthen(self, needed: float, surely: bool = False) -> None:
         """Make full runs as long as needed, at most LONGEST times as long as requested.
 
-        A need of more than half of that gets all of it: otherwise a second, longer run might follow.
+        A need of more than half of that gets all of it, unless it is `surely` enough: otherwise a second,
+        longer run might follow.
         """
-        most = LONGEST * self.asked.requests
-        requests = rounded_up(needed) if needed <= most / 2 else most
+        requests = rounded_up(needed) if needed <= self._most * (1 if surely else 0.5) else self._most
         if requests > self.traffic.requests:
             self.traffic = self.asked.resized(requests) or self.traffic
 
@@ -243,8 +272,8 @@ class Race:
 
         Short runs may have been wrong: if its full run does not decide, a longer one may prove that it meets.
         """
-        if self.longest is not None and self.longest[0].judgement.too_short:
-            best, self.traffic, result = self.longest
+        if self.unproven is not None and self.unproven[0].judgement.too_short:
+            best, self.traffic, result = self.unproven
             return best, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
@@ -258,13 +287,15 @@ class Race:
         near, longer = _fairly(ran)[:NEAREST], self.short[-1]
         self.screen([each for each in near if each.requests < longer], longer)
         best = min((candidate for candidate in ran if candidate.requests >= longer), key=_by_rank)
-        if self.longest is None or best is not self.longest[0]:
+        if self.unproven is None or best is not self.unproven[0]:
             best.outcome = None
             result = self.run(best)
+            if best.judgement.meets:
+                return best, result
             if proven := self.longer([best]):
                 return proven
-        if self.longest is not None and self.longest[0].rank <= best.rank:
-            best, self.traffic, result = self.longest
+        assert self.unproven is not None
+        best, self.traffic, result = self.unproven
         return best, result
 
     def run(self, candidate: Candidate) -> Result:
@@ -278,6 +309,8 @@ class Race:
             fails = candidate.judgement.verdict is Verdict.FAILS
             outcome = Outcome.FAILS if fails else Outcome.UNCLEAR
             candidate.eliminate(outcome, phrases.finding(candidate.judgement))
+            if self.unproven is None or candidate.rank <= self.unproven[0].rank:
+                self.unproven = candidate, self.traffic, result
         return result
 
     def provisional(self, cheapest: bool) -> Run:
@@ -354,8 +387,15 @@ class Race:
         return better_by(one.runs[requests][column], other.runs[requests][column], key, level)
 
     def steady(self, requests: int, *candidates: Candidate) -> bool:
-        """Return whether runs of this length are long for the memory of these settings."""
-        return all(each.runs[requests][self.columns[0]].steady for each in candidates)
+        """Return whether runs of this length are long for the memory of these settings, or would be."""
+
+        def steady(candidate: Candidate) -> bool:
+            runs = {n: run[self.columns[0]] for n, run in candidate.runs.items()}
+            if requests in runs:
+                return runs[requests].steady
+            return all(each.lasts(requests / n) for n, each in runs.items())
+
+        return all(map(steady, candidates))
 
     def drop_slower(self, candidate: Candidate, than: Candidate, bound: Bound) -> None:
         """Eliminate a setting whose latency is clearly higher than another's."""

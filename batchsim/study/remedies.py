@@ -13,7 +13,7 @@ from batchsim.simulate import available
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
-from batchsim.study.judgement import Judgement, Missed, judge, out_of_reach
+from batchsim.study.judgement import WARMUP, Judgement, Missed, fewest, judge, out_of_reach
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import LONGEST, Traffic
 
@@ -67,7 +67,7 @@ def remedies(
     return (*found, *more, _faster_model(trials()))
 
 
-def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Remedy, ...]:
+def longer(judgement: Judgement, requests: int, scenario: Scenario, slo: SLO) -> tuple[Remedy, ...]:
     """Return the length of a run that may decide, if so many requests arrive."""
     periods = Periods.of(scenario.workload, requests)
     if judgement.partial and periods is not None:
@@ -75,7 +75,8 @@ def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Rem
         return (Remedy("requests", periods.enough(), text),)
     least, times, most = LONGER
     if not math.isnan(judgement.longer):
-        times = min(max(judgement.longer, least), most)
+        times = max(judgement.longer, least)
+    times = min(max(times, fewest(scenario, slo) / (1 - WARMUP) / requests), most)
     scale = 10 ** (len(str(round(requests * times))) - 1)
     count = math.ceil(requests * times / scale) * scale
     enough = available(scenario, count) == count

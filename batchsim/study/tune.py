@@ -66,7 +66,7 @@ def tune(
     several settings from the fastest (`batchsim.study.choice`): among these it takes the most headroom (the
     highest saturation rate), then the lower mean latency, then the shorter wait ("fastest" takes fewer
     servers first). `requests`: the length of a full run (default: the whole trace, or 100,000), which
-    determines the precision. If a full run does not decide, runs get up to ten times as long.
+    determines the precision. If a full run does not decide, runs get up to ten times as long, where that can.
 
     The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. The choice
     then runs in full with a fresh seed, a million above it, and is recommended only if the 95 % interval of
@@ -166,7 +166,7 @@ def tune(
             nearby = between(race, best, over, make) if met and not ranges else ()
             framed = alike(race, best)
         if judgement.too_short:
-            helps = longer(judgement, best.requests, scenario)
+            helps = longer(judgement, best.requests, best.scenario, slo)
         elif not judgement.meets and not interrupted:
             near = [each for each in ranked if each.scenario.stable and each is not best]
             helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
@@ -273,7 +273,7 @@ def _search(
             tied = preferred(race, group, alive[0])
             first = tied[0] if math.isnan(race.zone_ms) else settled(race, tied[0], group)
             alive = [*dict.fromkeys([first, *alive])]
-        if (found := race.confirm(alive) or race.longer(group)) is None:
+        if (found := race.confirm(alive, group)) is None:
             continue
         best, result = found
         best.outcome = Outcome.CHOSEN
