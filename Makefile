@@ -39,7 +39,7 @@ NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocess
 # Tests marked `alone` measure time or take long: they run one after the other, on an otherwise idle machine.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
-BROWSER_ALONE := $(BROWSER) -m alone
+BROWSER_ALONE := $(BROWSER) tests/test_web_engine.py -m alone
 ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
@@ -82,7 +82,7 @@ types:
 # The first compiles every loop once, before workers would each compile it.
 units:
 	$(UNITS) tests/test_agreement.py
-	$(UNITS) -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
+	$(UNITS) -m "not alone" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:

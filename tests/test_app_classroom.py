@@ -43,7 +43,7 @@ def teacher_token(server: Server) -> str:
 
 def asked(server, path, body=None, **headers):
     """Return the status of an answer, its headers, and its text."""
-    line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+    line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=300)
     try:
         line.request("GET" if body is None else "POST", path, body, headers)
         answer = line.getresponse()
@@ -116,7 +116,7 @@ def test_what_is_no_answer_is_refused_in_one_sentence(server, body):
 def test_a_flood_of_answers_stays_within_its_limits_and_the_others_are_still_counted(tmp_path):
     with running("app", tmp_path / "app") as server:
         process = psutil.Process(server.pid)
-        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=300)
         own = ANSWER | {"question": "before the flood"}
         assert sent(server, own)[0] == 204
         before = process.memory_info().rss

@@ -68,7 +68,7 @@ async def asked(sessions, kernel_id, expression):
     client = kernel.client(session=Session(key=kernel.session.key))
     client.start_channels(iopub=False, stdin=False, hb=False, control=False)
     try:
-        reply = await client.execute("", user_expressions={"it": expression}, reply=True, timeout=60)
+        reply = await client.execute("", user_expressions={"it": expression}, reply=True, timeout=300)
         return reply["content"]["user_expressions"]["it"]["data"]["text/plain"]
     finally:
         client.stop_channels()

@@ -103,7 +103,7 @@ def test_lab_is_jupyterlab_itself_in_the_copied_course_so_that_a_kill_is_its_own
         said = running.stdout.readline()
         place, *options = running.stdout.readline().strip().split("|")
         running.terminate()
-        running.communicate(timeout=60)  # until nobody is left to write
+        running.communicate(timeout=300)  # until nobody is left to write
         assert running.returncode == -signal.SIGTERM
     assert re.fullmatch(r"The course of batchsim [\d.]+ is in batchsim-course: \d+ files written.\n", said)
     assert place == str(tmp_path / "batchsim-course")
@@ -125,7 +125,7 @@ def test_lab_opens_a_folder_of_ones_own_and_copies_nothing(tmp_path):
 def refused(folder, *options, before=()):
     """Return the one line of a `batchsim lab` that ends with an error."""
     with lab(folder, *options, before=before) as running:
-        said, error = running.communicate(timeout=60)
+        said, error = running.communicate(timeout=300)
     assert (running.returncode, said) == (2, "")
     assert re.fullmatch(r"Error: .+\n", error)
     return error.removeprefix("Error: ").strip()

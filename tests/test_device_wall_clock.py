@@ -68,7 +68,7 @@ def test_a_rule_that_learns_is_told_of_every_batch():
 
 
 def test_servers_compute_at_the_same_time():
-    both = threading.Barrier(2, timeout=30)  # broken, and so a failure, if a batch stays alone
+    both = threading.Barrier(2, timeout=300)  # broken, and so a failure, if a batch stays alone
 
     def model(batch):
         both.wait()

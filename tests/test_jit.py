@@ -132,6 +132,23 @@ def test_a_full_disk_keeps_no_loop_and_stops_no_run(loop, monkeypatch, capfd, no
     assert said.count("No space left") == said.count("NUMBA_CACHE_DIR") == 1
 
 
+def test_a_part_is_compiled_once_whatever_numbers_its_callers_pass():
+    @jit.inlined
+    def part(server, leaves):
+        return server if leaves else -server
+
+    @jit.compiled_uncached
+    def whole(count):
+        server, total = 0, part(7, leaves=True)
+        while server < count:
+            total += part(server, False)
+            server += 1
+        return total
+
+    assert whole(4) == 7 - 1 - 2 - 3
+    assert len(part.overloads) == 1
+
+
 def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constants():
     files = jit.sources()
     loops = [file for file in files if "compiled.jit import compiled" in file.read_text()]

@@ -258,6 +258,15 @@ def test_an_executor_needs_submit():
         tune(POISSON, LIMIT, GRID, requests=2000, executor=3)
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C is heard, also in a background job, which inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("after", [5, 18])
 def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
     honest, calls = race.screened, iter(range(1000))

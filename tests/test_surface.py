@@ -347,7 +347,7 @@ def test_who_listens_is_told_of_compiling_in_the_calling_thread_else_stderr_once
 def test_a_listener_that_has_left_hears_nothing():
     from batchsim.engines.compiled.jit import _announcer
 
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=300)
 
     def listen():
         with engine.announcing(print):

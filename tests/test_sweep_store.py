@@ -541,7 +541,7 @@ def test_ctrl_c_keeps_what_is_finished_and_starts_nothing_more(tmp_path, undistu
         calls.append(args)
         if len(calls) == 5:
             os.kill(os.getpid(), signal.SIGINT)
-            sweeping.CANCELLED.get().wait(60)  # until it is heard
+            sweeping.CANCELLED.get().wait(300)  # until it is heard
         return original(*args)
     sweeping.compute = compute
     try:

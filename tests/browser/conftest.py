@@ -25,7 +25,7 @@ QUIETLY = [
 ]
 HERE = ROOT / "tests" / "browser"
 READY = "comm_info_reply"  # the last of what a notebook asks of a kernel before it runs cells
-MOST_S = 120  # until what is waited for is there
+MOST_S = 300  # until what is waited for is there: a loop may be compiled first, on a busy machine
 
 
 def without(reason):
@@ -71,8 +71,7 @@ def opened(browser):
         name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
         if cells:
             nbformat.write(notebook_of(cells), server.folder / name)
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page})
-        context.set_default_timeout(1000 * MOST_S)
+        context = patient(browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page}))
         context.add_init_script(path=HERE / "watch.js")
         if met:  # the reader has seen the opening
             context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
@@ -109,6 +108,12 @@ def opened(browser):
             context.close()
 
     return opened
+
+
+def patient(page):
+    """Return a page or a context whose actions wait long enough on a busy machine."""
+    page.set_default_timeout(1000 * MOST_S)
+    return page
 
 
 def session_of(page):

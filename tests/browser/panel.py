@@ -18,7 +18,7 @@ LINES = ".batchsim-readout [role=status]"
 SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 120) -> bool:
+def eventually(holds: Callable[[], Any], seconds: float = 300) -> bool:
     """Return whether something comes to hold: a page and its kernel take their time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -92,14 +92,18 @@ class Panel:
         assert move["changed"], f"{key} on {name} has drawn the same pixels again"
         return move["ms"]
 
+    def grasp(self, name: str) -> tuple[float, float]:
+        """Press the mouse on a slider's handle, once that stands still; return its place."""
+        self.handle(name).hover()
+        self.page.mouse.down()
+        box = self.handle(name).bounding_box()
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
     def drag(self, name: str, to: float, steps: int, seconds: float) -> dict[str, float]:
         """Drag a slider to a part of its track in even steps; return the values it took and the seconds."""
-        knob = self.page.locator(self.knob.format(name=name))
-        handle, track = knob.locator(HANDLE).bounding_box(), knob.locator(".noUi-base").bounding_box()
-        begin, end = handle["x"] + handle["width"] / 2, track["x"] + track["width"] * to
-        y = handle["y"] + handle["height"] / 2
-        self.page.mouse.move(begin, y)
-        self.page.mouse.down()
+        begin, y = self.grasp(name)
+        track = self.page.locator(self.knob.format(name=name)).locator(".noUi-base").bounding_box()
+        end = track["x"] + track["width"] * to
         way = {"origin": f"{self.knob.format(name=name)} .noUi-origin", "begin": begin, "end": end, "y": y}
         dragged = self.page.evaluate("way => watch.drag(way)", {**way, "steps": steps, "seconds": seconds})
         self.page.mouse.move(end, y)

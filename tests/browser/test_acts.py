@@ -1,6 +1,7 @@
 """The parts in which a student acts, in JupyterLab: a game by keyboard, a drawing by mouse."""
 
 import os
+import re
 from contextlib import suppress
 
 import pytest
@@ -41,18 +42,15 @@ def test_a_game_is_played_from_the_keyboard_and_compared_by_python(panel):
     page = panel.page
     send = page.get_by_role("button", name="Start", exact=True)
     send.wait_for()
-    page.evaluate(FAST)
     send.scroll_into_view_if_needed()
     send.press("Enter")
     send = page.get_by_role("button", name="Send", exact=True)
     send.wait_for()
-    send.press("Space")
-    while send.count():
-        with suppress(
-            PlaywrightTimeout
-        ):  # the game may end before the key, which then belongs to no other button
+    said = page.locator(STATUS).first
+    while send.count() and not re.match(r"Batch ([4-9]|\d\d)", said.inner_text()):
+        with suppress(PlaywrightTimeout):  # the game may end before the key
             send.press("Space", timeout=500)
-        page.wait_for_timeout(60)
+    page.evaluate(FAST)
     page.wait_for_selector(".batchsim-play table:not([hidden])")
     shot(panel, "game")
     cells = page.locator(".batchsim-play tbody td").all_inner_texts()
@@ -64,7 +62,7 @@ def test_a_game_is_played_from_the_keyboard_and_compared_by_python(panel):
     ]
     assert cells == shown
     assert panel.kernel.ask("len(game.sends_s)") > 3
-    assert "best policy" in page.locator(".batchsim-play [role=status]").first.inner_text()
+    assert "best policy" in said.inner_text()
     assert panel.noise.errors == []
 
 
@@ -76,9 +74,10 @@ def test_a_drawing_with_a_gap_is_told_so_and_a_whole_one_is_judged(panel):
     said = page.locator(".batchsim-play [role=status]").last
     show.click()
     assert "empty" in said.inner_text()
-    box = paper.bounding_box()
 
     def draw(begin, end):
+        paper.hover()  # once it stands still
+        box = paper.bounding_box()
         for step in range(41):
             at = begin + (end - begin) * step / 40
             height = 0.12 + 0.1 * at + 0.5 * at**12

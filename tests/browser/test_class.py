@@ -9,7 +9,7 @@ from test_app_classroom import shown, teacher_token
 
 from batchsim import _vote
 from batchsim.teaching import join, predict
-from browser.conftest import session_of
+from browser.conftest import patient, session_of
 from browser.kernel import Kernel
 from browser.panel import Noise, eventually
 from browser.servers import running
@@ -29,7 +29,7 @@ def server(browser, tmp_path_factory):
 
 @pytest.fixture
 def projector(server, browser):
-    page, noise = browser.new_context(viewport={"width": 1280, "height": 800}).new_page(), Noise()
+    page, noise = patient(browser.new_page(viewport={"width": 1280, "height": 800})), Noise()
     noise.listen(page)
     page.goto(f"{server.url}class?teacher_token={teacher_token(server)}")
     assert page.url == f"{server.url}class"  # without the token, which a projector would show
@@ -140,7 +140,7 @@ def test_a_page_without_its_server_keeps_the_chart_and_says_so(browser, tmp_path
     monkeypatch.setenv(_vote.ADDRESS, "")
     with running("app", tmp_path / "app") as server:
         join(server.address())
-        page = browser.new_page()
+        page = patient(browser.new_page())
         page.goto(f"{server.url}class?teacher_token={teacher_token(server)}")
         student(1, "p99?", CHOICES, CHOICES[0])
         before = bars(page, "p99?")

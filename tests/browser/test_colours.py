@@ -55,7 +55,7 @@ COLOURS = """(selector) => {
 
 def check(panel, scheme):
     """Check every page of the explorer, and its film."""
-    eventually(lambda: panel.page.evaluate(COLOURS, panel.picture)["picture"] == SURFACE[scheme], 20)
+    assert eventually(lambda: panel.page.evaluate(COLOURS, panel.picture)["picture"] == SURFACE[scheme])
     tabs = panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab")
     seen = []
     for index in range(tabs.count()):

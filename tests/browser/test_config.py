@@ -2,6 +2,8 @@
 
 import pytest
 
+from browser.panel import eventually
+
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 BOX = ".batchsim-config textarea"
 TRITON = """\
@@ -51,10 +53,12 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     # A line that was cut would show another number, and code above the diff would hide it.
     assert page.eval_on_selector(".batchsim-diff", "it => it.scrollWidth <= it.clientWidth")
     assert page.eval_on_selector(".batchsim-code", "it => getComputedStyle(it).position") != "sticky"
-    chosen = page.eval_on_selector(".batchsim-knob-rule select", "it => it.selectedOptions[0].text")
-    assert chosen.replace("\xa0", " ") == "Triton: size or wait"  # JupyterLab writes such blanks
-    assert page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500"
-    assert "max_queue_delay_microseconds: 500000" in page.inner_text(".batchsim-knob-max_wait_ms")
+    chosen = 'document.querySelector(".batchsim-knob-rule select").selectedOptions[0].text'
+    # JupyterLab writes blanks of another kind.
+    assert eventually(lambda: page.evaluate(chosen).replace("\xa0", " ") == "Triton: size or wait")
+    assert eventually(lambda: page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500")
+    name = "max_queue_delay_microseconds: 500000"
+    assert eventually(lambda: name in page.inner_text(".batchsim-knob-max_wait_ms"))
     page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
     film, picture = (page.locator(each).bounding_box() for each in (".batchsim-player", panel.picture))
     assert film["y"] >= picture["y"] - 1  # it covers the large view

@@ -2,7 +2,7 @@
 
 import pytest
 
-from browser.panel import HANDLE, eventually
+from browser.panel import eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=4_000)\npanel"
 WAIT = "panel.result.scenario.rule.max_wait_ms"
@@ -26,9 +26,7 @@ def drag_to(panel, name, part):
 
 
 def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
-    handle = panel.page.locator(panel.knob.format(name="max_wait_ms")).locator(HANDLE).bounding_box()
-    panel.page.mouse.move(handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2)
-    panel.page.mouse.down()
+    panel.grasp("max_wait_ms")
     drag_to(panel, "max_wait_ms", 0.9)
     far = panel.kernel.ask(LIMITS)
     drag_to(panel, "max_wait_ms", 0.5)
@@ -66,6 +64,7 @@ def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     panel.quiet(600)
     panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab", has_text="Predict").click()
     panel.page.get_by_text("Predict before seeing").click()
+    panel.quiet(600)
     pixels = panel.pixels()
     panel.handle("max_wait_ms").focus()
     panel.page.keyboard.press("PageUp")
@@ -76,14 +75,15 @@ def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     assert 0.2 < opacity < 0.5
     for button in panel.page.get_by_role("button", name="rises").all():
         button.click()
+    panel.quiet()
     # The panel is brought into view by a click in it, but not from under the pointer.
     panel.page.locator(".jp-WindowedPanel-outer").evaluate("it => { it.scrollTop = 0; }")
     away = panel.page.evaluate(TOP)
     panel.page.get_by_role("button", name="Reveal").click()
     panel.page.wait_for_selector(COVERED, state="detached")
-    rows = panel.page.locator(".batchsim-column [role=status]").all_inner_texts()
-    told = [row for row in rows if "you said" in row]
-    assert len(told) == 3
+    rows = panel.page.locator(".batchsim-column [role=status]", has_text="you said")
+    assert eventually(lambda: rows.count() == 3)
+    told = rows.all_inner_texts()
     assert all(row[0] in "\N{HEAVY CHECK MARK}\N{HEAVY BALLOT X}" for row in told)
     assert "forming grew from" in told[1]
     assert eventually(lambda: panel.page.evaluate(TOP) < away)
@@ -116,5 +116,5 @@ def test_a_last_value_that_arrives_after_its_drag_ends_with_an_exact_run(panel):
     # As from a page whose slider waited for a busy kernel: a move, and no gesture.
     panel.kernel.run("panel.controls['max_num_seqs'].slider.set_state({'value': 99})")
     settled = "not (panel.session.moved or panel.session.data_coarse)"
-    assert eventually(lambda: panel.kernel.ask(settled), 20)
+    assert eventually(lambda: panel.kernel.ask(settled))
     assert panel.kernel.ask("panel.result.scenario.rule.max_num_seqs") == 99

@@ -7,6 +7,8 @@ import pytest
 import web_module
 from web_settings import assert_batches_equal, print_times, random_cases, slow_calls, traced
 
+from browser.conftest import patient
+
 IN_WORKER = """
 self.onmessage = async ({ data: { module, jobs } }) => {
   const { descriptions, calls } = read(jobs);
@@ -32,7 +34,7 @@ def in_worker(browser, tmp_path):
     scripts = ((web_module.SCRIPTS / "engine.js").read_text(), web_module.CALLS.read_text(), IN_WORKER)
     source = "".join(scripts).replace("\nexport ", "\n")
     (tmp_path / "empty.html").touch()
-    page = browser.new_page()
+    page = patient(browser.new_page())
     page.goto((tmp_path / "empty.html").as_uri())
 
     def in_worker(*calls):

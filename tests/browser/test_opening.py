@@ -9,6 +9,9 @@ SHOWN = """() => [...document.querySelectorAll(".batchsim-knobs > *")].filter((e
     .flatMap((each) => [...each.classList]).filter((name) => name.startsWith("batchsim-knob-"))
     .map((name) => name.slice(14))"""
 CLIP = "() => document.querySelector('.batchsim-main img').style.clipPath.split(',').length"
+# The step that the kernel has, and the corners of what the picture shows: one, and six a box.
+PLACED = """[panel.opening.step, 1 + 6 * sum(len(panel.opening.boxes.get(step["name"], ()))
+    for step in panel.opening.steps[: panel.opening.step + 1])]"""
 NEXT, SKIP = ".batchsim-opening button:first-child", ".batchsim-opening button:last-child"
 TABS = ".batchsim-explorer .batchsim-tabs"
 NOTEBOOK = "import batchsim as bs\npanel = bs.explore(play=True, opening=True)\npanel"
@@ -21,7 +24,7 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
         page = panel.page
         page.wait_for_selector(NEXT)
         page.wait_for_function("document.querySelector('.batchsim-player').film.playing")
-        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20)
         assert not page.is_visible(TABS)
         for at in range(len(KNOBS)):
             assert eventually(lambda at=at: panel.kernel.ask("panel.state.rate_per_s") == (800 if at else 20))
@@ -30,8 +33,8 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
             assert page.evaluate(CLIP) == 1  # only the film
             page.click(NEXT)
         clips = []
-        for _ in range(2):  # latency, map
-            page.wait_for_timeout(600)
+        for at in (len(KNOBS), len(KNOBS) + 1):  # latency, map
+            assert eventually(lambda at=at: panel.kernel.ask(PLACED) == [at, page.evaluate(CLIP)])
             clips.append(page.evaluate(CLIP))
             page.click(NEXT)
         # Where there is room for one view, it is another one; else one more.
@@ -42,7 +45,7 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
         assert len(page.evaluate(SHOWN)) > len(KNOBS)
         if width > 900:  # the picture makes room for the title's words, which the opening hid
             low = "document.querySelector('.batchsim-foot').getBoundingClientRect().bottom"
-            assert eventually(lambda: page.evaluate(f"{low} <= innerHeight"), 20)
+            assert eventually(lambda: page.evaluate(f"{low} <= innerHeight"))
         assert panel.kernel.ask("panel.session.data.before") is None
         assert page.evaluate("localStorage.getItem('batchsim-opening')")  # it plays once
         assert not panel.noise.errors
@@ -51,7 +54,8 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
 def test_a_rate_that_the_reader_has_moved_stays(lab, opened):
     with opened(lab, NOTEBOOK, met=False) as panel:
         panel.page.wait_for_selector(NEXT)
-        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20)
+        assert eventually(lambda: panel.typed("rate_per_s").input_value() == "20")
         panel.typed("rate_per_s").fill("300")
         panel.typed("rate_per_s").press("Enter")
         assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 300)
@@ -63,10 +67,10 @@ def test_a_rate_that_the_reader_has_moved_stays(lab, opened):
 def test_a_key_skips_it_in_a_notebook_and_the_explorer_is_as_it_would_have_been(lab, opened):
     with opened(lab, NOTEBOOK, met=False) as panel:
         panel.page.wait_for_selector(NEXT)
-        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20, 20)
+        assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20)
         panel.page.keyboard.press("Escape")
         panel.page.wait_for_selector(NEXT, state="detached")
-        assert eventually(lambda: panel.kernel.ask("panel.state == panel.session.initial"), 20)
+        assert eventually(lambda: panel.kernel.ask("panel.state == panel.session.initial"))
         assert panel.page.is_visible(TABS)
         assert panel.page.evaluate(CLIP) == 1
         assert not panel.noise.errors

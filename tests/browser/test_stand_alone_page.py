@@ -7,6 +7,7 @@ import pytest
 import web_module
 
 from batchsim.web import page as built
+from browser.conftest import patient
 from browser.panel import eventually
 
 WIDE, PHONE = {"width": 1280, "height": 1000}, {"width": 360, "height": 740}
@@ -51,8 +52,7 @@ def opened(browser, file):
 
     @contextlib.contextmanager
     def opened(before="", fragment="", live=True, met=True, **options):
-        context = browser.new_context(**{"viewport": WIDE, "offline": True, **options})
-        context.set_default_timeout(30_000)
+        context = patient(browser.new_context(**{"viewport": WIDE, "offline": True, **options}))
         context.add_init_script(before)
         if met:  # the reader has seen the opening
             context.add_init_script("localStorage.setItem('batchsim-opening', 1)")
@@ -125,27 +125,24 @@ def values(page, figure):
 
 def until(page, condition):
     """Wait; the page's policy refuses Playwright's own `wait_for_function`."""
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"this never came true: {condition}")
+    assert eventually(lambda: page.evaluate(condition)), f"this never came true: {condition}"
 
 
 def settled(page, figure):
     until(page, f"batchsim.figures.{figure}.settled")
 
 
-def canvas(page, figure, view):
+def box_of(page, figure, view):
+    settled(page, figure)
     found = page.locator(f"#{figure} .view.{view} canvas").first
-    found.scroll_into_view_if_needed()
-    return found, found.bounding_box()
+    found.hover()  # once it stands still
+    return found.bounding_box()
 
 
 def place(page, figure, view, x, y):
     """Return the place on the screen of a value of a chart."""
     chart = f"batchsim.figures.{figure}.charts.find((each) => each.view === '{view}')"
-    _, box = canvas(page, figure, view)
+    box = box_of(page, figure, view)
     return box["x"] + page.evaluate(f"{chart}.x({x})"), box["y"] + page.evaluate(f"{chart}.y({y})")
 
 
@@ -213,14 +210,14 @@ def test_the_parts_of_a_picture_can_be_dragged(opened):
         drag(page, place(page, "choose", "load", 800, 40), place(page, "choose", "load", 1600, 40))
         assert values(page, "choose")["rate_per_s"] == pytest.approx(1600, rel=0.03)
         drag(page, place(page, "choose", "load", 1600, 40), place(page, "choose", "load", 2900, 40))
-        assert "overloaded" in page.locator("#choose .numbers").inner_text()
+        until(page, "document.querySelector('#choose .numbers').innerText.includes('overloaded')")
 
 
 def test_unstable_settings_are_labelled_as_in_the_explorer(opened):
     with opened(SPY) as page:
         figure = page.locator("#why")
         assert "overloaded" in figure.locator(".numbers").inner_text()
-        assert page.evaluate("written.includes('Overloaded: the queue grows')")
+        until(page, "written.includes('Overloaded: the queue grows')")
         assert "Overloaded: the queue grows" in figure.locator(".view.latency canvas").get_attribute(
             "aria-label"
         )
@@ -234,8 +231,7 @@ def test_a_link_sets_the_figure_and_values_out_of_range_become_the_nearest_with_
         assert all(name in note for name in ("Max batch size 0 became 1", "Servers 99 became 8", "Max wait"))
         assert "Arrival rate" not in note
         page.locator("#choose input[name=servers]").press("ArrowLeft")
-        settled(page, "choose")
-        assert "servers=7" in page.url
+        until(page, "location.href.includes('servers=7')")
 
 
 def test_the_answer_to_a_question_is_found_by_moving(opened):
@@ -247,7 +243,7 @@ def test_the_answer_to_a_question_is_found_by_moving(opened):
         for _ in range(8):
             assert "Yes" not in question.inner_text()
             slider.press("ArrowRight")
-            page.wait_for_timeout(60)
+            until(page, "!batchsim.figures.why.frame")  # it is drawn
         page.wait_for_selector("#why-batch .question.solved")
         assert page.locator("#why-batch details.answer").get_attribute("open") is not None
 
@@ -282,7 +278,7 @@ def test_the_slider_reaches_the_answer_of_each_question(opened, section, figure,
 def test_a_reader_is_the_batcher_and_compares(opened):
     with opened() as page:
         page.evaluate(
-            "() => { const now = performance.now.bind(performance); performance.now = () => 10 * now(); }"
+            "() => { const now = performance.now.bind(performance); performance.now = () => 5 * now(); }"
         )
         send = page.locator("#player button")
         send.focus()
@@ -299,6 +295,7 @@ def test_a_reader_is_the_batcher_and_compares(opened):
 
 def test_a_drawing_of_the_curve_gets_feedback_on_its_shape(opened):
     def told(page, height):
+        page.locator("#sketch canvas").hover()  # once it stands still
         box = page.locator("#sketch canvas").bounding_box()
         page.mouse.move(box["x"] + 42, box["y"] + box["height"] - 60)
         page.mouse.down()
@@ -363,7 +360,6 @@ def test_a_live_region_says_what_a_move_changed(opened):
         before = page.locator("#cost .words").inner_text()
         page.locator("#cost input[name=max_wait_ms]").press("End")
         settled(page, "cost")
-        page.wait_for_timeout(400)
         words = page.locator("#cost .words").inner_text()
         assert page.locator("#cost .words").get_attribute("role") == "status"
         assert words != before
@@ -374,12 +370,10 @@ def test_a_live_region_says_what_a_move_changed(opened):
 def test_no_meaning_has_a_hue_alone(opened):
     with opened(SPY) as page:
         until(page, "batchsim.figures.choose.data.map !== undefined")
-        written = set(page.evaluate("written"))
-        assert {"forming", "queueing", "computing", "p50", "p99", "objective", "overloaded", "★"} <= written
-        assert any(text.startswith("max wait") for text in written)
-        assert (
-            page.evaluate("patterns") >= 4
-        )  # two parts of a latency; overloaded and too slow cells of the map
+        words = {"forming", "queueing", "computing", "p50", "p99", "objective", "overloaded", "★"}
+        assert eventually(lambda: words <= set(page.evaluate("written")))
+        until(page, "written.some((text) => text.startsWith('max wait'))")
+        until(page, "patterns >= 4")  # two parts of a latency; overloaded and too slow cells of the map
         page.evaluate("batchsim.figures.choose.move({ objective_ms: 10 })")
         until(page, "document.querySelector('#choose .numbers').innerText.includes('✗ above 10 ms')")
 
@@ -401,14 +395,14 @@ def test_a_phone_shows_everything_in_its_width_and_a_finger_moves_it(opened):
         shown = page.locator("#choose .view:visible")
         assert shown.count() == 1
         page.locator("#choose .picker select").select_option("latency")
-        assert "Latency" in shown.inner_text()
+        assert eventually(lambda: "Latency" in shown.inner_text())
         for _ in range(2):  # the paper is empty: the second tap shows the curve
             page.locator("#sketch button").tap()
         page.touchscreen.tap(*place(page, "tail", "load", 1600, 30))
         until(page, "Math.abs(batchsim.figures.tail.values.rate_per_s - 1600) < 50")
-        page.locator("#cost input[name=max_wait_ms]").scroll_into_view_if_needed()
-        box = page.locator("#cost input[name=max_wait_ms]").bounding_box()
-        page.touchscreen.tap(box["x"] + box["width"] - 4, box["y"] + box["height"] / 2)
+        slider = page.locator("#cost input[name=max_wait_ms]")
+        box = slider.bounding_box()
+        slider.tap(position={"x": box["width"] - 4, "y": box["height"] / 2})
         until(page, "batchsim.figures.cost.values.max_wait_ms > 28")
 
 
@@ -417,7 +411,7 @@ def test_it_is_dark_where_readers_prefer_that_and_a_button_changes_it(opened):
     with opened(color_scheme="dark") as page:
         assert page.evaluate(background) == "rgb(17, 17, 17)"
         page.locator("#theme").click()
-        assert page.evaluate(background) == "rgb(255, 255, 255)"
+        until(page, f"{background} === 'rgb(255, 255, 255)'")
 
 
 @pytest.mark.parametrize("missing", ["JavaScript", "WebAssembly"])
@@ -426,7 +420,7 @@ def test_without_javascript_or_webassembly_there_are_stills_text_and_a_sentence(
     with opened("" if without else "delete globalThis.WebAssembly", live=False, **without) as page:
         page.locator(".need").wait_for(state="visible")
         assert missing in page.locator(".need").inner_text()
-        assert page.locator("img.still:visible").count() == len(FIGURES)
+        assert eventually(lambda: page.locator("img.still:visible").count() == len(FIGURES))
         assert re.search(r"a request waits \d\.\d+ ms for company", page.locator("#two-knobs").inner_text())
         assert page.locator("#the-tail .after").is_visible()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from browser.panel import eventually
+from browser.panel import SETTLES_MS, eventually
 from browser.test_sizes import OUTSIDE, resize
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=500)\npanel"
@@ -20,6 +20,7 @@ def test_the_switch_turns_to_tokens_whose_sliders_move_the_picture_and_back(lab,
         assert panel.page.locator(panel.knob.format(name="max_batch_size")).is_hidden()
         assert panel.page.evaluate(OUTSIDE) == []
         assert panel.move_ms("max_num_seqs", "PageDown") > 0
+        panel.quiet(SETTLES_MS)  # the whole run follows the rough one
         assert panel.words() == panel.page.locator(panel.picture).get_attribute("alt")
         assert panel.kernel.ask("panel.state.mode") == "tokens"
         panel.page.locator(SWITCH).first.click()
@@ -55,4 +56,5 @@ def test_no_line_of_the_pseudo_code_is_cut_while_play_is_open(kind, request, ope
             assert all(cut <= 0.5 and seen for cut, seen in found), (width, found)
         panel.page.locator(".batchsim-player button[aria-label='Next event']").click()
         assert eventually(lambda: panel.page.locator(".batchsim-code [aria-current]").count() == 1)
+        panel.quiet()
         assert all(cut <= 0.5 and seen for cut, seen in panel.page.evaluate(CUT))

@@ -3,9 +3,9 @@
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const deadline = (what) => {
-    const end = performance.now() + 120_000;
+    const end = performance.now() + 300_000;
     return () => {
-      if (performance.now() > end) throw new Error(`in two minutes there was not ${what()}`);
+      if (performance.now() > end) throw new Error(`in five minutes there was not ${what()}`);
     };
   };
   const watch = {};
@@ -81,8 +81,10 @@
     }
   };
 
-  // A number that says which pixels are shown.
-  watch.pixels = () => {
+  // A number that says which pixels are shown, once the picture is loaded.
+  watch.pixels = async () => {
+    const over = deadline(() => "a loaded picture");
+    while (!shown()) await pause(over() || 5);
     const picture = shown();
     const canvas = new OffscreenCanvas(picture.naturalWidth, picture.naturalHeight);
     const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -96,16 +98,13 @@
   // From the next key press to the next new picture, in ms; `changed`: its pixels are indeed others.
   watch.arm = async (quiet_ms) => {
     await watch.quiet(quiet_ms);
-    const [before, count] = [watch.pixels(), watch.frames.length];
+    const [before, count] = [await watch.pixels(), watch.frames.length];
     watch.pressed = null;
     watch.move = (async () => {
-      const begin = performance.now();
-      while (watch.frames.length === count) {
-        if (performance.now() > begin + 60_000) throw new Error("no new picture in a minute");
-        await frame();
-      }
+      const over = deadline(() => "a new picture");
+      while (watch.frames.length === count) await frame(over());
       const ms = watch.frames[count] - watch.pressed;
-      return { ms, changed: watch.pixels() !== before };
+      return { ms, changed: (await watch.pixels()) !== before };
     })();
   };
 
