@@ -115,8 +115,6 @@ def simulated(
         raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
     if keep == "summary" and engine == "simpy":
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
-    if keep == "summary" and kind.folds and scenario.most_replicas > 1:
-        raise ValueError("keep='summary' does not cover tokens with replicas: use keep='requests'")
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     check_replications(scenario, replications)
@@ -124,7 +122,8 @@ def simulated(
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
     if keep != "summary" or scenario.most_replicas > 1:
-        check_memory(scenario, count * replications, engine, "; keep='summary' runs any number")
+        advice = "; keep='summary' runs any number" if scenario.most_replicas == 1 else ""
+        check_memory(scenario, count * replications, engine, advice)
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from oracles.agreement import assert_summaries_close, assert_totals_close
 
 import batchsim as bs
 from batchsim.engines.compiled import grid_runs
@@ -92,6 +93,14 @@ def test_a_log_without_rows_of_steps_has_the_numbers_of_one_with_them(monkeypatc
     assert np.isnan(both[1]["batches"]).all()  # rather than a wrong number
     unknown = ["batches", "mean_batch_size"]
     assert np.allclose(*(frame.drop(columns=unknown) for frame in both))
+
+
+@pytest.mark.parametrize("routing", ROUTINGS, ids=str)
+def test_a_summary_is_that_of_the_kept_run(routing):
+    scenario = FOUR.replace(routing=routing, rate_per_s=60, timeout_ms=900, watts={0: 50, 1: 100, 32: 300})
+    kept, short = (bs.simulate(scenario, 3000, warmup=0.2, keep=keep) for keep in ("all", "summary"))
+    assert_totals_close(short.run.metrics.totals, kept.run.metrics.totals)
+    assert_summaries_close(short.summary(), kept.summary())
 
 
 @pytest.mark.parametrize("routing", ["round_robin", "least_tokens", "fill_first"])
@@ -187,7 +196,6 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
     ("attempt", "words"),
     [
         (lambda: FOUR.replace(autoscale=bs.Autoscale(most=4), replicas=1), "autoscale must be None with to"),
-        (lambda: bs.simulate(FOUR, 100, keep="summary"), "keep='summary' does not cover tokens with rep"),
         (
             lambda: bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 2), bs.Affine(2, 1), routing="least_tokens"),
             "routing 'least_tokens' needs tokens=..., got none",

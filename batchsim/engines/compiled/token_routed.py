@@ -6,6 +6,7 @@ and merges their logs. A routing that sees loads needs the replicas' queues befo
 
 import math
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -78,15 +79,18 @@ def follow_steps(
     return replica
 
 
-def parts_of(plan: TokenPlan, cancelled: threading.Event | None = None) -> list[tuple[np.ndarray, TokenPlan]]:
-    """Return of each replica its requests, and its own plan."""
-    base, count = plan.base, plan.scenario.most_replicas
-    replica = np.empty(base.requests, np.uint16)
+def replicas_of(plan: TokenPlan, cancelled: threading.Event | None = None) -> np.ndarray:
+    """Return the replica of each request, uint16."""
+    replica = np.empty(plan.base.requests, np.uint16)
     if plan.scenario.router.sees_loads:
-        follow_steps(plan, replica, cancelled)
-    else:
-        routed.route_blind(base, replica, cancelled)
-    return [(rows, token_plan_of(plan, k, rows)) for k, rows in rows_of(replica, count)]
+        return follow_steps(plan, replica, cancelled)
+    return routed.route_blind(plan.base, replica, cancelled)
+
+
+def parts_of(plan: TokenPlan, replica: np.ndarray) -> Iterator[tuple[np.ndarray, TokenPlan]]:
+    """Yield of each replica its requests, and its own plan."""
+    for k, rows in rows_of(replica, plan.scenario.most_replicas):
+        yield rows, token_plan_of(plan, k, rows)
 
 
 def run(
@@ -98,8 +102,7 @@ def run(
     """
     if plan.scenario.most_replicas == 1:
         return token_engine.run(plan, cancelled, room)
-    parts, replica = parts_of(plan, cancelled), np.empty(plan.base.requests, np.uint16)
-    for k, (rows, _) in enumerate(parts):
-        replica[rows] = k
-    log: TokenLog = merged(plan.scenario, replica, [token_engine.run(each, cancelled) for _, each in parts])
+    replica = replicas_of(plan, cancelled)
+    logs = [token_engine.run(part, cancelled) for _, part in parts_of(plan, replica)]
+    log: TokenLog = merged(plan.scenario, replica, logs)
     return log if log.steps <= room else folded(log)
