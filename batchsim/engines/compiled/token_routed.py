@@ -7,13 +7,16 @@ and merges their logs. A routing that sees loads needs the replicas' queues befo
 import math
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.compiled import columns, engine, routed, token_engine
-from batchsim.engines.compiled.columns import Steps, TokenLimits, TokenQueue, TokenRequests
+from batchsim.engines.compiled.columns import SENT, STEP, Steps, TokenLimits, TokenQueue, TokenRequests
 from batchsim.engines.compiled.routed_instants import GROW
-from batchsim.engines.compiled.token_follow import NOISE, Drawn, Rows, follow, follow_uncached
+from batchsim.engines.compiled.token_follow import MORE_STEPS, Drawn, Rows, follow, follow_uncached
 from batchsim.engines.folded_log import folded
 from batchsim.engines.log import check_cancelled
 from batchsim.engines.replicas import loads_of, merged, rows_of, token_plan_of
@@ -42,49 +45,77 @@ def _noise(plan: TokenPlan, count: int) -> np.ndarray:
     return np.stack([columns.NONE if draw is None else draw(count) for draw in draws])
 
 
+def _steps(plan: TokenPlan, count: int, at_once: int) -> Steps:
+    """Return columns of steps, which replicas share but for the times of each."""
+    times_s = np.empty((2, plan.scenario.most_replicas, count))
+    steps = Steps.allocate(count, 0, columns.NONE, at_once)
+    return steps._replace(start_s=times_s[0], finish_s=times_s[1])
+
+
 def follow_steps(
-    plan: TokenPlan, replica: np.ndarray, cancelled: threading.Event | None = None
+    plan: TokenPlan, replica: np.ndarray, cancelled: threading.Event | None = None,
+    scaler: Scaler | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Write the replica of each request, and return them."""
     base, scenario, loop = plan.base, plan.scenario, follow
     if not routed.is_ours(scenario.router):
         loop = follow_uncached
-    every = TokenRequests.of(plan)
+    every, requests = TokenRequests.of(plan), base.requests
     drawn = Drawn(*(getattr(every, name) for name in Drawn._fields))
-    one, batching = token_engine.Loop(scenario.one, base.requests, None), Batching.of(scenario)
-    limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, False, -math.inf)
+    one, batching = token_engine.Loop(scenario.one, requests, None), Batching.of(scenario)
+    logged = scaler is not None
+    limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, logged, -math.inf)
     # The loop pauses unless there is a row for each engine.
     ahead = max(STEPS_AT_ONCE, 2 * scenario.servers)
-    room, begin = min(routed.first_room(base), base.requests) + 1, 0
+    room, begin = min(routed.first_room(base), requests) + 1, 0
     rows, noise, loads = _rows(plan, room), _noise(plan, ahead), loads_of(scenario)
     at_once, routed_to = one.servers.running.size, np.zeros(scenario.most_replicas, np.int64)
-    steps = Steps.allocate(ahead, 0, columns.NONE, at_once)
-    slice_ = max(engine.SLICE // 64 // scenario.most_replicas, 1)
-    while begin < base.requests:
+    steps, slice_ = _steps(plan, ahead, at_once), max(engine.SLICE // 64 // scenario.most_replicas, 1)
+    until = routed.Until(scaler, drawn.arrival_s, loads)
+    while begin < requests:
         check_cancelled(cancelled)
+        end = min(begin + slice_, until.stop)
         begin, ended = loop(
-            begin, min(begin + slice_, base.requests), drawn, scenario.stale_ms / 1000, limits, batching,
-            one.cost, steps, noise, scenario.router.needs_tokens, rows, routed_to, loads, base.chances,
+            begin, end, until.at_s(end), drawn, scenario.stale_ms / 1000, limits, batching, one.cost, steps,
+            noise, scenario.router.needs_tokens, rows, routed_to, loads, until.seen, base.chances,
             scenario.router.compiled_params, replica,
         )  # fmt: skip
         if ended == GROW:
-            room = min(2 * room, base.requests + 1)
+            room = min(2 * room, requests + 1)
             longer = _rows(plan, room)
             for name in ("requests", "queue", "clients", "sums", "done", "cursor"):
                 routed.copy_rows(getattr(rows, name), getattr(longer, name))
             rows = longer._replace(servers=rows.servers)
-        elif ended == NOISE:
+        elif ended == MORE_STEPS:
             ahead *= 2
-            noise, steps = _noise(plan, ahead), Steps.allocate(ahead, 0, columns.NONE, at_once)
+            longer = _steps(plan, ahead, at_once)
+            routed.copy_rows(steps[2:4], longer[2:4])
+            noise, steps = _noise(plan, ahead), longer
+        elif begin == until.stop < requests:
+            until.pass_(partial(_columns, rows, steps))
     return replica
 
 
-def replicas_of(plan: TokenPlan, cancelled: threading.Event | None = None) -> np.ndarray:
-    """Return the replica of each request, uint16."""
-    replica = np.empty(plan.base.requests, np.uint16)
-    if plan.scenario.router.sees_loads:
-        return follow_steps(plan, replica, cancelled)
-    return routed.route_blind(plan.base, replica, cancelled)
+def _columns(rows: Rows, steps: Steps) -> list[Seen]:
+    """Return the columns of the requests and steps of each replica so far."""
+    return [
+        Seen(rows.requests.arrival_s[k, :sent], rows.requests.last_step[k, :sent], steps.start_s[k, :count],
+             steps.finish_s[k, :count])
+        for k, (sent, count) in enumerate(rows.cursor[:, [SENT, STEP]])
+    ]  # fmt: skip
+
+
+def replicas_of(
+    plan: TokenPlan, cancelled: threading.Event | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the replica of each request, uint16, and the evaluations of the autoscaler, None without."""
+    replica, scenario = np.empty(plan.base.requests, np.uint16), plan.scenario
+    if scenario.autoscale is not None:
+        scaler = Scaler(scenario)
+        return follow_steps(plan, replica, cancelled, scaler), scaler.table()
+    if scenario.router.sees_loads:
+        return follow_steps(plan, replica, cancelled), None
+    return routed.route_blind(plan.base, replica, cancelled), None
 
 
 def parts_of(plan: TokenPlan, replica: np.ndarray) -> Iterator[tuple[np.ndarray, TokenPlan]]:
@@ -102,7 +133,7 @@ def run(
     """
     if plan.scenario.most_replicas == 1:
         return token_engine.run(plan, cancelled, room)
-    replica = replicas_of(plan, cancelled)
+    replica, scaling = replicas_of(plan, cancelled)
     logs = [token_engine.run(part, cancelled) for _, part in parts_of(plan, replica)]
-    log: TokenLog = merged(plan.scenario, replica, logs)
+    log: TokenLog = replace(merged(plan.scenario, replica, logs), scaling=scaling)
     return log if log.steps <= room else folded(log)

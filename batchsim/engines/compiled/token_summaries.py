@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import check_time
+from batchsim.engines.autoscaling import calls_s, drained_s, stays_s, within_s
 from batchsim.engines.compiled import fold, token_engine
 from batchsim.engines.compiled.columns import (
     HEAD,
@@ -223,17 +224,24 @@ def _in_turn(columns: np.ndarray) -> Callable[[int], np.ndarray]:
 
 def _fold(
     scenario: Scenario, requests: int, streams: Any, skip: int, from_s: float, chunk: int,
-    cancelled: threading.Event | None,
-) -> fold.Fold:  # fmt: skip
-    """Return the sums of one queue from some time on, without its first `skip` requests."""
+    cancelled: threading.Event | None, again_s: np.ndarray = NONE,
+) -> tuple[fold.Fold, np.ndarray]:  # fmt: skip
+    """Return the sums of one queue from some time on, without its first `skip` requests.
+
+    And when the last of the steps ended that started before each of some times.
+    """
     if getattr(scenario.rule, "reuses", False):  # the memory knows requests by their numbers: one window
         chunk = requests
     whole = not isinstance(scenario.rule, Continuous)
     total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), 5, scenario.watts_at)
+    ended_s = np.zeros(again_s.size)
     for window in _windows(scenario, requests, streams, chunk, cancelled):
         _add(total, window, whole, skip)
         check_time("finishes", total.last_s, "take fewer requests")
-    return total
+        if again_s.size:
+            times_s = window.steps.start_s[: window.count], window.steps.finish_s[: window.count]
+            ended_s = np.maximum(ended_s, drained_s(again_s, *times_s))
+    return total, ended_s
 
 
 def _fold_replicas(
@@ -245,10 +253,19 @@ def _fold_replicas(
     assert plan.base.arrival_s is not None
     from_s = float(plan.base.arrival_s[skip]) if skip else 0.0
     total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), 5)
-    for rows, part in parts_of(plan, replicas_of(plan, cancelled)):
+    replica, scaling = replicas_of(plan, cancelled)
+    stays = []
+    for k, (rows, part) in enumerate(parts_of(plan, replica)):
+        calls = np.empty((3, 0)) if scaling is None else calls_s(scaling, k)
+        ended_s = np.zeros(calls.shape[1])
         if rows.size:
-            own_skip = int(np.searchsorted(rows, skip))
-            total.add(_fold(scenario.one, rows.size, _Drawn(part), own_skip, from_s, chunk, cancelled))
+            one = scenario.one, rows.size, _Drawn(part), int(np.searchsorted(rows, skip))
+            own, ended_s = _fold(*one, from_s, chunk, cancelled, calls[2])
+            total.add(own)
+        stays.append((calls, ended_s))
+    edges_s = np.array([from_s, max(total.last_s, from_s)])
+    end_s = max(total.last_s, float(plan.base.arrival_s[-1]))
+    total.totals.replica_s[:] = sum(within_s(stays_s(*each, end_s), edges_s) for each in stays)
     return total
 
 
@@ -279,5 +296,5 @@ def summarise(
                 break
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    total = _fold(scenario, requests, streams, skip, from_s, chunk, cancelled)
+    total, _ = _fold(scenario, requests, streams, skip, from_s, chunk, cancelled)
     return total.whole(requests - skip), TokenHistograms(*total.histograms)
