@@ -198,7 +198,7 @@ def replicas_of(
 ) -> np.ndarray:
     """Return the replica of each request, uint16."""
     scenario, requests, router = plan.scenario, plan.requests, plan.scenario.router
-    replica, params = np.empty(requests, np.uint16), router.compiled_params
+    replica, params = np.empty(requests, np.uint16), router.params
     loads = loads_of(scenario)
     if scaler is not None:
         return follow_instants(plan, loads, params, replica, cancelled, scaler)
@@ -215,7 +215,7 @@ def route_blind(plan: Plan, replica: np.ndarray, cancelled: threading.Event | No
     for begin in range(0, requests, engine.SLICE):
         check_cancelled(cancelled)
         end = min(begin + engine.SLICE, requests)
-        blindly(begin, end, plan.chances, loads, router.compiled_params, replica)
+        blindly(begin, end, plan.chances, loads, router.params, replica)
     return replica
 
 

@@ -112,10 +112,11 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
     at = TokenLimits(limits.queue, limits.timeout_s, limits.work, total, until_s, limits.logged, limits.end_s)
     drawn = noise[k]
     kept = drawn.size > 0 or limits.logged
+    own = k if limits.logged else 0
     while True:
         first = 0 if kept else cursor[STEP]
         into = Steps(
-            first, drawn, steps.start_s[k], steps.finish_s[k], steps.rows, steps.server, steps.trigger,
+            first, drawn, steps.start_s[own], steps.finish_s[own], steps.rows, steps.server, steps.trigger,
             steps.tokens, steps.reads, steps.pairs, steps.running, steps.waiting, steps.blocks,
             steps.preempted, steps.gaps, steps.late,
         )  # fmt: skip

@@ -45,9 +45,9 @@ def _noise(plan: TokenPlan, count: int) -> np.ndarray:
     return np.stack([columns.NONE if draw is None else draw(count) for draw in draws])
 
 
-def _steps(plan: TokenPlan, count: int, at_once: int) -> Steps:
-    """Return columns of steps, which replicas share but for the times of each."""
-    times_s = np.empty((2, plan.scenario.most_replicas, count))
+def _steps(own: int, count: int, at_once: int) -> Steps:
+    """Return columns of steps, which replicas share but for the times of so many of them."""
+    times_s = np.empty((2, own, count))
     steps = Steps.allocate(count, 0, columns.NONE, at_once)
     return steps._replace(start_s=times_s[0], finish_s=times_s[1])
 
@@ -70,7 +70,8 @@ def follow_steps(
     room, begin = min(routed.first_room(base), requests) + 1, 0
     rows, noise, loads = _rows(plan, room), _noise(plan, ahead), loads_of(scenario)
     at_once, routed_to = one.servers.running.size, np.zeros(scenario.most_replicas, np.int64)
-    steps, slice_ = _steps(plan, ahead, at_once), max(engine.SLICE // 64 // scenario.most_replicas, 1)
+    own = scenario.most_replicas if logged else 1
+    steps, slice_ = _steps(own, ahead, at_once), max(engine.SLICE // 64 // scenario.most_replicas, 1)
     until = routed.Until(scaler, drawn.arrival_s, loads)
     while begin < requests:
         check_cancelled(cancelled)
@@ -78,7 +79,7 @@ def follow_steps(
         begin, ended = loop(
             begin, end, until.at_s(end), drawn, scenario.stale_ms / 1000, limits, batching, one.cost, steps,
             noise, scenario.router.needs_tokens, rows, routed_to, loads, until.seen, base.chances,
-            scenario.router.compiled_params, replica,
+            scenario.router.params, replica,
         )  # fmt: skip
         if ended == GROW:
             room = min(2 * room, requests + 1)
@@ -88,9 +89,8 @@ def follow_steps(
             rows = longer._replace(servers=rows.servers)
         elif ended == MORE_STEPS:
             ahead *= 2
-            longer = _steps(plan, ahead, at_once)
-            routed.copy_rows(steps[2:4], longer[2:4])
-            noise, steps = _noise(plan, ahead), longer
+            noise, before, steps = _noise(plan, ahead), steps, _steps(own, ahead, at_once)
+            routed.copy_rows(before[2:4], steps[2:4])
         elif begin == until.stop < requests:
             until.pass_(partial(_columns, rows, steps))
     return replica
