@@ -45,11 +45,11 @@ def simulate(
     faster with bit-identical results; "auto" takes the compiled one if it covers the run. `warmup` is the
     fraction of the requests, in arrival order, that the metrics omit; "auto" finds it by MSER-5, best from
     several replications. `replications`: the number of independent runs, on all cores; number 0 is the plain
-    run. `keep="summary"` keeps no columns, in constant memory: means and counts are exact, percentiles are
-    accurate to 0.1 %. `keep="requests"` keeps one row a request, but no rows for the steps of tokens.
-    `keep="all"` keeps these too, up to 1 GiB, or half of the free memory if `requests` is given; a longer run
-    has no rows for steps, and warns. With `model_fn` and `inputs` (one item a request) the model computes
-    every batch, and `result.outputs[i]` is request i's output (None if unserved).
+    run. `keep="summary"` keeps no columns, in constant memory without replicas: means and counts are exact,
+    percentiles are accurate to 0.1 %. `keep="requests"` keeps one row a request, but no rows for the steps of
+    tokens. `keep="all"` keeps these too, up to 1 GiB, or half of the free memory if `requests` is given; a
+    longer run has no rows for steps, and warns. With `model_fn` and `inputs` (one item a request) the model
+    computes every batch, and `result.outputs[i]` is request i's output (None if unserved).
 
     `timing="measured"` measures that model: the real time of each batch, until its output is ready, replaces
     the scenario's service time, its noise and its cold start. The first batch of each size runs twice, and
@@ -115,8 +115,6 @@ def simulated(
         raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
     if keep == "summary" and engine == "simpy":
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
-    if keep == "summary" and kind.folds and scenario.most_replicas > 1:
-        raise ValueError("keep='summary' does not cover tokens with replicas: use keep='requests'")
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     check_replications(scenario, replications)
@@ -124,7 +122,8 @@ def simulated(
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
     if keep != "summary" or scenario.most_replicas > 1:
-        check_memory(scenario, count * replications, engine, "; keep='summary' runs any number")
+        advice = "; keep='summary' runs any number" if scenario.most_replicas == 1 else ""
+        check_memory(scenario, count * replications, engine, advice)
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None

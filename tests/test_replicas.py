@@ -122,6 +122,24 @@ def test_routings_send_requests_where_they_say():
     assert means_ms == sorted(means_ms)
 
 
+def test_a_routing_with_a_function_of_its_own_is_not_the_one_that_it_extends():
+    class Last(TwoChoices):
+        @staticmethod
+        def route(request, loads, draws, params):
+            return loads.inside.size - 1
+
+    class Renamed(TwoChoices):
+        title = "Renamed"
+
+    for engine in ("compiled", "simpy"):
+        plain, renamed, last = (
+            bs.simulate(FOUR.replace(routing=routing), 200, engine=engine).replica
+            for routing in ("two_choices", Renamed(), Last())
+        )
+        assert np.array_equal(renamed, plain)
+        assert (last == 3).all()
+
+
 def test_the_shortest_queue_lies_between_one_queue_and_two_choices():
     from oracles.fleets import one_queue, two_choices_limit
 

@@ -2,7 +2,11 @@
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from oracles.agreement import assert_replicas_agree, assert_token_replicas_agree
+from oracles.agreement import (
+    assert_replicas_agree,
+    assert_token_replicas_agree,
+    assert_token_summary_agrees,
+)
 from oracles.plans import RULES, plans_with_replicas, plans_with_ties, scenarios_at_random
 from oracles.size_plans import size_plans
 from oracles.token_plans import crowded_plans, token_plans, with_replicas
@@ -47,6 +51,16 @@ def test_replicas_that_generate_tokens_agree(plan, seed, chunk):
     plan = with_replicas(plan, seed)
     event(f"{type(plan.scenario.workload).__name__}, {plan.scenario.router.name}")
     assert_token_replicas_agree(plan, chunk)
+
+
+@settings(max_examples=80)
+@given(
+    token_plans().filter(lambda plan: isinstance(plan.scenario.workload, bs.Trace)),
+    st.integers(0, 2**32 - 1), st.integers(1, 9), st.sampled_from([0.0, 0.5]),
+)  # fmt: skip
+def test_summaries_of_replicas_that_generate_tokens_agree(plan, seed, chunk, warmup):
+    scenario = with_replicas(plan, seed).scenario
+    assert_token_summary_agrees(scenario, plan.base.requests, seed % 3, chunk, warmup)
 
 
 @settings(max_examples=100)

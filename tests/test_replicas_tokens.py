@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from oracles.agreement import assert_summaries_close, assert_totals_close
 
 import batchsim as bs
 from batchsim.engines.compiled import grid_runs
@@ -92,6 +93,14 @@ def test_a_log_without_rows_of_steps_has_the_numbers_of_one_with_them(monkeypatc
     assert np.isnan(both[1]["batches"]).all()  # rather than a wrong number
     unknown = ["batches", "mean_batch_size"]
     assert np.allclose(*(frame.drop(columns=unknown) for frame in both))
+
+
+@pytest.mark.parametrize("routing", ROUTINGS, ids=str)
+def test_a_summary_is_that_of_the_kept_run(routing):
+    scenario = FOUR.replace(routing=routing, rate_per_s=60, timeout_ms=900, watts={0: 50, 1: 100, 32: 300})
+    kept, short = (bs.simulate(scenario, 3000, warmup=0.2, keep=keep) for keep in ("all", "summary"))
+    assert_totals_close(short.run.metrics.totals, kept.run.metrics.totals)
+    assert_summaries_close(short.summary(), kept.summary())
 
 
 @pytest.mark.parametrize("routing", ["round_robin", "least_tokens", "fill_first"])
@@ -186,8 +195,11 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (lambda: FOUR.replace(autoscale=bs.Autoscale(most=4), replicas=1), "autoscale must be None with to"),
-        (lambda: bs.simulate(FOUR, 100, keep="summary"), "keep='summary' does not cover tokens with rep"),
+        (
+            lambda: FOUR.replace(autoscale=bs.Autoscale(most=2), replicas=1),
+            "must be able to carry the 48/s that come, got most=2 replicas, which carry 2",
+        ),
+        (lambda: FOUR.replace(autoscale=bs.Autoscale(most=3)), "at most the autoscaler's most, 3, got 4"),
         (
             lambda: bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 2), bs.Affine(2, 1), routing="least_tokens"),
             "routing 'least_tokens' needs tokens=..., got none",
@@ -197,6 +209,32 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
 def test_what_is_not_covered_is_refused(attempt, words):
     with pytest.raises(ValueError, match=words):
         attempt()
+
+
+def test_an_autoscaler_of_engines_starts_and_stops_them_when_it_says():
+    # An engine with one seat computes each of 40 requests in a step of 125 ms: just before 1 s, 32 wait.
+    auto = bs.Autoscale("queue", target=4, least=1, most=4, startup_s=1.5, every_s=1)
+    scenario = FOUR.replace(
+        workload=bs.Trace([0] * 40 + [6, 7]), rule=bs.Continuous(1, 64, kv_blocks=99),
+        service=bs.StepTime(125, 0, 0), tokens=bs.Tokens([10] * 42, [1] * 42), replicas=1, autoscale=auto,
+    )  # fmt: skip
+    fast, plain = (bs.simulate(scenario, engine=engine) for engine in ("compiled", "simpy"))
+    assert fast.scaling.equals(plain.scaling)
+    assert fast.scaling.signal.tolist()[1:] == [32, 24, 4, 2, 0, 0, 0]
+    assert fast.scaling.asked.tolist() == [1, 4, 4, 4, 2, 1, 1, 1]
+    assert fast.scaling.up.tolist() == [1, 1, 1, 4, 2, 1, 1, 1]
+
+
+def test_the_utilisation_asks_for_engines_where_nothing_waits():
+    # An engine computes while it has a request, and at a ninth of the load it nearly always has one.
+    found = {}
+    for signal in ("utilisation", "queue"):
+        auto = bs.Autoscale(signal, most=4, startup_s=1, every_s=5)
+        scenario = FOUR.replace(rate_per_s=6, replicas=1, autoscale=auto, routing="least_loaded")
+        found[signal] = bs.simulate(scenario, 3000)
+    assert scenario.load < 0.15
+    assert found["queue"].scaling.asked.max() == 1
+    assert found["utilisation"].summary()["mean_replicas"] > 2
 
 
 def test_films_show_the_engines_of_all_replicas():

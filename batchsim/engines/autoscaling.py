@@ -20,10 +20,10 @@ AT, SIGNAL, ASKED, UP = range(4)  # the columns of `Log.scaling`
 
 
 class Seen(NamedTuple):
-    """The columns of a replica so far, whole or from some row on: of requests, and of batches by number."""
+    """The columns of a replica so far: of requests, and of its batches, or its steps, by number."""
 
     arrival_s: Any
-    batch_index: Any
+    batch_index: Any  # with tokens: the last step
     start_s: Any
     finish_s: Any
 
@@ -126,33 +126,41 @@ def _settled(done: np.ndarray) -> int:
     return int(done.argmin()) if not done.all() else done.size
 
 
-def stays_s(scenario: Scenario, log: Log, replica: int | None = None) -> np.ndarray:
-    """Return when replicas began and ended to run, (stays, 2): asked for, until they have served the last.
+def calls_s(scaling: np.ndarray, replica: int) -> np.ndarray:
+    """Return when a replica was asked for, was no more, and was again, shape (3, times); inf: never."""
+    at_s = np.append(scaling[:, AT], math.inf)
+    asked = np.concatenate([[False], scaling[:, ASKED] > replica, [False]])
+    begin_s, end_s = at_s[asked[1:] & ~asked[:-1]], at_s[asked[:-1] & ~asked[1:]]
+    return np.array([begin_s, end_s, np.append(begin_s[1:], math.inf)[: begin_s.size]])
 
-    Of one replica, or of all.
 
-    The last stays end with the run: with its last batch, or its last request.
+def drained_s(again_s: np.ndarray, start_s: np.ndarray, finish_s: np.ndarray) -> np.ndarray:
+    """Return when the last of the batches of a replica ended that started before each of some times."""
+    return np.maximum.accumulate(np.append(0.0, finish_s))[np.searchsorted(start_s, again_s)]
+
+
+def stays_s(calls: np.ndarray, drained_s: np.ndarray, end_s: float) -> np.ndarray:
+    """Return when a replica began and ended to run, (2, stays): asked for, until it has served the last.
+
+    The last stay ends with the run: with its last batch, or its last request.
     """
-    assert log.scaling is not None
-    at_s, asked = log.scaling[:, AT], log.scaling[:, ASKED]
-    end_s = max(log.last_s, float(log.arrival_s[-1]))
-    of, stays = log.batch_server // scenario.servers, []
-    for k in range(scenario.most_replicas) if replica is None else [replica]:
-        runs = np.concatenate([[False], asked > k, [False]])
-        begins, ends = (np.flatnonzero(runs[1:] & ~runs[:-1]), np.flatnonzero(runs[:-1] & ~runs[1:]))
-        own = of == k
-        start_s, finish_s = log.batch_start_s[own], log.batch_finish_s[own]
-        for begin, end in zip(begins, ends, strict=True):
-            if end == at_s.size:
-                stays.append((at_s[begin], end_s))
-                continue
-            again_s = at_s[begins[begins >= end]].min(initial=math.inf)
-            drained_s = finish_s[start_s < again_s].max(initial=0.0)
-            stays.append((at_s[begin], min(max(at_s[end], drained_s), again_s)))
-    return np.array(stays).reshape(-1, 2)
+    begin_s, until_s, again_s = calls
+    return np.array([begin_s, np.minimum(np.maximum(until_s, drained_s), np.minimum(again_s, end_s))])
 
 
 def replica_s(scenario: Scenario, log: Log, edges_s: np.ndarray, replica: int | None = None) -> np.ndarray:
     """Return for how many seconds one replica ran, or all added up, from each edge to the next."""
-    begin_s, end_s = stays_s(scenario, log, replica).T[:, :, None]
+    assert log.scaling is not None
+    end_s, of = max(log.last_s, float(log.arrival_s[-1])), log.batch_server // scenario.servers
+    ran_s = np.zeros(edges_s.size - 1)
+    for k in range(scenario.most_replicas) if replica is None else [replica]:
+        calls, own = calls_s(log.scaling, k), of == k
+        drained = drained_s(calls[2], log.batch_start_s[own], log.batch_finish_s[own])
+        ran_s += within_s(stays_s(calls, drained, end_s), edges_s)
+    return ran_s
+
+
+def within_s(stays_s: np.ndarray, edges_s: np.ndarray) -> np.ndarray:
+    """Return how many seconds of stays lie between each edge and the next."""
+    begin_s, end_s = stays_s[:, :, None]
     return np.maximum(np.minimum(end_s, edges_s[1:]) - np.maximum(begin_s, edges_s[:-1]), 0).sum(axis=0)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -137,6 +137,7 @@ class Streams:
     scenario: Scenario
     seed: int
     replication: int = 0
+    end_s: ClassVar[float] = -math.inf  # as in `Plan`
 
     def _generator(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng(_seed(purpose, self.seed, self.replication))

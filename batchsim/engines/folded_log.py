@@ -192,6 +192,8 @@ def folded(log: TokenLog) -> FoldedLog:
         "stall_s",
     )  # fmt: skip
     known = Progress(log.arrival_s, log.batch_index, log.token_step, log.last_step)
-    short = rows.log(known, replica=log.replica, **{name: getattr(log, name) for name in own})
+    short = rows.log(
+        known, replica=log.replica, scaling=log.scaling, **{name: getattr(log, name) for name in own}
+    )
     assert isinstance(short, FoldedLog)
     return short

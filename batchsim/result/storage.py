@@ -152,7 +152,7 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
         name: "u1" if name in BYTES else "u2" if name == "replica" else "f8" if name.endswith("_s") else "i8"
         for name in names
     }
-    no_levels = {"priority", "size", "scaling"} if issubclass(table, TokenLog) else set()
+    no_levels = {"priority", "size"} if issubclass(table, TokenLog) else set()
     return {
         name: SCALING if name == "scaling" else _Kind(dtypes[name], (None,), 1 << 20)
         for name in names

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
+from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps
 from batchsim.engines.log import Status
@@ -224,6 +225,8 @@ class TokenRun(Run):
         )  # fmt: skip
         total.add_gaps(self.gaps)
         total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
+        if log.scaling is not None:
+            total.totals.replica_s[:] = replica_s(self.scenario, log, total.edges_s)
         if isinstance(log, FoldedLog) and continuous:  # its rows are not steps
             steps, rows = np.diff(log.steps_before[cuts]), np.diff(log.rows_before[cuts])
             total.totals.batches[:], total.totals.items[:] = steps, rows

@@ -24,10 +24,10 @@ class Autoscale(Described):
     rises at once and falls late (Kubernetes' stabilisation window).
 
     `signal`: "utilisation" is the fraction of the time since the last evaluation that the servers of the
-    replicas that are up had a batch. "queue" is the requests that wait at this instant, for each replica that
-    is up. "p99" is the latency in ms that 99 % of the requests do not exceed that finished since the last
-    evaluation; without one, nothing changes. `target`: by default 0.7 of the utilisation, and one full batch
-    of the queue; a p99 needs one.
+    replicas that are up had a batch, or a step of tokens. "queue" is the requests that wait at this instant,
+    for each replica that is up. "p99" is the latency in ms that 99 % of the requests do not exceed that
+    finished since the last evaluation; without one, nothing changes. `target`: by default 0.7 of the
+    utilisation, and one full batch of the queue; a p99 needs one.
 
     >>> Autoscale(signal="queue", target=16, least=1, most=8, startup_s=20, every_s=5)
     Autoscale(signal='queue', target=16, least=1, most=8, startup_s=20, every_s=5, hold_s=0.0)
@@ -89,13 +89,11 @@ def check_carries(scenario: Any) -> None:
     raise ValueError(f"{rule}, got {most}: give more replicas, a queue_limit or a timeout_ms")
 
 
-def check_autoscale(autoscale: "Autoscale | None", replicas: int, of_tokens: bool) -> None:
-    """Raise for what is no autoscaler, one of tokens, or one of fewer replicas than a run starts with."""
+def check_autoscale(autoscale: "Autoscale | None", replicas: int) -> None:
+    """Raise for what is no autoscaler, or one of fewer replicas than a run starts with."""
     if autoscale is None:
         return
     _check.instance("autoscale", autoscale, Autoscale, "a bs.Autoscale")
-    if of_tokens:
-        raise ValueError(f"autoscale must be None with tokens, got {autoscale!r}")
     if replicas > autoscale.most:
         rule = f"replicas, with which a run starts, must be at most the autoscaler's most, {autoscale.most}"
         raise ValueError(f"{rule}, got {replicas}")

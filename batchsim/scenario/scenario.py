@@ -111,11 +111,10 @@ class Scenario:
             self._check_closed_loop(self.workload)
         _check.one_of("oversize_action", self.oversize_action, OVERSIZE)
         self._check_tokens()
-        if self.tokens is not None:
-            return
-        self._check_sizes()
-        seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
-        self._check_devices(float(np.nanmin(seconds)))
+        if self.tokens is None:
+            self._check_sizes()
+            seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
+            self._check_devices(float(np.nanmin(seconds)))
         check_carries(self)
 
     def _check_limits(self) -> None:
@@ -134,7 +133,7 @@ class Scenario:
         _check.fix_real(self, "stale_ms", at_least=0)
         if self.price_per_hour is not None:
             _check.fix_real(self, "price_per_hour", at_least=0)
-        check_autoscale(self.autoscale, self.replicas, self.tokens is not None)
+        check_autoscale(self.autoscale, self.replicas)
         if self.tokens is None and self.router.needs_tokens:
             raise ValueError(f"routing {self.router.name!r} needs tokens=..., got none")
         if (count := self.all_servers) > MOST_SERVERS:

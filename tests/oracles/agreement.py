@@ -120,21 +120,26 @@ def naive_router_of(plan, make, kind=NaiveReplicas, scaler=None, size=None) -> N
     )  # fmt: skip
 
 
+def naive_scaler_of(scenario) -> NaiveScaler | None:
+    """The plain loop's autoscaler of a scenario; None without one."""
+    if scenario.autoscale is None:
+        return None
+    return NaiveScaler(
+        *dataclasses.astuple(scenario.autoscale), scenario.replicas, scenario.rule.max_batch_size,
+        scenario.servers, scenario.stale_ms / 1000,
+    )  # fmt: skip
+
+
 def naive_replicas_of(plan) -> NaiveReplicas:
     """The plain loop's simulator of a plan with replicas."""
     scenario, one = plan.scenario, plan.scenario.one
-    scaler, auto = None, scenario.autoscale
-    if auto is not None:
-        scaler = NaiveScaler(
-            *dataclasses.astuple(auto), scenario.replicas, scenario.rule.max_batch_size, scenario.servers,
-            scenario.stale_ms / 1000,
-        )  # fmt: skip
 
     def make(number):
         noise = None if plan.noise_of is None else plan.noise_of(number, plan.requests)
         return naive_of(dataclasses.replace(plan, scenario=one, noise=noise))
 
-    return naive_router_of(plan, make, scaler=scaler, size=None if plan.size is None else plan.size.tolist())
+    size = None if plan.size is None else plan.size.tolist()
+    return naive_router_of(plan, make, scaler=naive_scaler_of(scenario), size=size)
 
 
 def knows_shapes(scenario) -> bool:
@@ -233,11 +238,14 @@ def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
 def assert_token_replicas_agree(plan, chunk=7) -> None:
     """Both engines and the plain loop agree on a plan of tokens with replicas."""
     log = router.run_tokens(plan)
-    oracle = naive_router_of(plan.base, lambda number: naive(plan, number), NaiveTokenReplicas)
+    scaler = naive_scaler_of(plan.scenario)
+    oracle = naive_router_of(plan.base, lambda number: naive(plan, number), NaiveTokenReplicas, scaler)
     oracle.lengths, oracle.shared = lengths_of(plan), contents_of(plan)
     joined = oracle.run().joined()
     continuous = isinstance(plan.scenario.rule, bs.Continuous)
     assert np.array_equal(log.replica, [k for k, _ in oracle.of])
+    if scaler is not None:
+        assert np.array_equal(log.scaling, scaler.rows, equal_nan=True)
     for name, column in columns_of(joined).items():
         if continuous or name != "step_blocks":
             assert np.array_equal(getattr(log, name), column), name

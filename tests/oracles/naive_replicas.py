@@ -168,6 +168,14 @@ class NaiveReplicas:
                 self.answered.add(request)
                 self.thinking.append((after(now, self.think_s[request]), self.sender[request]))
 
+    def batches_of(self, one):
+        """When the batches of a replica start and finish."""
+        return list(zip(one.batch_start, one.batch_finish, strict=True))
+
+    def requests_of(self, one):
+        """When the requests of a replica came, and finish."""
+        return list(zip(one.arrival, one.finish, strict=True))
+
     def columns(self):
         """The rows of requests, and of batches by start and server, as of one simulator."""
         servers = self.all[0].servers
@@ -230,6 +238,12 @@ class NaiveTokenReplicas(NaiveReplicas):
     def has_left(self, one, number, now):
         r = one.all[number]
         return r.status != SERVED or r.finish <= now
+
+    def batches_of(self, one):
+        return [step[:2] for step in one.steps]
+
+    def requests_of(self, one):
+        return [(r.arrival, r.finish) for r in one.all]
 
     def joined(self):
         """What happened, as of one simulator."""
@@ -295,7 +309,7 @@ class NaiveScaler:
         for one, since in zip(self.fleet.all[:up], self.ready, strict=False):
             first = max(begin, since)
             there += self.servers * max(0, round(end * 1e9) - round(first * 1e9))
-            for start, finish in zip(one.batch_start, one.batch_finish, strict=True):
+            for start, finish in self.fleet.batches_of(one):
                 if start < end:
                     busy += max(0, round(min(finish, end) * 1e9) - round(max(start, first) * 1e9))
         return busy / there if there else math.nan
@@ -304,7 +318,7 @@ class NaiveScaler:
         took = sorted(
             finish - came
             for one in self.fleet.all
-            for came, finish in zip(one.arrival, one.finish, strict=True)
+            for came, finish in self.fleet.requests_of(one)
             if begin <= finish < end
         )
         return took[math.ceil(0.99 * len(took)) - 1] * 1000 if took else math.nan

@@ -1,5 +1,6 @@
 """Random scenarios of token generation, from the memory of one request's need to plenty."""
 
+import contextlib
 import dataclasses
 import math
 import random
@@ -79,9 +80,36 @@ def with_replicas(plan, seed):
     }  # fmt: skip
     if isinstance(plan.scenario.workload, bs.ClosedLoop):
         changes["clients"] = changes["replicas"] * plan.scenario.workload.clients
-    plan = draw_tokens(plan.scenario.replace(changes), count, chance.randrange(9))
+    scenario = plan.scenario.replace(changes)
+    if chance.random() < 0.5:
+        scaled = {
+            "replicas": 1,
+            "autoscale": autoscaler(chance.choice, plan),
+            "workload": plan.scenario.workload,
+        }
+        with contextlib.suppress(
+            ValueError
+        ):  # it could not carry the traffic, or clients would wait for ever
+            scenario = scenario.replace(scaled)
+    plan = draw_tokens(scenario, count, chance.randrange(9))
     chances = np.array(chance.choices(range(12), k=2 * count)).reshape(count, 2) / 12
     return dataclasses.replace(plan, base=dataclasses.replace(plan.base, chances=chances))
+
+
+def autoscaler(choose, plan):
+    """An autoscaler whose evaluations meet arrivals, or steps that end."""
+    gaps_s = np.diff(plan.base.arrival_s) if plan.base.arrival_s is not None else np.array([0.125])
+    unit_s = max(choose([0.125, 0.02, *gaps_s[gaps_s > 0]]), 1e-3)
+    signal, every_s, least = (
+        choose(["utilisation", "queue", "p99"]),
+        unit_s * choose([1, 2, 2.5]),
+        choose([1, 2]),
+    )
+    target = choose(
+        {"utilisation": [None, 0.1, 0.5, 0.9], "queue": [0.1, 0.5, 2], "p99": [30, 200, 1000]}[signal]
+    )
+    startup_s, hold_s = unit_s * choose(range(4)), every_s * choose(range(4))
+    return bs.Autoscale(signal, target, least, least + choose([1, 2]), startup_s, every_s, hold_s)
 
 
 def continuous(choose, prompts, outputs, limit):

@@ -394,6 +394,13 @@ class Fold:
         queueing_s = busy_s - before_s - (np.minimum(arrival_s, to_s) - np.where(from_s < 0, 0.0, from_s))
         return start_s - arrival_s - np.minimum(np.maximum(queueing_s, 0.0), start_s - arrival_s)
 
+    def add(self, other: "Fold") -> None:
+        """Add the sums of other requests and batches over the same parts."""
+        for name, column in vars(self.totals).items():
+            column += getattr(other.totals, name)
+        self.histograms += other.histograms
+        self.last_s = max(self.last_s, other.last_s)
+
     def whole(self, requests: int) -> Any:
         """Return the totals of a run that is over, folded into one part: of so many requests."""
         self.totals.requests[:], self.totals.window_s[:] = requests, max(self.last_s - self.edges_s[0], 0.0)

@@ -273,7 +273,8 @@ def _times_of_replicas(plan: TokenPlan) -> Times:
     """Return the same of a plan with replicas; its seats count as used, as the routing may depend on them."""
     token_s, finish_s = np.full((2, plan.base.requests), math.nan)
     last_s, tokens = 0.0, 0
-    for rows, part in token_routed.parts_of(plan, CANCELLED.get()):
+    replica, _ = token_routed.replicas_of(plan, CANCELLED.get())
+    for rows, part in token_routed.parts_of(plan, replica):
         times = run_times(part)
         token_s[rows], finish_s[rows] = times.token_s, times.finish_s
         last_s, tokens = max(last_s, times.last_s), max(tokens, times.most.tokens)

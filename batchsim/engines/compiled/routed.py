@@ -9,6 +9,8 @@ before, so these are simulated once more, as far as loads need them: for rules o
 import dataclasses
 import math
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,19 +133,14 @@ def follow_instants(
     rows, arrival_s = _rows(plan, room, one), np.require(plan.arrival_s, requirements="W")
     ours = is_ours(rule, scenario.router)
     follow = routed_instants.follow if ours else routed_instants.follow_uncached
-    now_s, until_s, stop, seen = 0.0, math.inf, requests, loads
+    until = Until(scaler, arrival_s, loads)
     while begin < requests:
         check_cancelled(cancelled)
-        if scaler is not None:
-            until_s = scaler.change_s(now_s)
-            stop, up = int(np.searchsorted(arrival_s, until_s)), scaler.up(now_s)
-            inside, waiting, filling, tokens = (column[:up] for column in loads[:-1])
-            seen = Loads(inside, waiting, filling, tokens, loads.full)
-        end = min(begin + step, stop)
+        end = min(begin + step, until.stop)
         begin, ended = follow(
-            begin, end, until_s if end == stop < requests else math.inf, arrival_s, level, plan.computed_size,
-            scenario.stale_ms / 1000, limits, one.params, rule.asked_while_busy, rows, one.clients, loads,
-            seen, plan.chances, params, replica,
+            begin, end, until.at_s(end), arrival_s, level, plan.computed_size, scenario.stale_ms / 1000,
+            limits, one.params, rule.asked_while_busy, rows, one.clients, loads, until.seen, plan.chances,
+            params, replica,
         )  # fmt: skip
         if ended == instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {rule!r}")
@@ -153,11 +150,37 @@ def follow_instants(
             kept = rows.costs.noise
             copy_rows(old, rows)
             rows.costs.noise[:] = kept
-        elif scaler is not None and begin == stop < requests:
-            now_s = until_s
-            if now_s == scaler.next_s:
-                scaler.evaluate(loads.waiting, _columns(rows))
+        elif begin == until.stop < requests:
+            until.pass_(partial(_columns, rows))
     return replica
+
+
+class Until:
+    """The next time at which an autoscaler may change the number of replicas; without one, never."""
+
+    def __init__(self, scaler: Scaler | None, arrival_s: np.ndarray, loads: Loads) -> None:
+        self.scaler, self.arrival_s, self.loads, self.seen = scaler, arrival_s, loads, loads
+        self.time_s, self.stop = math.inf, arrival_s.size
+        self._look_ahead(0.0)
+
+    def _look_ahead(self, now_s: float) -> None:
+        """Find the next such time, the first request from then on, and what the router sees until then."""
+        if self.scaler is not None:
+            self.time_s, up = self.scaler.change_s(now_s), self.scaler.up(now_s)
+            self.stop = int(np.searchsorted(self.arrival_s, self.time_s))
+            inside, waiting, filling, tokens = (column[:up] for column in self.loads[:-1])
+            self.seen = Loads(inside, waiting, filling, tokens, self.loads.full)
+
+    def at_s(self, end: int) -> float:
+        """Return to when all replicas are followed after request `end` - 1; inf: to no time."""
+        return self.time_s if end == self.stop < self.arrival_s.size else math.inf
+
+    def pass_(self, columns: Callable[[], list[Seen]]) -> None:
+        """Take the evaluation, if one is due, and go on from this time."""
+        assert self.scaler is not None
+        if self.time_s == self.scaler.next_s:
+            self.scaler.evaluate(self.loads.waiting, columns())
+        self._look_ahead(self.time_s)
 
 
 def _columns(rows: Rows) -> list[Seen]:
@@ -175,7 +198,7 @@ def replicas_of(
 ) -> np.ndarray:
     """Return the replica of each request, uint16."""
     scenario, requests, router = plan.scenario, plan.requests, plan.scenario.router
-    replica, params = np.empty(requests, np.uint16), router.compiled_params
+    replica, params = np.empty(requests, np.uint16), router.params
     loads = loads_of(scenario)
     if scaler is not None:
         return follow_instants(plan, loads, params, replica, cancelled, scaler)
@@ -192,7 +215,7 @@ def route_blind(plan: Plan, replica: np.ndarray, cancelled: threading.Event | No
     for begin in range(0, requests, engine.SLICE):
         check_cancelled(cancelled)
         end = min(begin + engine.SLICE, requests)
-        blindly(begin, end, plan.chances, loads, router.compiled_params, replica)
+        blindly(begin, end, plan.chances, loads, router.params, replica)
     return replica
 
 

@@ -23,7 +23,7 @@ from batchsim.engines.compiled.engine import (
 )
 from batchsim.engines.draws import NO_SIZES, Streams, check_durations, draw
 from batchsim.engines.replicas import parts_of
-from batchsim.engines.totals import BINS, Histogram, Totals
+from batchsim.engines.totals import Histogram, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 
 LEAST = 1 << 12  # new requests in a window: the waiting ones are copied from each to the next
@@ -183,9 +183,10 @@ def _summarise_replicas(
     log = routed.run(plan, cancelled)
     check_time("finishes", max(log.last_s, float(log.arrival_s[-1])), "take fewer requests")
     from_s = float(log.arrival_s[skip]) if skip else 0.0
-    found, counts = [], np.zeros(BINS, np.int64)
+    edges_s = np.array([from_s, math.inf])
+    total = fold.Fold(Totals, scenario.servers, edges_s, 1)
     for rows, _, part in parts_of(scenario, log):
-        total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), 1, scenario.watts_at)
+        own = fold.Fold(Totals, scenario.servers, edges_s, 1, scenario.watts_at)
         costs, units = (
             Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start)),
             units_of_log(part, scenario),
@@ -194,15 +195,13 @@ def _summarise_replicas(
         batches, cuts = fold.batches_of(part), np.searchsorted(rows, [skip, requests])
         shapes = batches.size if units is None else units.place
         fold.on_devices(batches, part.steps, shapes, costs, device_s, wait_s)
-        add_log(total, part, scenario.one, cuts, device_s, wait_s, units)
-        found.append(total.totals.part(0))
-        counts += total.histograms[0]
-    window_s = max(log.last_s - from_s, 0.0)
-    totals = replace(sum(found[1:], found[0]), requests=requests - skip, window_s=window_s)
+        add_log(own, part, scenario.one, cuts, device_s, wait_s, units)
+        total.add(own)
+    totals, histogram = total.whole(requests - skip), Histogram(total.histograms[0])
     if log.scaling is not None:
         ran_s = replica_s(scenario, log, np.array([from_s, max(log.last_s, from_s)]))
         totals = replace(totals, replica_s=float(ran_s[0]))
-    return totals, Histogram(counts)
+    return totals, histogram
 
 
 def summarise(

@@ -4,6 +4,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from batchsim.engines.compiled.columns import (
     HEAD,
     STACK,
@@ -24,7 +26,7 @@ from batchsim.engines.compiled.threshold import later
 from batchsim.engines.compiled.token_instants import pass_steps
 from batchsim.engines.compiled.token_memory import TokenMemory
 
-NOISE = -3  # the loop returns: a replica needs the noise of further steps
+MORE_STEPS = -3  # the loop returns: a replica needs room, or noise, for further steps
 
 
 class Rows(NamedTuple):
@@ -81,7 +83,7 @@ def tokens_inside(whole, requests, queue, servers, cursor):
 
 @inlined
 def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, rows, loads):
-    """Bring a replica's loads to what they are just before `until_s`; return whether noise is missing."""
+    """Bring a replica's loads to what they are just before `until_s`; return whether steps lack room."""
     all_, held, kept = rows.requests, rows.servers, rows.servers.memory
     # A loop without counted references cannot return views, so no function makes these.
     requests = TokenRequests(
@@ -107,12 +109,14 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
     clients = Clients(rows.clients.due_s[k], rows.clients.client[k], rows.clients.sending[k])
     cursor = rows.cursor[k]
     total = requests.arrival_s.size  # never reached: none is the last request
-    at = TokenLimits(limits.queue, limits.timeout_s, limits.work, total, until_s, False, limits.end_s)
+    at = TokenLimits(limits.queue, limits.timeout_s, limits.work, total, until_s, limits.logged, limits.end_s)
     drawn = noise[k]
+    kept = drawn.size > 0 or limits.logged
+    own = k if limits.logged else 0
     while True:
-        first = 0 if drawn.size else cursor[STEP]
+        first = 0 if kept else cursor[STEP]
         into = Steps(
-            first, drawn, steps.start_s, steps.finish_s, steps.rows, steps.server, steps.trigger,
+            first, drawn, steps.start_s[own], steps.finish_s[own], steps.rows, steps.server, steps.trigger,
             steps.tokens, steps.reads, steps.pairs, steps.running, steps.waiting, steps.blocks,
             steps.preempted, steps.gaps, steps.late,
         )  # fmt: skip
@@ -122,7 +126,7 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
         )  # fmt: skip
         if ended in (MORE, ENDED):
             break
-        if drawn.size and cursor[STEP] == before:
+        if kept and cursor[STEP] == before:
             return True
     waiting = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
     loads.waiting[k] = loads.inside[k] = waiting
@@ -133,24 +137,30 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
     return False
 
 
-def _follow(begin, end, drawn, stale_s, limits, batching, cost, steps, noise, needs_tokens, rows, sent,
-            loads, chances, routing, replica):  # fmt: skip
-    """Route requests while the replicas are followed; return the first that was not, and how it ended."""
+def _follow(begin, end, at_s, drawn, stale_s, limits, batching, cost, steps, noise, needs_tokens, rows, sent,
+            loads, seen, chances, routing, replica):  # fmt: skip
+    """Route requests while the replicas are followed; return the first that was not, and how it ended.
+
+    The router sees the loads in `seen`, those of the replicas that are up. Unless `at_s` is inf, all replicas
+    are followed to just before it at the end. With `limits.logged`, each keeps the times of all its steps.
+    """
     arrival_s, requests = drawn.arrival_s, rows.requests
-    for request in range(begin, end):
-        now_s = arrival_s[request]
-        if request == begin or now_s > arrival_s[request - 1]:
+    for request in range(begin, end + (at_s < np.inf)):
+        now_s = arrival_s[request] if request < end else at_s
+        if request in (begin, end) or now_s > arrival_s[request - 1]:
             until_s = later(now_s, -stale_s)
             for k in range(loads.inside.size):
                 if _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, rows, loads):
-                    return request, NOISE
+                    return request, MORE_STEPS
                 if stale_s == 0:
                     # Requests that were sent to it at this instant count, too.
                     place = sent[k] - 1
                     while place >= 0 and requests.arrival_s[k, place] == now_s:
                         _count(k, requests.prompt[k, place], loads)
                         place -= 1
-        k = route(request, loads, chances[request], routing)
+        if request == end:
+            break
+        k = route(request, seen, chances[request], routing)
         place = sent[k]
         if place + 1 == requests.arrival_s.shape[1]:
             return request, GROW

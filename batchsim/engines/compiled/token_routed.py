@@ -6,13 +6,17 @@ and merges their logs. A routing that sees loads needs the replicas' queues befo
 
 import math
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.compiled import columns, engine, routed, token_engine
-from batchsim.engines.compiled.columns import Steps, TokenLimits, TokenQueue, TokenRequests
+from batchsim.engines.compiled.columns import SENT, STEP, Steps, TokenLimits, TokenQueue, TokenRequests
 from batchsim.engines.compiled.routed_instants import GROW
-from batchsim.engines.compiled.token_follow import NOISE, Drawn, Rows, follow, follow_uncached
+from batchsim.engines.compiled.token_follow import MORE_STEPS, Drawn, Rows, follow, follow_uncached
 from batchsim.engines.folded_log import folded
 from batchsim.engines.log import check_cancelled
 from batchsim.engines.replicas import loads_of, merged, rows_of, token_plan_of
@@ -41,52 +45,83 @@ def _noise(plan: TokenPlan, count: int) -> np.ndarray:
     return np.stack([columns.NONE if draw is None else draw(count) for draw in draws])
 
 
+def _steps(own: int, count: int, at_once: int) -> Steps:
+    """Return columns of steps, which replicas share but for the times of so many of them."""
+    times_s = np.empty((2, own, count))
+    steps = Steps.allocate(count, 0, columns.NONE, at_once)
+    return steps._replace(start_s=times_s[0], finish_s=times_s[1])
+
+
 def follow_steps(
-    plan: TokenPlan, replica: np.ndarray, cancelled: threading.Event | None = None
+    plan: TokenPlan, replica: np.ndarray, cancelled: threading.Event | None = None,
+    scaler: Scaler | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Write the replica of each request, and return them."""
     base, scenario, loop = plan.base, plan.scenario, follow
     if not routed.is_ours(scenario.router):
         loop = follow_uncached
-    every = TokenRequests.of(plan)
+    every, requests = TokenRequests.of(plan), base.requests
     drawn = Drawn(*(getattr(every, name) for name in Drawn._fields))
-    one, batching = token_engine.Loop(scenario.one, base.requests, None), Batching.of(scenario)
-    limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, False, -math.inf)
+    one, batching = token_engine.Loop(scenario.one, requests, None), Batching.of(scenario)
+    logged = scaler is not None
+    limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, logged, -math.inf)
     # The loop pauses unless there is a row for each engine.
     ahead = max(STEPS_AT_ONCE, 2 * scenario.servers)
-    room, begin = min(routed.first_room(base), base.requests) + 1, 0
+    room, begin = min(routed.first_room(base), requests) + 1, 0
     rows, noise, loads = _rows(plan, room), _noise(plan, ahead), loads_of(scenario)
     at_once, routed_to = one.servers.running.size, np.zeros(scenario.most_replicas, np.int64)
-    steps = Steps.allocate(ahead, 0, columns.NONE, at_once)
-    slice_ = max(engine.SLICE // 64 // scenario.most_replicas, 1)
-    while begin < base.requests:
+    own = scenario.most_replicas if logged else 1
+    steps, slice_ = _steps(own, ahead, at_once), max(engine.SLICE // 64 // scenario.most_replicas, 1)
+    until = routed.Until(scaler, drawn.arrival_s, loads)
+    while begin < requests:
         check_cancelled(cancelled)
+        end = min(begin + slice_, until.stop)
         begin, ended = loop(
-            begin, min(begin + slice_, base.requests), drawn, scenario.stale_ms / 1000, limits, batching,
-            one.cost, steps, noise, scenario.router.needs_tokens, rows, routed_to, loads, base.chances,
-            scenario.router.compiled_params, replica,
+            begin, end, until.at_s(end), drawn, scenario.stale_ms / 1000, limits, batching, one.cost, steps,
+            noise, scenario.router.needs_tokens, rows, routed_to, loads, until.seen, base.chances,
+            scenario.router.params, replica,
         )  # fmt: skip
         if ended == GROW:
-            room = min(2 * room, base.requests + 1)
+            room = min(2 * room, requests + 1)
             longer = _rows(plan, room)
             for name in ("requests", "queue", "clients", "sums", "done", "cursor"):
                 routed.copy_rows(getattr(rows, name), getattr(longer, name))
             rows = longer._replace(servers=rows.servers)
-        elif ended == NOISE:
+        elif ended == MORE_STEPS:
             ahead *= 2
-            noise, steps = _noise(plan, ahead), Steps.allocate(ahead, 0, columns.NONE, at_once)
+            noise, before, steps = _noise(plan, ahead), steps, _steps(own, ahead, at_once)
+            routed.copy_rows(before[2:4], steps[2:4])
+        elif begin == until.stop < requests:
+            until.pass_(partial(_columns, rows, steps))
     return replica
 
 
-def parts_of(plan: TokenPlan, cancelled: threading.Event | None = None) -> list[tuple[np.ndarray, TokenPlan]]:
-    """Return of each replica its requests, and its own plan."""
-    base, count = plan.base, plan.scenario.most_replicas
-    replica = np.empty(base.requests, np.uint16)
-    if plan.scenario.router.sees_loads:
-        follow_steps(plan, replica, cancelled)
-    else:
-        routed.route_blind(base, replica, cancelled)
-    return [(rows, token_plan_of(plan, k, rows)) for k, rows in rows_of(replica, count)]
+def _columns(rows: Rows, steps: Steps) -> list[Seen]:
+    """Return the columns of the requests and steps of each replica so far."""
+    return [
+        Seen(rows.requests.arrival_s[k, :sent], rows.requests.last_step[k, :sent], steps.start_s[k, :count],
+             steps.finish_s[k, :count])
+        for k, (sent, count) in enumerate(rows.cursor[:, [SENT, STEP]])
+    ]  # fmt: skip
+
+
+def replicas_of(
+    plan: TokenPlan, cancelled: threading.Event | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the replica of each request, uint16, and the evaluations of the autoscaler, None without."""
+    replica, scenario = np.empty(plan.base.requests, np.uint16), plan.scenario
+    if scenario.autoscale is not None:
+        scaler = Scaler(scenario)
+        return follow_steps(plan, replica, cancelled, scaler), scaler.table()
+    if scenario.router.sees_loads:
+        return follow_steps(plan, replica, cancelled), None
+    return routed.route_blind(plan.base, replica, cancelled), None
+
+
+def parts_of(plan: TokenPlan, replica: np.ndarray) -> Iterator[tuple[np.ndarray, TokenPlan]]:
+    """Yield of each replica its requests, and its own plan."""
+    for k, rows in rows_of(replica, plan.scenario.most_replicas):
+        yield rows, token_plan_of(plan, k, rows)
 
 
 def run(
@@ -98,8 +133,7 @@ def run(
     """
     if plan.scenario.most_replicas == 1:
         return token_engine.run(plan, cancelled, room)
-    parts, replica = parts_of(plan, cancelled), np.empty(plan.base.requests, np.uint16)
-    for k, (rows, _) in enumerate(parts):
-        replica[rows] = k
-    log: TokenLog = merged(plan.scenario, replica, [token_engine.run(each, cancelled) for _, each in parts])
+    replica, scaling = replicas_of(plan, cancelled)
+    logs = [token_engine.run(part, cancelled) for _, part in parts_of(plan, replica)]
+    log: TokenLog = replace(merged(plan.scenario, replica, logs), scaling=scaling)
     return log if log.steps <= room else folded(log)

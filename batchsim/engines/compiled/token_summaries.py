@@ -2,12 +2,14 @@
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from batchsim._clock import check_time
+from batchsim.engines.autoscaling import calls_s, drained_s, stays_s, within_s
 from batchsim.engines.compiled import fold, token_engine
 from batchsim.engines.compiled.columns import (
     HEAD,
@@ -24,8 +26,10 @@ from batchsim.engines.compiled.columns import (
 )
 from batchsim.engines.compiled.instants import ENDED, MORE
 from batchsim.engines.compiled.summaries import begin_s
+from batchsim.engines.compiled.token_routed import parts_of, replicas_of
 from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.log import Status, check_cancelled
+from batchsim.engines.token_log import TokenPlan, draw_tokens
 from batchsim.engines.totals import TokenHistograms, TokenTotals
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules.continuous import Chunks, check_lengths
@@ -74,7 +78,7 @@ class _Window:
 
 
 def _windows(
-    scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None
+    scenario: Scenario, requests: int, streams: Any, chunk: int, cancelled: threading.Event | None
 ) -> Iterator[_Window]:
     """Run from call to call of the loop.
 
@@ -85,6 +89,7 @@ def _windows(
     closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
     paths = streams.paths()
     loop = token_engine.Loop(scenario, requests, streams.noise())
+    loop.end_s = streams.end_s
     cursor, servers = loop.cursor, loop.servers
     arrivals = iter(()) if closed else streams.arrivals_s(requests, chunk)
     nobody = np.empty(0, np.int64)
@@ -184,6 +189,86 @@ def _add(total: fold.Fold, window: _Window, whole: bool, skip: int) -> None:
     total.forget(rows.arrival_s[:sent][waits].min(initial=latest_s))
 
 
+class _Drawn:
+    """The requests of a replica, which are drawn already, as `Streams` has them."""
+
+    def __init__(self, plan: TokenPlan) -> None:
+        self.plan, self.noise, self.end_s = plan, plan.noise, plan.base.end_s
+
+    def arrivals_s(self, requests: int, chunk: int) -> Iterator[np.ndarray]:
+        assert self.plan.base.arrival_s is not None
+        draw = _in_turn(self.plan.base.arrival_s)
+        yield from (draw(chunk) for _ in range(0, requests, chunk))
+
+    def lengths(self) -> Callable[[int], np.ndarray]:
+        return _in_turn(np.array([self.plan.prompts, self.plan.outputs, self.plan.limits]))
+
+    def paths(self) -> Callable[[int], np.ndarray]:
+        return _in_turn(self.plan.paths)
+
+    def think(self) -> None:
+        return None
+
+
+def _in_turn(columns: np.ndarray) -> Callable[[int], np.ndarray]:
+    """Return a function that returns so many next rows of some columns."""
+    passed = 0
+
+    def draw(count: int) -> np.ndarray:
+        nonlocal passed
+        passed += count
+        return columns[..., passed - count : passed]
+
+    return draw
+
+
+def _fold(
+    scenario: Scenario, requests: int, streams: Any, skip: int, from_s: float, chunk: int,
+    cancelled: threading.Event | None, again_s: np.ndarray = NONE,
+) -> tuple[fold.Fold, np.ndarray]:  # fmt: skip
+    """Return the sums of one queue from some time on, without its first `skip` requests.
+
+    And when the last of the steps ended that started before each of some times.
+    """
+    if getattr(scenario.rule, "reuses", False):  # the memory knows requests by their numbers: one window
+        chunk = requests
+    whole = not isinstance(scenario.rule, Continuous)
+    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), 5, scenario.watts_at)
+    ended_s = np.zeros(again_s.size)
+    for window in _windows(scenario, requests, streams, chunk, cancelled):
+        _add(total, window, whole, skip)
+        check_time("finishes", total.last_s, "take fewer requests")
+        if again_s.size:
+            times_s = window.steps.start_s[: window.count], window.steps.finish_s[: window.count]
+            ended_s = np.maximum(ended_s, drained_s(again_s, *times_s))
+    return total, ended_s
+
+
+def _fold_replicas(
+    scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int,
+    cancelled: threading.Event | None,
+) -> fold.Fold:  # fmt: skip
+    """Return the sums of one replica after the other, added up; the requests of all are drawn before."""
+    plan = draw_tokens(scenario, requests, streams.seed, streams.replication, cancelled)
+    assert plan.base.arrival_s is not None
+    from_s = float(plan.base.arrival_s[skip]) if skip else 0.0
+    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), 5)
+    replica, scaling = replicas_of(plan, cancelled)
+    stays = []
+    for k, (rows, part) in enumerate(parts_of(plan, replica)):
+        calls = np.empty((3, 0)) if scaling is None else calls_s(scaling, k)
+        ended_s = np.zeros(calls.shape[1])
+        if rows.size:
+            one = scenario.one, rows.size, _Drawn(part), int(np.searchsorted(rows, skip))
+            own, ended_s = _fold(*one, from_s, chunk, cancelled, calls[2])
+            total.add(own)
+        stays.append((calls, ended_s))
+    edges_s = np.array([from_s, max(total.last_s, from_s)])
+    end_s = max(total.last_s, float(plan.base.arrival_s[-1]))
+    total.totals.replica_s[:] = sum(within_s(stays_s(*each, end_s), edges_s) for each in stays)
+    return total
+
+
 def summarise(
     scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = WINDOW,
     cancelled: threading.Event | None = None,
@@ -199,8 +284,9 @@ def summarise(
             check_cancelled(cancelled)
             yield draw(min(chunk, requests - begin))
 
-    if getattr(scenario.rule, "reuses", False):  # the memory knows requests by their numbers: one window
-        chunk = requests
+    if scenario.most_replicas > 1:
+        total = _fold_replicas(scenario, requests, streams, skip, chunk, cancelled)
+        return total.whole(requests - skip), TokenHistograms(*total.histograms)
     check_durations(scenario)
     check_lengths(scenario, lengths)
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
@@ -210,9 +296,5 @@ def summarise(
                 break
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    whole = not isinstance(scenario.rule, Continuous)
-    total = fold.Fold(TokenTotals, scenario.servers, np.array([from_s, math.inf]), 5, scenario.watts_at)
-    for window in _windows(scenario, requests, streams, chunk, cancelled):
-        _add(total, window, whole, skip)
-        check_time("finishes", total.last_s, "take fewer requests")
+    total, _ = _fold(scenario, requests, streams, skip, from_s, chunk, cancelled)
     return total.whole(requests - skip), TokenHistograms(*total.histograms)

@@ -17,7 +17,7 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.draws import Plan
-from batchsim.engines.folded_log import folded
+from batchsim.engines.folded_log import SPAN, folded
 from batchsim.engines.log import Log
 from batchsim.engines.reference import engine, token_engine
 from batchsim.engines.reference.engine import Collector
@@ -71,6 +71,11 @@ class Replica(Collector):
     def load(self) -> Load:
         return Load(len(self.queue) + sum(map(len, self.in_service)), len(self.queue), 0)
 
+    @property
+    def seen(self) -> Seen:
+        start_s, finish_s = ([batch[k] for batch in self.batches] for k in (0, 1))
+        return Seen(self.arrival_s, self.batch_index, start_s, finish_s)
+
     def expect(self, request: int) -> None:
         """Note the request of the run that comes next."""
         plan = self.router.plan
@@ -108,6 +113,12 @@ class TokenReplica(Dispatcher):
         tokens = sum(request.prompt + min(request.generated, request.output) for request in inside)
         return Load(len(inside), len(self.queue), tokens)
 
+    @property
+    def seen(self) -> Seen:
+        self.keep()
+        start_s, finish_s = (np.concatenate([each[name] for each in self.rows.pieces]) for name in SPAN[:2])
+        return Seen(self.arrival_s, self.last_step[: len(self.arrival_s)], start_s, finish_s)
+
     def expect(self, request: int) -> None:
         self.numbers.append(request)
 
@@ -142,11 +153,7 @@ class Router(Instants):
         """Take the evaluations of the autoscaler that have come."""
         while self.scaler is not None and self.scaler.next_s <= self.env.now:
             self.see(self.scaler.next_s)
-            columns = []
-            for each in self.replicas:
-                start_s, finish_s = ([batch[k] for batch in each.batches] for k in (0, 1))
-                columns.append(Seen(each.arrival_s, each.batch_index, start_s, finish_s))
-            self.scaler.evaluate(np.array(self.seen)[:, 1], columns)
+            self.scaler.evaluate(np.array(self.seen)[:, 1], [each.seen for each in self.replicas])
 
     def loads(self, sent: Sequence[int]) -> Loads:
         """Return the loads as the router sees them, with the requests that it has sent at this instant."""

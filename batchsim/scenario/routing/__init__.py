@@ -7,11 +7,13 @@ import dataclasses
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.routing.blind import ByKey, Random, RoundRobin
-from batchsim.scenario.routing.by_load import (
+from batchsim.scenario.routing.by_key import ByKey
+from batchsim.scenario.routing.plain import (
     FillFirst,
     LeastLoaded,
     LeastTokens,
+    Random,
+    RoundRobin,
     ShortestQueue,
     TwoChoices,
 )

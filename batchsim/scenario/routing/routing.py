@@ -24,7 +24,7 @@ class Loads(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The parameters of a routing without any, for loops: its number in `by_load.routed_by`."""
+    """The parameters of a routing without any: its number in `plain.routed_by`."""
 
     number: int
 
@@ -43,25 +43,23 @@ class Routing(Described):
     needs_tokens: ClassVar[bool] = False  # whether it reads `loads.tokens`
     Params: ClassVar[type]  # its type tells Numba the routing
     route: ClassVar[Callable[..., int]]
-    number: ClassVar[int | None] = None  # in `routed_by`, of a routing there
+    number: ClassVar[int | None] = None  # in `plain.routed_by`, of a routing there
     by_params: ClassVar[dict[type, Callable[..., int]]] = {}  # the function that takes these parameters
 
     def __init_subclass__(cls) -> None:
         cls.name = re.sub("(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
+        if "route" not in vars(cls):  # that of its base
+            return
+        cls.number = None
         if "Params" not in vars(cls):
             cls.Params = namedtuple(f"{cls.__name__}Params", [], module=cls.__module__)  # type: ignore[misc]
             cls.Params.__qualname__ = f"{cls.__qualname__}.Params"  # where pickle finds it
-        Routing.by_params[cls.Params] = getattr(cls, "route", None)  # type: ignore[assignment]  # none yet of a common base
+        Routing.by_params[cls.Params] = cls.route
 
     @property
     def params(self) -> Any:
         """The parameters as `route` takes them."""
-        return self.Params()
-
-    @property
-    def compiled_params(self) -> Any:
-        """The parameters as compiled loops take them: their type tells Numba the function."""
-        return self.params if self.number is None else Known(self.number)
+        return self.Params() if self.number is None else Known(self.number)
 
     def hottest(self, replicas: int) -> float:
         """Return the largest share of the requests that a replica must carry in the long run."""

@@ -14,7 +14,7 @@ from batchsim.scenario.knobs import RATE
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.routing import NAMES, ByKey
-from batchsim.scenario.routing.blind import MOST_KEYS
+from batchsim.scenario.routing.by_key import MOST_KEYS
 from batchsim.scenario.service import SHAPES
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available

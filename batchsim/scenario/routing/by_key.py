@@ -1,4 +1,4 @@
-"""Routings that do not see the loads of the replicas: with these, the replicas are independent."""
+"""Sticky routing: requests with one key have one replica."""
 
 import functools
 from dataclasses import dataclass
@@ -12,18 +12,6 @@ from batchsim.scenario.routing.routing import Loads, Routing
 from batchsim.scenario.rules.rule import helper
 
 MOST_KEYS = 1_000_000
-
-
-@helper
-def at_random(request: int, loads: Loads, draws: Any, params: Any) -> int:
-    """Return any replica."""
-    return int(draws[0] * loads.inside.size)
-
-
-@helper
-def in_turn(request: int, loads: Loads, draws: Any, params: Any) -> int:
-    """Return one replica after the other."""
-    return request % loads.inside.size
 
 
 @helper
@@ -48,26 +36,6 @@ def to_its_own(request: int, loads: Loads, draws: Any, params: Any) -> int:
             else:
                 key = middle + 1
     return hashed(key) % loads.inside.size
-
-
-@dataclass(frozen=True)
-class Random(Routing):
-    """Each request goes to any replica."""
-
-    title = "Random"
-    sees_loads = False
-    route = staticmethod(at_random)
-    number = 3
-
-
-@dataclass(frozen=True)
-class RoundRobin(Routing):
-    """Request i goes to replica i modulo the number of replicas."""
-
-    title = "Round robin"
-    sees_loads = False
-    route = staticmethod(in_turn)
-    number = 4
 
 
 class _KeyParams(NamedTuple):
