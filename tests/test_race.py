@@ -300,7 +300,8 @@ def test_ctrl_c_while_the_choice_is_explained_leaves_the_choice(monkeypatch, alo
 
     monkeypatch.setattr(importlib.import_module("batchsim.study.tune"), phase, interrupted)
     found = tune(POISSON, LIMIT, GRID, requests=20_000)
-    assert (found.knobs, found.met, found.statement) == (alone.knobs, True, alone.statement)
+    assert (found.knobs, found.met) == (alone.knobs, True)
+    assert repr(found.statement) == repr(alone.statement)  # not ==: Python 3.13 compares a NaN with itself
     assert found.provisional.startswith("interrupted after ")
 
 
