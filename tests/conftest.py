@@ -3,6 +3,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def pytest_addoption(parser):
     parser.addoption(
         "--examples", type=int, default=1, help="multiply the number of examples of each property test"
     )
+
+
+@pytest.fixture
+def heard():
+    """Ctrl-C is heard, also in a background job, which inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_collection_modifyitems(config, items):

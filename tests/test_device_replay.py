@@ -53,6 +53,7 @@ def test_the_parts_of_a_latency_add_up():
     assert result.reaction_ms >= 0
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("servers", [1, 2])
 def test_of_10_000_requests_to_a_model_that_raises_and_is_interrupted_none_is_lost_or_doubled(servers):
     seen, lock, calls = [], threading.Lock(), 0
@@ -72,12 +73,8 @@ def test_of_10_000_requests_to_a_model_that_raises_and_is_interrupted_none_is_lo
     # The last thousand would be sent a minute later: Ctrl-C is heard before, however busy the machine is.
     times_s = np.arange(10_000) / 20_000 + 60 * (np.arange(10_000) >= 9000)
     scenario = SCENARIO.replace({"workload": bs.Trace(times_s), "servers": servers})
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.warns(UserWarning, match="one in fifty.*stopped after"):
-            result = replay(scenario, model, 10_000, inputs=np.arange(10_000), warm=False)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.warns(UserWarning, match="one in fifty.*stopped after"):
+        result = replay(scenario, model, 10_000, inputs=np.arange(10_000), warm=False)
     served, failed = np.flatnonzero(result.status == bs.Status.SERVED), result.failed
     assert served.size + failed + result.unsent == 10_000
     assert served.size > 0

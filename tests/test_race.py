@@ -258,14 +258,6 @@ def test_an_executor_needs_submit():
         tune(POISSON, LIMIT, GRID, requests=2000, executor=3)
 
 
-@pytest.fixture
-def heard():
-    """Ctrl-C is heard, also in a background job, which inherits that it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("after", [5, 18])
 def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
@@ -277,13 +269,7 @@ def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
         return honest(job, *args)
 
     monkeypatch.setattr(race, "screened", interrupted)
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # background jobs inherit that it is ignored
-    try:
-        found = tune(POISSON, LIMIT, GRID, requests=20_000)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    found = tune(POISSON, LIMIT, GRID, requests=20_000)
     assert found.provisional.startswith("interrupted after ")
     assert not found.met
     assert found.explain().startswith("The search was interrupted after ")

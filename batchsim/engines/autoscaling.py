@@ -139,13 +139,14 @@ def drained_s(again_s: np.ndarray, start_s: np.ndarray, finish_s: np.ndarray) ->
     return np.maximum.accumulate(np.append(0.0, finish_s))[np.searchsorted(start_s, again_s)]
 
 
-def stays_s(calls: np.ndarray, drained_s: np.ndarray, end_s: float) -> np.ndarray:
+def stays_s(calls: np.ndarray, last_s: np.ndarray, end_s: float) -> np.ndarray:
     """Return when a replica began and ended to run, (2, stays): asked for, until it has served the last.
 
-    The last stay ends with the run: with its last batch, or its last request.
+    `last_s` is when it had served the last, by `drained_s`. The last stay ends with the run: with its last
+    batch, or its last request.
     """
     begin_s, until_s, again_s = calls
-    return np.array([begin_s, np.minimum(np.maximum(until_s, drained_s), np.minimum(again_s, end_s))])
+    return np.array([begin_s, np.minimum(np.maximum(until_s, last_s), np.minimum(again_s, end_s))])
 
 
 def replica_s(scenario: Scenario, log: Log, edges_s: np.ndarray, replica: int | None = None) -> np.ndarray:
@@ -155,12 +156,12 @@ def replica_s(scenario: Scenario, log: Log, edges_s: np.ndarray, replica: int | 
     ran_s = np.zeros(edges_s.size - 1)
     for k in range(scenario.most_replicas) if replica is None else [replica]:
         calls, own = calls_s(log.scaling, k), of == k
-        drained = drained_s(calls[2], log.batch_start_s[own], log.batch_finish_s[own])
-        ran_s += within_s(stays_s(calls, drained, end_s), edges_s)
+        last_s = drained_s(calls[2], log.batch_start_s[own], log.batch_finish_s[own])
+        ran_s += within_s(stays_s(calls, last_s, end_s), edges_s)
     return ran_s
 
 
-def within_s(stays_s: np.ndarray, edges_s: np.ndarray) -> np.ndarray:
+def within_s(stays: np.ndarray, edges_s: np.ndarray) -> np.ndarray:
     """Return how many seconds of stays lie between each edge and the next."""
-    begin_s, end_s = stays_s[:, :, None]
+    begin_s, end_s = stays[:, :, None]
     return np.maximum(np.minimum(end_s, edges_s[1:]) - np.maximum(begin_s, edges_s[:-1]), 0).sum(axis=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
-from batchsim._format import INFINITE, duration, number
+from batchsim._format import INFINITE, aligned, duration, number
 from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Scenario
@@ -57,10 +57,8 @@ class RoutingComparison:
             times = [INFINITE if math.isinf(row[key]) else duration(row[key]) for key in self.latencies]
             busy = f"{row['least_busy']:.0%} to {row['most_busy']:.0%}"
             rows.append([str(name), *times, *map(number, row[["mean_batch_size", "imbalance"]]), busy])
-        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join([f"  {row[0]:<{wide[0]}}", *map(str.rjust, row[1:], wide[1:])]) for row in rows]
         title = f"{self.scenario.most_replicas} replicas, {self.scenario.workload!r}, {self.scenario.rule!r}"
-        return "\n".join([title, *lines])
+        return "\n".join([title, *(f"  {line}" for line in aligned(rows, "<" + ">" * (len(rows[0]) - 1)))])
 
 
 def compare_routing(

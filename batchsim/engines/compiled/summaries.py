@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -197,11 +197,9 @@ def _summarise_replicas(
         fold.on_devices(batches, part.steps, shapes, costs, device_s, wait_s)
         add_log(own, part, scenario.one, cuts, device_s, wait_s, units)
         total.add(own)
-    totals, histogram = total.whole(requests - skip), Histogram(total.histograms[0])
     if log.scaling is not None:
-        ran_s = replica_s(scenario, log, np.array([from_s, max(log.last_s, from_s)]))
-        totals = replace(totals, replica_s=float(ran_s[0]))
-    return totals, histogram
+        total.totals.replica_s[:] = replica_s(scenario, log, np.array([from_s, max(log.last_s, from_s)]))
+    return total.whole(requests - skip), Histogram(total.histograms[0])
 
 
 def summarise(

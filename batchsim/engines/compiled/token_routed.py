@@ -46,7 +46,7 @@ def _noise(plan: TokenPlan, count: int) -> np.ndarray:
 
 
 def _steps(own: int, count: int, at_once: int) -> Steps:
-    """Return columns of steps, which replicas share but for the times of so many of them."""
+    """Return columns of steps with the times of `own` replicas; the replicas share the other columns."""
     times_s = np.empty((2, own, count))
     steps = Steps.allocate(count, 0, columns.NONE, at_once)
     return steps._replace(start_s=times_s[0], finish_s=times_s[1])
