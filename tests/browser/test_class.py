@@ -18,6 +18,10 @@ from browser.test_app import INJECTIONS
 CHOICES = ["It falls", "It stays", "It rises"]
 BARS = """() => [...document.querySelectorAll("#choices li")].map((line) => [
     line.children[0].textContent, line.children[1].textContent, line.querySelector("u").style.width])"""
+LISTED = """texts => {
+    const lines = [...document.querySelectorAll("#questions span")].map((line) => line.textContent);
+    return lines.length === texts.length && lines.every((line, index) => line === texts[index]);
+}"""
 POLLS = 4  # two seconds at two a second, in which the chart has what the server has
 
 
@@ -60,6 +64,10 @@ def bars(page, question):
 
 def counted(server, question, count):
     assert eventually(lambda: [sum(each["counts"]) for each in shown(server, question)] == [count])
+
+
+def listed(page, server):
+    page.wait_for_function(LISTED, arg=[each["text"] for each in reversed(shown(server))])
 
 
 def test_thirty_students_commit_at_once_and_the_chart_shows_all_and_a_reload_loses_none(
@@ -114,6 +122,23 @@ def test_a_student_who_is_ahead_does_not_turn_the_page_but_the_teacher_may(serve
     assert shown(server, "second?") == []
 
 
+def test_a_click_opens_the_question_that_was_pressed_though_another_comes_before_the_release(
+    server, projector, student
+):
+    for question in ("pressed?", "above?"):
+        student(0, question, CHOICES, CHOICES[0])
+    listed(projector, server)
+    projector.locator("#questions button", has_text="pressed?").hover()
+    projector.mouse.down()
+    student(0, "late?", CHOICES, CHOICES[0])
+    for _ in range(3):  # one on its way, one with the question, and one that was asked after the page had that
+        with projector.expect_response("**/class/votes"):
+            pass
+    projector.mouse.up()
+    assert bars(projector, "pressed?")
+    listed(projector, server)
+
+
 def test_no_answer_runs_a_script_or_leaves_the_page(server, projector, student):
     for number in range(31):
         for text in INJECTIONS[::7]:
@@ -124,7 +149,7 @@ def test_no_answer_runs_a_script_or_leaves_the_page(server, projector, student):
         counted(server, f"{text}\N{RIGHT-TO-LEFT OVERRIDE}", 31)
     for text in INJECTIONS:
         counted(server, text, 1)
-    projector.wait_for_function(f"document.querySelectorAll('#questions li').length >= {len(INJECTIONS) + 3}")
+    listed(projector, server)  # one that comes later would move the others
     for text in INJECTIONS:
         projector.locator("#questions").get_by_text(text, exact=True).click()
         assert bars(projector, text)[0][:2] == [text, "1 · 100 %"]

@@ -75,8 +75,10 @@ const choose = (number) => {
 
 const ask = async () => {
   const answer = await fetch("/class/votes").catch(() => null);
-  if (answer?.ok) {
-    questions = (await answer.json()).questions;
+  const asked = answer?.ok ? (await answer.json()).questions : questions;
+  // A new question moves the others: a click must act on the one that its press was on.
+  if (!document.querySelector("button:active")) {
+    questions = asked;
     draw();
   }
   $("connection").hidden = answer?.ok;
