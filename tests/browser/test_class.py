@@ -131,7 +131,7 @@ def test_a_click_opens_the_question_that_was_pressed_though_another_comes_before
     projector.locator("#questions button", has_text="pressed?").hover()
     projector.mouse.down()
     student(0, "late?", CHOICES, CHOICES[0])
-    for _ in range(3):  # one on its way, one with the question, and one that was asked after the page had that
+    for _ in range(3):  # on its way, with the question, and asked after the page had that
         with projector.expect_response("**/class/votes"):
             pass
     projector.mouse.up()
