@@ -15,9 +15,10 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import Streams
-from batchsim.engines.folded_log import PIECE, FoldedLog, folded
+from batchsim.engines.folded_log import PIECE, FoldedLog
 from batchsim.engines.kinds import KINDS
 from batchsim.engines.log import CANCELLED, warmup_requests
+from batchsim.engines.replicas import without_steps
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result, Run
@@ -180,7 +181,8 @@ def _all_folded_or_none(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     if not any(isinstance(run.columns, FoldedLog) for run in runs):
         return runs
     return tuple(
-        replace(run, columns=folded(run.log)) if isinstance(run.log, TokenLog) else run for run in runs
+        replace(run, columns=without_steps(run.scenario, run.log)) if isinstance(run.log, TokenLog) else run
+        for run in runs
     )
 
 

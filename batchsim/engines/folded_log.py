@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,15 @@ class FoldedLog(TokenLog):
 
     The columns of batches have a row a whole batch, or under `Continuous` a row for each time that an engine
     computes without a pause. `batch_index`, `token_step` and `last_step` still number the steps. The columns
-    `..._before` end with one row more, the total of the run.
+    `..._before` end with one row more, the total of the run. With replicas, steps are numbered replica after
+    replica.
     """
+
+    ROWS: ClassVar = TokenLog.ROWS | {
+        **dict.fromkeys(STEPS[len(SPAN) :], "folded"),  # these have no rows
+        **dict.fromkeys(("steps_before", "rows_before", "most_at_once"), ""),
+        **dict.fromkeys(("gaps_at_s", "gaps_s", "gaps_count"), "gaps"),
+    }
 
     start_s: np.ndarray
     first_token_s: np.ndarray
@@ -56,16 +63,21 @@ class Progress(NamedTuple):
 
 
 class StepRows:
-    """The rows of a run's steps; beyond `room` steps they are folded during the run."""
+    """The rows of a run's steps; beyond `room` steps they are folded during the run.
 
-    def __init__(self, room: float, requests: int) -> None:
+    Of one of several replicas, `arrival_s` has the arrivals at all of them.
+    """
+
+    def __init__(self, room: float, requests: int, arrival_s: np.ndarray | None = None) -> None:
         self.room, self.count, self.most_running = room, 0, 0
+        self.arrival_s = arrival_s
         self.pieces: list[dict[str, np.ndarray]] = []  # of steps that are not folded
         self.folded = 0  # steps
         self.rows = self.came = 0  # rows of these steps, and requests that came before the last of them began
         self.times_s = np.full((3, requests), math.nan)  # start, first token, finish
         self.server = np.full(requests, -1)
-        self.before = np.zeros((2, requests + 1), np.int64)  # steps and rows
+        every = requests if arrival_s is None else arrival_s.size
+        self.before = np.zeros((2, every + 1), np.int64)  # steps and rows
         self.spans: list[list[np.ndarray]] = []  # columns as SPAN, and the number of the first step
         self.late: list[np.ndarray] = [np.empty((3, 0))]  # rows as `LATE` that are not folded
         self.gap_fold, self.gaps = GapFold(), list[Gaps]()
@@ -121,8 +133,9 @@ class StepRows:
         note(known.last_step, finish_s, self.times_s[2])
         note(known.last_step, server, self.server)
 
-        came = int(np.searchsorted(known.arrival_s, start_s[-1], side="right"))
-        begun = np.searchsorted(start_s, known.arrival_s[self.came : came])
+        arrival_s = known.arrival_s if self.arrival_s is None else self.arrival_s
+        came = int(np.searchsorted(arrival_s, start_s[-1], side="right"))
+        begun = np.searchsorted(start_s, arrival_s[self.came : came])
         sums = self.rows + np.concatenate([[0], np.cumsum(rows)])
         self.before[:, self.came : came] = first + begun, sums[begun]
         self.came, self.rows = max(came, self.came), int(sums[-1])
@@ -177,11 +190,11 @@ class StepRows:
         )  # fmt: skip
 
 
-def folded(log: TokenLog) -> FoldedLog:
-    """Return a log without its rows of steps."""
+def folded(log: TokenLog, arrival_s: np.ndarray | None = None) -> FoldedLog:
+    """Return the log of one queue without its rows of steps; `arrival_s` as in `StepRows`."""
     if isinstance(log, FoldedLog):
         return log
-    rows = StepRows(-1, log.arrival_s.size)
+    rows = StepRows(-1, log.arrival_s.size, arrival_s)
     late = [getattr(log, name) for name in LATE]
     columns = [getattr(log, name) for name in STEPS]
     if log.step_gaps is None:  # of an older file
@@ -192,8 +205,6 @@ def folded(log: TokenLog) -> FoldedLog:
         "stall_s",
     )  # fmt: skip
     known = Progress(log.arrival_s, log.batch_index, log.token_step, log.last_step)
-    short = rows.log(
-        known, replica=log.replica, scaling=log.scaling, **{name: getattr(log, name) for name in own}
-    )
+    short = rows.log(known, **{name: getattr(log, name) for name in own})
     assert isinstance(short, FoldedLog)
     return short

@@ -1,10 +1,10 @@
 """Replicas: the plan of each, one log of all, and that log's parts.
 
 In the log, batches of all replicas are numbered by start, ties by replica and then as in its own log. Server
-s of replica k has number k * servers + s.
+s of replica k has number k * servers + s. A log without rows of steps numbers steps replica after replica.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.draws import Plan
+from batchsim.engines.folded_log import FoldedLog, folded
 from batchsim.engines.log import Log
-from batchsim.engines.token_log import TokenPlan
+from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.routing import Loads
 
@@ -51,15 +52,16 @@ def token_plan_of(plan: TokenPlan, k: int, rows: np.ndarray) -> TokenPlan:
     )  # fmt: skip
 
 
-def _taken(log: Log, rows: Mapping[str, np.ndarray], number: Mapping[str, np.ndarray]) -> Any:
+def _taken(
+    log: Log, rows: Mapping[str, np.ndarray], number: Mapping[str, np.ndarray], **columns: Any
+) -> Any:  # fmt: skip
     """Return some rows of a log in a new order; `number` has the new number of each old row."""
-    columns: dict[str, Any] = {}
     for each in fields(log):
         column, kind = getattr(log, each.name), log.ROWS.get(each.name, "requests")
         if column is None or not kind:
             continue
         column = column[rows[kind]]
-        if counted := log.NUMBERS.get(each.name):
+        if (counted := log.NUMBERS.get(each.name, "")) in number:
             column = np.append(number[counted], -1)[column]
         columns[each.name] = column
     return type(log)(**columns)
@@ -67,15 +69,53 @@ def _taken(log: Log, rows: Mapping[str, np.ndarray], number: Mapping[str, np.nda
 
 def merged(scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]) -> Any:
     """Return the log of all replicas, whose requests came in the order of `replica`."""
-    joined, order = type(logs[0]).join(logs), np.argsort(replica, kind="stable")
-    first = np.repeat(np.arange(len(logs)) * scenario.servers, [log.steps for log in logs])
-    joined = replace(joined, batch_server=joined.batch_server + first)
-    rows = {"requests": _inverse(order), "steps": np.argsort(joined.batch_start_s, kind="stable")}
-    number = {"requests": order, "steps": _inverse(rows["steps"])}
+    joined, rows, number = _joined(scenario, replica, logs)
+    number["steps"] = _inverse(rows["steps"])
     for name, kind in (("late_step", "late"), ("preempted_step", "preemptions")):
         if (step := getattr(joined, name, None)) is not None:
             rows[kind] = np.argsort(number["steps"][step], kind="stable")
     return replace(_taken(joined, rows, number), replica=replica)
+
+
+def merged_folded(
+    scenario: Scenario, replica: np.ndarray, arrival_s: np.ndarray, logs: Iterable[TokenLog]
+) -> FoldedLog:  # fmt: skip
+    """Return the same without rows of steps; requests came at `arrival_s`."""
+    before, most, short = np.zeros((2, replica.size + 1), np.int64), 0, list[FoldedLog]()
+    for log in logs:
+        one = folded(log, arrival_s)
+        most, columns = max(most, one.most_running), (one.steps_before, one.rows_before)
+        before += columns
+        # Many replicas would need much memory for all of these columns; of each, the total is enough.
+        steps, rows = (column[-1:].copy() for column in columns)
+        short.append(replace(one, steps_before=steps, rows_before=rows))
+    joined, rows_of_kind, number = _joined(scenario, replica, short)
+    rows_of_kind |= {"gaps": np.argsort(joined.gaps_at_s, kind="stable"), "folded": np.empty(0, np.int64)}
+    taken: FoldedLog = _taken(
+        joined, rows_of_kind, number, steps_before=before[0], rows_before=before[1],
+        most_at_once=np.array([most]),
+    )  # fmt: skip
+    server = np.where(taken.server < 0, -1, taken.server + replica.astype(int) * scenario.servers)
+    return replace(taken, server=server, replica=replica)
+
+
+def without_steps(scenario: Scenario, log: TokenLog) -> FoldedLog:
+    """Return the log of a run without its rows of steps."""
+    if isinstance(log, FoldedLog) or log.replica is None:
+        return folded(log)
+    logs = (part for _, _, part in parts_of(scenario, log))
+    return replace(merged_folded(scenario, log.replica, log.arrival_s, logs), scaling=log.scaling)
+
+
+def _joined(
+    scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]
+) -> tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]:  # fmt: skip
+    """Return the replicas' logs one after the other, the order of the rows of all, and their new numbers."""
+    joined, order = type(logs[0]).join(logs), np.argsort(replica, kind="stable")
+    first = np.repeat(np.arange(len(logs)) * scenario.servers, [log.batch_start_s.size for log in logs])
+    joined = replace(joined, batch_server=joined.batch_server + first)
+    rows = {"requests": _inverse(order), "steps": np.argsort(joined.batch_start_s, kind="stable")}
+    return joined, rows, {"requests": order}
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:

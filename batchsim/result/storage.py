@@ -341,7 +341,7 @@ def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
                 and (np.diff(times_s[:, served], axis=0) >= 0).all()
             ),
             "server must be a server, -1 where status is not SERVED": (
-                ((server >= 0) & (server < scenario.servers)).all() and (log.server[~served] == -1).all()
+                ((server >= 0) & (server < scenario.all_servers)).all() and (log.server[~served] == -1).all()
             ),
             "steps and rows before a request must rise from 0 on": all(
                 (np.diff(each, prepend=0) >= 0).all() for each in (log.steps_before, log.rows_before)

@@ -83,15 +83,19 @@ class Loop:
         return state, steps, used
 
 
-def run(plan: TokenPlan, cancelled: threading.Event | None = None, room: float = math.inf) -> TokenLog:
+def run(
+    plan: TokenPlan, cancelled: threading.Event | None = None, room: float = math.inf,
+    arrival_s: np.ndarray | None = None,
+) -> TokenLog:  # fmt: skip
     """Run a plan and return its log, bit for bit that of the reference engine.
 
-    With more than `room` steps it is a `FoldedLog`. Raises InterruptedError once `cancelled` is set.
+    With more than `room` steps it is a `FoldedLog`, for which `arrival_s` is as in `StepRows`. Raises
+    InterruptedError once `cancelled` is set.
     """
     count, requests = plan.base.requests, TokenRequests.of(plan)
     loop, queue = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
     loop.end_s = plan.base.end_s
-    rows, cursor, servers = StepRows(room, count), loop.cursor, loop.servers
+    rows, cursor, servers = StepRows(room, count, arrival_s), loop.cursor, loop.servers
     # At one instant each engine may preempt all of its requests.
     at_once = servers.running.size if loop.batching.preempts else 0
 

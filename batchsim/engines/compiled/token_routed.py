@@ -4,6 +4,7 @@ As in `routed`, it first finds where each request goes, then runs each replica b
 and merges their logs. A routing that sees loads needs the replicas' queues before: see `token_follow`.
 """
 
+import itertools
 import math
 import threading
 from collections.abc import Iterator
@@ -17,9 +18,8 @@ from batchsim.engines.compiled import columns, engine, routed, token_engine
 from batchsim.engines.compiled.columns import SENT, STEP, Steps, TokenLimits, TokenQueue, TokenRequests
 from batchsim.engines.compiled.routed_instants import GROW
 from batchsim.engines.compiled.token_follow import MORE_STEPS, Drawn, Rows, follow, follow_uncached
-from batchsim.engines.folded_log import folded
 from batchsim.engines.log import check_cancelled
-from batchsim.engines.replicas import loads_of, merged, rows_of, token_plan_of
+from batchsim.engines.replicas import loads_of, merged, merged_folded, rows_of, token_plan_of
 from batchsim.engines.token_log import Batching, TokenLog, TokenPlan
 
 STEPS_AT_ONCE = 1 << 10
@@ -134,6 +134,15 @@ def run(
     if plan.scenario.most_replicas == 1:
         return token_engine.run(plan, cancelled, room)
     replica, scaling = replicas_of(plan, cancelled)
-    logs = [token_engine.run(part, cancelled) for _, part in parts_of(plan, replica)]
-    log: TokenLog = replace(merged(plan.scenario, replica, logs), scaling=scaling)
-    return log if log.steps <= room else folded(log)
+    parts, arrival_s, logs = parts_of(plan, replica), plan.base.arrival_s, list[TokenLog]()
+    assert arrival_s is not None
+    for _, part in parts:
+        logs.append(token_engine.run(part, cancelled, room, arrival_s))
+        room -= logs[-1].steps
+        if room < 0:
+            rest = (token_engine.run(part, cancelled, -1, arrival_s) for _, part in parts)
+            log = merged_folded(plan.scenario, replica, arrival_s, itertools.chain(logs, rest))
+            break
+    else:
+        log = merged(plan.scenario, replica, logs)
+    return replace(log, scaling=scaling)

@@ -17,13 +17,13 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.draws import Plan
-from batchsim.engines.folded_log import SPAN, folded
+from batchsim.engines.folded_log import SPAN
 from batchsim.engines.log import Log
 from batchsim.engines.reference import engine, token_engine
 from batchsim.engines.reference.engine import Collector
 from batchsim.engines.reference.instants import Instants, Process
 from batchsim.engines.reference.token_engine import Dispatcher
-from batchsim.engines.replicas import loads_of, merged
+from batchsim.engines.replicas import loads_of, merged, without_steps
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario.routing import Loads
 
@@ -248,4 +248,4 @@ def run_tokens(plan: TokenPlan, room: float = math.inf) -> TokenLog:
         return token_engine.run(plan, room)
     log = Router(plan).run()
     assert isinstance(log, TokenLog)
-    return log if log.steps <= room else folded(log)
+    return log if log.steps <= room else without_steps(plan.scenario, log)
