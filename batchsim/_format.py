@@ -47,12 +47,12 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a fraction as a percentage, with more digits near 0 and 1, and never rounded towards them.
+    """Return a fraction as a percentage, with more digits near 0 and 1, and there never rounded towards them.
 
     A load may be above 1.
 
-    >>> percent(0.623), percent(0.934), percent(0.98996), percent(0.999999), percent(1), percent(0.0026)
-    ('62%', '93.4%', '98.9%', '99.99%', '100%', '0.26%')
+    >>> percent(0.698), percent(0.934), percent(0.98996), percent(0.999999), percent(1), percent(0.0026)
+    ('70%', '93.4%', '98.9%', '99.99%', '100%', '0.26%')
     >>> percent(1.25), percent(math.inf)
     ('125%', '∞%')
     """
@@ -61,7 +61,9 @@ def percent(share: float) -> str:
     if share == 0 or share >= 1:
         return f"{number(share * 100)}%"
     near = min(share, 1 - share)
-    digits = 0 if near >= 0.1 else 1 if near >= 0.01 else 2
+    if near >= 0.1:
+        return f"{share:.0%}"
+    digits = 1 if near >= 0.01 else 2
     step = 10.0 ** (2 + digits)
     whole = math.floor(share * step + 1e-6) if share > 0.5 else math.ceil(share * step - 1e-6)
     return f"{min(max(whole, 1), step - 1) / step:.{digits}%}"

@@ -24,7 +24,7 @@ export function percent(share) {
   const near = Math.min(share, Math.abs(1 - share));
   const digits = share >= 1 || near >= 0.1 || share === 0 ? 0 : near >= 0.01 ? 1 : 2;
   const steps = share * 10 ** (2 + digits);
-  return `${((share > 0.5 && share < 1 ? Math.floor(steps + 1e-6) : Math.round(steps)) / 10 ** digits).toFixed(digits)}%`;
+  return `${((share > 0.5 && digits > 0 ? Math.floor(steps + 1e-6) : Math.round(steps)) / 10 ** digits).toFixed(digits)}%`;
 }
 
 /** The next round number among steps times a power of ten, as the explorer's axes have it. */
