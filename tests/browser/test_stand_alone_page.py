@@ -384,6 +384,7 @@ def test_no_meaning_has_a_hue_alone(opened):
 def test_nothing_moves_by_itself_for_those_who_prefer_that(opened):
     with opened(reduced_motion="reduce") as page:
         page.locator("#why").scroll_into_view_if_needed()
+        until(page, "batchsim.figures.why.isFilmSeen")
         page.wait_for_timeout(500)
         assert not page.evaluate("Object.values(batchsim.figures).some((figure) => figure.film?.playing)")
 
