@@ -73,7 +73,7 @@ def test_a_teacher_is_told_the_address_the_memory_and_that_nothing_is_encrypted(
 def make_app(binaries, *asked, **environment):
     command = ["make", "app", "-s", "-o", ".venv/.installed-app", "-C", str(ROOT), f"BIN={binaries}", *asked]
     others = {name: value for name, value in os.environ.items() if name not in ("HOST", "TOKEN")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=others | environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=others | environment)
 
 
 @needs_make
@@ -108,7 +108,7 @@ def everywhere(server):
 
 
 def status(url, path, **headers):
-    asked = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
+    asked = http.client.HTTPConnection(urlsplit(url).netloc, timeout=300)
     try:
         asked.request("GET", path, headers=headers)
         return asked.getresponse().status

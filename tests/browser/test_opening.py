@@ -12,6 +12,9 @@ CLIP = "() => document.querySelector('.batchsim-main img').style.clipPath.split(
 # The step that the kernel has, and the corners of what the picture shows: one, and six a box.
 PLACED = """[panel.opening.step, 1 + 6 * sum(len(panel.opening.boxes.get(step["name"], ()))
     for step in panel.opening.steps[: panel.opening.step + 1])]"""
+# A film of 20 requests per second is over in seconds, which a busy machine may spend elsewhere.
+PLAYED = """() => { const film = document.querySelector(".batchsim-player")?.film;
+    return film?.playing || film?.time_s >= film?.film?.until_s; }"""
 NEXT, SKIP = ".batchsim-opening button:first-child", ".batchsim-opening button:last-child"
 TABS = ".batchsim-explorer .batchsim-tabs"
 NOTEBOOK = "import batchsim as bs\npanel = bs.explore(play=True, opening=True)\npanel"
@@ -23,12 +26,12 @@ def test_the_app_opens_with_one_slider_and_ends_with_all_of_them(app, opened, si
     with opened(app, met=False, viewport={"width": width, "height": height}) as panel:
         page = panel.page
         page.wait_for_selector(NEXT)
-        page.wait_for_function("document.querySelector('.batchsim-player').film.playing")
+        page.wait_for_function(PLAYED)
         assert eventually(lambda: panel.kernel.ask("panel.state.rate_per_s") == 20)
         assert not page.is_visible(TABS)
         for at in range(len(KNOBS)):
             assert eventually(lambda at=at: panel.kernel.ask("panel.state.rate_per_s") == (800 if at else 20))
-            assert panel.kernel.ask("panel.play.player.time_s") < 10  # from the beginning
+            assert panel.kernel.ask("panel.play.player.stretch.begin_s") == 0  # of the run
             assert set(page.evaluate(SHOWN)) == set(KNOBS[: at + 1])
             assert page.evaluate(CLIP) == 1  # only the film
             page.click(NEXT)

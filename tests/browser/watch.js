@@ -23,7 +23,7 @@
     addEventListener("keydown", () => (watch.pressed = performance.now()), true);
     addEventListener("pointerup", () => (watch.arrived = Number(shown()?.dataset.arrived)), true);
     let last = shown();
-    let source = last?.src;
+    let source = (watch.counted = last?.src);
     for (;;) {
       await frame();
       const picture = shown();
@@ -32,9 +32,11 @@
       try {
         await picture.decode();
       } catch {
+        watch.counted = source;
         continue; // replaced meanwhile by a later one
       }
       await frame();
+      watch.counted = source;
       watch.frames.push(performance.now());
     }
   };
@@ -72,11 +74,13 @@
 
   // Nothing new for `ms`, and nothing on its way: the kernel has done what it was asked, and it is on the screen.
   watch.quiet = async (ms) => {
-    const drawn = () => !("arrived" in (shown()?.dataset ?? {})) || shown().dataset.arrived === shown().dataset.frame;
+    const arrived = ({ arrived, frame }) => arrived === frame; // both are the explorer's alone
+    const drawn = () => !shown() || (arrived(shown().dataset) && shown().src === watch.counted);
     const state = () => JSON.stringify([watch.frames.length, done.size, asked.size]);
     const over = deadline(() => `rest: ${state()}, ${[...asked]}`);
     for (let before = ""; before !== state() || asked.size || !drawn(); ) {
       before = state();
+      await frame(); // a busy machine may draw none for long, and the page notices its new sizes as it draws
       await pause(over() || ms);
     }
   };
