@@ -75,6 +75,8 @@
     const drawn = () => !("arrived" in (shown()?.dataset ?? {})) || shown().dataset.arrived === shown().dataset.frame;
     const state = () => JSON.stringify([watch.frames.length, done.size, asked.size]);
     const over = deadline(() => `rest: ${state()}, ${[...asked]}`);
+    await frame(); // what waits for one comes first: the page reports its size when it has drawn
+    await frame();
     for (let before = ""; before !== state() || asked.size || !drawn(); ) {
       before = state();
       await pause(over() || ms);
