@@ -44,7 +44,8 @@ def browser():
     except ImportError:
         without("no playwright: install the test extra")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=QUIETLY)
+        patience_ms = 1000 * MOST_S
+        browser = playwright.chromium.launch(executable_path=executable, args=QUIETLY, timeout=patience_ms)
         yield browser
         browser.close()
 

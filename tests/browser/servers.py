@@ -140,5 +140,6 @@ def stop(process: subprocess.Popen) -> None:
         process.wait(10)
     _, alive = psutil.wait_procs(family, timeout=3)
     for survivor in alive:
-        survivor.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            survivor.kill()
     process.wait()

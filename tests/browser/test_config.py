@@ -6,6 +6,7 @@ from browser.panel import eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 BOX = ".batchsim-config textarea"
+BOXES = "them => them.map((it) => document.querySelector(it).getBoundingClientRect().toJSON())"
 TRITON = """\
 name: "resnet"
 max_batch_size: 16
@@ -39,7 +40,9 @@ def open_page(panel):
 def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     page = panel.page
     open_page(panel)
+    page.evaluate("document.querySelector('.batchsim-player').film.slowed = 3")  # else it may end unseen
     page.fill(BOX, TRITON)
+    page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
     page.wait_for_selector(".batchsim-diff")
     lines = page.eval_on_selector_all(
         ".batchsim-marked", "them => them.map((it) => [it.value, it.innerText])"
@@ -59,8 +62,9 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     assert eventually(lambda: page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500")
     name = "max_queue_delay_microseconds: 500000"
     assert eventually(lambda: name in page.inner_text(".batchsim-knob-max_wait_ms"))
-    page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
-    film, picture = (page.locator(each).bounding_box() for each in (".batchsim-player", panel.picture))
+    page.click(".batchsim-player button:has-text('▮▮')")
+    panel.quiet()
+    film, picture = page.evaluate(BOXES, [".batchsim-player", panel.picture])
     assert film["y"] >= picture["y"] - 1  # it covers the large view
     assert film["y"] + film["height"] <= picture["y"] + picture["height"] + 1
     assert page.evaluate("window.ran") is None

@@ -63,6 +63,33 @@ def panel(request, page):
     return page
 
 
+def show_the_explorer(page):
+    """Leave the explorer alone in the page: another film may be there, which a moment later is gone."""
+    page.kernel.run("film = panel; shown.children = (panel,); player = panel.play.player")
+    page.look_at(EXPLORER)
+    page.page.wait_for_function(f"{FILM}?.pen")
+
+
+def collect(panel, body):
+    """Let the film's next moments, once it plays, be collected by `body`, which calls `done` with the result.
+
+    The page begins before it plays and pauses the film itself, as that could end before this process acts.
+    """
+    panel.page.evaluate(
+        f"""() => {{
+            const film = {FILM}, seen = [];
+            window.collected = null;
+            const done = (found) => {{
+                film.pause();
+                window.collected = found;
+            }};
+            film.onmoment(() => {{ if (film.playing && !collected) {{ {body} }} }});
+        }}"""
+    )
+    button(panel, "Play").click()
+    return panel.page.wait_for_function("window.collected").json_value()
+
+
 # Requests every 10 ms in batches of `size`, each of which computes until the next starts.
 HIDDEN = """async (looks) => {
     const film = (count, size) => {
@@ -114,8 +141,9 @@ def reported(panel):
 
 
 def stand_at(panel, time_s):
-    """Let the kernel set the film's time, and wait for the page."""
+    """Let the kernel set the film's time, and wait for the page, which may have stood there already."""
     panel.kernel.run(f"player.go_to({time_s})")
+    panel.quiet()
     panel.page.wait_for_function(f"{FILM}.time_s === {panel.kernel.ask('player.time_s')!r}")
 
 
@@ -232,46 +260,32 @@ def test_the_film_is_played_from_the_keyboard_and_ends_by_itself(panel):
 def test_reduced_motion_shows_event_after_event_without_gliding(panel):
     panel.page.emulate_media(reduced_motion="reduce")
     stand_at(panel, panel.kernel.ask("player.stretch.begin_s"))
-    button(panel, "Play").click()
-    moments = panel.page.evaluate(
-        f"""() => new Promise((done) => {{
-            const film = {FILM}, seen = [];
-            film.onmoment(() => {{
-                seen.push(film.moment[0]);
-                if (seen.length === 40) done([seen, film.instants]);
-            }});
-        }})"""
+    seen, instants = collect(
+        panel, "seen.push(film.moment[0]); if (seen.length === 40) done([seen, film.instants]);"
     )
-    button(panel, "Pause").click()
     panel.page.emulate_media(reduced_motion="no-preference")
-    seen, instants = moments
     begin_s = panel.kernel.ask("player.stretch.begin_s")
     assert all(time_s in instants or time_s - begin_s < instants[0] - begin_s for time_s in seen)
 
 
 def test_axe_finds_nothing_in_the_explorer_and_its_film(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page.kernel.run("shown.children = (panel,)")
-    page.page.wait_for_function(f"{FILM}?.pen")
+    show_the_explorer(page)
     found = axe.run(page.page, context=".batchsim-explorer").response["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["id"] != "region"] == []
 
 
 def test_the_page_marks_the_acting_line_while_it_plays(page):
-    page.kernel.run("shown.children = (panel,)")
-    page.page.wait_for_function(f"{FILM}?.pen")
-    button(page, "Play").click()
-    found = page.page.evaluate(
-        f"""() => new Promise((done) => {{
-            const film = {FILM}, seen = [], lines = ".batchsim-acting [role=group] > div > div";
-            const marked = () => [...document.querySelectorAll(lines)].findIndex((row) => row.ariaCurrent);
-            film.onmoment(() => queueMicrotask(() => {{ // when all else that a moment calls is done
-                seen.push([film.line, marked()]);
-                if (seen.length >= 60 && new Set(seen.map(([line]) => line)).size >= 2) done(seen);
-            }}));
-        }})"""
+    show_the_explorer(page)
+    found = collect(
+        page,
+        """const lines = ".batchsim-acting [role=group] > div > div";
+        const marked = () => [...document.querySelectorAll(lines)].findIndex((row) => row.ariaCurrent);
+        queueMicrotask(() => { // when all else that a moment calls is done
+            seen.push([film.line, marked()]);
+            if (seen.length >= 60 && new Set(seen.map(([line]) => line)).size >= 2) done(seen);
+        });""",
     )
-    button(page, "Pause").click()
     assert all(line == marked for line, marked in found)
 
 
@@ -290,9 +304,9 @@ SETTLED = """(not (panel.session.moved or panel.session.data_coarse)
 
 
 def test_the_film_is_the_run_after_each_drag_while_paused_with_a_busy_kernel(page):
-    page.kernel.run("film = panel; shown.children = (panel,); player = panel.play.player")
+    show_the_explorer(page)
     page.kernel.run("from batchsim.view.film.pseudocode import pseudocode")
-    page.page.wait_for_function(f"{FILM}?.pen")
+    page.page.evaluate(f"{FILM}.pace(3)")  # ten times slower: on a busy machine it must not end before Pause
     knobs = {"requests": ("rate_per_s", "max_wait_ms"), "tokens": ("rate_per_s", "max_num_seqs")}
     for drag, mode in enumerate(["requests", "requests", "tokens", "tokens", "requests"]):
         page.page.locator(".batchsim-knob-mode button").nth(int(mode == "tokens")).click()

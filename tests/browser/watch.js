@@ -78,6 +78,7 @@
     const drawn = () => !shown() || (arrived(shown().dataset) && shown().src === watch.counted);
     const state = () => JSON.stringify([watch.frames.length, done.size, asked.size]);
     const over = deadline(() => `rest: ${state()}, ${[...asked]}`);
+    await frame(); // what waits for one comes first: the page reports its size when it has drawn
     for (let before = ""; before !== state() || asked.size || !drawn(); ) {
       before = state();
       await frame(); // a busy machine may draw none for long, and the page notices its new sizes as it draws
