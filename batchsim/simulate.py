@@ -228,7 +228,8 @@ def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", ad
 
 def bytes_of(scenario: Scenario, requests: int, engine: str = "compiled") -> int:
     """Return the memory that a run needs, its rows of steps excepted."""
-    return requests * KINDS[scenario.kind].bytes_a_request[engine]
+    key = "routed" if engine == "compiled" and scenario.most_replicas > 1 else engine
+    return requests * KINDS[scenario.kind].bytes_a_request[key]
 
 
 def _room(keep: str, requests: int | None) -> float:

@@ -1,5 +1,6 @@
 """Replicas behind a router: what each routing does, results per replica, and what is refused."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -404,3 +405,23 @@ def test_replicas_and_routing_are_knobs_of_every_study():
     assert bs.compare(*runs)["mean_batch_size"].low > 0  # chance leaves more batches small
     auto = fleet.replace(replicas=1, autoscale=AUTO)
     assert "replicas on average" in repr(bs.simulate(auto, 2000))
+
+
+NOISY = bs.Affine(5, 0.25).with_noise(0.1)
+
+
+@pytest.mark.parametrize("scenario", [
+    bs.Scenario(bs.Poisson(10_000), bs.PullThenWait(32, 10), NOISY),
+    bs.Scenario(bs.Poisson(10_000), bs.SizeOrWait(32, 10), NOISY),
+    bs.Scenario(bs.Poisson(2000), bs.Continuous(32, 512), bs.StepTime(6.88, 9.997, 0.09631).with_noise(0.1),
+                tokens=bs.Tokens(50, 2)),
+])  # fmt: skip
+def test_a_thousand_replicas_of_which_few_have_requests_need_little_memory(scenario):
+    many = scenario.replace(replicas=1024, routing="fill_first")
+    bs.simulate(many, 100)  # compiles the loop
+    tracemalloc.start()
+    result = bs.simulate(many, 10_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 4 < result.replica.max() < 20
+    assert peak < 30e6  # with a row for each of the replicas it was 270 MB

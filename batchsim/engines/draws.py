@@ -158,8 +158,11 @@ class Streams:
         Replica 0 has the stream of a single queue.
         """
         noise, seed = self.scenario.service.noise, _seed(1, self.seed, self.replication)
-        seed = seed.spawn(replica)[-1] if replica else seed
-        return None if noise is None else noise.source(np.random.default_rng(seed))
+        if noise is None:
+            return None
+        if replica:  # the last of so many spawned children
+            seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, replica - 1))
+        return noise.source(np.random.default_rng(seed))
 
     def think(self) -> Callable[[int], np.ndarray] | None:
         """Return a function that draws the think times after the next sends; None in an open loop."""

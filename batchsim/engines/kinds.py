@@ -22,7 +22,8 @@ class Kind(NamedTuple):
     draw: Callable[..., Any]  # takes a scenario, requests, seed, replication, and `cancelled`
     loops: dict[str, tuple[str, str]]  # by engine: the module, and its function from a plan to a log
     sums: str  # the module whose `summarise` runs in little memory
-    bytes_a_request: dict[str, int]  # by engine: peak memory, measured with the summary taken
+    # Peak memory by engine, measured with the summary taken; "routed": of the compiled one, with replicas.
+    bytes_a_request: dict[str, int]
     takes_model: bool  # whether a `model_fn` may compute the batches
     folds: bool  # whether `run` folds a log with more than `room` rows of steps
 
@@ -46,13 +47,13 @@ KINDS = {
     "requests": Kind(
         draw, {"simpy": ("reference.router", "run"), "compiled": ("compiled.routed", "run")},
         "compiled.summaries",
-        {"simpy": 510, "compiled": 230},  # in batches of one, which need most
+        {"simpy": 510, "compiled": 230, "routed": 240},  # in batches of one, which need most
         takes_model=True, folds=False,
     ),
     "tokens": Kind(
         draw_tokens,
         {"simpy": ("reference.router", "run_tokens"), "compiled": ("compiled.token_routed", "run")},
-        "compiled.token_summaries", {"simpy": 400, "compiled": 400},  # without steps
+        "compiled.token_summaries", {"simpy": 400, "compiled": 400, "routed": 700},  # without steps
         takes_model=False, folds=True,
     ),
 }  # fmt: skip

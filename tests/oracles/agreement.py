@@ -164,7 +164,8 @@ def assert_replicas_agree(plan, chunk=64) -> None:
         assert np.array_equal(result.run.device_time.wait_s, waits)
     if plan.arrival_s is not None:
         assert_columns_equal(routed.run(plan), log)
-        with patch.object(compiled, "SLICE", chunk), patch.object(routed, "LEAST_ROOM", 1):
+        small = patch.multiple(routed, LEAST_ROOM=1, FIRST_ROWS=1)
+        with patch.object(compiled, "SLICE", chunk), small:
             assert_columns_equal(routed.run(plan), log)
 
 
@@ -254,7 +255,7 @@ def assert_token_replicas_agree(plan, chunk=7) -> None:
         with (
             patch.multiple(token_engine, SLICE=chunk, CHUNK=chunk),
             patch.multiple(token_routed, STEPS_AT_ONCE=1),
-            patch.object(routed, "LEAST_ROOM", 1),
+            patch.multiple(routed, LEAST_ROOM=1, FIRST_ROWS=1),
         ):
             assert_columns_equal(token_routed.run(plan), log)
         assert_steps_fold(plan, log, log.steps // 2, chunk, 0.3)

@@ -149,7 +149,7 @@ class Routed:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.replica: np.ndarray | None = None
-        self.noise, self.free = noise_rows(plan, 0), np.empty(plan.scenario.servers)
+        self.noise, self.free = noise_rows(plan, plan.scenario.replicas, 0), np.empty(plan.scenario.servers)
         self.arrival_s = np.require(plan.arrival_s, requirements="W")
         self.ends, self.own_s = np.empty(plan.scenario.replicas + 1, int), np.empty(plan.requests)
 
@@ -164,7 +164,7 @@ class Routed:
             replica = self.replica = replicas_of(plan, cancelled)
             most = int(np.bincount(replica).max())  # requests of a replica, and so batches
             if self.plan.noise_of is not None and most > self.noise.shape[1]:
-                self.noise = noise_rows(self.plan, most)
+                self.noise = noise_rows(self.plan, scenario.replicas, most)
         grid_loops.run_routed(
             self.arrival_s, self.replica, rule.threshold, costs, self.noise, self.free, self.ends, self.own_s,
             wanted, scratch, row, numbers,

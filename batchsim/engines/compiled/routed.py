@@ -33,6 +33,7 @@ from batchsim.engines.replicas import loads_of, merged, plan_of, rows_of
 from batchsim.scenario.routing import Loads
 
 LEAST_ROOM = 64  # requests that each replica has room for, at first
+FIRST_ROWS = 16  # replicas that have rows at first: of 1,024, many a routing uses only a few
 NEVER = 2**62  # more instants and requests than there are
 
 
@@ -41,17 +42,24 @@ def is_ours(*parts: Any) -> bool:
     return all(type(part).__module__.startswith("batchsim.") for part in parts)
 
 
-def first_room(plan: Plan) -> int:
-    """Return how many requests each replica has room for, before one needs more."""
-    return min(plan.requests, 2 * plan.requests // plan.scenario.most_replicas + LEAST_ROOM)
-
-
-def noise_rows(plan: Plan, room: int) -> np.ndarray:
-    """Return the first factors of each replica, a row each; empty rows without noise."""
+def first_size(plan: Plan) -> tuple[int, int]:
+    """Return how many replicas have a row at first, and for how many requests."""
     count = plan.scenario.most_replicas
+    return min(count, FIRST_ROWS), min(plan.requests, 2 * plan.requests // count + LEAST_ROOM)
+
+
+def next_size(plan: Plan, rows: int, room: int, k: int) -> tuple[int, int]:
+    """Return the same once replica `k` has no row, or a full one."""
+    if k >= rows:
+        return min(max(2 * rows, int(k) + 1), plan.scenario.most_replicas), room
+    return rows, min(2 * room, plan.requests)
+
+
+def noise_rows(plan: Plan, rows: int, room: int) -> np.ndarray:
+    """Return the first factors of some replicas, a row each; of all, empty rows, without noise."""
     if plan.noise_of is None:
-        return np.empty((count, 0))
-    return np.stack([plan.noise_of(k, room) for k in range(count)])
+        return np.empty((plan.scenario.most_replicas, 0))
+    return np.stack([plan.noise_of(k, room) for k in range(rows)])
 
 
 def follow_lines(
@@ -59,11 +67,11 @@ def follow_lines(
 ) -> np.ndarray:
     """Write the replica of each request, and return them."""
     scenario, requests, count = plan.scenario, plan.requests, plan.scenario.most_replicas
-    room, begin, step = first_room(plan), 0, max(engine.SLICE // count, 1)
+    size, begin, step = first_size(plan), 0, max(engine.SLICE // count, 1)
     arrival_s, threshold = np.require(plan.arrival_s, requirements="W"), scenario.rule.threshold
     follow = routed_threshold.follow if is_ours(scenario.router) else routed_threshold.follow_uncached
     costs = Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start))
-    line = Line.allocate(count, scenario.servers, requests, costs, noise_rows(plan, room))
+    line = Line.allocate(count, scenario.servers, requests, costs, noise_rows(plan, *size))
     while begin < requests:
         check_cancelled(cancelled)
         end = min(begin + step, requests)
@@ -72,8 +80,8 @@ def follow_lines(
             params, replica,
         )  # fmt: skip
         if begin < end:
-            room = min(2 * room, requests)
-            line = line._replace(noise=noise_rows(plan, room))
+            size = next_size(plan, *size, replica[begin])
+            line = line._replace(noise=noise_rows(plan, *size))
     return replica
 
 
@@ -93,9 +101,9 @@ def copy_rows(old: Any, new: Any) -> None:
         new[tuple(map(slice, old.shape))] = old
 
 
-def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
-    """Return idle replicas; their noise is drawn already."""
-    count, servers = plan.scenario.most_replicas, plan.scenario.servers
+def _rows(plan: Plan, count: int, room: int, one: engine.Instants) -> Rows:
+    """Return the rows of idle replicas; their noise is drawn already."""
+    routed, noted = np.zeros((2, count), np.int64)
     of_request = (
         np.zeros(room),
         NONE,
@@ -109,7 +117,7 @@ def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
     costs = Costs.of(plan, None, Devices.of(plan.scenario), Cold.of(plan.cold_start))
     devices, cold = costs.devices, costs.cold
     costs = costs._replace(
-        noise=noise_rows(plan, room),
+        noise=noise_rows(plan, count, room)[:count],
         devices=devices._replace(free_s=stacked(devices.free_s, count)),
         cold=cold._replace(ready_s=stacked(cold.ready_s, count)),
     )
@@ -117,7 +125,7 @@ def _rows(plan: Plan, room: int, one: engine.Instants) -> Rows:
         stacked(one.memory, count), requests._replace(think_s=NONE, client=np.empty(0, np.int64)), costs,
         stacked(columns.Queue.allocate(room, plan.scenario.rule.freezes), count), stacked(levels, count),
         stacked(one.servers, count), stacked(Batches.allocate(room), count), stacked(one.cursor, count),
-        np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros((count, servers), np.int64),
+        routed, noted, np.zeros((count, plan.scenario.servers), np.int64),
     )  # fmt: skip
 
 
@@ -127,10 +135,10 @@ def follow_instants(
 ) -> np.ndarray:  # fmt: skip
     """Write the replica of each request, and return them."""
     scenario, requests, count = plan.scenario, plan.requests, plan.scenario.most_replicas
-    room, begin, step = first_room(plan), 0, max(engine.SLICE // 4 // count, 1)
+    rows_and_room, begin, step = first_size(plan), 0, max(engine.SLICE // 4 // count, 1)
     one, rule = engine.Instants(scenario, 0), scenario.rule
     limits, level = one.limits._replace(work=NEVER), engine.places_of(scenario, plan.priority, requests)
-    rows, arrival_s = _rows(plan, room, one), np.require(plan.arrival_s, requirements="W")
+    rows, arrival_s = _rows(plan, *rows_and_room, one), np.require(plan.arrival_s, requirements="W")
     ours = is_ours(rule, scenario.router)
     follow = routed_instants.follow if ours else routed_instants.follow_uncached
     until = Until(scaler, arrival_s, loads)
@@ -145,11 +153,9 @@ def follow_instants(
         if ended == instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {rule!r}")
         if ended == routed_instants.GROW:
-            room, old = min(2 * room, requests), rows
-            rows = _rows(plan, room, one)
-            kept = rows.costs.noise
-            copy_rows(old, rows)
-            rows.costs.noise[:] = kept
+            rows_and_room, old = next_size(plan, *rows_and_room, replica[begin]), rows
+            rows = _rows(plan, *rows_and_room, one)
+            copy_rows(old, rows)  # the first factors of their noise are the same
         elif begin == until.stop < requests:
             until.pass_(partial(_columns, rows))
     return replica
@@ -179,12 +185,14 @@ class Until:
         """Take the evaluation, if one is due, and go on from this time."""
         assert self.scaler is not None
         if self.time_s == self.scaler.next_s:
-            self.scaler.evaluate(self.loads.waiting, columns())
+            seen = columns()
+            without = [Seen(*np.empty((4, 0)))] * (self.loads.waiting.size - len(seen))
+            self.scaler.evaluate(self.loads.waiting, seen + without)
         self._look_ahead(self.time_s)
 
 
 def _columns(rows: Rows) -> list[Seen]:
-    """Return the columns of the requests and batches of each replica so far."""
+    """Return the columns of the requests and batches so far, of each replica that has a row."""
     requests, batches = rows.requests, rows.batches
     return [
         Seen(requests.arrival_s[k, :sent], requests.batch_index[k, :sent], batches.start_s[k, :count],

@@ -1,6 +1,7 @@
 """Routing by loads in front of any rule: the general loop follows each replica from instant to instant.
 
-Each replica has a row of every array; `room` is how many requests a row holds, and grows as needed.
+Each replica has a row of every array, as far as the router has used one: those behind have had no request.
+`room` is how many requests a row holds. Both numbers grow as needed.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -28,7 +29,7 @@ from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
 from batchsim.engines.compiled.routing_calls import route
 from batchsim.engines.compiled.threshold import later
 
-GROW = -2  # the loop returns: a replica needs a longer row
+GROW = -2  # the loop returns: a replica needs a row, or a longer one
 pass_instants = inlined(_pass_instants)
 
 
@@ -101,7 +102,7 @@ def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, w
         now_s = arrival_s[request] if request < end else at_s
         if request == 0 or request == end or now_s > arrival_s[request - 1] or begin == request:
             until_s = later(now_s, -stale_s)
-            for k in range(loads.inside.size):
+            for k in range(rows.routed.size):
                 if _advance(k, until_s, limits, params, while_busy, rows, clients, loads) == WRONG:
                     return request, WRONG
                 if stale_s == 0:
@@ -114,10 +115,10 @@ def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, w
         if request == end:
             break
         k = route(request, seen, chances[request], routing)
-        place = rows.routed[k]
-        if place == rows.requests.arrival_s.shape[1]:
-            return request, GROW
         replica[request] = k
+        if k >= rows.routed.size or rows.routed[k] == rows.requests.arrival_s.shape[1]:
+            return request, GROW
+        place = rows.routed[k]
         rows.requests.arrival_s[k, place] = now_s
         if level.size:
             rows.requests.level[k, place] = level[request]

@@ -131,9 +131,9 @@ def _follow(begin, end, arrival_s, stale_s, threshold, costs, line, loads, chanc
             if line.due_s[k] < until_s:
                 _advance(k, until_s, arrival_s, threshold, costs, line, loads)
         k = route(request, loads, chances[request], params)
-        if noisy and line.routed[k] == line.noise.shape[1]:
-            return request
         replica[request] = k
+        if noisy and (k >= line.noise.shape[0] or line.routed[k] == line.noise.shape[1]):
+            return request
         line.routed[k] += 1
         line.after[request] = NOBODY
         if line.last[k] != NOBODY:

@@ -26,7 +26,7 @@ from batchsim.engines.compiled.threshold import later
 from batchsim.engines.compiled.token_instants import pass_steps
 from batchsim.engines.compiled.token_memory import TokenMemory
 
-MORE_STEPS = -3  # the loop returns: a replica needs room, or noise, for further steps
+MORE_STEPS = -3  # the loop returns: a replica needs room, or noise, for further steps; GROW: as of requests
 
 
 class Rows(NamedTuple):
@@ -149,7 +149,7 @@ def _follow(begin, end, at_s, drawn, stale_s, limits, batching, cost, steps, noi
         now_s = arrival_s[request] if request < end else at_s
         if request in (begin, end) or now_s > arrival_s[request - 1]:
             until_s = later(now_s, -stale_s)
-            for k in range(loads.inside.size):
+            for k in range(sent.size):
                 if _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, rows, loads):
                     return request, MORE_STEPS
                 if stale_s == 0:
@@ -161,10 +161,10 @@ def _follow(begin, end, at_s, drawn, stale_s, limits, batching, cost, steps, noi
         if request == end:
             break
         k = route(request, seen, chances[request], routing)
-        place = sent[k]
-        if place + 1 == requests.arrival_s.shape[1]:
-            return request, GROW
         replica[request] = k
+        if k >= sent.size or sent[k] + 1 == requests.arrival_s.shape[1]:
+            return request, GROW
+        place = sent[k]
         requests.arrival_s[k, place] = now_s
         requests.prompt[k, place], requests.output[k, place] = drawn.prompt[request], drawn.output[request]
         requests.limit[k, place], requests.path[k, place] = drawn.limit[request], drawn.path[request]

@@ -26,8 +26,8 @@ STEPS_AT_ONCE = 1 << 10
 NEVER = 2**62  # more instants and requests than there are
 
 
-def _rows(plan: TokenPlan, room: int) -> Rows:
-    """Return idle replicas, each with room for so many requests."""
+def _rows(plan: TokenPlan, count: int, room: int) -> Rows:
+    """Return the rows of idle replicas, each with room for so many requests."""
     scenario, zeros = plan.scenario, np.zeros(room, np.int64)
     loop = token_engine.Loop(scenario.one, plan.base.requests, None)
     one = Rows(
@@ -35,14 +35,14 @@ def _rows(plan: TokenPlan, room: int) -> Rows:
         TokenQueue(*np.empty((2, room), np.int64)), loop.servers, loop.clients, loop.sums, loop.done,
         loop.cursor,
     )  # fmt: skip
-    rows: Rows = routed.stacked(one, scenario.most_replicas)
+    rows: Rows = routed.stacked(one, count)
     return rows
 
 
-def _noise(plan: TokenPlan, count: int) -> np.ndarray:
-    """Return the factors of the first steps of each replica, a row each; empty rows without noise."""
-    draws = [plan.noise(k) for k in range(plan.scenario.most_replicas)]
-    return np.stack([columns.NONE if draw is None else draw(count) for draw in draws])
+def _noise(plan: TokenPlan, count: int, steps: int) -> np.ndarray:
+    """Return the factors of the first steps of some replicas, a row each; empty rows without noise."""
+    draws = [plan.noise(k) for k in range(count)]
+    return np.stack([columns.NONE if draw is None else draw(steps) for draw in draws])
 
 
 def _steps(own: int, count: int, at_once: int) -> Steps:
@@ -67,37 +67,35 @@ def follow_steps(
     limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, logged, -math.inf)
     # The loop pauses unless there is a row for each engine.
     ahead = max(STEPS_AT_ONCE, 2 * scenario.servers)
-    room, begin = min(routed.first_room(base), requests) + 1, 0
-    rows, noise, loads = _rows(plan, room), _noise(plan, ahead), loads_of(scenario)
-    at_once, routed_to = one.servers.running.size, np.zeros(scenario.most_replicas, np.int64)
-    own = scenario.most_replicas if logged else 1
-    steps, slice_ = _steps(own, ahead, at_once), max(engine.SLICE // 64 // scenario.most_replicas, 1)
+    (count, room), begin, at_once = routed.first_size(base), 0, one.servers.running.size
+    rows, noise, loads = _rows(plan, count, room + 1), _noise(plan, count, ahead), loads_of(scenario)
+    sent, steps = np.zeros(count, np.int64), _steps(count if logged else 1, ahead, at_once)
+    slice_ = max(engine.SLICE // 64 // scenario.most_replicas, 1)
     until = routed.Until(scaler, drawn.arrival_s, loads)
     while begin < requests:
         check_cancelled(cancelled)
         end = min(begin + slice_, until.stop)
         begin, ended = loop(
             begin, end, until.at_s(end), drawn, scenario.stale_ms / 1000, limits, batching, one.cost, steps,
-            noise, scenario.router.needs_tokens, rows, routed_to, loads, until.seen, base.chances,
+            noise, scenario.router.needs_tokens, rows, sent, loads, until.seen, base.chances,
             scenario.router.params, replica,
         )  # fmt: skip
-        if ended == GROW:
-            room = min(2 * room, requests + 1)
-            longer = _rows(plan, room)
-            for name in ("requests", "queue", "clients", "sums", "done", "cursor"):
-                routed.copy_rows(getattr(rows, name), getattr(longer, name))
-            rows = longer._replace(servers=rows.servers)
-        elif ended == MORE_STEPS:
-            ahead *= 2
-            noise, before, steps = _noise(plan, ahead), steps, _steps(own, ahead, at_once)
-            routed.copy_rows(before[2:4], steps[2:4])
+        if ended in (GROW, MORE_STEPS):
+            before = rows, sent, steps[2:4]
+            if ended == GROW:
+                count, room = routed.next_size(base, count, room, replica[begin])
+                rows, sent = _rows(plan, count, room + 1), np.zeros(count, np.int64)
+            else:
+                ahead *= 2
+            noise, steps = _noise(plan, count, ahead), _steps(count if logged else 1, ahead, at_once)
+            routed.copy_rows(before, (rows, sent, steps[2:4]))
         elif begin == until.stop < requests:
             until.pass_(partial(_columns, rows, steps))
     return replica
 
 
 def _columns(rows: Rows, steps: Steps) -> list[Seen]:
-    """Return the columns of the requests and steps of each replica so far."""
+    """Return the columns of the requests and steps so far, of each replica that has a row."""
     return [
         Seen(rows.requests.arrival_s[k, :sent], rows.requests.last_step[k, :sent], steps.start_s[k, :count],
              steps.finish_s[k, :count])
