@@ -162,9 +162,10 @@ class Routed:
         if self.replica is None or scenario.router.sees_loads:
             plan = replace(self.plan, scenario=replace(scenario, rule=rule))
             replica = self.replica = replicas_of(plan, cancelled)
-            most = int(np.bincount(replica).max())  # requests of a replica, and so batches
-            if self.plan.noise_of is not None and most > self.noise.shape[1]:
-                self.noise = noise_rows(self.plan, scenario.replicas, most)
+            used, most = int(replica.max()) + 1, int(np.bincount(replica).max())  # most: requests, so batches
+            rows, batches = self.noise.shape
+            if self.plan.noise_of is not None and (used > rows or most > batches):
+                self.noise = noise_rows(self.plan, used, most)
         grid_loops.run_routed(
             self.arrival_s, self.replica, rule.threshold, costs, self.noise, self.free, self.ends, self.own_s,
             wanted, scratch, row, numbers,
