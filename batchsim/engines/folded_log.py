@@ -65,7 +65,7 @@ class Progress(NamedTuple):
 class StepRows:
     """The rows of a run's steps; beyond `room` steps they are folded during the run.
 
-    Of one of several replicas, `arrival_s` has the arrivals at all of them.
+    For one of several replicas, `arrival_s` holds the arrivals at all of them.
     """
 
     def __init__(self, room: float, requests: int, arrival_s: np.ndarray | None = None) -> None:
