@@ -116,7 +116,8 @@ def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, w
             break
         k = route(request, seen, chances[request], routing)
         replica[request] = k
-        if k >= rows.routed.size or rows.routed[k] == rows.requests.arrival_s.shape[1]:
+        count, room = rows.requests.arrival_s.shape
+        if k >= count or rows.routed[k] == room:
             return request, GROW
         place = rows.routed[k]
         rows.requests.arrival_s[k, place] = now_s
