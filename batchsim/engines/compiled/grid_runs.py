@@ -141,7 +141,7 @@ def run_many(
 
 
 class Routed:
-    """Settings of a threshold rule at replicas: a routing that sees no loads is asked once for all.
+    """Settings of a threshold rule at replicas: a routing that sees no loads runs once for all of them.
 
     Not with an infinite wait: a remainder that drains leaves after the last arrival of all.
     """
@@ -149,7 +149,7 @@ class Routed:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.replica: np.ndarray | None = None
-        self.noise, self.free = noise_rows(plan, plan.scenario.replicas, 0), np.empty(plan.scenario.servers)
+        self.noise, self.free = np.empty((plan.scenario.replicas, 0)), np.empty(plan.scenario.servers)
         self.arrival_s = np.require(plan.arrival_s, requirements="W")
         self.ends, self.own_s = np.empty(plan.scenario.replicas + 1, int), np.empty(plan.requests)
 

@@ -33,7 +33,7 @@ from batchsim.engines.replicas import loads_of, merged, plan_of, rows_of
 from batchsim.scenario.routing import Loads
 
 LEAST_ROOM = 64  # requests that each replica has room for, at first
-FIRST_ROWS = 16  # replicas that have rows at first: of 1,024, many a routing uses only a few
+FIRST_ROWS = 16  # replicas that have rows at first: a routing to 1,024 often uses only a few
 NEVER = 2**62  # more instants and requests than there are
 
 
@@ -49,14 +49,14 @@ def first_size(plan: Plan) -> tuple[int, int]:
 
 
 def next_size(plan: Plan, rows: int, room: int, k: int) -> tuple[int, int]:
-    """Return the same once replica `k` has no row, or a full one."""
+    """Return both numbers for another try, as replica `k` has no row, or a full one."""
     if k >= rows:
         return min(max(2 * rows, int(k) + 1), plan.scenario.most_replicas), room
     return rows, min(2 * room, plan.requests)
 
 
 def noise_rows(plan: Plan, rows: int, room: int) -> np.ndarray:
-    """Return the first factors of some replicas, a row each; of all, empty rows, without noise."""
+    """Return the first factors of `rows` replicas; without noise, an empty row for every replica."""
     if plan.noise_of is None:
         return np.empty((plan.scenario.most_replicas, 0))
     return np.stack([plan.noise_of(k, room) for k in range(rows)])

@@ -75,9 +75,9 @@ const choose = (number) => {
 
 const ask = async () => {
   const answer = await fetch("/class/votes").catch(() => null);
-  const asked = answer?.ok ? (await answer.json()).questions : questions;
+  const asked = answer?.ok && (await answer.json()).questions;
   // A new question moves the others: a click must act on the one that its press was on.
-  if (!document.querySelector("button:active")) {
+  if (asked && !document.querySelector("button:active")) {
     questions = asked;
     draw();
   }
