@@ -21,6 +21,7 @@ from batchsim.engines.compiled import instants, summaries
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.reference import engine as reference
 from batchsim.scenario.rules import RULES as REGISTRY
+from batchsim.scenario.rules import RULES_OF_SIZES
 from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, later, oldest_s
 from batchsim.study.surface import surface
 
@@ -118,6 +119,33 @@ class Learning(Rule):
         return LearningParams(self.max_batch_size)
 
 
+def decide_by_units(now_s, waiting, idle, state, params):
+    """Send the oldest requests whose sizes add up to at most `max_batch_size`."""
+    size = units = 0
+    while size < waiting.length and units < params.max_batch_size:
+        units += waiting.size[waiting.queue[waiting.head + size]]
+        size += 1
+    return START, size, FULL
+
+
+class ByUnitsParams(NamedTuple):
+    max_batch_size: int
+
+
+@dataclass(frozen=True)
+class ByUnits(Rule):
+    """It reads sizes, but does not say so (`by_size`)."""
+
+    max_batch_size: int = 8
+
+    Params = ByUnitsParams
+    decide, wake_s = staticmethod(decide_by_units), staticmethod(never)
+
+    @property
+    def params(self):
+        return ByUnitsParams(self.max_batch_size)
+
+
 # Both engines, and the oracle that spells each rule again.
 
 
@@ -158,7 +186,7 @@ def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
 
 
 @pytest.mark.parametrize("knobs", [{}, {"queue_limit": 9, "timeout_ms": 12}, {"servers": 2}], ids=repr)
-@pytest.mark.parametrize("rule", [Frozen(8, 4), Learning(8), *RULES, *OF_SERVERS], ids=repr)
+@pytest.mark.parametrize("rule", [Frozen(8, 4), Learning(8), ByUnits(8), *RULES, *OF_SERVERS], ids=repr)
 def test_engines_agree_and_windows_do_not_matter(rule, knobs):
     for workload in (bs.Poisson(1100.0), bs.ClosedLoop(9, think_s=0.003)):
         scenario = SCENARIO.replace(rule=rule, workload=workload, **knobs)
@@ -169,6 +197,24 @@ def test_engines_agree_and_windows_do_not_matter(rule, knobs):
         for name in vars(one[0]):
             assert np.allclose(getattr(one[0], name), getattr(many[0], name), rtol=1e-12), name
         assert one[0].triggers.sum() <= log.batch_size.size
+
+
+def test_every_rule_that_needs_no_sizes_runs_without_them():
+    tested = {type(rule) for rule in (*RULES, *OF_SERVERS)}
+    assert {kind for kind in (*REGISTRY, *RULES_OF_SIZES) if kind.by_size is not True} == tested
+
+
+@pytest.mark.parametrize("knobs", [{}, {"replicas": 3, "routing": "least_loaded"}, {"clients": 20}], ids=repr)
+def test_a_rule_that_reads_sizes_where_there_are_none_finds_1_each(knobs):
+    scenario = SCENARIO.replace(workload=bs.ClosedLoop(9, think_s=0.01)) if "clients" in knobs else SCENARIO
+    scenario = scenario.replace(knobs)
+    for engine in ("compiled", "simpy"):
+        found, counted = (
+            bs.simulate(scenario.replace(rule=rule), 2000, engine=engine)
+            for rule in (ByUnits(8), bs.SizeOrWait(8, 0))
+        )
+        assert np.array_equal(found.finish_s, counted.finish_s)
+        assert found.size is None
 
 
 def test_a_rule_of_ones_own_leaves_nothing_on_disk_that_others_would_load():

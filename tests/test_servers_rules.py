@@ -40,6 +40,12 @@ def test_nobody_joins_a_frozen_batch_however_long_it_waits():
     ]  # fmt: skip
 
 
+def test_the_next_batch_forms_as_one_starts_and_does_not_grow_without_sizes_too():
+    assert run([0, 1, 2, 3, 15, 21], bs.PrefetchedBatches(2)) == [
+        (0, 1, "WAIT"), (10, 1, "WAIT"), (20, 2, "FULL"), (30, 1, "BACKLOG"), (40, 1, "BACKLOG"),
+    ]  # fmt: skip
+
+
 def test_what_did_not_fit_opens_the_next_batch_whose_wait_is_over_when_the_loop_goes_on():
     assert run([0, 1, 1, 9], bs.StalledBatches(2, 3)) == [(1, 2, "FULL"), (11, 2, "FULL")]
     assert run([0, 1, 1], bs.StalledBatches(2, 3)) == [(1, 2, "FULL"), (11, 1, "WAIT")]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from batchsim._clock import LATEST_S, check_time, on_grid
+from batchsim._kept import kept
 from batchsim.engines.log import check_cancelled
 from batchsim.scenario import (
     ClosedLoop,
@@ -82,10 +83,11 @@ class Plan:
         count, longest = self.service_s.size - 1, self.scenario.longest
         return extra_s(count, longest, count * longest, count * longest**2, self.unit_cost)
 
-    @property
+    @kept
     def computed_size(self) -> np.ndarray:
-        """The sizes of requests, cut if the scenario truncates them; empty without sizes."""
-        return NO_SIZES if self.size is None else self.scenario.cut(self.size)
+        """The sizes of requests, cut if the scenario truncates them; 1 each if they have none."""
+        # A rule may read them in any run; an index into an empty array would lead the compiled loops astray.
+        return np.ones(self.requests, np.int64) if self.size is None else self.scenario.cut(self.size)
 
 
 def check_durations(scenario: Scenario) -> None:

@@ -257,6 +257,8 @@ class Naive:
 
     def size_of(self, request: int) -> int:
         """The size of a request as it is computed."""
+        if self.sizes is None:
+            return 1
         return min(self.sizes[request], self.largest_size) if self.truncates else self.sizes[request]
 
     def in_time(self, taken: list[int], size: int):

@@ -63,6 +63,8 @@ SERVERS_RULES = [
     bs.CompetingWindows(4, 3.3, poll_ms=math.inf),
     bs.LearnedSizes(8, 20),
     bs.LearnedSizes(8, 6),
+    bs.PrefetchedBatches(4),
+    bs.PrefetchedBatches(1),
 ]
 # Rules by the class alone, of a size and a wait.
 TIMERS = [

@@ -81,7 +81,7 @@ class Requests(NamedTuple):
     batch_index: Any  # the batch that took it; -1: not served
     status: Any  # uint8 of `Status`
     level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: no levels
-    size: Any = NO_SIZES  # units; empty: no sizes
+    size: Any = NO_SIZES  # units; empty where nothing reads them
 
 
 class Batches(NamedTuple):

@@ -127,7 +127,8 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     # A fast loop releases what is left at the last of these arrivals.
     drains_later = threshold is not None and threshold.wait_s == math.inf and plan.end_s > -math.inf
     if is_fast(scenario) and not drains_later:
-        free, size = np.zeros(scenario.servers), plan.computed_size
+        free = np.zeros(scenario.servers)
+        size = columns.NO_SIZES if is_plain(scenario) else plan.computed_size
         _, count = form_batches(arrival_s, size, False, rule, costs, free, batch_index, batches, cancelled)
     else:
         run_instants = Instants(scenario, requests)

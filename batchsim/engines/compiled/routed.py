@@ -112,8 +112,7 @@ def _rows(plan: Plan, count: int, room: int, one: engine.Instants) -> Rows:
         np.zeros(room, np.uint8),
     )
     levels, level = columns.Levels.of(plan.scenario, room), np.zeros(room if one.levels else 0, np.uint8)
-    size = np.zeros(0 if plan.size is None else room, np.int64)
-    requests = stacked(Requests(*of_request, level, size), count)
+    requests = stacked(Requests(*of_request, level, np.zeros(room, np.int64)), count)
     costs = Costs.of(plan, None, Devices.of(plan.scenario), Cold.of(plan.cold_start))
     devices, cold = costs.devices, costs.cold
     costs = costs._replace(

@@ -123,8 +123,7 @@ def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, w
         rows.requests.arrival_s[k, place] = now_s
         if level.size:
             rows.requests.level[k, place] = level[request]
-        if size.size:
-            rows.requests.size[k, place] = size[request]
+        rows.requests.size[k, place] = size[request]
         rows.routed[k] += 1
         if stale_s == 0:
             loads.inside[k] += 1

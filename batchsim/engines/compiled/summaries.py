@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def _instant_windows(
     front of the next.
     """
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
-    size_draws = _Draws(streams.sizes(), NO_SIZES)
+    size_draws = _Draws(streams.sizes() or partial(np.ones, dtype=np.int64), NO_SIZES)
     drawn = _Draws(streams.priorities(), columns.NONE_OF_LEVELS)
     instants, devices, cold = Instants(scenario, 0), Devices.of(scenario), Cold.of(streams.cold_start)
     cursor, closed, clients = instants.cursor, instants.closed, instants.clients.client.size
@@ -112,9 +113,9 @@ def _instant_windows(
             level = np.append(level, places_of(scenario, new, new_s.size))
             late = np.append(late, np.zeros(new_s.size, bool))
             instants.levels = instants.levels.with_room(late)
-        if size_draws.draw:  # a list of sizes ends with the run, rows for sends do not
-            new = size_draws.fill(min(new_s.size, requests - passed))[: new_s.size]
-            sizes = np.append(sizes, np.append(new, np.ones(new_s.size - new.size, np.int64)))
+        # A list of sizes ends with the run, rows for sends do not.
+        new = size_draws.fill(min(new_s.size, requests - passed))[: new_s.size]
+        sizes = np.append(sizes, np.append(new, np.ones(new_s.size - new.size, np.int64)))
         if closed:
             think_s = np.append(think_s, think.fill(new_s.size)[: new_s.size])
             total = waiting + requests - passed
@@ -159,8 +160,7 @@ def _instant_windows(
         numbers, arrival_s, waiting = numbers[kept], arrival_s[kept], left.size
         if closed:
             think_s, sent_by = think_s[kept], rows.client[kept]
-        if sizes.size:
-            sizes = sizes[kept]
+        sizes = sizes[kept]
         if instants.levels is not None:
             level, late = level[kept], late[kept]
 

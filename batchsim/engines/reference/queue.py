@@ -64,7 +64,7 @@ class WaitingQueue:
 
     def enter(self, request: int, data: Any) -> bool:
         """Let a request in, unless the queue is at its limit; return whether it enters."""
-        if self.sizes and self.sizes[request] > self.rule.largest_size:
+        if self.sizes[request] > self.rule.largest_size:
             return False
         if not self.levels.enter(request):
             return False

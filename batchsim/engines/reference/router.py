@@ -57,11 +57,11 @@ class Replica(Collector):
         self.levels: list[int] = []
         priority: Any = None if plan.priority is None else self.levels
         one = replace(
-            plan, scenario=plan.scenario.one, noise=noise, noise_of=None, priority=priority, size=None
-        )
+            plan, scenario=plan.scenario.one, noise=noise, noise_of=None, priority=priority, requests=0,
+            size=None,
+        )  # fmt: skip
         self.router = router
         super().__init__(one, env=router.env)
-        self.queue.sizes = []
 
     @property
     def ended(self) -> bool:
@@ -81,8 +81,7 @@ class Replica(Collector):
         plan = self.router.plan
         if plan.priority is not None:
             self.levels.append(int(plan.priority[request]))
-        if plan.size is not None:
-            self.queue.sizes.append(int(plan.computed_size[request]))
+        self.queue.sizes.append(int(plan.computed_size[request]))
 
     def dispatch(self) -> None:
         self.queue.ended = self.ended

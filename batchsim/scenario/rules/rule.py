@@ -49,7 +49,7 @@ class Waiting(NamedTuple):
     length: int  # the number waiting in the queue, without frozen batches
     frozen: int  # the number of frozen batches waiting for a server
     ended: bool  # whether the last request of the run has come
-    size: Any  # of every request, by request number; empty: requests have no sizes
+    size: Any  # of every request, by request number; 1 each if requests have no sizes
 
 
 # Functions that rules call in `decide`, `wake_s` and `finished`: Numba learns to compile them, too.
