@@ -201,6 +201,13 @@ def test_a_run_too_short_for_its_load_has_no_interval_of_p99(load, requests):
     assert np.isnan(given).all()
 
 
+def test_the_utilisation_of_a_burst_that_comes_at_once_has_an_interval_that_holds_it():
+    burst = bs.Scenario(bs.Trace(np.zeros(5000)), bs.SizeOrWait(8, 2), bs.Affine(1, 1))
+    result = bs.simulate(burst)
+    low, high = result.interval("utilisation")
+    assert low <= result.utilisation == high == 1
+
+
 def test_a_share_is_at_most_all():
     low, high = bs.simulate(md1(0.98), 200_000).interval("utilisation")
     assert low < 1

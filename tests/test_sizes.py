@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -145,6 +146,47 @@ def test_a_request_above_the_limit_is_rejected_or_truncated_and_counted():
     assert truncates.size.tolist() == [10, 900, 40]
     for result, rejected in ((rejects, 1), (truncates, 0)):
         assert (result.summary()["oversized"], result.summary()["rejected"]) == (1, rejected)
+
+
+UNSERVED = bs.Scenario(
+    bs.Poisson(500).with_sizes(bs.Uniform(7, 9)),
+    bs.SizeOrWait(8, 2, max_batch_units=6), bs.PackedTime(1, 0, 0.1),
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:(an interval|requests must cover|comparing)")
+@pytest.mark.parametrize(
+    "workload",
+    [bs.Constant(90), bs.OnOff(900, 50, 0.5, 0.5), bs.Diurnal(500, 1.5, 1), bs.ClosedLoop(8, 0.1)],
+    ids=lambda workload: type(workload).__name__,
+)
+def test_where_every_request_is_too_large_nothing_is_served_and_no_server_is_ever_busy(workload):
+    workload = workload.with_sizes(bs.Uniform(7, 9)).with_priorities({1: 1})
+    scenario = UNSERVED.replace(workload=workload)
+    assert (scenario.saturation_per_s, scenario.full_batches_per_s, scenario.stable) == (0, 0, True)
+    assert scenario.load == 0 or isinstance(workload, bs.ClosedLoop)
+    for keep in ("summary", "requests"):
+        found = bs.simulate(scenario, 2000, keep=keep, warmup=0)
+        summary = found.summary()
+        assert (summary["served"], summary["rejected"], summary["utilisation"]) == (0, 2000, 0)
+        intervals = [found.interval(key) for key in summary if not isinstance(summary[key], bool)]
+        assert all(math.isnan(low) or low == high for low, high in intervals)
+    assert found.by_priority()["served"].tolist() == [0]
+    other = bs.simulate(scenario.replace(max_batch_units=20), 2000, warmup=0)
+    assert math.isnan(bs.compare(found, other)["mean_latency_ms"].difference)
+
+
+def test_a_search_says_that_every_request_is_too_large():
+    scenario, slo = UNSERVED, bs.SLO(p99_ms=20)
+    none = bs.tune(scenario, slo, {"max_batch_units": [4, 6], "servers": [1, 2]}, 1000, progress=False)
+    assert not none.met
+    assert "rejected for its size, above 4 units" in none.out_of_reach
+    assert not re.search("nan|None|[.] [.]", none.explain())
+    some = bs.tune(scenario, slo, {"max_batch_units": [6, 20]}, 20_000, progress=False)
+    assert (some.met, some.rule.max_batch_units) == (True, 20)
+    limit = bs.capacity(scenario, slo, requests=1000)
+    assert (limit.met, limit.requests_simulated) == (False, 0)
+    assert "rejected for its size, above 6 units" in repr(limit)
 
 
 # Saturation.

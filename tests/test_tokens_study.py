@@ -399,6 +399,42 @@ def test_an_objective_that_no_setting_can_meet_takes_no_full_run(limits, words):
     assert (found.met, found.requests_simulated) == (False, 0)
 
 
+FIVE = bs.Scenario(
+    bs.Poisson(20), bs.Continuous(8), bs.StepTime(5, 0, 0), tokens=bs.Tokens(10, bs.Uniform(1, 3))
+)  # every step takes 5 ms, and so does every gap between tokens
+
+
+@pytest.mark.parametrize("limit", ["itl_p99_ms", "stall_p99_ms", "tpot_p99_ms"])
+def test_a_search_tells_whether_the_times_between_tokens_are_within_a_limit(limit):
+    for ms in (4.9, 5.1):
+        slo = bs.SLO(**{limit: ms})
+        best = bs.tune(FIVE, slo, {"max_num_seqs": [4, 8]}, 4000, progress=False)
+        assert best.met == (ms > 5)
+        assert next(iter(best.judgement.estimates.values())).value == pytest.approx(5)
+    assert bs.capacity(FIVE, slo, requests=1000).met
+
+
+@pytest.mark.parametrize("limit", ["itl_p95_ms", "stall_p99_ms", "tpot_p50_ms"])
+def test_answers_of_one_token_have_no_times_between_tokens_to_limit(limit):
+    scenario = FIVE.replace(output=1)
+    for search in (bs.capacity, lambda *args: bs.tune(*args, {"max_num_seqs": [4, 8]})):
+        with pytest.raises(
+            ValueError, match=rf"{limit} needs answers of several tokens, got Tokens\(prompt=10"
+        ):
+            search(scenario, bs.SLO(**{limit: 9}))
+
+
+@pytest.mark.parametrize("output", [1, bs.Uniform(1, 1), bs.Uniform(1, 3)], ids=repr)
+def test_an_answer_of_one_token_keeps_any_limit_on_tpot_in_a_search_too(output):
+    scenario, slo = FIVE.replace(output=output), bs.SLO(tpot_ms=1, attainment=0.3)
+    result = bs.simulate(scenario, 10_000)
+    (estimate,) = judge(result, slo).estimates.values()
+    assert estimate.value == result.attainment(tpot_ms=1) == (result.output_tokens == 1).mean()
+    assert out_of_reach(scenario, slo) is None
+    assert bs.capacity(scenario, slo, requests=5000).met
+    assert bs.tune(scenario, slo, {"max_num_seqs": [4, 8]}, 20_000, progress=False).met
+
+
 def test_nothing_is_out_of_reach_with_noise_or_above_what_one_takes_alone():
     assert out_of_reach(LIGHT, bs.SLO(ttft_p99_ms=400, tpot_p99_ms=30)) is None
     noisy = dataclasses.replace(LIGHT, service=LIGHT.service.with_noise(0.1))

@@ -36,7 +36,7 @@ def measured(rule: Rule, service: Service, sizes: Lengths, action: str) -> FullB
     log = engine.run(draw(Scenario(_queue(sizes), rule, plain, oversize_action=action), QUEUED, 0))
     served = float((log.batch_index >= 0).mean())
     if not served:
-        return FullBatches(math.inf, 1.0, 0.0)  # all are rejected at once
+        return FullBatches(0.0, 1.0, 0.0)  # all are rejected at once
     steady = int(np.searchsorted(np.cumsum(log.batch_size), STEADY * served * QUEUED))
     blocks = np.array_split(np.arange(max(steady, 1)), BLOCKS)
     seconds = log.batch_finish_s - log.batch_start_s

@@ -182,7 +182,7 @@ def _of_mean(
         # Rare events may all be accidents, such as the idle time before the first request. Each server has
         # a batch at either end of the run that the window cuts.
         whole = samples[0].whole
-        few = 0.0 if math.isinf(independent) else ACCIDENTS / independent
+        few = ACCIDENTS / independent if independent else math.inf
         few = max(few, 2 * whole.scenario.all_servers / max(float(whole.totals.batches), 1.0))
         return Interval(low if value >= few else 0.0, high if value <= 1 - few else 1.0)
     high = value * math.exp(half / value) if metric.unit == "ms" and value > 0 else value + half

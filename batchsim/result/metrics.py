@@ -428,10 +428,9 @@ class Metrics:
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
         of_latencies = {key: each.q for key, each in METRICS.items() if each.q is not None}
         at_ms = self.percentiles(np.array(list(of_latencies.values()))).tolist()
-        saturation_per_s = scenario.saturation_per_s
         numbers = {
-            "offered_per_s": offered, "saturation_per_s": saturation_per_s, **self.numbers,
-            "load": offered / saturation_per_s, "stable": scenario.stable, "drifting": drifting,
+            "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s, **self.numbers,
+            "load": scenario.load, "stable": scenario.stable, "drifting": drifting,
             **dict(zip(of_latencies, at_ms, strict=True)),
         }  # fmt: skip
         absent = self.absent

@@ -204,7 +204,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
             jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
         length = RunLength(relaxation, CYCLES * bursts, flow, noises, clump, jam_s, peak=peak)
         return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
-    busiest = share * workload.burst_per_s / scenario.saturation_per_s
+    busiest = load * workload.burst_per_s / workload.offered_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
         relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), bursts / 4))
     clump = max(_clump(relaxation, dispersion + of_batches), bursts)
@@ -236,7 +236,7 @@ def _jam_s(
     """
     if relaxation in (0, math.inf):
         return None
-    queue = variance / 2 / (1 / load - 1) if load < 1 else math.inf
+    queue = variance / 2 * load / (1 - load) if load < 1 else math.inf
     queue = min(queue, max(scenario.longest_queue, 1.0))
     return queue * relaxation / workload.offered_per_s
 

@@ -252,4 +252,5 @@ def _within(
         requests = sections[0].all_in(column) if of_all else sections[0].values_in(column)
         return sections[0].within(limit_ms, column) / np.maximum(requests, 1)
 
-    return Statistic(of_sections, float(whole.columns[column].within(limit_ms) / among), widening)
+    share = whole.columns[column].within(limit_ms) / among if among else math.nan
+    return Statistic(of_sections, float(share), widening)

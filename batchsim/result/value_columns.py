@@ -47,13 +47,13 @@ def in_words(name: str) -> str:
 def part_of_limits(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Return the largest part that each request takes of a limit: at most 1 if it keeps all of them.
 
-    NaN of one column, as the TPOT of an answer of one token, leaves it to the others; of all, not served.
+    NaN if it is not served. An answer of one token has no TPOT, and keeps any limit on it.
     """
     limits_ms = limits_of(name)
     if not limits_ms:
         raise KeyError(name)
     parts = [columns[column] / limit_ms for column, limit_ms in limits_ms.items()]
-    return np.fmax.reduce(parts)
+    return np.fmax.reduce([0 * columns[COLUMNS[0]], *parts])
 
 
 class Columns(dict[str, Any]):

@@ -217,18 +217,8 @@ class Scenario:
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
-        return hash(
-            (
-                self.workload,
-                self.rule,
-                self.service,
-                self.servers,
-                slowdown,
-                self.replicas,
-                self.routing,
-                self.autoscale,
-            )
-        )
+        parts = self.workload, self.rule, self.service, self.servers, slowdown
+        return hash((*parts, self.replicas, self.routing, self.autoscale))
 
     @property
     def router(self) -> Routing:
@@ -328,8 +318,8 @@ class Scenario:
     @property
     def longest_queue(self) -> float:
         """The longest queue possible at the saturation rate; inf: unlimited."""
-        kept = self.rule.longest_wait_s * self.saturation_per_s
-        of_one_per_s = self.saturation_per_s / self.most_replicas
+        full_per_s = self.saturation_per_s or 1.0  # where none is served, none waits
+        kept, of_one_per_s = self.rule.longest_wait_s * full_per_s, full_per_s / self.most_replicas
         return min(kept, self.most_replicas * sum(limit.longest(of_one_per_s) for limit in self.limits))
 
     @property
@@ -356,7 +346,8 @@ class Scenario:
         compute as 16). Only if some larger batch takes less time than a smaller one, it is the largest
         replicas * servers * k / service(k) for k up to B. With sizes, service(B) is the mean of B random ones
         (the largest of them has its exact expected value), and a rule that reads sizes is measured; requests
-        that are rejected for their size count. For tokens, see `scenario/saturation.py`.
+        that are rejected for their size count; where all are, the rate is 0. For tokens, see
+        `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.saturation_of(self).per_s
@@ -419,10 +410,14 @@ class Scenario:
 
     @property
     def load(self) -> float:
-        """The arrival rate over the saturation rate; NaN for a closed loop, which has no arrival rate."""
+        """The arrival rate over the saturation rate; NaN for a closed loop, which has no arrival rate.
+
+        0 where every request is rejected for its size: none occupies a server.
+        """
         if isinstance(self.workload, ClosedLoop):
             return math.nan
-        return self.workload.offered_per_s / self.saturation_per_s
+        full = self.saturation_per_s
+        return self.workload.offered_per_s / full if full else 0.0
 
     @property
     def stable(self) -> bool:
@@ -432,6 +427,8 @@ class Scenario:
         replica with the largest share of the requests must be, too.
         """
         if isinstance(self.workload, ClosedLoop) or self.rule.longest_wait_s < math.inf:
+            return True
+        if not self.full_batches_per_s:  # each request is rejected for its size at once
             return True
         # A level without a limit must keep up together with the levels before it, which are served first.
         endless = [place for place, limit in enumerate(self.limits) if limit.longest(1.0) == math.inf]

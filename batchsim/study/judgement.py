@@ -242,6 +242,9 @@ def out_of_reach(scenario: Scenario, slo: SLO, seed: int = 0) -> Missed | None:
     >>> out_of_reach(light, SLO(ttft_p99_ms=150)) is None
     True
     """
+    if not scenario.saturation_per_s:
+        limit = f"{scenario.rule.largest_size:,} units"
+        return Missed(math.inf, f"each request is rejected for its size, above {limit}: none is served")
     columns, missed = kind_of(scenario).least_ms(scenario, seed, WARMUP), []
     for objective in slo.objectives if columns else ():
         best = _best(objective, columns, scenario.can_lose)
@@ -257,7 +260,7 @@ def out_of_reach(scenario: Scenario, slo: SLO, seed: int = 0) -> Missed | None:
 def _best(objective: Objective, columns: Mapping[str, np.ndarray], can_lose: bool) -> float | None:
     """Return the best possible value of an objective's number; None if unknown."""
     if objective.q is not None:
-        values = columns[objective.column]
+        values = columns.get(objective.column, np.empty(0))
         values = values[~np.isnan(values)]
         return float(np.percentile(values, objective.q)) if values.size else None
     if limits_of(objective.key):
@@ -300,7 +303,8 @@ def percentile(result: Result, q: float, level: float = LEVEL, column: str = LAT
 def share_within(result: Result, limit_ms: float, level: float = LEVEL, column: str = LATENCY) -> Estimate:
     """Return the fraction of all requests that are served within a limit, with its interval."""
     metrics = result.metrics
-    share = metrics.columns[column].within(limit_ms * (1 + ROUNDING)) / metrics.all_in(column)
+    among = metrics.all_in(column)  # none, as where all answers of a run have one token
+    share = metrics.columns[column].within(limit_ms * (1 + ROUNDING)) / among if among else math.nan
     return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level, column))
 
 

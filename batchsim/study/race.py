@@ -129,7 +129,7 @@ class Race:
 
     def __post_init__(self) -> None:
         self.asked = self.traffic
-        latencies = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
+        latencies = [o.key for o in self.slo.objectives if o.of_requests or o.key == "mean_latency_ms"]
         # A setting that is slower by one latency may still be the only one that meets another objective.
         self.keys = tuple(dict.fromkeys([*latencies, self.slo.latency.key]))
         self.columns = tuple({column_of(key): None for key in (*self.keys, MEAN)})

@@ -214,7 +214,8 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
 
 def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
-    topics = (_setting, _confirmed, _coarse, _cheaper, _costs, _load, _batches, _optimum, _remedies, _caveats)
+    of_batches = (_load, _batches) if found.result.metrics.totals.batches else ()
+    topics = (_setting, _confirmed, _coarse, _cheaper, _costs, *of_batches, _optimum, _remedies, _caveats)
     settings = _format.counted(len(found.candidates), "setting")
     less = f", {found.saved} of what full runs of all would take" if found.saved else ""
     search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."

@@ -9,11 +9,13 @@ from batchsim.result import metrics
 from batchsim.result.shares import percentile_metric
 from batchsim.result.value_columns import in_words, joint, limits_of
 from batchsim.scenario import Scenario
+from batchsim.scenario.lengths import longest_of
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
 # For token generation, a field is named after its metric.
 TOKEN_PERCENTILES = {f"{of}_p{q}_ms": float(q) for of in ("ttft", "tpot", "itl") for q in (50, 95, 99)}
 TOKEN_PERCENTILES["stall_p99_ms"] = 99.0
+BETWEEN = (metrics.TPOT, metrics.ITL, metrics.STALL)  # an answer of one token has none
 OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_s": "throughput_per_s"}
 
 # A wait of 10 ms and a batch of 6 ms are 16 ms, but for rounding, and within 16 ms.
@@ -35,6 +37,11 @@ class Objective(NamedTuple):
     def column(self) -> str:
         """The column of the requests for a percentile, as "latency_ms" or "ttft_ms"."""
         return self.key if limits_of(self.key) else metrics.metric(self.key).column
+
+    @property
+    def of_requests(self) -> bool:
+        """Whether it is a percentile over requests: gaps between tokens (ITL) are of no single one."""
+        return self.q is not None and self.column != metrics.ITL
 
     @property
     def at_most(self) -> bool:
@@ -201,20 +208,22 @@ class SLO:
 
     @property
     def latency(self) -> Objective:
-        """The objective to rank settings by: the highest percentile of latency, else of TTFT, else of TPOT.
+        """The objective to rank settings by: the highest percentile of latency, else of TTFT, TPOT or stall.
 
-        Without a percentile, the mean latency if it has a limit, else the p99.
+        Without one, the mean latency if it has a limit, else the p99.
         """
-        named = [objective for objective in self.objectives if objective.q is not None]
+        named = [objective for objective in self.objectives if objective.of_requests]
         named = [objective for objective in named if objective.column == named[0].column]
         other = ("p99_ms", math.inf, 99.0) if self.mean_ms is None else ("mean_latency_ms", self.mean_ms)
         return named[-1] if named else Objective(*other)
 
     def check(self, scenario: Scenario) -> None:
-        """Raise ValueError if an objective is about tokens, and the scenario has no tokens."""
+        """Raise ValueError for an objective about tokens, or the times between them, without any."""
         for objective in self.objectives:
             if scenario.kind != "tokens" and objective.column != metrics.LATENCY:
                 raise ValueError(f"{objective.key} needs a scenario with tokens, got one without")
+            if objective.column in BETWEEN and longest_of(scenario.tokens.output) == 1:  # type: ignore[union-attr]
+                raise ValueError(f"{objective.key} needs answers of several tokens, got {scenario.tokens!r}")
 
     def __str__(self) -> str:
         return ", ".join(str(objective) for objective in self.objectives)

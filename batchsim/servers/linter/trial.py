@@ -37,7 +37,8 @@ class Outcome:
         workload = self.scenario.workload
         if isinstance(workload, ClosedLoop):
             return math.nan
-        return workload.offered_per_s / self.scenario.full_batches_per_s
+        full = self.scenario.full_batches_per_s
+        return workload.offered_per_s / full if full else 0.0  # all rejected for their size: none computes
 
     @cached_property
     def result(self) -> Result:
