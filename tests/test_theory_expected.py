@@ -1,13 +1,19 @@
+import contextlib
+import dataclasses
 import math
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from oracles.plans import TIMERS
+from scipy import special
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.scenario.rules import Threshold
+from batchsim.scenario import OpenLoop
+from batchsim.scenario.rules import RULES, RULES_OF_SIZES, Threshold
+from batchsim.scenario.sized_time import SizedTime
 from batchsim.theory.batch import solve_threshold
 
 SERVICE = bs.Affine(5, 0.25)
@@ -155,6 +161,158 @@ def test_batches_of_one_with_sizes_are_m_g_1_with_the_moments_of_the_sizes():
         ({"sizes": [1, 2, 3]}, "must be independent, got a list"),
     ):
         assert why in repr(theory.expected(one.replace(change)))
+
+
+def test_noise_is_on_the_devices_part_of_times_that_depend_on_sizes():
+    service = bs.PaddedTime(2, 0.5, 0.1).with_noise(0.8)
+    asked = bs.Scenario(
+        bs.Poisson(100).with_sizes(bs.Uniform(1, 40)), bs.SizeOrWait(1, 0), service, host_ms=1.5
+    )
+    ms = np.array([2.5 + 0.1 * size for size in range(1, 41)])
+    square = (ms**2 + 0.8**2 * (ms - 1.5) ** 2).mean()
+    wait_ms = 0.1 * square / (2 * (1 - 0.1 * ms.mean()))
+    assert theory.expected(asked).mean_wait_ms == pytest.approx(wait_ms, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mass"),
+    [
+        (bs.Lognormal(80, 1.5, at_most=50_000), None), (bs.Lognormal(80, 3, at_most=20_000), None),
+        (bs.Lognormal(12, 5, at_most=50_000), None), (bs.Lognormal(80, 5, at_most=300), None),
+        (bs.Lognormal(7, 0), None), (bs.Uniform(3, 50_000), lambda n: ((n > 2) & (n <= 50_000)) / 49_998),
+        (bs.Geometric(200), lambda n: (1 - 1 / 200) ** (n - 1) / 200), (bs.Geometric(1), lambda n: n == 1),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_moments_of_sizes_are_those_of_the_lengths_that_are_drawn(sizes, mass):
+    n = np.arange(1, 60_001)
+    if mass is None:  # rounded, and cut
+        deviation = math.sqrt(math.log1p(sizes.cv**2))
+        logs = np.log(n + 0.5) - math.log(sizes.mean) + deviation**2 / 2
+        above = special.ndtr(-logs / deviation) if deviation else (logs < 0).astype(float)
+        above[n >= (sizes.at_most or 50_000)] = 0
+        shares = -np.diff(above, prepend=1.0)
+    else:
+        shares = mass(n)
+    table = bs.SizeTable([1], [9, 90, 60_000], [[1, 2, 9]])
+    for service, ms in (
+        (bs.PackedTime(0, 0, 0.01, 1e-6), 0.01 * n + 1e-6 * n**2),
+        (table, np.array([1, 2, 9])[np.searchsorted([9, 90], n)]),
+    ):
+        mean, square = shares @ ms, shares @ ms**2
+        asked = bs.Scenario(bs.Poisson(500 / mean).with_sizes(sizes), bs.SizeOrWait(1, 0), service)
+        found = theory.expected(asked)
+        assert found.mean_latency_ms - found.mean_wait_ms == pytest.approx(mean, rel=1e-6)
+        assert found.mean_wait_ms == pytest.approx(square / mean / 2, rel=1e-6)
+
+
+def test_moments_of_sizes_without_a_limit_are_those_of_the_lognormal():
+    workload = bs.Poisson(10).with_sizes(bs.Lognormal(5000, 2))
+    found = theory.expected(bs.Scenario(workload, bs.SizeOrWait(1, 0), bs.PackedTime(0, 0, 0.01)))
+    assert found.mean_wait_ms == pytest.approx(0.5 * 50 * (1 + 2**2), rel=1e-3)  # cut to 10,000,000
+
+
+# Every rule with every feature of a scenario: no answer, or one that a run confirms.
+
+PADDED = bs.PaddedTime(2, 0.4, 0.02)
+FEATURES = {
+    "Gamma": {"workload": bs.Gamma(60, 1.7)}, "Constant": {"workload": bs.Constant(60)},
+    "OnOff": {"workload": bs.OnOff(90, 15, 0.1, 0.1)},
+    "Trace": {"workload": bs.Trace(np.arange(120_000) / 60)},
+    "closed": {"workload": bs.ClosedLoop(12, 0.05)}, "day": {"workload": bs.Diurnal(60, 1.5, 10)},
+    "sizes": {"sizes": bs.Lognormal(30, 1.5, at_most=100)}, "listed": {"sizes": [10, 20, 90, 1] * 30_000},
+    "levels": {"priorities": {1: 0.5, 2: 0.5}}, "level": {"priorities": {1: 1.0}},
+    "padded": {"service": PADDED}, "listed sizes": {"service": PADDED, "sizes": [10, 20, 90, 1] * 30_000},
+    "edges": {"service": PADDED.padded_to([2, 8], lengths=[20, 60, 100])},
+    "packed": {"service": bs.PackedTime(2, 0.4, 0.02, 0.0001)},
+    "sizes in a table": {"service": bs.SizeTable([1, 4, 8], [16, 99], [[2, 3], [3, 9], [5, 15]])},
+    "table": {"service": bs.Table({1: 8, 2: 6, 8: 16})},
+    "steps": {"service": bs.Affine(6, 1).padded_to([2, 4, 8])},
+    "noise": {"noise": (0.8,)}, "exponential": {"noise": (1, "exponential")}, "no noise": {"noise": (0,)},
+    "lasting": {"noise": (0.5, "lognormal", 0.6, 8)}, "cold start": {"compile": 300},
+    "servers": {"servers": 2}, "a device": {"servers": 2, "devices": 1, "contention": 1.4},
+    "its own device": {"devices": 1, "contention": 1.5}, "own devices": {"servers": 2, "devices": 2},
+    "host": {"host_ms": 1.5}, "host and noise": {"host_ms": 1.5, "noise": (0.8,)},
+    "padded, host and noise": {"host_ms": 1.5, "noise": (0.8,), "service": PADDED},
+    "slowdown": {"slowdown": {1: 1.3}}, "equal slowdown": {"servers": 2, "slowdown": {1: 1.3, 2: 1.3}},
+    "another slowdown": {"servers": 2, "slowdown": {1: 1.0, 2: 1.6}},
+    "padded, slowdown": {"slowdown": {1: 1.3}, "service": PADDED},
+    "queue limit": {"queue_limit": 6}, "timeout": {"timeout_ms": 12},
+    "truncate": {"oversize_action": "truncate"},
+    "delay": {"timeout_ms": 8, "timeout_action": "delay"},
+    "replicas": {"replicas": 2}, "routing": {"replicas": 2, "routing": "least_loaded", "stale_ms": 5},
+    "autoscale": {"autoscale": bs.Autoscale("queue", 4, 1, 2, 1, 1)},
+    "price": {"price_per_hour": 2.0, "watts": {0: 50, 8: 300}},
+    "continuous": {"tokens": bs.Tokens(9, 9)},  # refused by these rules, and tested below
+}  # fmt: skip
+SOLVED = (
+    bs.SizeOrWait(1, 4), bs.SizeOrWait(6, 0), bs.SizeOrWait(6, 9), bs.SizeOrWait(6, math.inf),
+    bs.AtLeast(3, 6),
+)  # fmt: skip
+UNSOLVED = (
+    bs.SizeOrWait(1, 4, max_batch_units=99), bs.SizeOrWait(6, 4, max_batch_units=99),
+    bs.PreferredSizes([1], 1, 4), bs.PreferredSizes([2, 4], 6, 4), bs.PreferredUntilLate([1], 1, 4),
+    bs.PreferredUntilLate([2, 4], 6, 4), bs.Buckets([50, 100], 1, 4), bs.Buckets([50, 100], 6, 4),
+    bs.SortedWindow(1, 4, 8), bs.SortedWindow(6, 4, 8), bs.PrefetchedBatches(1), bs.PrefetchedBatches(6),
+    bs.LearnedCork(1), bs.LearnedCork(6), bs.LearnedSizes(1, 20), bs.LearnedSizes(6, 20),
+    *(kind(size, 4) for kind in TIMERS for size in (1, 6)),
+)  # fmt: skip
+
+
+def featured(rule, **given):
+    """A scenario with a feature."""
+    workload, service = given.pop("workload", bs.Poisson(60)), given.pop("service", bs.Affine(6, 1))
+    noise, compile_ms = given.pop("noise", None), given.pop("compile", None)
+    sizes, levels = given.pop("sizes", None), given.pop("priorities", None)
+    service = service if noise is None else service.with_noise(*noise)
+    service = service if compile_ms is None else service.compiling(compile_ms)
+    if sizes is None and (rule.by_size or isinstance(service, SizedTime)):
+        sizes = bs.Uniform(1, 90)
+    workload = workload if sizes is None else workload.with_sizes(sizes)
+    workload = workload if levels is None else workload.with_priorities(levels)
+    return bs.Scenario(workload, rule, service, **given)
+
+
+def test_the_features_are_all_that_a_scenario_has_and_the_rules_are_all():
+    named = {name for given in FEATURES.values() for name in given} - {
+        "sizes",
+        "priorities",
+        "noise",
+        "compile",
+    }
+    assert named | {"rule"} == {field.name for field in dataclasses.fields(bs.Scenario)}
+    assert {type(rule) for rule in (*SOLVED, *UNSOLVED)} == {*RULES, *RULES_OF_SIZES}
+
+
+@pytest.mark.parametrize("rule", UNSOLVED, ids=repr)
+def test_a_rule_without_a_threshold_has_no_theory_whatever_its_scenario(rule):
+    for given in FEATURES.values():
+        with contextlib.suppress(ValueError, TypeError):  # what is no scenario
+            assert not theory.expected(featured(rule, **given))
+
+
+@pytest.mark.parametrize("rule", SOLVED, ids=repr)
+def test_what_theory_says_of_a_scenario_is_what_a_run_has(rule):
+    answered = 0
+    for name, given in FEATURES.items():
+        try:
+            asked = featured(rule, **given)
+        except (ValueError, TypeError):
+            continue
+        if isinstance(asked.workload, OpenLoop) and not isinstance(asked.workload, bs.Trace):
+            asked = asked.replace(rate_per_s=0.3 * asked.full_batches_per_s)
+        if not (answer := theory.expected(asked)):
+            continue
+        answered += 1
+        run = bs.simulate(asked, 120_000, seed=2, warmup=0.02, engine="compiled")
+        found, sections_ms = run.summary(), np.array_split(run.latency_ms[2400:], 25)
+        deviation = np.array([section.mean() for section in sections_ms]).std(ddof=1)
+        near = deviation / found["mean_latency_ms"] + 0.002
+        assert near < 0.05, name  # five standard errors: a mean that is 5 % off is seen
+        for key, value in answer.summary().items():
+            wide = 3 * near if key[0] == "p" else near
+            assert found[key] == pytest.approx(value, rel=wide, abs=1e-9), (name, key)
+    assert answered > 10
 
 
 def test_only_a_scenario_is_asked_of():

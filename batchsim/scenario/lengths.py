@@ -7,7 +7,7 @@ longer one.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from batchsim import _check
 
 LONGEST = 10_000_000  # units: sums of their squares still fit 64 bits
+FINE, COARSE = 1 << 13, 1 << 15  # lengths with a probability each, and ranges of longer ones
 POINTS = 4096  # of a distribution of lengths: its mean is then exact to about 0.1 %
 
 Draw = Callable[[int], np.ndarray]
@@ -33,6 +34,25 @@ class Lengths:
     def longest(self) -> int:
         """The largest possible length."""
         return int(self.quantile(np.nextafter(np.ones(1), 0))[0])
+
+    def beyond(self, length: np.ndarray) -> np.ndarray:
+        """Return the probability that a length is above each of some, whole numbers from 1 on."""
+        raise NotImplementedError
+
+    def distribution(self, edges: Iterable[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """Return lengths and the probability of each; long ones stand for a range without any of the `edges`.
+
+        >>> lengths, shares = Geometric(mean=200).distribution()
+        >>> round(float(shares @ lengths), 6), round(float(shares @ lengths**2), 3)
+        (200.0, 79800.0)
+        """
+        longest = self.longest
+        each, ranges = np.arange(1, FINE), np.geomspace(FINE, max(longest, FINE), COARSE).round()
+        ends = np.unique(np.concatenate([each, ranges, [*edges, longest - 1]]))
+        ends = ends[(ends > 0) & (ends < longest)]
+        shares = np.concatenate([[1.0], self.beyond(ends), [0.0]])
+        ends = np.concatenate([[0.0], ends, [longest]])
+        return (ends[:-1] + 1 + ends[1:]) / 2, -np.diff(shares)
 
     def draws(self, seed: np.random.SeedSequence) -> Draw:
         """Return a function that draws the lengths of the next requests of a run."""
@@ -73,6 +93,13 @@ class Lognormal(Lengths):
         logs = math.log(self.mean) - variance / 2 + math.sqrt(variance) * ndtri(u)
         return _whole(np.rint(np.exp(np.minimum(logs, math.log(LONGEST)))), self.at_most)
 
+    def beyond(self, length: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtr
+
+        variance = math.log1p(self.cv**2)
+        logs = np.log(length + 0.5) - math.log(self.mean) + variance / 2  # rounded
+        return ndtr(-logs / math.sqrt(variance)) if variance else np.where(logs < 0, 1.0, 0.0)
+
 
 @dataclass(frozen=True, repr=False)
 class Geometric(Lengths):
@@ -99,6 +126,9 @@ class Geometric(Lengths):
             return np.ones(u.shape, np.int64)
         return _whole(np.ceil(np.log1p(-u) / math.log1p(-1 / self.mean)), self.at_most)
 
+    def beyond(self, length: np.ndarray) -> np.ndarray:
+        return np.exp(length * math.log1p(-1 / self.mean)) if self.mean > 1 else np.zeros(length.shape)
+
 
 @dataclass(frozen=True)
 class Uniform(Lengths):
@@ -118,6 +148,9 @@ class Uniform(Lengths):
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return self.low + np.floor(u * (self.high - self.low + 1)).astype(np.int64)
+
+    def beyond(self, length: np.ndarray) -> np.ndarray:
+        return ((self.high - length) / (self.high - self.low + 1)).clip(0, 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

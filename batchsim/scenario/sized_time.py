@@ -103,6 +103,17 @@ class SizedTime(Service):
         count_s = self.count_s(count)[count]
         return float(count_s + extra_s(count, max(sizes), sum(sizes), squares, self.unit_cost(count)))
 
+    def alone_s(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the mean seconds of requests of these sizes, each in a batch of one."""
+        cost, seconds = self.unit_cost(1), self.count_s(1)[1]
+        if cost.edges.size:
+            places = np.searchsorted(cost.edges, sizes)
+            if cost.table_s.size:
+                return seconds + cost.table_s[1, places]
+            sizes = cost.edges[places]
+        units = sizes if cost.packed else cost.rows[1] * sizes
+        return seconds + cost.unit_s * units + cost.pair_s * units * sizes
+
     def __call__(self, sizes: Any) -> float:
         """Return the mean seconds of a batch of requests of these sizes."""
         if not _check.listed(sizes):

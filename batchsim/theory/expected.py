@@ -69,12 +69,12 @@ def _of_requests(scenario: Scenario) -> Answer:
         raise UnsolvedError(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.by_level:
         raise UnsolvedError("requests must be served in order of arrival, got priorities or a delay")
-    if isinstance(service, SizedTime):
-        return _sizes_one_by_one(scenario, service)
     # A rule declares its threshold itself, so this covers rules that are the textbook's under another name.
     rule = scenario.rule.threshold
     if rule is None:
         raise UnsolvedError(f"the rule must be a threshold rule, got {scenario.rule!r}")
+    if isinstance(service, SizedTime):
+        return _sizes_one_by_one(scenario, service)
     if (devices := scenario.device_count) < servers:
         raise UnsolvedError(f"each server must have a device of its own, got {servers} servers on {devices}")
     slowdown = scenario.slowdown
@@ -107,22 +107,21 @@ def _of_requests(scenario: Scenario) -> Answer:
     return batch.solve_threshold(workload.offered_per_s, service, rule)
 
 
-GRID = 1 << 16  # quantiles of the sizes: their moments are then exact to some 0.01 %
-
-
 @functools.lru_cache(maxsize=256)
-def _moments(service: SizedTime, sizes: Lengths) -> tuple[float, float]:
-    """Return the mean and the mean square of a single request's seconds."""
-    each, counts = np.unique(sizes.quantile((np.arange(GRID) + 0.5) / GRID), return_counts=True)
-    seconds, weights = np.array([service.batch_s([size]) for size in each.tolist()]), counts / GRID
-    return float(weights @ seconds), float(weights @ seconds**2)
+def _moments(service: SizedTime, sizes: Lengths, host_s: float) -> tuple[float, float]:
+    """Return the mean and the mean square of the seconds of single requests."""
+    each, shares = sizes.distribution(service.edges)
+    mean_s, noise = service.alone_s(each), service.noise
+    # Noise is on the device's part alone.
+    variance = 0.0 if noise is None else noise.cv**2 * (mean_s - host_s) ** 2
+    return float(shares @ mean_s), float(shares @ (mean_s**2 + variance))
 
 
 def _sizes_one_by_one(scenario: Scenario, service: SizedTime) -> Answer:
-    """Batches of one, whose times follow the sizes: M/G/1 with their moments, times those of the noise."""
+    """Batches of one, whose times follow the sizes and the noise: M/G/1 with the moments of these times."""
     sizes, noise, rate = scenario.workload.sizes, service.noise, scenario.workload.offered_per_s  # type: ignore[union-attr]
     assert sizes is not None
-    if scenario.rule.largest_batch > 1 or scenario.rule.by_size:
+    if scenario.rule.largest_batch > 1:
         raise UnsolvedError(f"batches must be of one if times depend on sizes, got {scenario.rule!r}")
     if scenario.servers > 1 or scenario.workload.gamma_cv != 1:  # type: ignore[union-attr]
         raise UnsolvedError("times that depend on sizes need Poisson arrivals at one server")
@@ -130,10 +129,9 @@ def _sizes_one_by_one(scenario: Scenario, service: SizedTime) -> Answer:
         raise UnsolvedError(
             "times that depend on sizes must be independent, got a list, a slowdown or noise that lasts"
         )
-    mean_s, square_s = _moments(service, sizes)
+    mean_s, square_s = _moments(service, sizes, scenario.host_ms / 1000)
     check_load(rate, 1 / mean_s)
-    ratio = square_s / mean_s**2 * (1 if noise is None else 1 + noise.cv**2)
-    return single.mg1(rate, 1000 * mean_s, math.sqrt(max(ratio - 1, 0.0)))
+    return single.mg1(rate, 1000 * mean_s, math.sqrt(max(square_s / mean_s**2 - 1, 0.0)))
 
 
 def _one_by_one(scenario: Scenario, service: Service, arrival_cv: float) -> Answer:
