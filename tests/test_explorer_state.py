@@ -152,6 +152,13 @@ def test_its_python_makes_the_same_scenario(state):
     assert names["scenario"] == state.scenario()
 
 
+@pytest.mark.parametrize("kind", ["requests", "tokens"])
+def test_its_python_names_a_routing_by_key(kind):
+    scenario, names = DEFAULTS[kind].scenario().replace(replicas=2, routing=bs.routing.ByKey(7, 0.5)), {}
+    exec(State.of(scenario).python(requests=50).partition("result =")[0], names)
+    assert names["scenario"].routing == scenario.routing
+
+
 @pytest.mark.filterwarnings("ignore:requests must cover whole periods")  # 50 are a part of a day
 @settings(max_examples=30)
 @given(states.filter(makes_sense) | st.just(DEFAULTS["tokens"].replace(servers=2, reserve="life")))
@@ -255,6 +262,11 @@ def test_devices_take_the_place_of_the_slowdown_and_are_at_most_the_servers():
 def test_a_host_part_on_a_device_of_its_own_is_a_device_for_each_server():
     scenario = State(servers=3).scenario().replace(host_ms=1)
     assert State.of(scenario).scenario() == scenario.replace(devices=3)
+
+
+def test_a_slowdown_stays_though_the_scenario_names_a_contention_of_devices():
+    scenario = State(servers=2, sharing=0.4).scenario().replace(contention=1.3)  # which has no effect
+    assert State.of(scenario).scenario().slowdown == {1: 1, 2: 1.4}
 
 
 @pytest.mark.parametrize(
