@@ -148,6 +148,12 @@ def no_interval(run, key, why):
         assert np.isnan(run.interval(key)).all()
 
 
+def test_clients_have_no_arrival_rate_and_no_load():
+    run = bs.simulate(bs.Scenario(bs.ClosedLoop(3, 0.1), bs.SizeOrWait(2, 5), bs.Affine(5, 1)), 100)
+    for key in ("offered_per_s", "load"):
+        no_interval(run, key, "clients that wait for answers")
+
+
 @pytest.mark.parametrize(
     ("requests", "key", "why"),
     [
