@@ -123,3 +123,13 @@ def test_the_dispersion_of_bursts_is_that_of_their_counts():
     run = bs.simulate(bs.Scenario(bursts, bs.SizeOrWait(1, 0), bs.Affine(1e-6, 0)), 2_000_000)
     counts = np.histogram(run.arrival_s, np.arange(0, run.arrival_s[-1], 40))[0]
     assert counts.var() / counts.mean() == pytest.approx(bursts.dispersion, rel=0.2)
+
+
+@pytest.mark.parametrize("times_s", [np.zeros(40), [0.0]])
+def test_a_trace_without_a_span_has_a_run_length_behind_a_router(times_s):
+    scenario = bs.Scenario(
+        bs.Trace(times_s), bs.SizeOrWait(4, 5), bs.Affine(5, 1), queue_limit=50, replicas=2
+    )
+    assert run_length(scenario).needed(metric("mean_latency_ms")) >= 0
+    with pytest.warns(UserWarning, match="an interval for mean_latency_ms needs"):
+        assert np.isnan(bs.simulate(scenario).interval("mean_latency_ms")).all()
