@@ -1,5 +1,6 @@
 """What `simulate` returns: one or several runs, their columns in a row, and the metrics of all of them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -28,6 +29,8 @@ from batchsim.scenario.sized_time import SizedTime
 if TYPE_CHECKING:
     import pandas
 
+
+NO_RATE = NoInterval("needs an arrival rate, which clients that wait for answers do not have")
 
 Value = TypeVar("Value")
 
@@ -311,7 +314,7 @@ class Result(TokenColumns):
         for each in metrics.values():
             if not each.random:
                 value = float(self.summary()[each.key])
-                intervals[each.key] = Interval(value, value)
+                intervals[each.key] = NO_RATE if math.isnan(value) else Interval(value, value)
         return {key: intervals[each.key] for key, each in metrics.items()}
 
     def interval(self, key: str, level: float = 0.95) -> tuple[float, float]:

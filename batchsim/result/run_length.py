@@ -169,8 +169,9 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
         workload, OpenLoop
     ):  # the replica with most requests needs as many
         part = scenario.router.hottest(scenario.most_replicas)
-        traffic = workload.with_rate(workload.offered_per_s * part)
-        length = run_length(replace(scenario.one, workload=traffic), share)
+        if 0 < (rate_per_s := workload.offered_per_s * part) < math.inf:  # all of a trace may come at once
+            workload = workload.with_rate(rate_per_s)
+        length = run_length(replace(scenario.one, workload=workload), share)
         scaled = ("relaxation", "cycle", "flow", "noise", "peak")
         return replace(length, **{name: getattr(length, name) / part for name in scaled})
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)

@@ -257,7 +257,11 @@ class Requests(Kind):
         for name, value in values.items():
             if isinstance(value, Mapping):
                 raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
-        if scenario.devices is None and (scenario.host_ms > 0 or scenario.contention > 1):
+        if (
+            slowdown is None
+            and scenario.devices is None
+            and (scenario.host_ms > 0 or scenario.contention > 1)
+        ):
             values["devices"] = scenario.servers  # one each, which is the same
         return values | rule | {
             "priorities": scenario.workload.priorities or (), "padding": _padding(scenario.service),
@@ -289,12 +293,7 @@ class Requests(Kind):
             points = f"bs.{published(state.published)!r}"
             service = service.replace(points, f'bs.published("{state.published}")')
         rule = f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")')
-        parts = {"rule": presets.python(state.server, scenario) or rule, "service": service}
-        return (
-            parts
-            if isinstance(scenario.routing, str)
-            else parts | {"routing": f"bs.routing.{scenario.routing!r}"}
-        )
+        return {"rule": presets.python(state.server, scenario) or rule, "service": service}
 
     def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
         service, sizes = state.service_time(), sizes_of(state, traffic)

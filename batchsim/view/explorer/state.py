@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
 from batchsim.scenario import OpenLoop, Rule, Scenario, Tokens
+from batchsim.scenario.routing import Routing
 from batchsim.scenario.traffic import UNIT
 from batchsim.simulate import available
 from batchsim.view.explorer import presets
@@ -135,7 +136,8 @@ class State(_Values):
         lines = [f"workload={text},{given}", f"rule={parts['rule']},", f"service={parts['service']},"]
         for item in dataclasses.fields(scenario)[3:]:
             value = getattr(scenario, item.name)
-            lines += [f"{item.name}={parts.get(item.name, repr(value))},"] if value != item.default else []
+            written = f"bs.routing.{value!r}" if isinstance(value, Routing) else repr(value)
+            lines += [f"{item.name}={parts.get(item.name, written)},"] if value != item.default else []
         arguments = "".join(f"    {line}\n" for line in lines)
         return (
             f"import batchsim as bs\n\nscenario = bs.Scenario(\n{arguments})\n"
