@@ -1,7 +1,7 @@
 """The steps of a run of token generation: rows while they fit in memory, else what metrics need of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,6 +13,10 @@ from batchsim.engines.token_log import LATE, NO_TRIGGER, STEPS, TokenLog
 PIECE = 1 << 17  # steps that are folded at once
 SPAN = STEPS[:5]  # the columns of batches
 KEPT = (*SPAN, "step_gaps")  # the columns that are folded
+# Columns of what was before the request came, and the sums of `TokenTotals` that they make.
+BEFORE = {"steps_before": "batches", "rows_before": "items", "gaps_before": "gaps", "gaps_before_s": "itl_s"}
+BEFORE |= {"joules_before": "joules"}
+Watts = Callable[[np.ndarray], np.ndarray]  # as `Scenario.watts_at`
 _KINDS: dict[str, Any] = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
 
 
@@ -28,7 +32,7 @@ class FoldedLog(TokenLog):
 
     ROWS: ClassVar = TokenLog.ROWS | {
         **dict.fromkeys(STEPS[len(SPAN) :], "folded"),  # these have no rows
-        **dict.fromkeys(("steps_before", "rows_before", "most_at_once"), ""),
+        **dict.fromkeys((*BEFORE, "most_at_once"), ""),
         **dict.fromkeys(("gaps_at_s", "gaps_s", "gaps_count"), "gaps"),
     }
 
@@ -39,6 +43,11 @@ class FoldedLog(TokenLog):
     steps_before: np.ndarray  # that began before the request came
     rows_before: np.ndarray  # of those steps
     most_at_once: np.ndarray  # requests that an engine ran, shape (1,)
+    # The gaps between tokens that ended before the request came, their sum, and the energy of the steps that
+    # had ended; None in older files, and the energy where `watts` is.
+    gaps_before: np.ndarray | None = None
+    gaps_before_s: np.ndarray | None = None
+    joules_before: np.ndarray | None = None
     # Gaps between tokens, as `gaps.in_blocks`; None in older files.
     gaps_at_s: np.ndarray | None = None
     gaps_s: np.ndarray | None = None
@@ -65,12 +74,15 @@ class Progress(NamedTuple):
 class StepRows:
     """The rows of a run's steps; beyond `room` steps they are folded during the run.
 
-    For one of several replicas, `arrival_s` holds the arrivals at all of them.
+    For one of several replicas, `arrival_s` holds the arrivals at all of them. `watts`: what a server draws
+    in steps of so many rows; None: it is not asked for.
     """
 
-    def __init__(self, room: float, requests: int, arrival_s: np.ndarray | None = None) -> None:
+    def __init__(
+        self, room: float, requests: int, arrival_s: np.ndarray | None = None, watts: Watts | None = None
+    ) -> None:
         self.room, self.count, self.most_running = room, 0, 0
-        self.arrival_s = arrival_s
+        self.arrival_s, self.watts = arrival_s, watts
         self.pieces: list[dict[str, np.ndarray]] = []  # of steps that are not folded
         self.folded = 0  # steps
         self.rows = self.came = 0  # rows of these steps, and requests that came before the last of them began
@@ -78,6 +90,9 @@ class StepRows:
         self.server = np.full(requests, -1)
         every = requests if arrival_s is None else arrival_s.size
         self.before = np.zeros((2, every + 1), np.int64)  # steps and rows
+        self.ended_before = np.zeros((3, every + 1))  # gaps, their sum, and joules
+        # What ended so far, and in order of time what ends later, which is not before every further arrival.
+        self.ended, self.ending = np.zeros((3, 1)), np.empty((4, 0))
         self.spans: list[list[np.ndarray]] = []  # columns as SPAN, and the number of the first step
         self.late: list[np.ndarray] = [np.empty((3, 0))]  # rows as `LATE` that are not folded
         self.gap_fold, self.gaps = GapFold(), list[Gaps]()
@@ -138,6 +153,12 @@ class StepRows:
         begun = np.searchsorted(start_s, arrival_s[self.came : came])
         sums = self.rows + np.concatenate([[0], np.cumsum(rows)])
         self.before[:, self.came : came] = first + begun, sums[begun]
+        of_gaps = np.array([ended.at_s, ended.counts, ended.counts * ended.gap_s, 0 * ended.at_s])
+        of_steps = np.zeros((4, finish_s.size))
+        of_steps[0] = finish_s
+        if self.watts is not None:
+            of_steps[3] = self.watts(rows) * (finish_s - start_s)
+        self._note_ended(arrival_s[self.came : came], start_s[-1], of_gaps, of_steps)
         self.came, self.rows = max(came, self.came), int(sums[-1])
         self.before[:, self.came :] = [[last], [self.rows]]  # for now of all who come later
 
@@ -161,6 +182,17 @@ class StepRows:
         self.open = [column[latest] for column in spans]
         self.spans.append([column[~latest] for column in spans])
 
+    def _note_ended(self, arrival_s: np.ndarray, until_s: float, *more: np.ndarray) -> None:
+        """Note what ended before each of the next requests, which came by `until_s`."""
+        ending = np.concatenate([self.ending, *more], axis=1)
+        ending = ending[:, np.argsort(ending[0])]
+        sums = self.ended + np.cumsum(np.append(np.zeros((3, 1)), ending[1:], axis=1), axis=1)
+        before = sums[:, np.searchsorted(ending[0], arrival_s)]
+        self.ended_before[:, self.came : self.came + arrival_s.size] = before
+        self.ended_before[:, -1] = sums[:, -1]
+        passed = np.searchsorted(ending[0], until_s, side="right")
+        self.ended, self.ending = sums[:, [passed]], ending[:, passed:]
+
     def log(self, known: Progress, **requests: Any) -> TokenLog:
         """Return the log of a run that is over, with its other columns of requests."""
         requests |= {"batch_index": known.first_step, "arrival_s": known.arrival_s}
@@ -175,6 +207,8 @@ class StepRows:
             late = step.astype(np.int64), from_s, count.astype(np.int64)
             return TokenLog(**requests, **logged, **dict(zip(LATE, late, strict=True)))
         self.fold(known, self.count)
+        arrival_s = known.arrival_s if self.arrival_s is None else self.arrival_s
+        self._note_ended(arrival_s[self.came :], math.inf)
         spans = [np.concatenate(column) for column in zip(*self.spans, self.open, strict=True)]
         order = np.argsort(spans[-1])
         logged = {name: column[order] for name, column in zip(SPAN, spans[:-1], strict=True)}
@@ -182,19 +216,22 @@ class StepRows:
         gaps = Gaps.joined(self.gaps)
         start_s, first_token_s, finish_s = self.times_s
         steps_before, rows_before = self.before
+        gaps_before, gaps_before_s, joules_before = self.ended_before
         return FoldedLog(
             **requests, **logged, start_s=start_s, first_token_s=first_token_s, finish_s=finish_s,
             server=self.server, steps_before=steps_before, rows_before=rows_before,
+            gaps_before=gaps_before.astype(np.int64), gaps_before_s=gaps_before_s,
+            joules_before=None if self.watts is None else joules_before,
             most_at_once=np.array([self.most_running]), gaps_at_s=gaps.at_s, gaps_s=gaps.gap_s,
             gaps_count=gaps.counts.astype(np.int64),
         )  # fmt: skip
 
 
-def folded(log: TokenLog, arrival_s: np.ndarray | None = None) -> FoldedLog:
-    """Return the log of one queue without its rows of steps; `arrival_s` as in `StepRows`."""
+def folded(log: TokenLog, arrival_s: np.ndarray | None = None, watts: Watts | None = None) -> FoldedLog:
+    """Return the log of one queue without its rows of steps; `arrival_s` and `watts` as in `StepRows`."""
     if isinstance(log, FoldedLog):
         return log
-    rows = StepRows(-1, log.arrival_s.size, arrival_s)
+    rows = StepRows(-1, log.arrival_s.size, arrival_s, watts)
     late = [getattr(log, name) for name in LATE]
     columns = [getattr(log, name) for name in STEPS]
     if log.step_gaps is None:  # of an older file

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.draws import Plan
-from batchsim.engines.folded_log import FoldedLog, folded
+from batchsim.engines.folded_log import BEFORE, FoldedLog, folded
 from batchsim.engines.log import Log
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Scenario
@@ -81,20 +81,17 @@ def merged_folded(
     scenario: Scenario, replica: np.ndarray, arrival_s: np.ndarray, logs: Iterable[TokenLog]
 ) -> FoldedLog:  # fmt: skip
     """Return the same without rows of steps; requests came at `arrival_s`."""
-    before, most, short = np.zeros((2, replica.size + 1), np.int64), 0, list[FoldedLog]()
+    before, most, short = dict[str, Any](), 0, list[FoldedLog]()
     for log in logs:
-        one = folded(log, arrival_s)
-        most, columns = max(most, one.most_running), (one.steps_before, one.rows_before)
-        before += columns
+        one = folded(log, arrival_s, scenario.watts_at)
+        columns = {name: each for name in BEFORE if (each := getattr(one, name)) is not None}
+        most = max(most, one.most_running)
+        before = {name: each + before.get(name, 0) for name, each in columns.items()}
         # Many replicas would need much memory for all of these columns; of each, the total is enough.
-        steps, rows = (column[-1:].copy() for column in columns)
-        short.append(replace(one, steps_before=steps, rows_before=rows))
+        short.append(replace(one, **{name: each[-1:].copy() for name, each in columns.items()}))
     joined, rows_of_kind, number = _joined(scenario, replica, short)
     rows_of_kind |= {"gaps": np.argsort(joined.gaps_at_s, kind="stable"), "folded": np.empty(0, np.int64)}
-    taken: FoldedLog = _taken(
-        joined, rows_of_kind, number, steps_before=before[0], rows_before=before[1],
-        most_at_once=np.array([most]),
-    )  # fmt: skip
+    taken: FoldedLog = _taken(joined, rows_of_kind, number, **before, most_at_once=np.array([most]))
     server = np.where(taken.server < 0, -1, taken.server + replica.astype(int) * scenario.servers)
     return replace(taken, server=server, replica=replica)
 
@@ -102,7 +99,7 @@ def merged_folded(
 def without_steps(scenario: Scenario, log: TokenLog) -> FoldedLog:
     """Return the log of a run without its rows of steps."""
     if isinstance(log, FoldedLog) or log.replica is None:
-        return folded(log)
+        return folded(log, watts=scenario.watts_at)
     logs = (part for _, _, part in parts_of(scenario, log))
     return replace(merged_folded(scenario, log.replica, log.arrival_s, logs), scaling=log.scaling)
 

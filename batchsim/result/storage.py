@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 from batchsim import _check
 from batchsim._files import RESULT_BYTES, opened, replacing
 from batchsim._version import __version__
-from batchsim.engines.folded_log import SPAN, FoldedLog
+from batchsim.engines.folded_log import BEFORE, SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import LATE, NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
@@ -148,10 +148,8 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
     names = [f.name for f in dataclasses.fields(table)]
     if not issubclass(table, Log):
         return dict.fromkeys(names, COUNTS)
-    dtypes = {
-        name: "u1" if name in BYTES else "u2" if name == "replica" else "f8" if name.endswith("_s") else "i8"
-        for name in names
-    }
+    dtypes = {name: "f8" if name.endswith("_s") else "i8" for name in names}
+    dtypes |= dict.fromkeys(BYTES, "u1") | {"replica": "u2", "joules_before": "f8"}
     no_levels = {"priority", "size"} if issubclass(table, TokenLog) else set()
     return {
         name: SCALING if name == "scaling" else _Kind(dtypes[name], (None,), 1 << 20)
@@ -247,7 +245,7 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
     sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)
     if isinstance(log, FoldedLog):
         sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
-        sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
+        sizes |= dict.fromkeys(BEFORE, requests + 1)
     if isinstance(log, TokenLog):
         sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
         for names in (LATE, ("gaps_at_s", "gaps_s", "gaps_count")):
@@ -343,8 +341,10 @@ def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
             "server must be a server, -1 where status is not SERVED": (
                 ((server >= 0) & (server < scenario.all_servers)).all() and (log.server[~served] == -1).all()
             ),
-            "steps and rows before a request must rise from 0 on": all(
-                (np.diff(each, prepend=0) >= 0).all() for each in (log.steps_before, log.rows_before)
+            "what was before a request must rise from 0 on": all(
+                (np.diff(each, prepend=0) >= 0).all()
+                for name in BEFORE
+                if (each := getattr(log, name)) is not None
             ),
             "most_at_once must be at least 0": log.most_running >= 0,
         }  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.autoscaling import replica_s
-from batchsim.engines.folded_log import FoldedLog
+from batchsim.engines.folded_log import BEFORE, FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
@@ -227,11 +227,13 @@ class TokenRun(Run):
         total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
         if log.scaling is not None:
             total.totals.replica_s[:] = replica_s(self.scenario, log, total.edges_s)
-        if isinstance(log, FoldedLog) and continuous:  # its rows are not steps
-            steps, rows = np.diff(log.steps_before[cuts]), np.diff(log.rows_before[cuts])
-            total.totals.batches[:], total.totals.items[:] = steps, rows
-        if isinstance(log, FoldedLog) and self.scenario.watts is not None:  # the sizes of steps are gone
-            total.totals.joules[:] = math.nan
+        if isinstance(log, FoldedLog):  # its rows are not steps, but they are whole batches
+            total.totals.joules[:] = math.nan  # of an older file
+            for name, of in BEFORE.items():
+                if (column := getattr(log, name)) is not None and (
+                    continuous or of not in ("batches", "items")
+                ):
+                    getattr(total.totals, of)[:] = np.diff(column[cuts])
         return Sections.of_columns(self.scenario, total.totals, self.measured, cuts, total.edges_s, self.gaps)
 
 

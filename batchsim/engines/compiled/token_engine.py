@@ -95,7 +95,8 @@ def run(
     count, requests = plan.base.requests, TokenRequests.of(plan)
     loop, queue = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
     loop.end_s = plan.base.end_s
-    rows, cursor, servers = StepRows(room, count, arrival_s), loop.cursor, loop.servers
+    rows = StepRows(room, count, arrival_s, plan.scenario.watts_at)
+    cursor, servers = loop.cursor, loop.servers
     # At one instant each engine may preempt all of its requests.
     at_once = servers.running.size if loop.batching.preempts else 0
 

@@ -58,7 +58,7 @@ class Dispatcher(Instants):
         self.log_rows: list[list[int]] = []  # as in `PREEMPTIONS`
         self.log_row: dict[int, int] = {}  # of a request's latest preemption, until it makes a token again
         self.steps: list[tuple[float | int, ...]] = []  # not in `rows` yet
-        self.rows, self.started = StepRows(room, count), 0
+        self.rows, self.started = StepRows(room, count, watts=scenario.watts_at), 0
 
     def factors(self) -> Iterator[float]:
         """Yield the noise of one step after the other; 1 without noise."""
