@@ -12,11 +12,24 @@ from hypothesis import strategies as st
 from oracles.plans import WORKLOADS
 
 import batchsim as bs
-from batchsim._clock import LATEST_S, TICK_S, later, not_before, on_grid
+from batchsim._clock import (
+    LATEST_S,
+    TICK_S,
+    between,
+    between_ms,
+    in_ms,
+    later,
+    ms_on_grid,
+    not_before,
+    on_grid,
+)
 from batchsim.engines.compiled.grid_runs import run_many, run_times
 from batchsim.engines.draws import Streams, draw, draw_cached
 from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.rules.rule import NOTHING, START, WAIT, Rule, oldest_s
+from batchsim.study.judgement import judge
+from batchsim.study.slo import SLO
+from batchsim.study.surface import surface
 
 # By hand: periodic traffic of round numbers, in fractions.
 
@@ -222,3 +235,78 @@ def test_maps_refuse_what_a_run_refuses():
         run_many(draw(SLOW, 10, 0), [SLOW.rule])
     with pytest.raises(ValueError, match=r"^finishes must be before"):
         run_times(draw_tokens(TOKENS, 10, 0))
+
+
+# Durations: whole nanoseconds too, where they are compared.
+
+TICKS = st.integers(0, int(LATEST_S * NS) - 1)
+
+
+@given(first=TICKS, second=TICKS)
+def test_a_duration_is_the_float_nearest_to_its_whole_nanoseconds(first, second):
+    first, second = sorted((first, second))
+    from_s, to_s, ticks = first / NS, second / NS, second - first
+    assert between(from_s, to_s) == ticks / NS
+    assert between_ms(from_s, to_s) == in_ms(ticks / NS) == ms_on_grid(ticks / 10**6) == ticks / 10**6
+
+
+# By hand: with enough servers no batch waits, so the oldest request of each takes the wait and the service.
+LONGEST = [(10, 6, 16), (7.3, 4.4, 11.7), (0.7, 0.1, 0.8), (0.1, 0.2, 0.3), (33.3, 66.6, 99.9)]
+
+
+@pytest.mark.parametrize(("wait_ms", "service_ms", "longest_ms"), LONGEST)
+@pytest.mark.parametrize("options", [{}, {"engine": "simpy"}, {"keep": "summary"}], ids=str)
+def test_all_requests_are_within_the_longest_latency_by_hand(wait_ms, service_ms, longest_ms, options):
+    scenario = bs.Scenario(
+        bs.Poisson(3000 / longest_ms), bs.SizeOrWait(64, wait_ms), bs.Affine(service_ms, 0), servers=8
+    )
+    result = bs.simulate(scenario, 2000, **options)
+    assert result.attainment(longest_ms) == result.attainment(wait_ms + service_ms) == 1
+    assert result.attainment(0.999 * longest_ms) < 0.8  # the oldest of each batch has that very latency
+    if not options:
+        assert result.latency_ms.max() == longest_ms
+        assert judge(result, SLO(p99_ms=longest_ms)).excess <= 1
+        assert surface(scenario, [64], [wait_ms], 2000).p99_ms == longest_ms
+
+
+def test_time_per_token_and_gaps_are_on_the_grid():
+    # Steps of 10.7 ms whatever they hold: each gap is one step, in a run that is not at a whole time.
+    scenario = bs.Scenario(bs.Poisson(3), bs.Continuous(), bs.StepTime(10.7, 0, 0), tokens=bs.Tokens(100, 40))
+    result = bs.simulate(scenario, 500)
+    assert set(result.tpot_ms) == {10.7}
+    assert result.percentile(0) == 428
+    assert judge(result, SLO(tpot_p99_ms=10.7, itl_p99_ms=10.7, stall_p99_ms=10.7)).excess == 1
+    for options in ({}, {"keep": "summary"}, {"engine": "simpy"}):
+        each = bs.simulate(scenario, 500, **options)
+        assert each.attainment(tpot_ms=10.7) == 1
+        assert each.attainment(tpot_ms=10.69) == 0
+
+
+def test_a_mean_that_is_just_its_limit_meets_it():
+    scenario = bs.Scenario(bs.Constant(3), bs.SizeOrWait(1, 0), bs.Affine(12.3, 0))
+    result = bs.simulate(scenario, 3001)
+    assert result.mean_latency_ms != 12.3  # the sum of 3,001 floats is not exact
+    assert judge(result, SLO(mean_ms=12.3)).excess == judge(result, SLO(mean_ms=41 * 0.3)).excess == 1
+    assert judge(result, SLO(mean_ms=12.299999)).excess > 1
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+@pytest.mark.parametrize("warmup", [0, 0.1, 0.5])
+def test_a_batch_that_ends_as_the_window_begins_is_not_of_it(warmup, keep):
+    # One request and one answer every 10 ms, at the same instants: 100/s in any window.
+    scenario = bs.Scenario(bs.Constant(100), bs.SizeOrWait(1, 0), bs.Affine(10, 0))
+    result = bs.simulate(scenario, 200, warmup=warmup, keep=keep)
+    kept = round(200 * (1 - warmup))
+    expected = kept / ((kept + (not warmup)) / 100)  # without a warm-up the window begins at 0 s
+    assert result.throughput_per_s == pytest.approx(expected, rel=1e-12)
+    if keep == "all":
+        assert result.runs[0].sections.totals.finished.sum() == kept
+        assert set(np.diff(result.runs[0].sections.totals.finished)) <= {-1, 0, 1}
+
+
+def test_the_signal_of_an_autoscaler_is_on_the_grid():
+    auto = bs.Autoscale("p99", target=15.4, least=1, most=2, every_s=1, startup_s=0)
+    scenario = bs.Scenario(bs.Poisson(5), bs.SizeOrWait(9, 0), bs.Affine(15.4, 0), autoscale=auto, servers=8)
+    for engine in ("simpy", "compiled"):
+        signals = bs.simulate(scenario, 300, engine=engine).log.scaling[1:, 1]
+        assert set(signals[~np.isnan(signals)]) == {15.4}

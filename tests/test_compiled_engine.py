@@ -13,16 +13,19 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from oracles.agreement import assert_columns_equal
 from oracles.plans import WORKLOADS
 from runs import in_python
 
 import batchsim as bs
+from batchsim._clock import between
 from batchsim.engines.compiled import engine as compiled
 from batchsim.engines.compiled import summaries
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.kinds import KINDS
-from batchsim.engines.totals import BINS, Histogram, middles_s
+from batchsim.engines.totals import BINS, Histogram, binned, middles_s
 
 SCENARIO = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 
@@ -112,14 +115,22 @@ def test_a_summary_has_no_columns_and_says_so():
         _ = result.arrival_s
 
 
-def test_the_histograms_bins_are_a_thousandth_wide():
-    middles = middles_s()
-    assert middles.size == BINS
-    assert (np.diff(middles) / middles[:-1] <= 0.00196).all()
-    ones = Histogram(np.eye(1, BINS, 7, dtype=np.int64)[0])
-    assert ones.at_ranks_ms(np.array([0])) == middles[7] * 1000
-    assert ones.within(middles[7] * 1010) == 1
-    assert ones.within(middles[6] * 1000) == 0
+@given(ticks=st.lists(st.integers(1, 10**15) | st.integers(1, 10**5), min_size=1, max_size=20))
+def test_a_histogram_knows_durations_to_a_thousandth_and_is_exact_at_limits_of_four_digits(ticks):
+    bins = binned(np.array(ticks) / 1e9)
+    assert np.allclose(1e9 * middles_s()[bins], ticks, rtol=1.0001e-3, atol=0)
+    counts = Histogram(np.bincount(bins, minlength=BINS))
+    for limit in (int(float(f"{tick:.3e}")) for tick in ticks):  # the duration itself, if of four digits
+        assert counts.within(limit / 1e6) == sum(tick <= limit for tick in ticks)
+
+
+@pytest.mark.parametrize("fixed_ms", [2e-6, 0.0047, 5, 9999.9995, 3e6])
+def test_the_loops_find_the_bins_of_a_histogram(fixed_ms):
+    # One server that is loaded 20 times: latencies from one service to 1,000 of them, over four decades.
+    scenario = bs.Scenario(bs.Poisson(2e4 / fixed_ms), bs.SizeOrWait(1, 0), bs.Affine(fixed_ms, 0))
+    run, summary = bs.simulate(scenario, 1000), bs.simulate(scenario, 1000, keep="summary")
+    counts = np.bincount(binned(between(run.arrival_s, run.finish_s)), minlength=BINS)
+    assert np.array_equal(summary.runs[0].sums[1].counts, counts)
 
 
 def test_overload_does_not_use_up_memory():

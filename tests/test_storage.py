@@ -210,7 +210,13 @@ def test_a_summary_of_an_earlier_version_loads(name):
     result = Result.load(DATA / f"{name}.npz")
     again = bs.simulate(result.scenario, int(result.summary()["requests"]), keep="summary").summary()
     unknown = {key: math.nan for key in again if "itl" in key or "stall" in key}  # it had no gaps
-    assert result.summary() == pytest.approx(again | unknown, rel=1e-12, abs=1e-12, nan_ok=True)
+    # Its histograms had other bins: percentiles may be off by half a bin of each. Its TPOT was not rounded.
+    coarse = {key: 1.5e-3 for key in again if re.search(r"p\d+_ms", key)} | {"mean_tpot_ms": 1e-7}
+    expected = {
+        key: pytest.approx(value, rel=coarse.get(key, 1e-12), abs=1e-12, nan_ok=True)
+        for key, value in (again | unknown).items()
+    }
+    assert result.summary() == expected
 
 
 def test_a_sum_that_a_file_lacks_has_its_default(tmp_path):
@@ -268,12 +274,12 @@ def about_file(about):
         ),
         (about_file({"format": "batchsim result"}), "its version must be a whole number, got None"),
         (
-            about_file({"format": "batchsim result", "version": 5, "batchsim": "9.1"}),
-            "its version must be 4, got 5, of batchsim 9.1: a newer batchsim can load it",
+            about_file({"format": "batchsim result", "version": 6, "batchsim": "9.1"}),
+            "its version must be 5, got 6, of batchsim 9.1: a newer batchsim can load it",
         ),
         (
             about_file({"format": "batchsim result", "version": 1, "batchsim": "0.1.0"}),
-            "its version must be 4, got 1, of batchsim 0.1.0: simulate it again",
+            "its version must be 5, got 1, of batchsim 0.1.0: simulate it again",
         ),
         (about_file({"format": "batchsim result", "version": 3}), ""),
     ],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim._clock import PER_S, later, on_grid
+from batchsim._clock import PER_S, between_ms, later, on_grid
 from batchsim.engines.log import Log
 from batchsim.scenario import Scenario
 
@@ -106,11 +106,11 @@ class Scaler:
             )
             finish_s = np.append(np.asarray(seen.finish_s, float), math.inf)[index]
             finished = (from_s <= finish_s) & (finish_s < to_s)
-            found.append(finish_s[finished] - arrival_s[finished])
+            found.append(between_ms(arrival_s[finished], finish_s[finished]))
             self.first[k, 0] += _settled(finish_s < to_s)
-        latency_s = np.sort(np.concatenate(found))
-        count = latency_s.size
-        return float(latency_s[math.ceil(0.99 * count) - 1] * 1000) if count else math.nan
+        latency_ms = np.sort(np.concatenate(found))
+        count = latency_ms.size
+        return float(latency_ms[math.ceil(0.99 * count) - 1]) if count else math.nan
 
     def table(self) -> np.ndarray:
         """Return a row for each evaluation, as `Log.scaling` has them."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._clock import between
 from batchsim.engines.totals import BINS, binned, middles_s
 
 BLOCK = 512  # steps whose gaps share one time, in a log without rows of steps
@@ -58,8 +59,8 @@ class GapFold:
         kept = count[order] > 0
         at_s, counts = ends_s[kept], count[order][kept]
         late_s = finish_s[late[0].astype(np.int64) - first]
-        regular = Gaps(at_s, at_s - before_s[kept], counts)
-        return Gaps.joined([regular, Gaps(late_s, late_s - late[1], late[2])])
+        regular = Gaps(at_s, between(before_s[kept], at_s), counts)
+        return Gaps.joined([regular, Gaps(late_s, between(late[1], late_s), late[2])])
 
 
 def in_blocks(gaps: Gaps) -> Gaps:

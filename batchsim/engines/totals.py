@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 
+from batchsim._clock import PER_S, WHOLE, on_grid
 from batchsim.engines.log import Status
 from batchsim.scenario.rules import Trigger
 
@@ -104,33 +105,37 @@ class TokenHistograms:
     itl_ms: np.ndarray | None = None
 
 
-# A bin is 1/512 of a power of two wide: every latency is within 0.1 % of its bin's middle.
-BINS_AN_OCTAVE = 512
-LOWEST = -40  # the first bin begins at 2^-40 s, a picosecond
-OCTAVES = 80  # the last ends at 2^40 s
-BINS = BINS_AN_OCTAVE * OCTAVES
+# A bin ends with a duration of four digits, which is in it, and begins behind the one before. Every duration
+# is within 0.1 % of its bin's middle. A limit of up to four digits is the end of a bin, because many requests
+# may have exactly that latency: those that waited for `max_wait_ms`.
+FIRST = 10_000  # up to it a nanosecond each
+A_DECADE = 9_000  # in each of the next ones
+DECADES = 12  # up to 10^16 ns, which no duration reaches
+BINS = FIRST + 1 + A_DECADE * DECADES
 
 
 @cache
 def middles_s() -> np.ndarray:
     """Return the middle of each bin in seconds, shape (BINS,).
 
-    >>> float(middles_s()[40 * BINS_AN_OCTAVE])  # the bin that begins at a second
-    1.0009765625
+    >>> round(1e9 * float(middles_s()[binned(0.016)]), 1)  # of the nanoseconds from 15,990,001 to 16,000,000
+    15995000.5
     """
-    octave, place = np.divmod(np.arange(BINS), BINS_AN_OCTAVE)
-    return np.ldexp(1 + (place + 0.5) / BINS_AN_OCTAVE, octave + LOWEST)
+    decade, place = np.divmod(np.maximum(np.arange(BINS) - 1001, 0), A_DECADE)
+    width = 10.0**decade
+    last = np.where(np.arange(BINS) > 1000, (place + 1001) * width, np.arange(BINS))
+    return (last - (width - 1) / 2) / PER_S
 
 
-def binned(seconds: np.ndarray) -> np.ndarray:
-    """Return the bin of each latency, as the compiled loops find it.
+def binned(seconds: Any) -> Any:
+    """Return the bin of each duration, as the compiled loops find it.
 
-    >>> binned(np.array([1.0, 1.001, 1.002])) - 40 * BINS_AN_OCTAVE
-    array([0, 0, 1])
+    >>> binned(np.array([0.016, 0.016000001, 0.01601, 0.016010001])) - binned(0.016)
+    array([0, 1, 1, 2])
     """
-    mantissas, exponents = np.frexp(seconds)  # mantissas in [0.5, 1)
-    places = (exponents - 1 - LOWEST) * BINS_AN_OCTAVE + ((mantissas - 0.5) * 2 * BINS_AN_OCTAVE).astype(int)
-    return np.clip(places, 0, BINS - 1)
+    ticks = seconds * PER_S + WHOLE - WHOLE
+    decade = np.searchsorted(FIRST * 10.0 ** np.arange(DECADES), ticks)
+    return np.minimum(A_DECADE * decade + np.ceil(ticks / 10.0**decade).astype(int), BINS - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,5 +152,6 @@ class Histogram:
         return middles_s()[np.searchsorted(np.cumsum(self.counts), ranks, side="right")] * 1000
 
     def within(self, objective_ms: float) -> int:
-        """Return how many latencies are at most that, to within the 0.1 % of a bin."""
-        return int(self.counts[middles_s() <= objective_ms / 1000].sum())
+        """Return how many latencies are at most that; a limit of more than four digits is taken to 0.1 %."""
+        limit_s = on_grid(objective_ms / 1000)
+        return int(self.counts[: np.searchsorted(middles_s(), limit_s, side="right")].sum())

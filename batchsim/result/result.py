@@ -327,7 +327,7 @@ class Result(TokenColumns):
         >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
         >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25)), requests=20_000)
         >>> low, high = result.interval("p99")
-        >>> low < result.percentile(99) < high
+        >>> low <= result.percentile(99) <= high
         True
         """
         interval = self.intervals([key], level)[key]

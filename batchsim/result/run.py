@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._clock import later
+from batchsim._clock import between_ms, later
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals
 from batchsim.result import replicas
@@ -110,7 +110,7 @@ class Run:
 
     @cached_property
     def latency_ms(self) -> np.ndarray:
-        return (self.finish_s - self.log.arrival_s) * 1000
+        return between_ms(self.log.arrival_s, self.finish_s)
 
     @cached_property
     def forming_ms(self) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._clock import in_ms
 from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.log import Log, Status
 from batchsim.engines.replicas import parts_of
@@ -66,8 +67,8 @@ class Sections:
         def within(limit_ms: float, column: str) -> np.ndarray:
             if column != ITL:
                 return sums(columns[column] <= limit_ms, cuts)
-            kept = gaps.gap_s * 1000 <= limit_ms
-            part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept], side="right"), cuts.size - 1) - 1
+            kept = in_ms(gaps.gap_s) <= limit_ms
+            part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept]), cuts.size - 1) - 1
             return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
 
         return cls(scenario, totals, within)

@@ -243,8 +243,6 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
 def _within(
     sample: Sample, column: str, limit_ms: float, of_all: bool = False, widening: float = 1.0
 ) -> Statistic:  # fmt: skip
-    # Many latencies can be equal up to rounding, such as a full wait and a batch after it.
-    limit_ms *= 1 + ROUNDING
     whole = sample.whole
     among = whole.all_in(column) if of_all else whole.values_in(column)
 

@@ -24,7 +24,7 @@ from batchsim._version import __version__
 from batchsim.engines.folded_log import BEFORE, SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import LATE, NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
-from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
+from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals, binned
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import RUNS
 from batchsim.scenario import Continuous, Scenario
@@ -32,8 +32,10 @@ from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
-VERSION = 4  # 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions
-READABLE = (3, VERSION)
+VERSION = (
+    5  # 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions, 4 other histograms
+)
+READABLE = (3, 4, VERSION)
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -102,7 +104,10 @@ def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:
         for how, others in (("no", {*kinds} - {*members}), ("an unknown", {*members} - {*kinds, "about"})):
             if others:
                 raise ValueError(f"its arrays must be those of its {runs} runs, got {how} {min(others)!r}")
+        if version < VERSION:
+            kinds = {name: EARLIER if kind is COUNTS else kind for name, kind in kinds.items()}
         arrays = {name: _array(archive, members[name], kind) for name, kind in kinds.items()}
+        arrays |= {name: _rebinned(arrays[name]) for name, kind in kinds.items() if kind is EARLIER}
     if any("path" in part for part in tables.values() if isinstance(part, dict)):
         raise ValueError("its scenario must be complete, got the path of another file")
     if "times_s" in arrays:
@@ -134,6 +139,7 @@ ABOUT = _Kind("u1", (None,), packed=1 << 26)
 TIMES = _Kind("f8", (None,), packed=1 << 28)
 SCALING = _Kind("f8", (None, 4))  # a row for each evaluation of an autoscaler
 COUNTS = _Kind("i8", (BINS,), packed=1 << 26)
+EARLIER = _Kind("i8", (512 * 80,), packed=1 << 26)  # of bins 1/512 of a power of two wide, from 2^-40 s on
 # What a run consists of: the classes of its arrays.
 TABLES: tuple[tuple[Any, ...], ...] = (
     (Totals, Histogram), (TokenTotals, TokenHistograms), (FoldedLog,), (TokenLog,), (Log,),
@@ -193,6 +199,14 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: _Kind) -> np.n
         array = npy.read_array(member, allow_pickle=False)
         member.read()  # to its end, where the checksum is compared: NumPy stops just before some
     return array
+
+
+def _rebinned(counts: np.ndarray) -> np.ndarray:
+    """Return the counts of a histogram of an earlier version, which knew latencies to 0.1 % too."""
+    octave, place = np.divmod(np.arange(counts.size), 512)
+    found = np.zeros(BINS, np.int64)
+    np.add.at(found, binned(np.ldexp(1 + (place + 0.5) / 512, octave - 40)), counts)
+    return found
 
 
 def _fits(length: int, wanted: int | None) -> bool:

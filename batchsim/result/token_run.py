@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import between_ms, in_ms, ms_on_grid, on_grid
 from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.folded_log import BEFORE, FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps
@@ -86,6 +87,12 @@ def batches_of(log: TokenLog) -> Batches:
     return Batches(*(column[left] for column in columns))
 
 
+def tpot_ms(token_s: np.ndarray, finish_s: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """Return the time of each request for each token after its first; NaN without such a token."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return between_ms(token_s, finish_s, np.where(outputs > 1, outputs - 1, math.nan))
+
+
 @dataclass(frozen=True, eq=False)
 class TokenRun(Run):
     """One simulation of token generation."""
@@ -123,19 +130,17 @@ class TokenRun(Run):
 
     @cached_property
     def ttft_ms(self) -> np.ndarray:
-        return (self.first_token_s - self.log.arrival_s) * 1000
+        return between_ms(self.log.arrival_s, self.first_token_s)
 
     @cached_property
     def tpot_ms(self) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            later = np.where(self.log.output_tokens > 1, self.log.output_tokens - 1, math.nan)
-            return (self.finish_s - self.first_token_s) * 1000 / later
+        return tpot_ms(self.first_token_s, self.finish_s, self.log.output_tokens)
 
     @cached_property
     def stall_ms(self) -> np.ndarray:
         stall_s = self.log.stall_s
         known = (self.log.status == Status.SERVED) & (self.log.output_tokens > 1) & (stall_s is not None)
-        return np.where(known, np.multiply(math.nan if stall_s is None else stall_s, 1000), math.nan)
+        return np.where(known, in_ms(np.float64(math.nan) if stall_s is None else stall_s), math.nan)
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -148,7 +153,7 @@ class TokenRun(Run):
         elif log.step_gaps is not None:
             late = np.array([log.late_step, log.late_from_s, log.late_gaps], float)
             gaps = GapFold().gaps(0, log.batch_finish_s, log.batch_server, log.step_gaps, late)
-        kept = gaps.at_s >= (log.arrival_s[skip] if skip else 0.0)
+        kept = gaps.at_s > (log.arrival_s[skip] if skip else 0.0)
         return Gaps(*(column[kept] for column in gaps))
 
     @cached_property
@@ -198,7 +203,7 @@ class TokenRun(Run):
 
         def ordered(name: str) -> OrderStatistics | Weighted:
             if name == ITL:
-                return Weighted(self.gaps.gap_s * 1000, self.gaps.counts)
+                return Weighted(in_ms(self.gaps.gap_s), self.gaps.counts)
             kept = measured[name][skip:]
             return OrderStatistics(kept[~np.isnan(kept)])
 
@@ -221,7 +226,7 @@ class TokenRun(Run):
         columns = (
             log.arrival_s, self.start_s, self.first_token_s, self.finish_s, self.forming_ms / 1000,
             log.preempted_before_s, log.preempted_after_s, log.output_tokens, log.status, log.preemptions,
-            self.stall_ms / 1000,
+            on_grid(self.stall_ms / 1000),
         )  # fmt: skip
         total.add_gaps(self.gaps)
         total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
@@ -246,7 +251,7 @@ def _not_kept(name: str) -> Any:
 def meeting(runs: Sequence[Run], **limits_ms: float | None) -> int:
     """Return how many requests of some runs were served within those limits that are not None."""
     given = {
-        name: _check.real(name, limit_ms, at_least=0)
+        name: ms_on_grid(_check.real(name, limit_ms, at_least=0))
         for name, limit_ms in limits_ms.items()
         if limit_ms is not None
     }

@@ -23,7 +23,7 @@ from batchsim.result.standard_error import Sample
 from batchsim.result.value_columns import limits_of, part_of_limits
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.study.kinds import kind_of
-from batchsim.study.slo import LEVEL, ROUNDING, SLO, Objective, described
+from batchsim.study.slo import LEVEL, SLO, Objective, described
 
 # Repeated tests on growing data reject far too often at the usual level (Armitage, McPherson and Rowe 1969).
 # At this one, at most one test in a thousand drops a setting wrongly, nominally: short runs may err more
@@ -153,12 +153,10 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
     value, low, high = known
     if exact and math.isnan(low):
         low = high = value
-    if not objective.at_most:
-        low, high = -high, -low
-    limit = objective.reach if objective.at_most else -objective.reach
-    if high <= limit:
+    best, worst = (low, high) if objective.at_most else (high, low)
+    if objective.excess(worst) <= 1:
         return Verdict.MEETS
-    if low > limit:
+    if not math.isnan(best) and objective.excess(best) > 1:
         return Verdict.FAILS
     if objective.q is None:
         return Verdict.UNCLEAR
@@ -304,7 +302,7 @@ def share_within(result: Result, limit_ms: float, level: float = LEVEL, column: 
     """Return the fraction of all requests that are served within a limit, with its interval."""
     metrics = result.metrics
     among = metrics.all_in(column)  # none, as where all answers of a run have one token
-    share = metrics.columns[column].within(limit_ms * (1 + ROUNDING)) / among if among else math.nan
+    share = metrics.columns[column].within(limit_ms) / among if among else math.nan
     return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level, column))
 
 

@@ -31,9 +31,9 @@ from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import CYCLES, TAIL, rounded_up, run_length
 from batchsim.result.shares import students_t
-from batchsim.result.standard_error import ONE_IN_FIVE, dependent, widen
+from batchsim.result.standard_error import ONE_IN_FIVE, ROUNDING, dependent, widen
 from batchsim.scenario import Scenario
-from batchsim.study.slo import LEVEL, ROUNDING, described
+from batchsim.study.slo import LEVEL, described
 
 SECTIONS = (64, 32, 16)
 DIRECTIONS = 64  # on an ellipse
@@ -111,7 +111,7 @@ def better_by(one: Values, other: Values, key: str, level: float) -> Bound:
         return Bound(math.nan, math.inf)
     least, errors, share = -math.log1p(-level) / size, [], q / 100
     for each, values in ((one, mine), (other, theirs)):
-        limit_ms = _percentile(values, share) * (1 + ROUNDING)
+        limit_ms = _percentile(values, share)
         keeps = np.add.reduceat(each.ms <= limit_ms, cuts) * (count / values.size)
         errors.append(keeps - keeps.mean())
     if any(dependent(each, ONE_IN_FIVE) for each in errors):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from batchsim import _check, _format
+from batchsim._clock import ms_on_grid
 from batchsim.result import metrics
 from batchsim.result.shares import percentile_metric
 from batchsim.result.value_columns import in_words, joint, limits_of
@@ -18,8 +19,6 @@ TOKEN_PERCENTILES["stall_p99_ms"] = 99.0
 BETWEEN = (metrics.TPOT, metrics.ITL, metrics.STALL)  # an answer of one token has none
 OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_s": "throughput_per_s"}
 
-# A wait of 10 ms and a batch of 6 ms are 16 ms, but for rounding, and within 16 ms.
-ROUNDING = 1e-9
 LEVEL = 0.95  # of the intervals that objectives are tested with
 
 
@@ -61,16 +60,16 @@ class Objective(NamedTuple):
         """Whether it is missed when many requests are lost."""
         return self.share is not None
 
-    @property
-    def reach(self) -> float:
-        """The limit, with an allowance for rounding."""
-        return self.limit * (1 + ROUNDING if self.at_most else 1 - ROUNDING)
-
     def excess(self, value: float) -> float:
-        """Return the ratio of a number to its limit, inverted for a least value: above 1 misses it."""
+        """Return the ratio of a number to its limit, inverted for a least value: above 1 misses it.
+
+        A mean or a percentile between two requests may be off by rounding: a duration is compared in whole
+        nanoseconds, as the limit is, and another number to twelve digits.
+        """
         if math.isnan(value):
             return math.inf
-        above, below = (value, self.reach) if self.at_most else (self.reach, value)
+        value = float(ms_on_grid(value) if described(self.key)[1] == " ms" else f"{value:.12g}")
+        above, below = (value, self.limit) if self.at_most else (self.limit, value)
         return above / below if below > 0 else math.inf if above > 0 else 0.0
 
     @property
@@ -158,6 +157,8 @@ class SLO:
         bounds: dict[str, dict[str, float]] = {"max_loss": {"at_least": 0}, "attainment": {"at_least": 0.001}}
         for name in self._given():
             _check.fix_real(self, name, **bounds.get(name, {"above": 0}))
+            if name.endswith("_ms") and (ms := ms_on_grid(getattr(self, name))) != getattr(self, name):
+                object.__setattr__(self, name, float(ms))
         for name, why in (("attainment", ": no run can prove all"), ("max_loss", "")):
             if (share := getattr(self, name)) is not None and share >= 1:
                 raise ValueError(f"{name} must be a fraction less than 1, got {share!r}{why}")

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim._clock import between_ms
 from batchsim.engines.draws import Streams, length_seeds
 from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan
 from batchsim.engines.totals import TokenTotals
 from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
 from batchsim.result.sections import begin_fold, sums
+from batchsim.result.token_run import tpot_ms
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
 from batchsim.scenario.lengths import Listed
@@ -86,15 +88,12 @@ class TokenTimes:
         self.requests = times.arrival_s.size
         self.is_served = ~np.isnan(times.finish_s)
         self.served = int(np.count_nonzero(self.is_served))
-        self.ttft_ms = (times.token_s - times.arrival_s) * 1000
-        self.latency_ms = (times.finish_s - times.arrival_s) * 1000
+        self.ttft_ms = between_ms(times.arrival_s, times.token_s)
+        self.latency_ms = between_ms(times.arrival_s, times.finish_s)
 
     @cached_property
     def tpot_ms(self) -> np.ndarray:
-        times = self.times
-        with np.errstate(invalid="ignore", divide="ignore"):
-            later = np.where(times.outputs > 1, times.outputs - 1, np.nan)
-            return (times.finish_s - times.token_s) * 1000 / later
+        return tpot_ms(self.times.token_s, self.times.finish_s, self.times.outputs)
 
     @cached_property
     def totals(self) -> TokenTotals:

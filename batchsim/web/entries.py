@@ -63,7 +63,7 @@ GOLDEN, FIRST, SECOND = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 
 BY_12, BY_27, BY_30, BY_31 = map(np.uint64, (12, 27, 30, 31))
 LN_2, ROOT_HALF = math.log(2), math.sqrt(0.5)
 TERMS = tuple(1 / k for k in range(21, 1, -2))  # of the series of the logarithm
-on_grid = inlined(_clock.on_grid)
+on_grid, between = inlined(_clock.on_grid), inlined(_clock.between)
 
 
 @inlined
@@ -215,12 +215,12 @@ def run_grid(rows, n, servers, largest, space, thresholds, floats, ranks, keys, 
         while head < n:
             end, _, _, done_s = next_batch(arrival_s, head, rule, costs, free, batch)
             request = head
-            while request < end and done_s - arrival_s[request] > least_s:
+            while request < end and between(arrival_s[request], done_s) > least_s:
                 if count == space:
                     keep_largest(count, most, found, kept, bins)
                     count, least_s = most, found_s[most - 1]
                 else:
-                    found_s[count] = done_s - arrival_s[request]
+                    found_s[count] = between(arrival_s[request], done_s)
                     count, request = count + 1, request + 1
             head, batch = end, batch + 1
         for each in range(places.size):

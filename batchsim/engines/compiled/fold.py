@@ -17,19 +17,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._clock import PER_S, WHOLE
+from batchsim._clock import between as _between
 from batchsim.engines.compiled.columns import ENDLESS, NO_SIZES, NONE, Batches, Requests
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.sized import place_of, units_of
-from batchsim.engines.compiled.threshold import begin_of, later, soonest
+from batchsim.engines.compiled.threshold import begin_of, later, soonest, to_ticks
 from batchsim.engines.gaps import Gaps
 from batchsim.engines.log import Log, Status
-from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST, TokenTotals, Totals, binned
+from batchsim.engines.totals import A_DECADE, BINS, DECADES, FIRST, TokenTotals, Totals, binned
 from batchsim.scenario.rules.rule import Trigger
 from batchsim.scenario.sized_time import UnitCost
 
 # mypy: disable-error-code="no-untyped-def"
 
+between = inlined(_between)
 SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
+# Of each decade of bins: its last tick, and the ticks of a bin. And in which decade a power of two begins.
+LAST, WIDTH = FIRST * 10.0 ** np.arange(DECADES + 1), 10.0 ** np.arange(DECADES + 2)
+DECADE = np.searchsorted(LAST[:-1], 2.0 ** np.arange(-1, 64))
 TINY = 1e-300  # its inverse is finite
 # The fields of totals, as the loops take them. A new field is here by itself.
 Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
@@ -74,7 +80,7 @@ class Answers(NamedTuple):
 def _add_request(sums, part, at_s, now_s, done_s, forming_s, device_wait_s):
     """Add a served request. A new sum over the requests has its line here, for requests and for tokens."""
     sums.statuses[part, SERVED] += 1
-    sums.parts_s[part, 0] += done_s - at_s
+    sums.parts_s[part, 0] += between(at_s, done_s)
     sums.parts_s[part, 1] += forming_s
     sums.parts_s[part, 2] += now_s - at_s - forming_s
     sums.parts_s[part, 3] += done_s - now_s - device_wait_s
@@ -89,10 +95,17 @@ def _add_answer(sums, part, answers, request):
     sums.computing_s[part, 0] += token_s - start_s - before_s
     sums.computing_s[part, 1] += finish_s - token_s - after_s
     sums.computing_s[part, 2] += before_s + after_s
-    sums.ttft_s[part] += token_s - answers.arrival_s[request]
+    sums.ttft_s[part] += between(answers.arrival_s[request], token_s)
     if answers.output[request] > 1:
-        sums.tpot_s[part] += (finish_s - token_s) / (answers.output[request] - 1)
+        sums.tpot_s[part] += _per_token_s(answers, request)
         sums.longer[part] += 1
+
+
+@inlined
+def _per_token_s(answers, request):
+    """Return the time for each token after the first, on the grid, as `TokenRun.tpot_ms`."""
+    ticks = to_ticks(answers.finish_s[request]) - to_ticks(answers.token_s[request])
+    return (ticks / (answers.output[request] - 1) + WHOLE - WHOLE) / PER_S
 
 
 @inlined
@@ -105,11 +118,19 @@ def _add_batch(sums, part, size, trigger):
 
 
 @inlined
+def _bin_of(seconds):
+    """Return the bin of a duration, as `totals.binned`; a table has the decade of each power of two."""
+    ticks = seconds * PER_S + WHOLE - WHOLE
+    decade = DECADE[math.frexp(ticks)[1]]
+    if ticks > LAST[decade]:
+        decade += 1
+    return min(A_DECADE * decade + math.ceil(ticks / WIDTH[decade]), BINS - 1)
+
+
+@inlined
 def _count(histograms, which, seconds):
     if histograms.size:
-        mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
-        place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
-        histograms[which, min(max(place, 0), BINS - 1)] += 1
+        histograms[which, _bin_of(seconds)] += 1
 
 
 @compiled
@@ -210,7 +231,7 @@ def add_requests(
             _add_request(sums, part, at_s, now_s, done_s, forming_s, waited_s)
             if delay_s.size and now_s > later(at_s, delay_s[requests.level[request]]):
                 sums.delayed[part] += 1
-            _count(histograms, 0, done_s - at_s)
+            _count(histograms, 0, between(at_s, done_s))
 
 
 @compiled
@@ -229,11 +250,10 @@ def add_answers(answers, cuts, sums, histograms):
             )
             _add_request(sums, part, at_s, now_s, done_s, answers.forming_s[request], 0.0)
             _add_answer(sums, part, answers, request)
-            _count(histograms, 0, done_s - at_s)
-            _count(histograms, 1, answers.token_s[request] - at_s)
+            _count(histograms, 0, between(at_s, done_s))
+            _count(histograms, 1, between(at_s, answers.token_s[request]))
             if answers.output[request] > 1:
-                per_token_s = (done_s - answers.token_s[request]) / (answers.output[request] - 1)
-                _count(histograms, 2, per_token_s)
+                _count(histograms, 2, _per_token_s(answers, request))
                 _count(histograms, 3, answers.stall_s[request])
 
 
@@ -283,13 +303,16 @@ def on_devices(batches, count, place, costs, device_s, wait_s):
 
 @compiled
 def add_finished(finish_s, counts, edges_s, into):
-    """Add counts to the part in which each finishes."""
+    """Add counts to the part in which each finishes: after its begin, and at its end at the latest.
+
+    Of services of a second each, n end in n seconds; with both ends of the window it would be n + 1.
+    """
     part, last = 0, edges_s.size - 2
     for row in range(finish_s.size):
-        if finish_s[row] >= edges_s[0]:
-            while part < last and edges_s[part + 1] <= finish_s[row]:
+        if finish_s[row] > edges_s[0]:
+            while part < last and edges_s[part + 1] < finish_s[row]:
                 part += 1
-            while edges_s[part] > finish_s[row]:  # another server's batch finished before
+            while edges_s[part] >= finish_s[row]:  # another server's batch finished before
                 part -= 1
             into[part] += counts[row]
 
@@ -299,13 +322,11 @@ def add_gaps(finish_s, server, counts, ended_s, edge_s, sums, histogram):
     """Add the gaps of steps to the only part; `ended_s` is when each engine's step before ended."""
     for row in range(counts.size):
         done_s = finish_s[row]
-        if counts[row] > 0 and done_s >= edge_s:
-            gap_s = done_s - ended_s[server[row]]
+        if counts[row] > 0 and done_s > edge_s:
+            gap_s = between(ended_s[server[row]], done_s)
             sums.gaps[0] += counts[row]
             sums.itl_s[0] += counts[row] * gap_s
-            mantissa, exponent = math.frexp(gap_s)
-            place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
-            histogram[min(max(place, 0), BINS - 1)] += counts[row]
+            histogram[_bin_of(gap_s)] += counts[row]
         ended_s[server[row]] = done_s
 
 
@@ -382,9 +403,9 @@ class Fold:
         add_gaps(*columns, self.edges_s[0], self._sums, self.histograms[-1])
         if late.size:
             at_s = steps.finish_s[late[0].astype(np.int64) - steps.first]
-            late_gaps = Gaps(at_s, at_s - late[1], late[2])
+            late_gaps = Gaps(at_s, _between(late[1], at_s), late[2])
             self.add_gaps(late_gaps)
-            kept = at_s >= self.edges_s[0]
+            kept = at_s > self.edges_s[0]
             np.add.at(self.histograms[-1], binned(late_gaps.gap_s[kept]), late[2][kept].astype(np.int64))
 
     def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray, busy_s: np.ndarray) -> np.ndarray:

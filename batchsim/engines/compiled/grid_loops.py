@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._clock import between as _between
 from batchsim.engines.compiled.columns import Costs
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import next_batch
@@ -16,6 +17,7 @@ from batchsim.scenario.rules.rule import Threshold
 # mypy: disable-error-code="no-untyped-def"
 
 
+between = inlined(_between)
 BINS = 4096  # counters of 16 KiB: half the nearest cache
 # Latencies are at least 0, so they have the order of the whole numbers with the same bits.
 NONE, LATE = (int(np.float64(value).view(np.int64)) for value in (math.nan, math.inf))
@@ -121,7 +123,7 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free, wanted, scra
         while head < requests:
             end, _, _, done_s = next_batch(arrival_s, head, threshold, costs, free, batch)
             for request in range(head, end):
-                latency_s[request] = done_s - arrival_s[request]
+                latency_s[request] = between(arrival_s[request], done_s)
             latest_s = max(latest_s, done_s)
             head = end
             batch += 1
@@ -170,7 +172,7 @@ def run_routed(arrival_s, replica, threshold, costs, noise, free, ends, own_s, w
         while head < mine_s.size:
             end, _, _, done_s = next_batch(mine_s, head, threshold, own, free, batch)
             for request in range(head, end):
-                scratch.latency_s[order[first + request]] = done_s - mine_s[request]
+                scratch.latency_s[order[first + request]] = between(mine_s[request], done_s)
             latest_s = max(latest_s, done_s)
             head = end
             batch += 1
@@ -194,7 +196,7 @@ def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):
         if batch < 0:
             numbers.above[row, part] += 1
             continue
-        taken_s = batches.finish_s[batch] - arrival_s[request]
+        taken_s = between(arrival_s[request], batches.finish_s[batch])
         if cuts.size:
             numbers.sums_s[row, part] += taken_s
             numbers.above[row, part] += taken_s > wanted.above_s

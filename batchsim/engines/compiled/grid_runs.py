@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batchsim._clock import check_time
+from batchsim._clock import check_time, in_ms, on_grid
 from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (
     BATCH,
@@ -85,7 +85,7 @@ def run_many(
         np.empty(rows, int), np.empty(rows), ranked_s.view(int), np.zeros(parts), np.zeros(parts, int)
     )
     edges_s, edges = np.empty((rows, cuts.size)), np.minimum(cuts, requests - 1)
-    wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
+    wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, on_grid(above_ms / 1000))
     latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
@@ -176,7 +176,7 @@ def _between(ranked_s: np.ndarray, per_cent: np.ndarray, count: np.ndarray) -> n
     """Return the percentiles in ms from their neighbours, as `Result.percentile` does, to the last bit."""
     rank = per_cent / 100 * (count[:, None] - 1)
     part = rank - np.floor(rank)
-    below_ms, above_ms = np.moveaxis(ranked_s * 1000, -1, 0)
+    below_ms, above_ms = np.moveaxis(in_ms(ranked_s), -1, 0)
     with np.errstate(invalid="ignore"):  # infinity less infinity
         rise_ms = above_ms - below_ms
         between_ms = np.where(part < 0.5, below_ms + rise_ms * part, above_ms - rise_ms * (1 - part))

@@ -133,7 +133,7 @@ export class Engine {
     this.module.view(Float64Array, keysAt, latency_s.length).set(latency_s);
     this.module.call(entry, ...values, places, keysAt, counters, found);
     return Array.from({ length: ranks.length * rows }, (_, place) => {
-      const [below_ms, above_ms] = this.module.view(Float64Array, found + 16 * place, 2).map((seconds) => seconds * 1000);
+      const [below_ms, above_ms] = this.module.view(Float64Array, found + 16 * place, 2).map(inMs);
       const [rank, rise_ms] = [ranks[place % ranks.length], above_ms - below_ms];
       const part = rank - Math.floor(rank);
       return part < 0.5 ? below_ms + rise_ms * part : above_ms - rise_ms * (1 - part);
@@ -278,6 +278,9 @@ function onceRead(object, name, make) {
   };
   Object.defineProperty(object, name, { get, enumerable: true, configurable: true });
 }
+
+/** Return a duration in milliseconds, the nearest to its whole number of nanoseconds: see batchsim/_clock.py. */
+export const inMs = (seconds) => Math.round(seconds * 1e9) / 1e6;
 
 /** Return each request's time from those of the batches; NaN for one that was not served. */
 function ofBatches(times_s, batchIndex) {

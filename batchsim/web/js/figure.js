@@ -1,7 +1,7 @@
 /** The figure: sliders, and the views of one run, all computed and drawn again in every frame of a drag. */
 import { Chart, duration, grasp, inWords, nice, number, percent } from "./charts.js";
 import { element } from "./dom.js";
-import { queueing } from "./engine.js";
+import { inMs, queueing } from "./engine.js";
 
 const ORDER = ["latency", "map", "load", "film", "breakdown"];
 const PLACES = 200; // of a slider
@@ -226,7 +226,7 @@ export class Figure {
   compute() {
     const settings = { ...this.values };
     const run = this.engine.run({ ...settings, requests: this.requests });
-    const latency_ms = run.finish_s.map((finish, i) => 1000 * (finish - run.arrival_s[i]));
+    const latency_ms = run.finish_s.map((finish, i) => inMs(finish - run.arrival_s[i]));
     const saturation_per_s = saturation(settings);
     const load = settings.rate_per_s / saturation_per_s;
     const data = { settings, run, latency_ms, ...this.engine.summary(run, settings), saturation_per_s, load, overloaded: load >= 1, map: this.data?.map };
