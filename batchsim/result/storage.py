@@ -32,9 +32,8 @@ from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
-VERSION = (
-    5  # 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions, 4 other histograms
-)
+# 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions, 4 other bins of histograms.
+VERSION = 5
 READABLE = (3, 4, VERSION)
 
 
