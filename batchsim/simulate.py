@@ -48,9 +48,10 @@ def simulate(
     several replications. `replications`: the number of independent runs, on all cores; number 0 is the plain
     run. `keep="summary"` keeps no columns, in constant memory without replicas: means and counts are exact,
     percentiles are accurate to 0.1 %, and shares within a limit are exact if the limit has at most four
-    digits. `keep="requests"` keeps one row a request, but no rows for the steps of tokens. `keep="all"` keeps these too, up to 1 GiB, or half of the free memory if `requests` is given; a
-    longer run has no rows for steps, and warns. With `model_fn` and `inputs` (one item a request) the model
-    computes every batch, and `result.outputs[i]` is request i's output (None if unserved).
+    digits. `keep="requests"` keeps one row a request, but no rows for the steps of tokens. `keep="all"` keeps
+    these too, up to 1 GiB, or half of the free memory if `requests` is given; a longer run has no rows for
+    steps, and warns. With `model_fn` and `inputs` (one item a request) the model computes every batch, and
+    `result.outputs[i]` is request i's output (None if unserved).
 
     `timing="measured"` measures that model: the real time of each batch, until its output is ready, replaces
     the scenario's service time, its noise and its cold start. The first batch of each size runs twice, and
