@@ -3,16 +3,30 @@
 Each example is one random scenario with all checks. `make fuzz` tries twenty times as many per round.
 """
 
+import dataclasses
+
+import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
-from oracles.agreement import assert_requests_agree, assert_token_summary_agrees, assert_tokens_agree
+from oracles.agreement import (
+    assert_columns_equal,
+    assert_equal_to_naive,
+    assert_requests_agree,
+    assert_token_summary_agrees,
+    assert_tokens_agree,
+    naive_of,
+)
 from oracles.plans import RULES, SERVERS_RULES, TIMERS, plans_with_ties, scenarios_at_random
 from oracles.size_plans import size_plans
 from oracles.token_plans import crowded_plans, token_plans
 
 import batchsim as bs
+from batchsim._clock import on_grid
+from batchsim.engines.compiled import engine as compiled
 from batchsim.engines.draws import draw
+from batchsim.engines.reference import engine as reference
+from batchsim.engines.token_log import TokenPlan
 
 TEXTBOOK = (bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes, bs.PreferredUntilLate)
 OF_SERVERS = (*TIMERS, bs.LearnedCork, bs.LearnedSizes)
@@ -65,6 +79,25 @@ def test_tokens_agree(plan, chunk, room, warmup):
 @given(crowded_plans())
 def test_tokens_agree_when_victims_move_on_to_other_engines(plan):
     assert_tokens_agree(plan)
+
+
+@settings(max_examples=150)
+@given(st.one_of(TIED, token_plans()), st.sampled_from([0.25, 0.5, 1, 2.3]), st.randoms())
+def test_sources_with_a_limit_in_flight_agree(plan, times, chance):
+    """Each request is due at a time of its own, and a client that is free sends it from then on."""
+    tokens = isinstance(plan, TokenPlan)
+    base = plan.base if tokens else plan
+    assume(base.think_s is not None)
+    unit_s = times * (plan.scenario.service.fixed_ms / 1000 if tokens else plan.service_s[1])
+    gaps = chance.choices([0, 0, 1, 1, 2, 9], k=base.requests)
+    base = dataclasses.replace(base, due_s=on_grid(np.cumsum(gaps) * unit_s))
+    if tokens:
+        assert_tokens_agree(dataclasses.replace(plan, base=base))
+    else:
+        log = compiled.run(base)
+        assert (log.arrival_s >= base.due_s).all()
+        assert_columns_equal(log, reference.run(base))
+        assert_equal_to_naive(base.scenario, log, naive_of(base).run())
 
 
 @settings(max_examples=80)

@@ -20,6 +20,7 @@ from batchsim._kept import kept
 from batchsim.engines.log import check_cancelled
 from batchsim.scenario import (
     ClosedLoop,
+    Limited,
     OpenLoop,
     Scenario,
     Tokens,
@@ -43,7 +44,8 @@ REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 class Plan:
     """A scenario with its randomness drawn.
 
-    An open loop has `arrival_s`, on the clock's grid, a closed loop `think_s`, the pause after each send.
+    An open loop has `arrival_s`, on the clock's grid, a closed loop `think_s`, the pause after each send, and
+    perhaps `due_s`, the earliest time of each send.
     `service_s[k]` is the mean time of a batch of k; its sizes add `unit_cost`. `noise[j]` is the factor of
     batch j, `slowdown[n]` the factor while n servers are busy, `priority[i]` the level and `size[i]` the size
     of request i, as it was sent, and `cold_start` the compile time
@@ -68,6 +70,14 @@ class Plan:
     chances: np.ndarray | None = None
     noise_of: Callable[[int, int], np.ndarray] | None = None
     end_s: float = -math.inf
+    due_s: np.ndarray | None = None
+
+    @property
+    def first_s(self) -> np.ndarray:
+        """The arrivals, or in a closed loop new earliest times of the sends."""
+        if self.arrival_s is not None:
+            return self.arrival_s
+        return np.zeros(self.requests) if self.due_s is None else self.due_s.copy()
 
     def __post_init__(self) -> None:
         check_durations(self.scenario)
@@ -259,15 +269,16 @@ def draw_traffic(
     """Draw the arrivals of an open loop, or the think times of a closed one, and nothing about batches."""
     check_cancelled(cancelled)
     streams, workload = Streams(scenario, seed, replication), plain(scenario.workload)
-    arrival_s = think_s = None
+    arrival_s = think_s = due_s = None
     if think := streams.think():
         think_s = _whole(think, requests, cancelled)
+        due_s = on_grid(workload.due_s[:requests]) if isinstance(workload, Limited) else None
     elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
         # The settings of a sweep share their traffic, so it is drawn once. Each run gets its own copy.
         arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
     else:
         arrival_s = filled(_until(cancelled, streams.arrivals_s(requests)), requests)
-    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
+    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None, due_s=due_s)
 
 
 def draw(

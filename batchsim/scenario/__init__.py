@@ -17,6 +17,7 @@ from batchsim.scenario.workload import (
     Constant,
     Diurnal,
     Gamma,
+    Limited,
     OnOff,
     OpenLoop,
     Poisson,
@@ -24,7 +25,7 @@ from batchsim.scenario.workload import (
 
 __all__ = [
     "RULES", "WORKLOADS", "Affine", "AtLeast", "ClosedLoop", "Constant", "Continuous", "Diurnal", "Gamma",
-    "Geometric", "Lognormal",
+    "Geometric", "Limited", "Lognormal",
     "Noise", "OnOff", "OpenLoop", "Poisson", "Rule", "Scenario", "Service", "SizeOrWait", "StepTime", "Table",
     "Tokens", "Trace", "Uniform",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ reference find it there.
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -207,6 +207,25 @@ class ClosedLoop(Traffic):
     def thinking_s(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         """Return the think times in seconds that follow the next sends, shape (requests,)."""
         return generator.standard_exponential(requests) * self.think_s
+
+
+@dataclass(frozen=True, repr=False)
+class Limited(ClosedLoop):
+    """Requests due at given times, of which at most `clients` are in flight; the others wait at the client.
+
+    A client that is free takes the next request, and sends it once that is due: its arrival is when it is
+    sent. Load tests send like this; it is in no list of workloads, as it has no theory and no summary.
+
+    >>> Limited(2, times_s=(0.0, 0.1, 0.2)).clients
+    2
+    """
+
+    times_s: tuple[float, ...] = field(default=(), kw_only=True)
+
+    @property
+    def due_s(self) -> np.ndarray:
+        """The time at which each request is due, in seconds."""
+        return np.array(self.times_s)
 
 
 # Workloads whose rate varies: bursts, and a day. Both are Poisson processes of rate 1 whose clock runs faster

@@ -33,6 +33,7 @@ class Naive:
     arrivals_s: list | None = None  # open loop
     clients: int = 0  # closed loop
     think_s: list | None = None
+    due_s: list | None = None  # when each may be sent at the earliest
     servers: int = 1
     priority: list | None = None  # the level of each request
     by_level: bool = False  # whether levels, or delays, say who goes first
@@ -86,7 +87,8 @@ class Naive:
     def possible_instants(self):
         yield from self.coming
         if self.someone_may_come():
-            yield from (due for due, _ in self.thinking)
+            next_s = self.due_s[len(self.arrival)] if self.due_s else 0.0
+            yield from (max(due, next_s) for due, _ in self.thinking)
         yield from (self.batch_finish[job] for job in self.computing if job is not None)
         for request in self.waiting:
             yield self.expiry(request)
@@ -159,8 +161,9 @@ class Naive:
             return
         for request in answered:
             self.thinking.append((after(now, self.think_s[request]), self.sender[request]))
-        due_now = [pair for pair in self.thinking if pair[0] <= now]
-        self.thinking = [pair for pair in self.thinking if pair[0] > now]
+        sends = sum(time <= now for time in (self.due_s or [0.0] * self.requests)[len(self.arrival) :])
+        due_now = sorted(pair for pair in self.thinking if pair[0] <= now)[:sends]
+        self.thinking = [pair for pair in self.thinking if pair not in due_now]
         for _, client in sorted(due_now, key=lambda pair: pair[1]):
             if len(self.arrival) == self.requests:
                 return

@@ -23,10 +23,10 @@ class NaiveInstants:
     """`lengths`: (prompt, output, limit) each; `cost`: ms; `rule`: the parameters of `Continuous`."""
 
     def __init__(self, lengths, cost, rule, arrivals_s=(), clients=0, think_s=None, servers=1,
-                 queue_limit=NEVER, timeout_s=NEVER, noise=None):  # fmt: skip
+                 queue_limit=NEVER, timeout_s=NEVER, noise=None, due_s=None):  # fmt: skip
         self.lengths, self.cost, self.rule, self.noise = lengths, cost, rule, noise
         self.coming, self.think_s, self.clients = list(arrivals_s), think_s or [0.0] * len(lengths), clients
-        self.queue_limit, self.timeout_s = queue_limit, timeout_s
+        self.queue_limit, self.timeout_s, self.due_s = queue_limit, timeout_s, due_s or [0.0] * len(lengths)
         self.preemptions = []  # a victim, and the steps that send it back, resume it, make its next token
         self.all, self.steps, self.waiting, self.sends = [], [], [], [(0.0, c) for c in range(clients)]
         blocks = rule.get("kv_blocks") or 2**60
@@ -42,7 +42,8 @@ class NaiveInstants:
     def instants(self):
         yield from (NEVER, *self.coming[:1], *(server.until for server in self.servers))
         yield from (after(r.arrival, self.timeout_s) for r in self.waiting if math.isnan(r.start))
-        yield from (time for time, _ in self.sends if self.someone_may_come())
+        if self.someone_may_come():
+            yield from (max(time, self.due_s[len(self.all)]) for time, _ in self.sends)
 
     def four_steps(self, now):
         while self.coming and self.coming[0] <= now:
@@ -54,9 +55,10 @@ class NaiveInstants:
         for r in [r for r in self.waiting if math.isnan(r.start) and now >= after(r.arrival, self.timeout_s)]:
             self.waiting.remove(r)
             self.answer(r, now, status=2)
-        due = sorted(client for time, client in self.sends if time <= now)
-        self.sends = [send for send in self.sends if send[0] > now]
-        for client in due[: len(self.lengths) - len(self.all)]:
+        may = sum(time <= now for time in self.due_s[len(self.all) :])
+        due = sorted(send for send in self.sends if send[0] <= now)[:may]
+        self.sends = [send for send in self.sends if send not in due]
+        for _, client in sorted(due, key=lambda send: send[1]):
             self.enter(now, client)
             self.look(now)
 

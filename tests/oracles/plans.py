@@ -296,6 +296,7 @@ def in_naive_words(plan):
         "arrivals_s": None if closed else plan.arrival_s.tolist(),
         "clients": workload.clients if closed else 0,
         "think_s": plan.think_s.tolist() if closed else None,
+        "due_s": None if plan.due_s is None else plan.due_s.tolist(),
         "servers": scenario.servers,
         "priority": None if plan.priority is None else plan.priority.tolist(),
         "by_level": scenario.by_level,

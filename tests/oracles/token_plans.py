@@ -168,6 +168,7 @@ def naive(plan, replica=None):
         lengths = lengths_of(plan)
         if isinstance(scenario.workload, bs.ClosedLoop):
             traffic = {"clients": scenario.workload.clients, "think_s": plan.base.think_s.tolist()}
+            traffic["due_s"] = None if plan.base.due_s is None else plan.base.due_s.tolist()
         else:
             traffic = {"arrivals_s": plan.base.arrival_s.tolist()}
     kind = NaiveWhole

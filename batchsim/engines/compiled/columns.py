@@ -75,7 +75,7 @@ class Costs(NamedTuple):
 class Requests(NamedTuple):
     """A row for each request of the window, in order of arrival."""
 
-    arrival_s: Any  # seconds; a closed loop writes its sends here
+    arrival_s: Any  # seconds; a closed loop has the earliest time of each send, and writes its sends here
     think_s: Any  # how long its client thinks afterwards; empty in an open loop
     client: Any  # the client that sent it; empty in an open loop
     batch_index: Any  # the batch that took it; -1: not served
@@ -236,7 +236,7 @@ class TokenLimits(NamedTuple):
 class TokenRequests(NamedTuple):
     """A row for each request, in order of arrival."""
 
-    arrival_s: Any  # seconds; a closed loop writes its sends here
+    arrival_s: Any  # seconds; a closed loop has the earliest time of each send, and writes its sends here
     think_s: Any  # how long its client thinks afterwards; empty in an open loop
     client: Any  # the client that sent it; empty in an open loop
     status: Any  # uint8 of `Status`
@@ -266,7 +266,7 @@ class TokenRequests(NamedTuple):
         """Return the requests of a plan before any has come."""
         lengths = plan.prompts, plan.outputs, plan.limits
         shared = plan.prefixes.counts(plan.paths, plan.prompts, Batching.of(plan.scenario).block_size)
-        return cls.before(plan.base.arrival_s, plan.base.think_s, *lengths, plan.paths, shared)
+        return cls.before(plan.base.first_s, plan.base.think_s, *lengths, plan.paths, shared)
 
     @classmethod
     def before(
@@ -275,7 +275,7 @@ class TokenRequests(NamedTuple):
         """Return requests before the run starts; without arrival times, those of a closed loop."""
         count = columns[0].size
         # A trace's arrivals are read-only, which Numba would compile everything for again.
-        arrival_s = np.empty(count) if arrival_s is None else np.require(arrival_s, requirements="W")
+        arrival_s = np.zeros(count) if arrival_s is None else np.require(arrival_s, requirements="W")
         first, token, last, log_entry = (np.full(count, -1, np.int64) for _ in range(4))
         sent_by = np.empty(0 if think_s is None else count, np.int64)
         prompt, output, limit, path, shared = (np.array(each) for each in columns)

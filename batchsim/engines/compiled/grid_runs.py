@@ -89,7 +89,7 @@ def run_many(
     latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
-    arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
+    arrival_s = plan.first_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
     fast &= scenario.most_replicas == 1
     if fast and is_plain(scenario) and requests <= size:  # settings for some tens of milliseconds a call
@@ -128,6 +128,8 @@ def run_many(
                 )
             else:
                 instants.begin(rule)
+                if instants.closed:
+                    arrival_s[:] = plan.first_s
                 horizon = Horizon(requests, requests, requests + 1, instants.closed)
                 instants.run_window(horizon, of_each, costs, batches, cancelled)
                 done = int(instants.cursor[BATCH])

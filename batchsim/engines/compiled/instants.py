@@ -70,6 +70,25 @@ def pop_client(clients, cursor):
         place = least
 
 
+@inlined
+def next_send_s(requests, clients, cursor):
+    """Return when the next client sends, if one thinks or waits: once it is free and the request is due."""
+    return max(clients.due_s[0], requests.arrival_s[cursor[SENT]])
+
+
+@inlined
+def pop_senders(now_s, total, requests, clients, cursor):
+    """Note the clients that send now, in order of their numbers; return how many they are."""
+    count = 0
+    while cursor[THINKING] > 0 and clients.due_s[0] <= now_s and cursor[SENT] + count < total:
+        if requests.arrival_s[cursor[SENT] + count] > now_s:
+            break
+        clients.sending[count] = clients.client[0]
+        pop_client(clients, cursor)
+        count += 1
+    return count
+
+
 # The parts of an instant.
 
 
@@ -235,7 +254,7 @@ def _pass_instants(horizon, limits, params, state, while_busy,
         if not closed and cursor[SENT] < horizon.known:
             now_s = arrival_s[cursor[SENT]]
         if cursor[THINKING] > 0:
-            now_s = min(now_s, clients.due_s[0])
+            now_s = min(now_s, next_send_s(requests, clients, cursor))
         now_s = min(now_s, soonest(servers.busy_until_s))
         if cursor[MID] < cursor[TAIL]:
             now_s = min(now_s, _expiry_s(limits, requests, queue, levels, cursor))
@@ -278,15 +297,8 @@ def _pass_instants(horizon, limits, params, state, while_busy,
             _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, cursor)
 
         # 4. Clients whose thinking is over send, in order of their numbers; a dispatch follows each.
-        count = 0
-        while cursor[THINKING] > 0 and clients.due_s[0] <= now_s:
-            clients.sending[count] = clients.client[0]
-            pop_client(clients, cursor)
-            count += 1
-        for place in range(count):
+        for place in range(pop_senders(now_s, horizon.total, requests, clients, cursor)):
             request, client = cursor[SENT], clients.sending[place]
-            if request == horizon.total:
-                break
             arrival_s[request], requests.client[request] = now_s, client
             if not _enter(request, limits, requests, queue, levels, cursor):
                 answer_client(now_s, request, requests, clients, cursor)

@@ -104,7 +104,7 @@ def _instant_windows(
     )
     stand, waiting, passed, over, sizes = numbers, 0, 0, False, NO_SIZES
     while not over:
-        new_s = np.empty(chunk + 2 * clients) if closed else next(chunks)
+        new_s = np.zeros(chunk + 2 * clients) if closed else next(chunks)
         arrival_s = np.append(arrival_s, new_s)
         size = arrival_s.size
         numbers = np.append(numbers, np.arange(passed, passed + new_s.size))

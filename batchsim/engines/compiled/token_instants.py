@@ -28,7 +28,8 @@ from batchsim.engines.compiled.instants import (
     REJECTED,
     TIMED_OUT,
     answer_client,
-    pop_client,
+    next_send_s,
+    pop_senders,
 )
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import later, soonest
@@ -179,7 +180,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
         if not closed and cursor[SENT] < total:
             now_s = arrival_s[cursor[SENT]]
         if cursor[THINKING] > 0:
-            now_s = min(now_s, clients.due_s[0])
+            now_s = min(now_s, next_send_s(requests, clients, cursor))
         if cursor[HEAD] < cursor[TAIL]:
             oldest_s = arrival_s[queue.arrived[cursor[HEAD]]]
             now_s = min(now_s, later(oldest_s, limits.timeout_s))
@@ -218,8 +219,6 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
         while turn <= sending:
             if turn > 0:
                 request, client = cursor[SENT], clients.sending[turn - 1]
-                if request == total:
-                    break
                 arrival_s[request], requests.client[request] = now_s, client
                 if not _enter(request, limits.queue, requests, queue, cursor):
                     answer_client(now_s, request, requests, clients, cursor)
@@ -235,10 +234,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                     cursor[HEAD] += 1
                     answer_client(now_s, request, requests, clients, cursor)
                 # 4. Clients whose thinking is over send, in their order; after each, steps may start.
-                while cursor[THINKING] > 0 and clients.due_s[0] <= now_s:
-                    clients.sending[sending] = clients.client[0]
-                    pop_client(clients, cursor)
-                    sending += 1
+                sending = pop_senders(now_s, total, requests, clients, cursor)
             turn += 1
         if closed and cursor[SENT] == total:
             cursor[THINKING] = 0  # the clients stop

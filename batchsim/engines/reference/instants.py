@@ -5,6 +5,7 @@ events of one instant in the order in which they were scheduled, an order withou
 first gathers all of them, and then takes the four steps, in `Instants.act` and `answer`.
 """
 
+import itertools
 import math
 from collections.abc import Generator, Sequence
 from typing import Any, cast
@@ -65,13 +66,16 @@ class Instants:
     def clients(self, count: int) -> None:
         """Let the clients of a closed loop send their first requests, all at time 0."""
         self.answered = [self.env.event() for _ in range(count)]
+        self.first_s, self.turn = self.traffic.first_s.tolist(), itertools.count()
         for client in range(count):
             self.env.process(self.one_client(client))
 
     def one_client(self, client: int) -> Process:
-        """Send, wait for the answer, think, send again."""
+        """Send once the next request is due, wait for the answer, think, send again."""
         assert self.traffic.think_s is not None
-        while not self.ended:
+        while (number := next(self.turn)) < self.traffic.requests:
+            if self.first_s[number] > self.env.now:
+                yield self.env.timeout(At(self.first_s[number]))
             self.sending.append(client)
             self.wake_collector()
             request = yield self.answered[client]
