@@ -1,5 +1,6 @@
 """Result files of load tests: what is read of each tool's, their known errors, and calibration."""
 
+import dataclasses
 import json
 import math
 import tempfile
@@ -11,10 +12,12 @@ from oracles import kubecon
 
 import batchsim as bs
 from batchsim.measured.load_tests import LoadTest, Stage
-from batchsim.study.calibration import predicted
+from batchsim.study.calibration import _fitted
+from batchsim.study.stages import predicted
 
 DATA = Path(__file__).parent / "data/load_tests"
 HONEST = [["guidellm.json"], ["aiperf_60_per_s.json"], ["vllm_10.json", "vllm_60.json"]]
+INFERENCE_PERF = DATA / "inference_perf_0.7.json"
 VLLM = json.loads((DATA / "vllm_10.json").read_text())
 AIPERF = json.loads((DATA / "aiperf_12_clients.json").read_text())
 
@@ -105,6 +108,104 @@ def test_two_chunks_a_token_are_noticed():
     assert any("chunks" in warning for warning in bs.load_test(kubecon.FILES[2]).warnings)
 
 
+def test_the_mean_answer_makes_the_mean_time_per_token():
+    lengths, content = (
+        np.random.default_rng(0).geometric(1 / 90, 2000),
+        json.loads(INFERENCE_PERF.read_text()),
+    )
+    seconds = {"request_latency": 0.05 + 0.01 * (lengths - 1), "time_to_first_token": np.full(2000, 0.05)}
+    seconds |= {"time_per_output_token": np.full(2000, 0.01), "inter_token_latency": np.full(2000, 0.01)}
+    for name, values in seconds.items():
+        content["successes"]["latency"][name] = {"mean": values.mean(), "median": np.median(values)}
+    tokens = {"mean": lengths.mean(), "median": np.median(lengths)}
+    for tool in ({"output_tokens": tokens, "output_len": {"mean": 1}}, {"output_len": tokens}):
+        done = {name: each for name, each in content["successes"].items() if not name.startswith("output")}
+        test = _written(content | {"successes": done | tool})
+        assert test.stages[0].tpot_ms == pytest.approx(10)
+        assert not any("chunks" in warning for warning in test.warnings)
+
+
+RATE = {"loadgen": {"request_rate": 60}}
+
+
+@pytest.mark.parametrize(
+    ("content", "cv"),
+    [
+        (VLLM, 1),
+        (VLLM | {"burstiness": 4.0}, 0.5),
+        (VLLM | {"burstiness": math.inf}, 0),
+        (AIPERF, 1),
+        (AIPERF | {"input_config": {"phases": [{"type": "constant", "rate": 60.0}]}}, 0),
+        (AIPERF | {"input_config": {"phases": [{"type": "gamma", "smoothness": 4.0, "rate": 6.0}]}}, 0.5),
+        (AIPERF | {"input_config": RATE}, 1),
+        (AIPERF | {"input_config": {"loadgen": {"request_rate": 60, "arrival_pattern": "constant"}}}, 0),
+        ({k: v for k, v in AIPERF.items() if "version" not in k} | {"input_config": {"request_rate": 9}}, 0),
+        (json.loads((DATA / "guidellm.json").read_text()), 0),
+        (json.loads((DATA / "guidellm.json").read_text().replace('"constant"', '"poisson"')), 1),
+        (json.loads((DATA / "inference_perf_0.7.json").read_text()), 1),
+    ],
+)
+def test_the_gaps_between_requests_are_those_of_the_tool(content, cv):
+    assert {stage.gaps_cv for stage in _written(content).stages} == {cv}
+
+
+def test_a_perf_analyzers_rate_is_constant(tmp_path):
+    (tmp_path / "rates.csv").write_text("Request Rate,Inferences/Second,Avg latency,p50 latency\n90,90,1,1\n")
+    assert bs.load_test(tmp_path / "rates.csv").stages[0].gaps_cv == 0
+
+
+def test_a_ramp_mixes_the_clients_of_a_closed_loop():
+    assert not _written(AIPERF).stages[0].mixed
+    loadgen = {"concurrency": 9, "concurrency_ramp_duration": 30}
+    assert _written(AIPERF | {"input_config": {"loadgen": loadgen}}).stages[0].mixed
+
+
+def test_a_closed_loop_of_inference_perf_has_clients_and_no_rate():
+    content = json.loads(INFERENCE_PERF.read_text())
+    content["load_summary"] |= {"concurrency": 16, "requested_rate": 364.0}
+    (stage,) = _written(content).stages
+    assert (stage.name, stage.faults) == ("16 clients", {})
+
+
+def test_a_folder_of_inference_perf_is_its_stages(tmp_path):
+    folder = DATA / "inference_perf"
+    assert bs.load_test(folder) == bs.load_test(*kubecon.FILES)
+    for path in kubecon.FILES[:2]:
+        (tmp_path / path.name).write_text(path.read_text())
+    for name in ("summary_lifecycle_metrics.json", "config.yaml"):
+        (tmp_path / name).write_text(kubecon.FILES[2].read_text())
+    assert [stage.name for stage in bs.load_test(tmp_path).stages] == ["1/s", "31.4/s"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"a folder must have result files .*, got none in .*empty"):
+        bs.load_test(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "held"),
+    [
+        ([True, False, False], "15/s"),
+        ([False, False, True], "10/s"),
+        (["10/s"], "10/s"),
+        ([5], "5/s"),
+        (["fifteen"], "15/s"),
+        ([np.float64(10)], "10/s"),
+    ],
+)
+def test_what_is_held_out_is_named_by_its_file_or_its_load(tmp_path, hold_out, held):
+    files = {}
+    for name, rate in (("fifteen", 15.0), ("five", 5.0), ("ten", 10.0)):
+        files[name] = tmp_path / f"{name}.json"
+        files[name].write_text(json.dumps(VLLM | {"request_rate": rate, "request_throughput": rate}))
+    hold_out = [files.get(each, each) if isinstance(each, str) else each for each in hold_out]
+    test, paths = bs.load_test(*files.values()), [*map(str, files.values())]
+    fitted = _fitted(test, hold_out, paths)
+    assert [stage.name for stage, fits in zip(test.stages, fitted, strict=True) if not fits] == [held]
+    with pytest.raises(ValueError, match="a boolean for each of 3 files, or loads or names of stages, got 2"):
+        bs.calibrate(paths, bs.Continuous(64), hold_out=[True, False])
+    with pytest.raises(ValueError, match=r"loads of the test, 5, 10 and 15, got '7/s'"):
+        bs.calibrate(test, bs.Continuous(64), hold_out=["7/s"])
+
+
 CSV = "Concurrency,Inferences/Second,Avg latency,p50 latency\n1,nan,1,1\n"
 
 
@@ -162,6 +263,74 @@ def test_a_client_with_few_requests_in_flight_hides_the_queue():
     assert hidden.served_per_s == whole.served_per_s
 
 
+# How a stage is simulated.
+
+
+@pytest.mark.parametrize("cv", [0, 0.5, 1])
+@pytest.mark.parametrize("limit", [1, 3, 40])
+def test_a_limit_in_flight_is_a_clients_own_queue(limit, cv):
+    service_ms, stage = 4.0, Stage(400, {}, asked_per_s=240.0, gaps_cv=cv)
+    found = predicted(stage, bs.SizeOrWait(1, 0), bs.Affine(service_ms, 0), in_flight=limit, seed=3)
+    gaps = np.random.default_rng(3).standard_gamma(1 / cv**2, 401) if cv else np.ones(401)
+    due_s = (np.cumsum(gaps)[:-1] - gaps[0]) * (400 / 240 / gaps.sum())
+    sent_s, ends_s = [], [0.0]
+    for at, time_s in enumerate(due_s):
+        sent_s.append(max(time_s, ends_s[at - limit + 1] if at >= limit else 0.0))
+        ends_s.append(max(sent_s[-1], ends_s[-1]) + service_ms / 1000)
+    assert found.latency_ms == pytest.approx(1000 * np.mean(np.array(ends_s[1:]) - sent_s), abs=1e-5)
+    assert found.hidden_ms == pytest.approx(1000 * np.mean(sent_s - due_s), abs=1e-5)
+
+
+def test_a_client_with_fewer_requests_in_flight_than_seats_is_fitted():
+    real, rule, stages = bs.StepTime(4, 3, 0.025, 5e-5, 1e-6), bs.Continuous(64), []
+    for rate in (2.0, 6.0, 30.0, 90.0):
+        stage = Stage(300, {}, asked_per_s=rate, concurrency=5, prompt_tokens=200, output_tokens=50)
+        made = predicted(stage, rule, real)
+        assert made.ttft_ms > real.fixed_ms
+        means = {"mean": made.latency_ms + 8}, {"mean": made.ttft_ms + 8}
+        stages.append(dataclasses.replace(stage, latency_ms=means[0], ttft_ms=means[1], served_per_s=rate))
+    overload = predicted(dataclasses.replace(stages[-1], asked_per_s=1e6), rule, real)
+    loop = bs.simulate(bs.Scenario(bs.ClosedLoop(5), rule, real, tokens=bs.Tokens(200, 50)), 300)
+    assert overload.ttft_ms == pytest.approx(loop.ttft_ms.mean(), rel=1e-3)
+    found = bs.calibrate(LoadTest("none", "1", tuple(stages)), rule)
+    assert found.to_frame()[["tpot_ms_error", "ttft_ms_error"]].abs().max(axis=None) < 0.05
+
+
+@pytest.mark.parametrize("load", [0.3, 0.9, 0.97])
+@pytest.mark.parametrize("cv", [0, 1])
+def test_a_stage_without_a_count_is_in_its_steady_state(load, cv):
+    found = predicted(Stage(0, {}, asked_per_s=500 * load, gaps_cv=cv), bs.SizeOrWait(1, 0), bs.Affine(2, 0))
+    assert found.latency_ms == pytest.approx(2 + cv * 2 * load / 2 / (1 - load), rel=0.04)  # M/D/1, D/D/1
+    assert found.served_per_s == pytest.approx(500 * load, rel=0.02)
+
+
+def test_a_stage_beyond_saturation_without_a_count_is_a_closed_loop_if_it_has_a_limit():
+    rule, service, stage = bs.SizeOrWait(1, 0), bs.Affine(2, 0), Stage(0, {}, asked_per_s=600)
+    assert predicted(stage, rule, service).latency_ms > 10_000
+    found = predicted(stage, rule, service, in_flight=7)
+    assert (found.latency_ms, found.hidden_ms) == (pytest.approx(14), math.inf)
+
+
+@pytest.mark.parametrize("count", [40, 300])
+def test_the_clients_of_a_closed_loop_begin_at_once_as_those_of_the_tools(count):
+    rule, service = bs.Continuous(64, 512), bs.StepTime(4, 3, 0.025, 5e-5, 1e-6)
+    stage = Stage(count, {}, concurrency=20, prompt_tokens=200, output_tokens=50)
+    loop = bs.simulate(bs.Scenario(bs.ClosedLoop(20), rule, service, tokens=bs.Tokens(200, 50)), count)
+    found = predicted(stage, rule, service)
+    assert (found.ttft_ms, found.latency_ms) == (loop.ttft_ms.mean(), loop.latency_ms.mean())
+    assert found.served_per_s == pytest.approx(count / loop.finish_s.max())
+    mixed = predicted(dataclasses.replace(stage, mixed=True), rule, service)
+    assert mixed.ttft_ms < 0.7 * found.ttft_ms
+
+
+def test_a_stage_without_any_load_is_refused():
+    with pytest.raises(ValueError, match="a rate, clients or a number of requests, got none of them"):
+        predicted(Stage(0, {}), bs.SizeOrWait(1, 0), bs.Affine(2, 0))
+
+
+# Calibration.
+
+
 def test_kubecon_is_predicted_at_rates_that_were_not_fitted():
     found = kubecon.calibration()
     frame = found.to_frame().set_index("load")
@@ -174,7 +343,7 @@ def test_kubecon_is_predicted_at_rates_that_were_not_fitted():
     value, low, high = found.parameters["fixed_ms + weights_ms"]
     assert low < value < high < 1.1 * value
     ours = [found.predict(stage, kubecon.rule(192)).tpot_ms for stage in found.test.stages]
-    assert ours == pytest.approx([7.11, 8.11, 10.13, 15.75, 27.0, 26.91, 26.45], rel=1e-3)
+    assert ours == pytest.approx([7.25, 8.3, 10.38, 16.12, 27.7, 27.59, 27.08], rel=5e-3)
     assert "held out" in repr(found)
 
 

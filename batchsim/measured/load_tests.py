@@ -14,9 +14,10 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
@@ -41,8 +42,11 @@ class Stage:
     """One load of a load test: rates per second, times in ms by statistic (as "mean", "p99"), and lengths.
 
     NaN, 0 requests, or an empty mapping, where the file does not say. `sent_per_s` is the rate at which
-    requests were really sent, `served_per_s` that of the answers. `concurrency` is the limit of a closed
-    loop. `delay_ms` is how late requests were sent, which is in no latency.
+    requests were really sent, `served_per_s` that of the answers. `concurrency` is the most requests in
+    flight: the clients of a closed loop, which has no rate. `delay_ms` is how late requests were sent, which
+    is in no latency. `gaps_cv` is the coefficient of variation of the planned gaps between requests: 1 of a
+    Poisson process, 0 of a constant rate. The clients of a closed loop all begin at once; where they did so
+    one by one, or long before, the stage is `mixed`.
     """
 
     requests: int
@@ -59,6 +63,8 @@ class Stage:
     output_tokens: float = math.nan
     failed: int = 0
     source: str = ""
+    gaps_cv: float = 1.0
+    mixed: bool = False
 
     @property
     def tpot_ms(self) -> float:
@@ -167,15 +173,16 @@ class LoadTest:
 
 
 def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
-    """Return the load test in result files of one tool, a file or a stage after the other.
+    """Return the load test in result files of one tool, a file or a stage after the other, or in a folder.
 
     It reads the JSON of GuideLLM, inference-perf (stage_*_lifecycle_metrics.json), AIPerf or genai-perf
     (profile_export_*.json) and `vllm bench serve --save-result`, and the CSV of perf_analyzer (`-f`).
-    ValueError for any other file, with the missing part.
+    ValueError for any other file, with the missing part. Of a folder it reads the stages that inference-perf
+    wrote, if there are any, else each .json and .csv.
     """
     if not paths:
         raise ValueError(f"result files must be given, of {TOOLS}, got none")
-    found = [_read(path) for path in paths]
+    found = [_read(file) for path in paths for file in _files(path)]
     tools = {tool: version for tool, version, _ in found}
     if len(tools) > 1:
         raise ValueError(f"files of one load test must be of one tool, got {' and '.join(tools)}")
@@ -194,6 +201,18 @@ def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
             rule = f"the loads of a test's stages must increase ({TOOLS} are supported)"
             raise ValueError(f"{rule}, got {one.name} in {one.source} and {other.source}")
     return LoadTest(tool, version, tuple(stages))
+
+
+def _files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
+    """Return the result files of a folder; a file alone."""
+    if not os.path.isdir(path):
+        return [path]
+    folder = Path(path)
+    files = sorted(folder.glob("stage_*_lifecycle_metrics.json"))
+    files = files or sorted(each for each in folder.iterdir() if each.suffix in (".json", ".csv"))
+    if not files:
+        raise ValueError(f"a folder must have result files ({TOOLS} are supported), got none in {path}")
+    return list(files)
 
 
 def _load(stage: Stage) -> float:
@@ -265,7 +284,15 @@ def _quantiles(to: Iterable[str], names: str) -> dict[str, str]:
     return dict(zip(to, names.split(), strict=True))
 
 
+GAPS = {"constant": 0.0, "poisson": 1.0, "gamma": math.nan}  # AIPerf's patterns, and the cv of their gaps
+GAPS_NAMES = ("arrival_pattern", "request_rate_mode", "type")  # where it says which
 ALL = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+# The clients of a closed loop send at once in each tool, one by one only over a ramp (`mixed`): vLLM's and
+# inference-perf's tasks wait for a semaphore, GuideLLM's streams have one start, AIPerf issues credits while
+# there are slots, perf_analyzer's threads fill their contexts. The gaps of an open loop are exponential in
+# vLLM, AIPerf and inference-perf (there "constant" too), constant in perf_analyzer, if nothing else is asked.
 
 
 def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
@@ -282,14 +309,17 @@ def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     if not times["latency_ms"]:
         raise file.missing("successes.latency.request_latency", done)
     delay = load.get("schedule_delay")
-    # Its tokenizer may split an answer in another way than the server: the median is the usual length.
-    prompts = "prompt_tokens" if "prompt_tokens" in done else "prompt_len"  # since 0.7, and before
-    lengths = [file.number(done, of, "median") for of in (prompts, "output_len")]
-    return "inference-perf", "0.7" if prompts == "prompt_tokens" else "0.5", [Stage(
-        int(file.number(load, "count")), **times, delay_ms=file.stats(delay, names, 1000) if delay else {},
-        asked_per_s=file.number(load, "requested_rate"), sent_per_s=file.number(load, "achieved_rate"),
+    # As the server counts them, since 0.7; before, as the tool's tokenizer does. A mean latency needs a mean.
+    each = (f"{name}_tokens" if f"{name}_tokens" in done else f"{name}_len" for name in ("prompt", "output"))
+    prompts, outputs = (file.number(done, of, "mean") for of in each)
+    clients = load.get("concurrency")  # a closed loop, whose requests are all due within a second
+    return "inference-perf", "0.7" if "prompt_tokens" in done else "0.5", [Stage(
+        int(file.number(load, "count")), **times,
+        delay_ms=file.stats(delay, names, 1000) if delay and not clients else {},
+        asked_per_s=math.nan if clients else file.number(load, "requested_rate"),
+        sent_per_s=file.number(load, "achieved_rate"), concurrency=float(clients or math.nan),
         served_per_s=file.number(done, "throughput", "requests_per_sec"),
-        prompt_tokens=lengths[0], output_tokens=lengths[1],
+        prompt_tokens=prompts, output_tokens=outputs,
         failed=int(file.number(content, "failures", "count")), source=file.path,
     )]  # fmt: skip
 
@@ -320,6 +350,7 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         int(content.get("num_prompts", done)), **times, delay_ms=delay_ms, asked_per_s=rate,
         served_per_s=file.number(content, "request_throughput"), output_tokens=outputs,
         concurrency=float(limit) if limit else math.nan, failed=int(content.get("failed") or 0),
+        gaps_cv=float(content.get("burstiness") or 1) ** -0.5,
         prompt_tokens=file.number(content, "total_input_tokens") / done, source=file.path,
     )]  # fmt: skip
 
@@ -346,7 +377,9 @@ def _guidellm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
             return file.stats(flat, _quantiles(ALL, "mean p50 p90 p95 p99 max"), scale)
 
         totals = file.at(metrics, "request_totals")
+        kind = str(strategy.get("type_"))
         limit = strategy.get("streams") or strategy.get("max_concurrency")
+        limit = 1 if kind == "synchronous" else limit
         rate = strategy.get("rate")
         delay = times("request_dispatch_delay", 1000)
         stages.append(Stage(
@@ -354,7 +387,8 @@ def _guidellm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
             times("time_to_first_token_ms"), times("inter_token_latency_ms"), {}, delay,
             asked_per_s=math.nan if rate is None else float(rate),
             served_per_s=times("requests_per_second", needed=True)["mean"],
-            concurrency=math.nan if rate is not None or limit is None else float(limit),
+            concurrency=math.nan if limit is None else float(limit),
+            gaps_cv=0.0 if "constant" in kind else 1.0, mixed=bool(strategy.get("rampup_duration")),
             prompt_tokens=times("prompt_token_count").get("mean", math.nan),
             output_tokens=times("output_token_count").get("mean", math.nan),
             failed=int(totals.get("errored") or 0), source=file.path,
@@ -382,6 +416,12 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         given = [
             each for each in phases if not (isinstance(each, Mapping) and each.get("exclude_from_results"))
         ]
+    # AIPerf's gaps are exponential unless told otherwise; genai-perf's, which perf_analyzer makes, constant.
+    is_aiperf = "loadgen" in given or not content.keys().isdisjoint(("aiperf_version", "schema_version"))
+    kinds = (_named(given, name, [*GAPS].__contains__) for name in GAPS_NAMES)
+    gaps = next(filter(None, kinds), "poisson" if is_aiperf else "constant")
+    smooth = _named(given, "smoothness") or _named(given, "arrival_smoothness") or 1.0
+    ramps = (_named(given, f"concurrency_ramp{name}", bool) for name in ("", "_duration"))
     limit = _named(given, "concurrency")
     rate = _named(given, "rate" if isinstance(given, list) else "request_rate")
     served = file.number(content, "request_throughput", "avg")
@@ -389,21 +429,22 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     return "AIPerf", str(content.get("aiperf_version", schema)), [Stage(
         int(count), latency_ms, times("time_to_first_token"), times("inter_token_latency"),
         asked_per_s=math.nan if rate is None else rate, served_per_s=served,
-        concurrency=math.nan if limit is None or rate is not None else limit,
+        concurrency=math.nan if limit is None else limit, mixed=any(ramps),
+        gaps_cv=smooth**-0.5 if gaps == "gamma" else GAPS[gaps],
         prompt_tokens=(content.get("input_sequence_length") or {}).get("avg", math.nan),
         output_tokens=(content.get("output_sequence_length") or {}).get("avg", math.nan),
         failed=int((content.get("error_request_count") or {}).get("avg") or 0), source=file.path,
     )]  # fmt: skip
 
 
-def _named(content: Any, name: str) -> float | None:
-    """Return the first number of that name at any depth: the place differs by version."""
+def _named(content: Any, name: str, suits: Callable[[Any], bool] = _is_number) -> Any:
+    """Return the first value of that name at any depth that suits: the place differs by version."""
     if isinstance(content, Mapping):
-        if _is_number(content.get(name)):
-            return float(content[name])
+        if isinstance(found := content.get(name), (int, float, str, Mapping)) and suits(found):
+            return found
         content = list(content.values())
-    found = (_named(each, name) for each in content) if isinstance(content, list) else ()
-    return next((each for each in found if each is not None), None)
+    each = (_named(each, name, suits) for each in content) if isinstance(content, list) else ()
+    return next((found for found in each if found is not None), None)
 
 
 def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
@@ -432,7 +473,7 @@ def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
         latency["mean"] = value(mean) / 1000 if mean else sum(value(name) for name in parts) / 1000
         asked = {"concurrency" if load == "Concurrency" else "asked_per_s": value(load)}
         served = value("Inferences/Second")
-        stages.append(Stage(0, latency, served_per_s=served, **asked, source=file.path))  # type: ignore[arg-type]
+        stages.append(Stage(0, latency, served_per_s=served, **asked, source=file.path, gaps_cv=0.0))  # type: ignore[arg-type]
     return "perf_analyzer", "263c5f6", stages
 
 

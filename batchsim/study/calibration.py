@@ -1,6 +1,7 @@
 """Calibration: a service time and a client's overhead from load tests, and what they predict."""
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,80 +13,21 @@ from batchsim import _check
 from batchsim._format import fixed, listed
 from batchsim.measured.load_tests import TOOLS, LoadTest, Stage, load_test
 from batchsim.result.shares import students_t
-from batchsim.scenario import ClosedLoop, Scenario, StepTime, Tokens, Trace
-from batchsim.scenario.lengths import Listed
+from batchsim.scenario import StepTime, Tokens
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Affine, Service
-from batchsim.simulate import simulate
+from batchsim.study.stages import Predicted, predicted
 
 if TYPE_CHECKING:
     import pandas
 
 LEVEL = 0.95
-SOME, MOST = 60, 20_000  # requests of a simulated stage
-TURNS = 6  # requests of each client of a closed loop, where a file does not say
 KINKS = (60, 120, 240)  # tokens from which on arithmetic takes longer: where the fits begin
 CLOSE = 0.02  # relative: the step of a derivative, and a residual beyond which its square counts less
 LEAST_ERROR = 0.01  # of a measured mean
 PRIOR = 1.0  # standard deviation of a parameter's logarithm around the first guess, before any data
 UNKNOWN = 1.0  # a half-interval of the logarithm, beyond which a parameter is not identified
 WIDE = 4.0  # the logarithms of parameters stay within this of where the fit begins
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """A simulated stage, as its client measures it but for `client_ms`; NaN TTFT and TPOT without tokens."""
-
-    latency_ms: float
-    ttft_ms: float
-    tpot_ms: float
-    served_per_s: float
-    hidden_ms: float
-
-
-def _arrivals_s(stage: Stage, requests: int, seed: int) -> np.ndarray:
-    """Return arrivals as tools draw them: exponential gaps that add up to the duration of the stage."""
-    times_s = np.cumsum(np.random.default_rng(seed).exponential(size=requests + 1))
-    return (times_s[:-1] - times_s[0]) * (requests / stage.asked_per_s / times_s[-1])
-
-
-def predicted(
-    stage: Stage, rule: Rule, service: Service, *, tokens: Tokens | None = None, in_flight: float = math.inf,
-    servers: int = 1, seed: int = 1,
-) -> Predicted:  # fmt: skip
-    """Simulate a stage of a load test.
-
-    A client that has at most `in_flight` requests sends late: each of the others leaves once one has
-    returned. Queues are first come, first served, so where a request waits does not matter to the server;
-    only the latency begins when it is sent. The clients of a closed loop begin in the middle of their first
-    answers, as at any later time; these answers do not count.
-    """
-    closed = math.isnan(stage.asked_per_s)
-    least = TURNS * int(stage.concurrency) if closed else SOME
-    requests = min(max(stage.requests, least), MOST)
-    workload = ClosedLoop(int(stage.concurrency)) if closed else Trace(_arrivals_s(stage, requests, seed))
-    if tokens is None and isinstance(service, StepTime):
-        tokens = Tokens(round(stage.prompt_tokens), round(stage.output_tokens))
-    skip = int(stage.concurrency) if closed else 0
-    if tokens is not None and skip:
-        seeds = np.random.SeedSequence(seed).spawn(3)
-        prompts, outputs, _ = tokens.draws(*seeds[:2])(requests)
-        done = np.random.default_rng(seeds[2]).random(skip)
-        outputs[:skip] = np.ceil(outputs[:skip] * done)
-        tokens = Tokens(Listed(prompts), Listed(outputs))
-    scenario = Scenario(workload, rule, service, servers=servers, tokens=tokens)
-    result = simulate(scenario, requests, seed=seed)
-    sent_s, ends_s = result.arrival_s.copy(), np.sort(result.finish_s)
-    if in_flight < requests:
-        most = int(in_flight)
-        sent_s[most:] = np.maximum(sent_s[most:], ends_s[:-most])
-    latency_ms = 1000 * float(np.mean((result.finish_s - sent_s)[skip:]))
-    ttft_ms = tpot_ms = math.nan
-    if tokens is not None:
-        ttft_ms = 1000 * float(np.mean((result.first_token_s - sent_s)[skip:]))
-        tpot_ms = (latency_ms - ttft_ms) / max(float(result.output_tokens[skip:].mean()) - 1, 1)
-    hidden_ms = 1000 * float(np.mean(sent_s - result.arrival_s))
-    return Predicted(latency_ms, ttft_ms, tpot_ms, requests / float(ends_s[-1]), hidden_ms)
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,25 +104,27 @@ class Calibration:
 
 
 def calibrate(
-    files: Any, rule: Rule, *, hold_out: Iterable[float] = (), tokens: Tokens | None = None,
+    files: Any, rule: Rule, *, hold_out: Iterable[Any] = (), tokens: Tokens | None = None,
     in_flight: float | None = None, servers: int = 1, seed: int = 1,
 ) -> Calibration:  # fmt: skip
     """Return the service time and the client's overhead that agree best with load tests of a server.
 
-    `files` are result files of one tool (`load_test` names them), or a `LoadTest`. The stages whose loads
-    (rates, or clients) are in `hold_out`, or that have a True there, are not fitted, so their errors are
-    those of a prediction. It fits a `StepTime` to TTFT and TPOT, or without these an `Affine` to the
-    latencies. Each step of the fit simulates all stages under `rule`, with `tokens`, by default the lengths
-    that the files report. The client has at most `in_flight` requests; by default no limit, or that of
-    Little's law where requests were sent late. A stage far outside the others' spread counts next to nothing.
+    `files` are result files of one tool (`load_test` names them), or a `LoadTest`. The stages in `hold_out`
+    are not fitted, so their errors are those of a prediction: it has loads (rates, or clients), names as
+    "10/s", or files; or a boolean for each file in the given order, or for each stage of a `LoadTest`.
+    It fits a `StepTime` to TTFT and TPOT, or without these an `Affine` to the latencies. Each step of the fit
+    simulates all stages under `rule`, with `tokens`, by default the lengths that the files report. The client
+    has at most `in_flight` requests; by default the files' limit, or that of Little's law where requests were
+    sent late. A stage far outside the others' spread counts next to nothing.
 
     Raises ValueError where there are too few stages to fit.
     """
     from scipy.optimize import least_squares
 
-    test = files if isinstance(files, LoadTest) else load_test(*(files if _check.listed(files) else [files]))
+    paths = None if isinstance(files, LoadTest) else list(files) if _check.listed(files) else [files]
+    test = files if paths is None else load_test(*paths)
     _check.instance("rule", rule, Rule, "a rule, as Continuous(128)")
-    fitted = _fitted(test, list(hold_out))
+    fitted = _fitted(test, list(hold_out), None if paths is None else [os.fspath(each) for each in paths])
     stages = [stage for stage, fits in zip(test.stages, fitted, strict=True) if fits]
     if in_flight is None:
         late = [stage.in_flight for stage in test.stages if stage.is_late]
@@ -215,24 +159,31 @@ def calibrate(
     return Calibration(test, rule, service, client_ms, parameters, fitted, in_flight, tokens, servers, seed)
 
 
-def _fitted(test: LoadTest, hold_out: Sequence[float]) -> tuple[bool, ...]:
-    """Return which stages are fitted."""
+def _fitted(test: LoadTest, hold_out: Sequence[Any], files: Sequence[str] | None) -> tuple[bool, ...]:
+    """Return which stages are fitted; booleans in `hold_out` are for the files as given, or the stages."""
     loads = [
         stage.asked_per_s if stage.asked_per_s == stage.asked_per_s else stage.concurrency
         for stage in test.stages
     ]
-    if hold_out and all(isinstance(each, bool) for each in hold_out):
-        if len(hold_out) != len(loads):
-            raise ValueError(
-                f"hold_out must have a boolean for each of {len(loads)} stages, got {len(hold_out)}"
-            )
-        held = hold_out
+    if hold_out and all(isinstance(each, (bool, np.bool_)) for each in hold_out):
+        given = range(len(loads)) if files is None else files
+        if len(hold_out) != len(given):
+            what = f"{len(given)} {'stages' if files is None else 'files'}, or loads or names of stages"
+            raise ValueError(f"hold_out must have a boolean for each of {what}, got {len(hold_out)}")
+        meant = {each for each, is_held in zip(given, hold_out, strict=True) if is_held}
+        held = [at in meant or stage.source in meant for at, stage in enumerate(test.stages)]
     else:
-        held = [any(math.isclose(load, each, rel_tol=1e-3) for each in hold_out) for load in loads]
+        held = [False] * len(loads)
         for each in hold_out:
-            if not any(math.isclose(load, each, rel_tol=1e-3) for load in loads):
+            if isinstance(each, (str, os.PathLike)):
+                found = [os.fspath(each) in (stage.name, stage.source) for stage in test.stages]
+            else:
+                each = _check.real("hold_out", each, at_least=None)
+                found = [math.isclose(load, each, rel_tol=1e-3) for load in loads]
+            if not any(found):
                 known = listed([f"{load:.6g}" for load in loads])
                 raise ValueError(f"hold_out must have loads of the test, {known}, got {each!r}")
+            held = [one or other for one, other in zip(held, found, strict=True)]
     fitted = tuple(not each for each in held)
     if sum(fitted) < 2:
         rule = f"at least 2 stages with different loads must be fitted ({TOOLS} are supported)"

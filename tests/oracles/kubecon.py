@@ -36,7 +36,7 @@ def closed_loops():
         Stage(
             0, {"mean": row["tpot_ms"] * row["output_tokens"]}, reported_tpot_ms={"mean": row["tpot_ms"]},
             concurrency=row["concurrency"], prompt_tokens=row["prompt_tokens"],
-            output_tokens=row["output_tokens"],
+            output_tokens=row["output_tokens"], mixed=True,  # how they began is not known
         )
         for row in rows
     )  # fmt: skip
