@@ -227,6 +227,7 @@ CSV = "Concurrency,Inferences/Second,Avg latency,p50 latency\n1,nan,1,1\n"
         (json.dumps(VLLM | {"request_throughput": "9/s"}), "request_throughput must be a number, got '9/s'"),
         (CSV, "a number in column 'Inferences/Second'"),
         (json.dumps(VLLM | {"request_rate": 0}), "asked_per_s must be above 0, got 0"),
+        (json.dumps(VLLM | {"burstiness": -2.0}), "burstiness must be above 0, got -2.0"),
         (json.dumps(VLLM | {"max_concurrency": "many"}), r"what its tool writes \(could not convert"),
         (json.dumps(AIPERF | {"request_latency": [1]}), r"what its tool writes \('list' object"),
         (json.dumps(AIPERF | {"request_throughput": {"avg": 0}}), "served_per_s must be above 0"),

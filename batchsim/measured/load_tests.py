@@ -242,6 +242,12 @@ class _File:
     def number(self, content: Any, *names: str) -> float:
         return _check.real(f"{self.path}: {'.'.join(names)}", self.at(content, *names), at_least=None)
 
+    def gaps_cv(self, name: str, shape: Any) -> float:
+        """Return the cv of gamma gaps of that shape; it is inf for constant ones."""
+        if not isinstance(shape, (int, float)) or not shape > 0:
+            raise ValueError(f"{self.path}: {name} must be above 0, got {shape!r}")
+        return float(shape) ** -0.5
+
     def stats(self, content: Any, names: Mapping[str, str], scale: float = 1.0) -> dict[str, float]:
         """Return the statistics that a tool calls by other names; the mean must be there."""
         found = {to: content[of] * scale for to, of in names.items() if _is_number(content.get(of))}
@@ -350,7 +356,7 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         int(content.get("num_prompts", done)), **times, delay_ms=delay_ms, asked_per_s=rate,
         served_per_s=file.number(content, "request_throughput"), output_tokens=outputs,
         concurrency=float(limit) if limit else math.nan, failed=int(content.get("failed") or 0),
-        gaps_cv=float(content.get("burstiness") or 1) ** -0.5,
+        gaps_cv=file.gaps_cv("burstiness", 1 if content.get("burstiness") is None else content["burstiness"]),
         prompt_tokens=file.number(content, "total_input_tokens") / done, source=file.path,
     )]  # fmt: skip
 
@@ -420,7 +426,8 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     is_aiperf = "loadgen" in given or not content.keys().isdisjoint(("aiperf_version", "schema_version"))
     kinds = (_named(given, name, [*GAPS].__contains__) for name in GAPS_NAMES)
     gaps = next(filter(None, kinds), "poisson" if is_aiperf else "constant")
-    smooth = _named(given, "smoothness") or _named(given, "arrival_smoothness") or 1.0
+    smooth = (_named(given, name) for name in ("smoothness", "arrival_smoothness"))
+    smoothness = next((each for each in smooth if each is not None), 1.0)
     ramps = (_named(given, f"concurrency_ramp{name}", bool) for name in ("", "_duration"))
     limit = _named(given, "concurrency")
     rate = _named(given, "rate" if isinstance(given, list) else "request_rate")
@@ -430,7 +437,7 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         int(count), latency_ms, times("time_to_first_token"), times("inter_token_latency"),
         asked_per_s=math.nan if rate is None else rate, served_per_s=served,
         concurrency=math.nan if limit is None else limit, mixed=any(ramps),
-        gaps_cv=smooth**-0.5 if gaps == "gamma" else GAPS[gaps],
+        gaps_cv=file.gaps_cv("smoothness", smoothness) if gaps == "gamma" else GAPS[gaps],
         prompt_tokens=(content.get("input_sequence_length") or {}).get("avg", math.nan),
         output_tokens=(content.get("output_sequence_length") or {}).get("avg", math.nan),
         failed=int((content.get("error_request_count") or {}).get("avg") or 0), source=file.path,
