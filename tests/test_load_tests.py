@@ -324,6 +324,13 @@ def test_the_clients_of_a_closed_loop_begin_at_once_as_those_of_the_tools(count)
     assert mixed.ttft_ms < 0.7 * found.ttft_ms
 
 
+def test_a_steady_loop_has_no_more_requests_than_listed_lengths():
+    stage, tokens = Stage(0, {}, concurrency=20), bs.Tokens([100] * 50, [20] * 50)
+    found = predicted(stage, bs.Continuous(64), bs.StepTime(4, 3, 0.025, 0, 0), tokens=tokens)
+    assert found.ttft_ms > 7
+    assert found.served_per_s > 0
+
+
 def test_a_stage_without_any_load_is_refused():
     with pytest.raises(ValueError, match="a rate, clients or a number of requests, got none of them"):
         predicted(Stage(0, {}), bs.SizeOrWait(1, 0), bs.Affine(2, 0))

@@ -272,7 +272,7 @@ def draw_traffic(
     arrival_s = think_s = due_s = None
     if think := streams.think():
         think_s = _whole(think, requests, cancelled)
-        due_s = on_grid(workload.due_s[:requests]) if isinstance(workload, Limited) else None
+        due_s = on_grid(np.array(workload.times_s[:requests])) if isinstance(workload, Limited) else None
     elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
         # The settings of a sweep share their traffic, so it is drawn once. Each run gets its own copy.
         arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()

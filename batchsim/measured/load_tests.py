@@ -291,7 +291,6 @@ def _quantiles(to: Iterable[str], names: str) -> dict[str, str]:
 
 
 GAPS = {"constant": 0.0, "poisson": 1.0, "gamma": math.nan}  # AIPerf's patterns, and the cv of their gaps
-GAPS_NAMES = ("arrival_pattern", "request_rate_mode", "type")  # where it says which
 ALL = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -424,8 +423,10 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         ]
     # AIPerf's gaps are exponential unless told otherwise; genai-perf's, which perf_analyzer makes, constant.
     is_aiperf = "loadgen" in given or not content.keys().isdisjoint(("aiperf_version", "schema_version"))
-    kinds = (_named(given, name, [*GAPS].__contains__) for name in GAPS_NAMES)
-    gaps = next(filter(None, kinds), "poisson" if is_aiperf else "constant")
+    each = (
+        _named(given, name, [*GAPS].__contains__) for name in ("arrival_pattern", "request_rate_mode", "type")
+    )
+    gaps = next(filter(None, each), "poisson" if is_aiperf else "constant")
     smooth = (_named(given, name) for name in ("smoothness", "arrival_smoothness"))
     smoothness = next((each for each in smooth if each is not None), 1.0)
     ramps = (_named(given, f"concurrency_ramp{name}", bool) for name in ("", "_duration"))

@@ -222,11 +222,6 @@ class Limited(ClosedLoop):
 
     times_s: tuple[float, ...] = field(default=(), kw_only=True)
 
-    @property
-    def due_s(self) -> np.ndarray:
-        """The time at which each request is due, in seconds."""
-        return np.array(self.times_s)
-
 
 # Workloads whose rate varies: bursts, and a day. Both are Poisson processes of rate 1 whose clock runs faster
 # or slower: request i arrives as the integral of the rate reaches the i-th point. Thinning a faster process

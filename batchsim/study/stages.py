@@ -17,7 +17,7 @@ from batchsim.scenario.service import Service
 from batchsim.simulate import simulate
 
 SOME, TIMES = 1000, 16  # requests of a steady state, at least; and times those that an interval needs
-MOST, MOST_OF_TOKENS = 1_000_000, 40_000  # requests of a simulated stage
+MOST, OF_TOKENS = 1_000_000, 20_000  # requests of a simulated stage, at most; of tokens, without a count
 ROUNDS, FIRST = 6, 2  # requests of each client of a steady closed loop, and how many of them do not count
 
 
@@ -72,7 +72,8 @@ def predicted(
     if tokens is None and isinstance(service, StepTime):
         tokens = Tokens(round(stage.prompt_tokens), round(stage.output_tokens))
     made = partial(Scenario, rule=rule, service=service, servers=servers, tokens=tokens)
-    most = MOST if tokens is None else min(MOST_OF_TOKENS, tokens.max_requests or MOST_OF_TOKENS)
+    most = OF_TOKENS if tokens is not None and not stage.requests else MOST
+    most = min(most, (tokens and tokens.max_requests) or most)
     limit = min(float(np.fmin(in_flight, stage.concurrency)), stage.requests or most)  # NaN: none
     clients, rate, hidden_ms = max(round(limit), 1), stage.asked_per_s, 0.0
     closed, count, before = math.isnan(rate), float(stage.requests), 0.0
@@ -86,6 +87,7 @@ def predicted(
     if closed and steady:
         count, before = count or ROUNDS * clients + SOME, FIRST * clients
     requests = math.ceil(min(count + before, most))
+    before, after = (int(min(each, requests / 3)) for each in (before, clients if closed else 0))
     if closed and stage.mixed and tokens is not None:
         made.keywords["tokens"] = _begun(tokens, clients, requests, seed)
     if closed:
@@ -94,10 +96,10 @@ def predicted(
         due_s = _due_s(stage, requests, seed)
         workload = Limited(clients, times_s=tuple(due_s)) if clients < requests else Trace(due_s)
         result = simulate(made(workload), requests, seed=seed, keep="requests")
-        hidden_ms = 1000 * float(np.mean((result.arrival_s - due_s)[math.ceil(before) :]))
+        hidden_ms = 1000 * float(np.mean((result.arrival_s - due_s)[before:]))
     counted, begin_s, end_s = slice(None), 0.0, float(result.finish_s.max())
     if steady:  # from the warm-up on, and in a closed loop until the first client stops
-        counted = slice(math.ceil(before), requests - clients if closed else None)
+        counted = slice(before, requests - after)
         begin_s, end_s = result.arrival_s[counted][0], result.arrival_s[-1]
     latency_ms, ttft_ms, tpot_ms = float(np.mean(result.latency_ms[counted])), math.nan, math.nan
     if tokens is not None:
