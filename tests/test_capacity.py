@@ -1,6 +1,7 @@
 """The highest rate within an objective: against closed forms, and where there is none."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -311,3 +312,55 @@ def test_an_edge_is_found_within_the_tolerance(inside, truth, tolerance):
     assert left <= at <= right <= left * (1 + tolerance) * (1 + 1e-12)
     right, left = edge(inside * 100.001, inside * 0.99, lambda value: value > at, tolerance)
     assert left <= at <= right <= left * (1 + tolerance) * (1 + 1e-12)
+
+
+# Autoscalers.
+
+AUTO = bs.Autoscale("queue", target=4, least=1, most=4, startup_s=0.05, every_s=0.05)
+SCALED = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 2), bs.Affine(2, 0.25), autoscale=AUTO)
+ENGINES = bs.Scenario(
+    bs.Poisson(9), bs.Continuous(4, 64, chunked=False), bs.StepTime(4, 4, 0.05), tokens=bs.Tokens(40, 10),
+    autoscale=replace(AUTO, signal="utilisation", target=0.7, most=2, startup_s=0.0, every_s=4.0),
+)  # fmt: skip
+
+
+def test_an_autoscaler_of_a_fixed_number_has_the_capacity_of_so_many_replicas():
+    fixed = SCALED.replace(autoscale=replace(AUTO, least=3, most=3))
+    three = SCALED.replace(autoscale=None, replicas=3)
+    found, expected = (capacity(each, SLO(p99_ms=12), requests=3000) for each in (fixed, three))
+    assert found.rate_per_s == pytest.approx(expected.rate_per_s, rel=0.011)
+    assert expected.rate_per_s < 6000
+
+
+@pytest.mark.parametrize(("scenario", "slo"), [(SCALED, SLO(p99_ms=20)), (ENGINES, SLO(ttft_p99_ms=60))])
+def test_the_capacity_of_an_autoscaled_scenario_is_one_that_its_most_replicas_carry(scenario, slo):
+    found = capacity(scenario, slo, requests=2000, tolerance=0.05)
+    assert 0.1 * scenario.saturation_per_s < found.rate_per_s < scenario.saturation_per_s
+    for rate_per_s, met in ((0.9 * found.rate_per_s, True), (1.3 * found.rate_per_s, False)):
+        at = scenario.replace(rate_per_s=rate_per_s)
+        assert (judge(bs.simulate(at, 20_000, seed=5, warmup=0.1), slo).excess <= 1) == met
+
+
+def test_a_run_that_ends_before_the_autoscaler_acts_shows_no_capacity():
+    slow = SCALED.replace(autoscale=bs.Autoscale(most=4))
+    found = capacity(slow, SLO(p99_ms=20))
+    assert math.isnan(found.rate_per_s)
+    assert found.probes == ()
+    assert "reacts within 45 s takes requests=3600000 at 8,000/s, got 100000" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "slo", "over", "met"),
+    [
+        (SCALED, SLO(p99_ms=60), {"max_batch_size": [4, 8]}, True),
+        (SCALED, SLO(p99_ms=3), {"max_batch_size": [4, 8]}, False),
+        (SCALED.replace(rate_per_s=9000), SLO(p99_ms=60), {"max_batch_size": [4, 8]}, False),
+        (ENGINES, SLO(ttft_p99_ms=500), {"max_num_seqs": [2, 4]}, True),
+        (ENGINES.replace(rate_per_s=150), SLO(ttft_p99_ms=25), {"max_num_seqs": [2, 4]}, False),
+    ],
+)
+def test_autoscaled_scenarios_are_tuned_whether_or_not_the_objective_is_met(scenario, slo, over, met):
+    found = bs.tune(scenario, slo, over, requests=600, progress=False)
+    assert not (found.met and not met)
+    assert found.met or found.remedies
+    assert found.explain()

@@ -195,10 +195,6 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (
-            lambda: FOUR.replace(autoscale=bs.Autoscale(most=2), replicas=1),
-            "must be able to carry the 48/s that come, got most=2 replicas, which carry 2",
-        ),
         (lambda: FOUR.replace(autoscale=bs.Autoscale(most=3)), "at most the autoscaler's most, 3, got 4"),
         (
             lambda: bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 2), bs.Affine(2, 1), routing="least_tokens"),
@@ -209,6 +205,17 @@ def test_a_scenario_with_replicas_of_tokens_is_written_and_read():
 def test_what_is_not_covered_is_refused(attempt, words):
     with pytest.raises(ValueError, match=words):
         attempt()
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_an_autoscaler_that_cannot_carry_what_comes_is_overloaded_as_any_other_scenario(engine):
+    few = FOUR.replace(autoscale=bs.Autoscale("queue", 4, 1, 2, 0.5, 0.5), replicas=1)
+    result = bs.simulate(few, 300, engine=engine)
+    assert not few.stable
+    assert not result.summary()["stable"]
+    assert result.scaling.up.max() == 2
+    with pytest.warns(UserWarning, match="needs a queue that stays finite"):
+        assert np.isnan(result.interval("mean_latency_ms")).all()
 
 
 def test_an_autoscaler_of_engines_starts_and_stops_them_when_it_says():

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.parameters import Described, parameter
@@ -74,19 +73,20 @@ class Autoscale(Described):
             return asked
         return min(max(math.ceil(up * ratio), self.least), self.most)
 
+    def needed(self, load: float) -> int:
+        """Return about how many replicas it lets run for a load of its most replicas."""
+        target = self.target_of(1) if self.signal == "utilisation" else 1.0
+        return min(max(math.ceil(load * self.most / target), self.least), self.most)
+
+    @property
+    def reacts_s(self) -> float:
+        """After how many seconds, at most, the number of replicas has followed the signal."""
+        return self.every_s + self.startup_s + self.hold_s
+
     @property
     def held(self) -> int:
         """The number of evaluations whose highest number counts."""
         return math.floor(self.hold_s / self.every_s) + 1
-
-
-def check_carries(scenario: Any) -> None:
-    """Raise for a scenario whose traffic its autoscaler can never carry."""
-    if scenario.autoscale is None or scenario.stable:
-        return
-    rule = f"an autoscaler must be able to carry the {scenario.workload.offered_per_s:,.6g}/s that come"
-    most = f"most={scenario.autoscale.most} replicas, which carry {scenario.full_batches_per_s:,.6g}/s"
-    raise ValueError(f"{rule}, got {most}: give more replicas, a queue_limit or a timeout_ms")
 
 
 def check_autoscale(autoscale: "Autoscale | None", replicas: int) -> None:

@@ -14,7 +14,7 @@ from batchsim import _check
 from batchsim._files import replacing
 from batchsim._kept import kept
 from batchsim.scenario import saturation
-from batchsim.scenario.autoscale import Autoscale, check_autoscale, check_carries
+from batchsim.scenario.autoscale import Autoscale, check_autoscale
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, parts_of, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
@@ -115,7 +115,6 @@ class Scenario:
             self._check_sizes()
             seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
             self._check_devices(float(np.nanmin(seconds)))
-        check_carries(self)
 
     def _check_limits(self) -> None:
         checks = {

@@ -14,10 +14,11 @@ from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
-from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, judge, out_of_reach
+from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, judge, out_of_reach, recorded
+from batchsim.study.kinds import kind_of
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import LEVEL, SLO
-from batchsim.study.traffic import Traffic
+from batchsim.study.traffic import LONGEST, Traffic, fits
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +33,8 @@ FULL, SAFE = 0.9, 0.5
 # 5 % of searches, each of about this many runs gets its share of the 5 % (Bonferroni).
 TRIED = 25
 SURE = 1 - (1 - LEVEL) / TRIED
+REACTIONS = 10  # of an autoscaler, in a run: shorter ones tell of the number of replicas that they begin with
+EVALUATIONS = 10_000  # in a run, at most: each takes the time of thousands of requests
 NARROWING = 6  # steps towards the rate that misses the objective by least, if all rates of SCAN miss it
 
 
@@ -63,10 +66,10 @@ class Capacity:
     """The highest rate within an objective, requests per second.
 
     At `rate_per_s` the estimate crosses the limit; it is 0 if no rate meets the objective, and NaN if runs
-    cannot decide, because they cover only a part of a day. At `low_per_s` a run proves that the objective is
-    met, at `high_per_s` that it is missed; NaN if the runs are too short. Each rate is tested at 99.8 %,
-    which makes 95 % for the search of about 25 rates. A whole trace that drifts, or a few whole days, have no
-    interval, and their estimates decide.
+    cannot decide, because they cover only a part of a day, or end before an autoscaler has acted. At
+    `low_per_s` a run proves that the objective is met, at `high_per_s` that it is missed; NaN if the runs are
+    too short. Each rate is tested at 99.8 %, which makes 95 % for the search of about 25 rates. A whole trace
+    that drifts, or a few whole days, have no interval, and their estimates decide.
 
     `limited_by` is the reason against a higher rate. Below `lowest_per_s` the objective is missed too;
     `lowest_by` is the reason: requests wait for company, or fewer arrive than the least throughput. It is 0
@@ -133,7 +136,9 @@ def capacity(
     assuming at most one edge between neighbouring rates of the scan. All rates share one seed, so they share
     one traffic, stretched. `requests` is the length of a run (default: the whole trace, or 100,000); for a
     `Diurnal`, the nearest number that covers whole periods at each rate; at a very low rate, fewer, because
-    the clock ends at 48.5 days. Rates that clearly fail in a twentieth of that get no longer run.
+    the clock ends at 48.5 days. Rates that clearly fail in a twentieth of that get no longer run. With an
+    autoscaler, runs begin with about as many replicas as the rate needs, and last until it has reacted ten
+    times, which takes at most ten times `requests`, but at most 10,000 evaluations.
 
     `executor`: the first rates run there, as in `sweep`; the answer is the same.
 
@@ -200,12 +205,11 @@ def edge(
 
 def probed(scenario: Scenario, slo: SLO, seed: int, requests: int, rate_per_s: float) -> tuple[Probe, int]:
     """Return the probe at a rate, of a short run if that clearly fails, and the requests simulated for it."""
-    scenario = scenario.replace(rate_per_s=rate_per_s)
-    if not scenario.stable:
+    if not scenario.replace(rate_per_s=rate_per_s).stable:
         return Probe(rate_per_s, 0, OVERLOADED), 0
     traffic, probe = _traffic(scenario, seed, requests, rate_per_s), None
-    short = round(traffic.requests * SHORT)
-    if short >= SHORTEST:
+    scenario, short = traffic.scenario, round(traffic.requests * SHORT)
+    if short >= SHORTEST and scenario.autoscale is None:  # a short run ends before an autoscaler acts
         probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), slo, scenario, STRICT))
     if probe is None or not probe.fails:
         probe = Probe(rate_per_s, traffic.requests, judge(traffic.run(scenario), slo, level=SURE))
@@ -213,10 +217,15 @@ def probed(scenario: Scenario, slo: SLO, seed: int, requests: int, rate_per_s: f
 
 
 def _traffic(scenario: Scenario, seed: int, requests: int, rate_per_s: float) -> Traffic:
-    most = LATEST_S * rate_per_s
-    if requests > FULL * most:
-        requests = max(int(SAFE * most), 1)
-    return Traffic(scenario.replace(rate_per_s=rate_per_s), requests, seed)
+    scenario, most_s = scenario.replace(rate_per_s=rate_per_s), LATEST_S
+    if (auto := scenario.autoscale) is not None:
+        most_s = min(most_s, EVALUATIONS * auto.every_s)
+        if not recorded(scenario):  # the steady state is asked for, not the way there from few replicas
+            scenario = scenario.replace(replicas=auto.needed(scenario.load))
+            requests = max(requests, math.ceil(REACTIONS * auto.reacts_s * rate_per_s))
+    if requests > FULL * most_s * rate_per_s:
+        requests = max(int(SAFE * most_s * rate_per_s), 1)
+    return Traffic(scenario, requests, seed)
 
 
 @dataclass(eq=False)
@@ -238,6 +247,11 @@ class _Search:
         periods = Periods.of(highest.scenario.workload, highest.requests)
         if periods is not None and not highest.whole:
             needed = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
+            return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
+        count, auto = highest.requests, self.scenario.autoscale
+        most = min(LONGEST * self.requests, kind_of(self.scenario).available(self.scenario, count))
+        if auto is not None and (count > most or not fits(self.scenario, count)):
+            needed = f"an autoscaler that reacts within {auto.reacts_s:g} s takes requests={count}"
             return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
         rates = [part * top for part in SCAN]
         calls = ((self.scenario, self.slo, self.seed, self.requests, rate) for rate in rates)
