@@ -246,6 +246,7 @@ def test_the_levels_add_up_to_the_whole_and_each_is_what_its_columns_say(replica
 def test_a_level_without_a_request_and_a_workload_without_levels():
     rare = bs.simulate(SHARED.replace(priorities={1: 1e-9, 2: 1 - 1e-9}), 50).by_priority()
     assert rare.requests.tolist() == [0, 50]
+    assert rare[["served", "rejected", "timed_out"]].values.tolist() == [[0, 0, 0], [50, 0, 0]]
     with pytest.raises(ValueError, match="must have priorities"):
         bs.simulate(SHARED.replace(priorities=None), 50).by_priority()
     with pytest.raises(ValueError, match=r"columns of a run, simulate\(..., keep='all'\)"):

@@ -70,7 +70,7 @@ def _row(
 ) -> dict[str, Any]:
     runs = [each for each in found if each is not None]
     if not runs:
-        return {"requests": 0}
+        return dict.fromkeys([key for key in COUNTS if key not in sample.whole.absent], 0)
     whole = Metrics.pool([metrics for metrics, _ in runs])
     replicated = sample.replicated
     sections = Sections.of_runs([metrics for metrics, _ in runs]) if replicated else runs[0][1]
