@@ -307,3 +307,14 @@ def test_order_statistics_are_those_of_the_sorted_values(values, data):
         ranks = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1))
         assert order.at_ranks_ms(np.array(ranks)).tolist() == [sorted(values)[rank] for rank in ranks]
     assert order.within(values[0]) == sum(value <= values[0] for value in values)
+
+
+def test_an_empty_window_has_no_throughput_and_nothing_is_busy_also_with_an_autoscaler():
+    lost = bs.Scenario(bs.Trace([0.0]), bs.SizeOrWait(2, 50), bs.Affine(5, 1), timeout_ms=10)
+    tokens = bs.Scenario(
+        bs.Trace([0.0]), bs.SizeOrWait(2, 50), bs.StepTime(5, 1, 0.1), timeout_ms=10, tokens=bs.Tokens(5, 3)
+    )
+    for scenario in (lost, lost.replace(autoscale=bs.Autoscale(most=2)), tokens):
+        found = bs.simulate(scenario).summary()
+        assert (found["served"], found["utilisation"], found["throughput_per_s"]) == (0, 0, 0)
+        assert found.get("output_tokens_per_s", 0) == 0

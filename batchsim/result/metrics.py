@@ -41,7 +41,9 @@ class Of:
         self.totals, self.servers, self.devices, self.price_per_hour, self.watts = totals, 1, 1, 0.0, None
         self.served = totals.statuses[..., Status.SERVED]
         if scenario is not None:
-            replicas = scenario.replicas if scenario.autoscale is None else self.replicas
+            replicas: Any = scenario.replicas
+            if scenario.autoscale is not None:  # in an empty window no number matters
+                replicas = np.where(np.equal(totals.window_s, 0), 1, self.replicas)
             self.servers, self.devices = replicas * scenario.servers, replicas * scenario.device_count
             self.price_per_hour, self.watts = scenario.price_per_hour or 0.0, scenario.watts_at
 
@@ -233,7 +235,7 @@ _TOKENS = (
     _percentile(99, STALL, interval=True),
     Metric(
         "output_tokens_per_s", "output tokens", "per s", "higher", interval=True,
-        value=lambda of: np.divide(of.totals.output_tokens, of.totals.window_s),
+        value=lambda of: of.per_s(of.totals.output_tokens),
     ),
     Metric(
         "cost_per_million_tokens", "cost per million tokens", better="lower",
