@@ -3,31 +3,87 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim import _check
-from batchsim._format import fixed, listed
+from batchsim._format import aligned, duration, fixed, listed, percent, rate
 from batchsim.measured.load_tests import TOOLS, LoadTest, Stage, load_test
-from batchsim.result.shares import students_t
-from batchsim.scenario import StepTime, Tokens
+from batchsim.scenario import Poisson, Scenario, StepTime, Tokens
 from batchsim.scenario.rules import Rule
-from batchsim.scenario.service import Affine, Service
+from batchsim.scenario.service import Service
+from batchsim.study.posterior import Posterior, Prior, posterior
 from batchsim.study.stages import Predicted, predicted
 
 if TYPE_CHECKING:
     import pandas
 
-LEVEL = 0.95
-KINKS = (60, 120, 240)  # tokens from which on arithmetic takes longer: where the fits begin
-CLOSE = 0.02  # relative: the step of a derivative, and a residual beyond which its square counts less
-LEAST_ERROR = 0.01  # of a measured mean
-PRIOR = 1.0  # standard deviation of a parameter's logarithm around the first guess, before any data
 UNKNOWN = 1.0  # a half-interval of the logarithm, beyond which a parameter is not identified
-WIDE = 4.0  # the logarithms of parameters stay within this of where the fit begins
+SPREAD = 0.5  # of a prior's parameters: the standard deviation of their logarithms
+TIMES = {"tpot_ms": "TPOT", "ttft_ms": "TTFT", "latency_ms": "latency"}
+SHOWN = TIMES | {"served_per_s": "served"}
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(Predicted):
+    """A stage as a calibration expects it, with 95 % intervals of what its client would measure.
+
+    An interval is the range of 39 simulations, with the parameters, the misfit of the model, the client's
+    overhead at this stage, and the run's seed, each drawn from all that agree with the fitted stages and the
+    prior. As in the calibration's table, the client's mean overhead is subtracted.
+    """
+
+    calibration: "Calibration"
+    stage: Stage
+    rule: Rule
+
+    @cached_property
+    def drawn(self) -> list[tuple[Predicted, float]]:
+        """The simulations, each with its server's saturation rate."""
+        of, stage, found = self.calibration, self.stage, []
+        draws = of.posterior.draws(of.seed, of.doublings(stage))
+        for seed, (service, client_ms, misfit) in enumerate(draws, of.seed + 1):
+            each = of.simulated(stage, self.rule, service, seed)
+            saturation_per_s = of.saturation_per_s(stage, self.rule, service)
+            begun_ms = each.latency_ms if math.isnan(each.ttft_ms) else each.ttft_ms
+            more_ms = (misfit - 1) * begun_ms + misfit * client_ms - of.client_ms
+            limited = stage.requests or of.in_flight < math.inf or stage.concurrency > 0
+            if stage.asked_per_s > saturation_per_s and not limited:
+                more_ms = math.inf
+            times_ms = {name: getattr(each, name) + more_ms for name in ("ttft_ms", "latency_ms")}
+            found.append((replace(each, **times_ms), saturation_per_s))
+        return found
+
+    @property
+    def unstable(self) -> float:
+        """The share of the simulations whose server cannot carry the rate: their queues grow."""
+        return sum(self.stage.asked_per_s > per_s for _, per_s in self.drawn) / len(self.drawn)
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Return the interval of a number, as "ttft_ms"."""
+        values = [getattr(each, name) for each in (self, *(each for each, _ in self.drawn))]
+        return max(min(values), 0.0), max(values)
+
+    @property
+    def warning(self) -> str:
+        """What the interval says about the load, or ""."""
+        return f"{percent(self.unstable)} of the draws are unstable at this rate" if self.unstable else ""
+
+    def text(self, name: str) -> str:
+        """Return a number with its interval, for people."""
+        show = duration if name in TIMES else rate
+        low, high = map(show, self.interval(name))
+        return f"{show(getattr(self, name))} ({low} to {high})"
+
+    def __repr__(self) -> str:
+        shown = {name: label for name, label in SHOWN.items() if getattr(self, name) == getattr(self, name)}
+        lines = [f"  {label:<7} {self.text(name)}" for name, label in shown.items()]
+        return "\n".join(
+            [f"Prediction at {self.stage.name}:", *lines, *[f"  {self.warning}"] * bool(self.warning)]
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,12 +99,20 @@ class Calibration:
     rule: Rule
     service: Service
     client_ms: float
-    parameters: Mapping[str, tuple[float, float, float]]
     fitted: tuple[bool, ...]
     in_flight: float
     tokens: Tokens | None
     servers: int
     seed: int
+    posterior: Posterior
+
+    @cached_property
+    def parameters(self) -> Mapping[str, tuple[float, float, float]]:
+        return self.posterior.parameters
+
+    @property
+    def from_prior(self) -> tuple[str, ...]:
+        return self.posterior.from_prior
 
     @property
     def unidentified(self) -> tuple[str, ...]:
@@ -57,19 +121,40 @@ class Calibration:
             if not (low > 0 and math.log(high / low) < 2 * UNKNOWN)
         )  # fmt: skip
 
-    def predict(self, stage: Stage, rule: Rule | None = None) -> Predicted:
-        """Return what a stage would measure, under this rule or another, without the client's overhead."""
-        return predicted(
-            stage, self.rule if rule is None else rule, self.service, tokens=self.tokens,
-            in_flight=self.in_flight, servers=self.servers, seed=self.seed,
-        )  # fmt: skip
+    def predict(self, stage: Stage, rule: Rule | None = None) -> Prediction:
+        """Return what a stage would measure, under this rule or another, without the client's overhead.
+
+        The intervals are simulated once they are asked for.
+        """
+        rule = self.rule if rule is None else rule
+        found = self.simulated(stage, rule, self.service, self.seed)
+        return Prediction(**vars(found), calibration=self, stage=stage, rule=rule)
 
     @cached_property
-    def predictions(self) -> tuple[Predicted, ...]:
+    def predictions(self) -> tuple[Prediction, ...]:
         return tuple(self.predict(stage) for stage in self.test.stages)
 
+    def simulated(self, stage: Stage, rule: Rule, service: Service, seed: int) -> Predicted:
+        """Simulate a stage with another service time."""
+        client: Any = {"tokens": self.tokens, "in_flight": self.in_flight, "servers": self.servers}
+        return predicted(stage, rule, service, **client, seed=seed)
+
+    def saturation_per_s(self, stage: Stage, rule: Rule, service: Service) -> float:
+        """Return the highest rate that a stage's server carries with another service time."""
+        tokens = self.tokens
+        if tokens is None and isinstance(service, StepTime):
+            tokens = Tokens(round(stage.prompt_tokens), round(stage.output_tokens))
+        return Scenario(Poisson(1), rule, service, servers=self.servers, tokens=tokens).saturation_per_s
+
+    def doublings(self, stage: Stage) -> float:
+        """Return how often the highest fitted load, of the same kind, must double to reach the stage's."""
+        kind = "asked_per_s" if stage.asked_per_s == stage.asked_per_s else "concurrency"
+        stages = zip(self.test.stages, self.fitted, strict=True)
+        loads = [getattr(each, kind) for each, fits in stages if fits and getattr(each, kind) > 0]
+        return max(math.log2(getattr(stage, kind) / max(loads)), 0.0) if loads else 0.0
+
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a stage: measured, simulated, and the relative error of each."""
+        """Return a DataFrame with a row a stage: measured, simulated (_low to _high), and the error."""
         import pandas
 
         rows = []
@@ -82,7 +167,8 @@ class Calibration:
             measured |= {"served_per_s": stage.served_per_s, "hidden_ms": stage.hidden_ms}
             for name, value in measured.items():
                 simulated = getattr(found, name)
-                row |= {name: value, f"{name}_simulated": simulated}
+                low, high = found.interval(name)
+                row |= {name: value, f"{name}_simulated": simulated, f"{name}_low": low, f"{name}_high": high}
                 row[f"{name}_error"] = simulated / value - 1 if value > 0 else math.nan
             rows.append(row)
         return pandas.DataFrame(rows)
@@ -91,21 +177,22 @@ class Calibration:
         lines = [f"Calibration: {self.service!r}, client {fixed(self.client_ms)} ms"]
         if self.unidentified:
             lines.append(f"  these stages do not identify {listed(list(self.unidentified))}")
-        for row in self.to_frame().to_dict("records"):
-            errors = (
-                f"{label} {row[f'{name}_error']:+.1%}"
-                for name, label in (("tpot_ms", "TPOT"), ("ttft_ms", "TTFT"), ("latency_ms", "latency"))
-                if row[f"{name}_error"] == row[f"{name}_error"]
-            )
-            lines.append(
-                f"  {row['load']:>12} {'fitted' if row['fitted'] else 'held out':>8}: {', '.join(errors)}"
-            )
+        if self.from_prior:
+            lines.append(f"  mostly from the prior: {listed(list(self.from_prior))}")
+        frame = self.to_frame()
+        shown = {name: label for name, label in TIMES.items() if frame[name].notna().any()}
+        table = [["", "", *(f"{label}, 95 % interval, error" for label in shown.values()), ""]]
+        for row, found in zip(frame.to_dict("records"), self.predictions, strict=True):
+            cells = [f"{found.text(name)}, {row[f'{name}_error']:+.1%}" for name in shown]
+            table.append([row["load"], "fitted" if row["fitted"] else "held out", *cells, found.warning])
+        lines += [f"  {line}" for line in aligned(table, ">>" + "<" * (len(shown) + 1))]
         return "\n".join([*lines, *(f"  {warning}" for warning in self.test.warnings)])
 
 
 def calibrate(
     files: Any, rule: Rule, *, hold_out: Iterable[Any] = (), tokens: Tokens | None = None,
-    in_flight: float | None = None, servers: int = 1, seed: int = 1,
+    in_flight: float | None = None, servers: int = 1, seed: int = 1, prior: Service | None = None,
+    prior_spread: float | Mapping[str, float] = SPREAD,
 ) -> Calibration:  # fmt: skip
     """Return the service time and the client's overhead that agree best with load tests of a server.
 
@@ -117,10 +204,22 @@ def calibrate(
     has at most `in_flight` requests; by default the files' limit, or that of Little's law where requests were
     sent late. A stage far outside the others' spread counts next to nothing.
 
-    Raises ValueError where there are too few stages to fit.
-    """
-    from scipy.optimize import least_squares
+    `prior` is what is known of the service time without these stages, as `StepTime.roofline(...)` or
+    `published(...)`: it tells what they cannot. `prior_spread` is the relative standard deviation of its
+    parameters, or {name: spread} for some; the others, and those that are 0, stay as unknown as without a
+    prior. The stages correct it where they know better.
 
+    Raises ValueError where there are too few stages to fit.
+
+    >>> from batchsim import Affine, SizeOrWait
+    >>> means_ms = {600: 3.1, 1500: 4.2, 2400: 5.7}
+    >>> stages = [Stage(2000, {"mean": ms}, asked_per_s=rate) for rate, ms in means_ms.items()]
+    >>> found = calibrate(LoadTest("mine", "1", tuple(stages)), SizeOrWait(16, 0), prior=Affine(2, 0.3))
+    >>> near_saturation = found.predict(replace(stages[-1], asked_per_s=2900))
+    >>> low, high = near_saturation.interval("latency_ms")
+    >>> 0 < low < near_saturation.latency_ms < high / 2, near_saturation.unstable > 0, found.from_prior
+    (True, True, ())
+    """
     paths = None if isinstance(files, LoadTest) else list(files) if _check.listed(files) else [files]
     test = files if paths is None else load_test(*paths)
     _check.instance("rule", rule, Rule, "a rule, as Continuous(128)")
@@ -129,34 +228,13 @@ def calibrate(
     if in_flight is None:
         late = [stage.in_flight for stage in test.stages if stage.is_late]
         in_flight = max(late, default=math.inf)
-    of_tokens = all(stage.tpot_ms > 0 for stage in stages)
-    model: Any = _StepModel(stages) if of_tokens else _BatchModel(stages)
-
-    def residuals(logs: np.ndarray, begin: np.ndarray) -> np.ndarray:
-        service, client_ms = model.made(np.exp(logs))
-        errors = []
-        for stage in stages:
-            found = predicted(
-                stage, rule, service, tokens=tokens, in_flight=in_flight, servers=servers, seed=seed
-            )
-            errors += model.errors(stage, found, client_ms)
-        return np.array([*errors, *((logs - begin) * LEAST_ERROR / PRIOR)])
-
-    def fit(logs: np.ndarray, begin: np.ndarray, loss: str, scale: float) -> Any:
-        return least_squares(
-            residuals, logs, args=(begin,), diff_step=CLOSE, max_nfev=15, loss=loss, f_scale=scale,
-            bounds=(begin - WIDE, begin + WIDE),
-        )  # fmt: skip
-
-    begins = [np.log(begin) for begin in model.begins()]
-    fits = [(fit(begin, begin, "soft_l1", CLOSE), begin) for begin in begins]
-    best, begin = min(fits, key=lambda found: found[0].cost)
-    # From there, a stage far outside the others' spread counts next to nothing: its client is another.
-    spread = 1.4826 * float(np.median(np.abs(best.fun[: -begin.size])))
-    best = fit(best.x, begin, "cauchy", max(spread, CLOSE))
-    service, client_ms = model.made(np.exp(best.x))
-    parameters = _parameters(model, best)
-    return Calibration(test, rule, service, client_ms, parameters, fitted, in_flight, tokens, servers, seed)
+    client: Any = {"tokens": tokens, "in_flight": in_flight, "servers": servers}
+    found = posterior(
+        stages, Prior.of(stages, prior, prior_spread),
+        lambda stage, service, seed: predicted(stage, rule, service, **client, seed=seed), seed,
+    )  # fmt: skip
+    service, client_ms = found.prior.made(found.logs)
+    return Calibration(test, rule, service, client_ms, fitted, **client, seed=seed, posterior=found)
 
 
 def _fitted(test: LoadTest, hold_out: Sequence[Any], files: Sequence[str] | None) -> tuple[bool, ...]:
@@ -189,73 +267,3 @@ def _fitted(test: LoadTest, hold_out: Sequence[Any], files: Sequence[str] | None
         rule = f"at least 2 stages with different loads must be fitted ({TOOLS} are supported)"
         raise ValueError(f"{rule}, got {sum(fitted)} of {len(fitted)}")
     return fitted
-
-
-class _StepModel:
-    """Six parameters of token generation; instead of `weights_ms` the tokens that take as long, the kink."""
-
-    names = ("fixed_ms", "weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms", "client_ms")
-    # The logarithm of each name is this combination of the parameters'.
-    combined = np.eye(6) + np.outer(np.eye(6)[1], np.eye(6)[2])
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self.least_ms = min(stage.tpot_ms for stage in stages)
-        self.client_ms = min((stage.ttft_ms["mean"] for stage in stages if stage.ttft_ms), default=2) / 2
-
-    def begins(self) -> Iterable[np.ndarray]:
-        unit = self.least_ms
-        for kink in KINKS:
-            yield np.array([0.7 * unit, kink, unit / 350, unit / 1.4e5, unit / 7e5, self.client_ms])
-
-    def made(self, values: np.ndarray) -> tuple[StepTime, float]:
-        fixed_ms, kink, per_token, per_read, per_pair, client_ms = values.tolist()
-        return StepTime(fixed_ms, kink * per_token, per_token, per_read, per_pair), client_ms
-
-    def errors(self, stage: Stage, found: Predicted, client_ms: float) -> list[float]:
-        errors = [math.log(found.tpot_ms / stage.tpot_ms)]
-        if stage.ttft_ms:
-            errors.append(math.log((found.ttft_ms + client_ms) / stage.ttft_ms["mean"]))
-        return errors
-
-
-class _BatchModel:
-    """Three parameters of whole batches."""
-
-    names = ("fixed_ms", "per_item_ms", "client_ms")
-    combined = np.eye(3)
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self.least_ms = min(stage.latency_ms["mean"] for stage in stages)
-
-    def begins(self) -> Iterable[np.ndarray]:
-        yield self.least_ms * np.array([0.6, 0.1, 0.2])
-
-    def made(self, values: np.ndarray) -> tuple[Affine, float]:
-        fixed_ms, per_item_ms, client_ms = values.tolist()
-        return Affine(fixed_ms, per_item_ms), client_ms
-
-    def errors(self, stage: Stage, found: Predicted, client_ms: float) -> list[float]:
-        return [math.log((found.latency_ms + client_ms) / stage.latency_ms["mean"])]
-
-
-def _parameters(model: Any, found: Any) -> dict[str, tuple[float, float, float]]:
-    """Return each parameter with its interval, its logarithm taken as normal (Gauss and Newton).
-
-    The spread of the errors is robust: a stage that no parameters explain must not hide what others tell.
-    """
-    count = found.x.size
-    errors, slopes = found.fun[:-count], found.jac[:-count]
-    free = max(errors.size - count, 1)
-    spread = max(1.4826 * float(np.median(np.abs(errors))) * math.sqrt(errors.size / free), LEAST_ERROR)
-    covariance = np.linalg.inv(slopes.T @ slopes / spread**2 + np.eye(count) / PRIOR**2)
-    values = np.exp(model.combined @ found.x)
-    rows = dict(zip(model.names, zip(values, model.combined, strict=True), strict=True))
-    if "weights_ms" in rows:  # their sum is often known better than either
-        (one, by_one), (other, by_other) = rows["fixed_ms"], rows["weights_ms"]
-        both = one + other
-        rows["fixed_ms + weights_ms"] = both, (one * by_one + other * by_other) / both
-    intervals = {}
-    for name, (value, row) in rows.items():
-        half = students_t(LEVEL, free + 1) * math.sqrt(row @ covariance @ row)
-        intervals[name] = float(value), float(value * math.exp(-half)), float(value * math.exp(half))
-    return intervals
