@@ -46,7 +46,7 @@ def _steady(scenario: Scenario) -> tuple[float, float]:
     length = run_length(scenario)
     if length.relaxation == math.inf:  # there is none
         return math.inf, 0
-    return max(TIMES * length.needed(metric("mean_latency_ms")), SOME), length.warmup
+    return max(TIMES * length.needed(metric("mean_latency_ms")), SOME), max(length.warmup, SOME)
 
 
 def _begun(tokens: Tokens, clients: int, requests: int, seed: int) -> Tokens:
@@ -63,11 +63,12 @@ def predicted(
 ) -> Predicted:  # fmt: skip
     """Simulate a stage of a load test.
 
-    All its requests count, from the first on, as the tools count them; a stage without their number is in its
-    steady state. A client with a limit of requests in flight, `in_flight` or the stage's, sends the next that
-    is due once one has returned; latencies begin when a request is sent. All clients of a closed loop send at
-    time 0, as those of the tools do; those of a stage that is `mixed` begin in the middle of their first
-    answers, which do not count.
+    All its requests count, from the first on, as the tools count them. A stage without their number is in its
+    steady state; beyond saturation it has none, so a million requests (20,000 of tokens) tell only that
+    latencies grow. A client with a limit of requests in flight, `in_flight` or the stage's, sends the next
+    that is due once one has returned; latencies begin when a request is sent. All clients of a closed loop
+    send at time 0, as those of the tools do; those of a stage that is `mixed` begin in the middle of their
+    first answers, which do not count.
     """
     if tokens is None and isinstance(service, StepTime):
         tokens = Tokens(round(stage.prompt_tokens), round(stage.output_tokens))
