@@ -116,7 +116,7 @@ def surface(
     >>> found = surface(scenario, x_values=[4, 8, 32], y_values=[0, 10], requests=2000)
     >>> found.p99_ms.round(1)
     array([[786.8,  17.6,  14.3],
-           [785.4,  17.8,  18.7]])
+           [785.4,  17.8,  18.8]])
     >>> found.overloaded[0].tolist(), found.best()
     ([True, False, False], (0, 2))
 
