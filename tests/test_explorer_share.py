@@ -142,3 +142,37 @@ def test_the_copied_python_opens_the_same_state_and_view(link):
 def test_a_link_with_an_unknown_view_is_refused():
     with pytest.raises(ValueError, match="got 'moon'"):
         bs.explore(link="view=moon")
+
+
+@pytest.mark.parametrize("link", ["view=replicas", "mode=tokens&view=replicas"])
+def test_a_link_to_a_view_that_its_run_has_not_opens_another_view(panel, link):
+    first = bs.explore(requests=300, link=link)
+    assert first.session.style.large != "replicas"
+    assert first.session.status == ("", False)
+    panel.session.open_link(link)
+    assert panel.session.style.large != "replicas"
+    several = "replicas=2&" + link.removeprefix("mode=tokens&")
+    assert bs.explore(requests=300, link=several).session.style.large == "replicas"
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        bs.Scenario(bs.Poisson(500), bs.SizeOrWait(8, 2), bs.Affine(5, 0.25)),
+        bs.Scenario(bs.Poisson(5), bs.Continuous(8), bs.StepTime(5, 1, 0.1), tokens=bs.Tokens(100, 20)),
+    ],
+    ids=lambda scenario: scenario.kind,
+)
+def test_the_price_and_the_power_of_a_server_stay_with_a_scenario(scenario):
+    scenario = scenario.replace(price_per_hour=2, watts={0: 60, 1: 100, 8: 200})
+    panel = bs.explore(scenario, requests=300)
+    assert panel.result.scenario == panel.scenario == scenario
+    panel.controls["rate_per_s"].value = 4
+    moved = scenario.replace(rate_per_s=4)
+    assert panel.result.scenario == moved
+    names = {}
+    exec(panel.session.python(), names)
+    assert names["scenario"] == moved
+    copied = panel.session.explored(panel.state.to_link())
+    again = eval(copied.removeprefix("import batchsim as bs; "), {"bs": bs, "scenario": scenario})
+    assert again.scenario == moved

@@ -3,6 +3,7 @@
 import pytest
 
 import batchsim as bs
+from batchsim.study.surface import surface
 from batchsim.view.explorer.control import rows_of
 from batchsim.view.explorer.kinds import relevant
 from batchsim.view.explorer.requests import MAPS, SERVICES
@@ -146,3 +147,28 @@ def test_tokens_refuse_sizes_and_limits_in_units():
         bs.Scenario(bs.Poisson(5), LIMIT, **tokens)
     with pytest.raises(ValueError, match="tokens cover neither priorities nor sizes"):
         bs.explore(bs.StepTime(10, 0, 0), POISSON)
+
+
+@pytest.mark.parametrize("request_map", MAPS)
+def test_every_map_of_requests_with_sizes_has_numbers_before_a_limit_is_set(request_map):
+    panel = bs.explore(requests=400)
+    panel.controls["sizes"].value = "lognormal"
+    panel.controls["request_map"].value = request_map
+    assert panel.session.status == ("", False)
+    assert (panel.data.surface.x, panel.data.surface.y) == (MAPS[request_map] or bs.SizeOrWait.map_knobs)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_map_over_limits_has_the_p99_of_each_setting_by_itself(replicas):
+    scenario = bs.Scenario(
+        bs.Poisson(400).with_sizes(SIZES),
+        bs.SizeOrWait(16, 5),
+        bs.PaddedTime(2, 0.1, 0.005),
+        replicas=replicas,
+    )
+    sizes, limits = [4, 16], [200, 600, 2000]  # the lowest rejects some requests
+    found = surface(scenario, sizes, limits, 2000, knobs=("max_batch_size", "max_batch_units"))
+    for row, most in enumerate(limits):
+        for column, size in enumerate(sizes):
+            one = bs.simulate(scenario.replace(max_batch_size=size, max_batch_units=most), 2000)
+            assert found.p99_ms[row, column] == one.percentile(99, unserved="inf")

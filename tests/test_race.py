@@ -309,10 +309,15 @@ def test_ctrl_c_in_a_search_of_ranges_returns_the_best_so_far(monkeypatch):
     assert found.scenario.servers == met["servers"].min()
 
 
-def test_ctrl_c_before_any_run_interrupts(monkeypatch):
+@pytest.mark.parametrize("over", [GRID, {"max_wait_ms": bs.Range(0, 20)}], ids=["grid", "range"])
+def test_ctrl_c_before_any_run_returns_a_setting_with_a_short_run(monkeypatch, over):
     def interrupted(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(race, "screened", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        tune(POISSON, LIMIT, GRID, requests=20_000)
+    found = tune(POISSON, LIMIT, over, requests=20_000)
+    assert found.provisional.startswith("interrupted after ")
+    assert not found.met
+    assert (found.candidates["requests"] > 0).sum() == 1
+    assert found.expected["p99_ms"].value == found.result.percentile(99)
+    assert "Provisional" in repr(found)

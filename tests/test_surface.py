@@ -411,3 +411,14 @@ def surface_of_one():
 def test_more_requests_than_memory_holds_are_refused_at_once(call):
     with pytest.raises(MemoryError, match=r"1,000,000,000,000 requests need"):
         call(requests=10**12)
+
+
+def test_a_setting_that_lasts_longer_than_the_clock_counts_is_refused_alone():
+    slow = bs.Scenario(bs.Poisson(0.026), bs.SizeOrWait(32, 0), bs.Affine(1e6, 0))
+    found = surface(slow, [1, 4, 32], [0, 1000], 20_000)
+    assert found.refused.tolist() == [[True, True, False]] * 2
+    assert found.p99_ms[0, 2] == bs.simulate(slow, 20_000).percentile(99)
+    assert found.best()[1] == 2
+    curve = load_curve(slow, 20_000)
+    assert 0 < curve.x_values.size < len(LOADS)  # lower rates take longer
+    assert surface(slow, [1, 2], [0], 20_000).refused.all()

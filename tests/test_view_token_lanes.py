@@ -274,3 +274,18 @@ def test_a_film_is_made_of_a_scenario_of_rules_and_of_a_run():
     assert alone["title"] == [SCENARIO.rule.title]
     requests = bs.Scenario(bs.Poisson(80), bs.SizeOrWait(), bs.Affine(47, 3.6))
     assert len(bs.film(requests, rules=rules | {"a": bs.SizeOrWait(2, 5)}).window.lanes) == 2
+
+
+def test_a_film_and_lanes_take_a_scenario_with_few_requests():
+    """As `simulate` does: all that a trace or listed lengths have."""
+    rules = {"textbook": bs.SizeOrWait(4, 10), "small": bs.SizeOrWait(2, 0)}
+    for times_s in ([0.0], np.zeros(30), np.arange(40) / 100):
+        trace = bs.Scenario(bs.Trace(times_s), bs.SizeOrWait(4, 10), bs.Affine(5, 0.25))
+        assert f"Film of {len(times_s)} request" in repr(bs.film(trace))
+        assert bs.lanes(trace, rules).words
+    listed = bs.Tokens([100, 50, 20], [20, 10, 3])
+    few = bs.Scenario(bs.Poisson(5), bs.Continuous(8), bs.StepTime(5, 0.01, 0.001), tokens=listed)
+    assert bs.lanes(few).words
+    assert bs.film(few).words
+    with pytest.raises(ValueError, match="requests must be at most the trace's 40, got 41"):
+        bs.film(trace, 41)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import check_time
 from batchsim.engines.draws import Streams, draw_cached
 from batchsim.engines.token_log import draw_tokens_cached
 from batchsim.result.metrics import METRICS, OF_DEVICES, OF_SIZES, TOKENS, Metric
@@ -81,6 +82,7 @@ class Requests:
 
         plan = draw_cached(scenario, requests, seed, scenario.rule.max_batch_size)
         run = run_many(plan, [scenario.rule], (50, 99), sections=FINE)
+        check_time("finishes", float(run.last_s[0]), "take fewer requests")
         p50_ms, p99_ms = run.percentiles_ms[0]
         return {
             "mean_ms": run.mean_ms[0], "p50_ms": p50_ms, "p99_ms": p99_ms,
@@ -127,6 +129,7 @@ class Requests:
 
         if not refused.all():
             p99_ms[~refused] = run(np.flatnonzero(~refused))("percentiles_ms")[:, 0]
+            refused |= np.isnan(p99_ms)  # runs that end later than the clock counts
         losses = np.where(overloaded | refused, math.inf, p99_ms)
         args = rules, losses, compare, saturation_per_s
         return Cells({P99: p99_ms}, overloaded, refused, functools.partial(settle, *args))

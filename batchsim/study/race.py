@@ -314,13 +314,18 @@ class Race:
         return result
 
     def provisional(self, cheapest: bool) -> Run:
-        """Return the best setting so far, with a run as long as its last; raises if there is none.
+        """Return the best setting so far, with a run as long as its last.
 
-        `cheapest`: of those that seem to meet the objective, one with the lowest cost.
+        If none has run yet, it is the first that is not ruled out, with a short run. `cheapest`: of those
+        that seem to meet the objective, one with the lowest cost.
         """
         ran = [each for each in self.candidates if each.requests]
         if not ran:
-            raise KeyboardInterrupt
+            first = next((each for each in self.candidates if each.outcome is None), self.candidates[0])
+            requests, own = self.short[0], self.short[0] == self.search.requests
+            numbers = numbers_of(self.search.run(first.scenario, requests), self.slo, first.scenario, own)
+            self._note(first, requests, numbers)
+            ran = [first]
 
         def order(each: Candidate) -> tuple[float, ...]:
             excess, beyond, *rest = each.rank

@@ -190,8 +190,8 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     """Return the curve from almost no load to beyond saturation, or to many clients.
 
     If a trace or listed lengths are shorter than `requests`, all of it is taken; a load that the workload
-    refuses is left out. Raises ValueError for a rule that the compiled engine does not cover, for a trace
-    without a rate, and for a request that does not fit into the memory.
+    or the clock refuses is left out. Raises ValueError for a rule that the compiled engine does not cover,
+    for a trace without a rate, and for a request that does not fit into the memory.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> curve = load_curve(Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25)), requests=2000)
@@ -212,11 +212,13 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
 
     def run(value: float) -> tuple[float, bool, dict[str, float]] | None:
         point = accepted(lambda: replace(scenario, workload=_at_load(workload, value)))
-        return None if point is None else (value, not point.stable, kind.point(point, requests, seed))
+        numbers = point and accepted(lambda: kind.point(point, requests, seed))
+        return None if numbers is None else (value, not point.stable, numbers)
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
     if not points:
-        _at_load(workload, values[0])  # raises with the reason: a trace without a rate has no load
+        # One raises with the reason: a trace without a rate has no load.
+        kind.point(replace(scenario, workload=_at_load(workload, values[0])), requests, seed)
     x_values, overloaded, numbers = zip(*points, strict=True)
     columns = {name: np.array([each[name] for each in numbers]) for name in numbers[0]}
     return LoadCurve(x, np.array(x_values), columns, np.array(overloaded), saturation)

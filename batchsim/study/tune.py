@@ -147,7 +147,7 @@ def tune(
                 drawn = uncertainty(race, best, same, measurement, draws)
             except KeyboardInterrupt:  # the choice is made
                 interrupted = f"interrupted after {race.search.simulated:,} requests"
-    if ranges:
+    if tried:
         settings, several = zip(*tried.values(), strict=True)
         grid, entries = Points.of(settings), [*several]
     judgement, simulated = best.judgement, race.search.simulated

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batchsim._clock import check_time, in_ms, on_grid
+from batchsim._clock import LATEST_S, check_time, in_ms, on_grid
 from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (
     BATCH,
@@ -63,6 +63,7 @@ class ManyMetrics:
     percentiles_ms: np.ndarray
     mean_ms: np.ndarray
     throughput_per_s: np.ndarray
+    last_s: np.ndarray  # the last finish
     above: np.ndarray  # requests that took longer than `above_ms`, or were not served, (settings, sections)
 
 
@@ -72,12 +73,15 @@ def run_many(
 ) -> ManyMetrics:  # fmt: skip
     """Run the plan's traffic once under each rule, all of one class, in place of its scenario's rule.
 
-    `plan.service_s` must reach to the largest batch of all. Percentiles are over the served
+    `plan.service_s` must reach to the largest batch of all. Percentiles are NaN under a rule with which the
+    run lasts longer than the clock counts. They are over the served
     requests, or over all with unserved="inf", those not served infinitely late. `sections`: how
     many parts the sums of a whole run are added up in, as the last bit depends on it; with 0 the
     means and the throughput are NaN.
     """
-    scenario, requests, rows = plan.scenario, plan.requests, len(rules)
+    # The rule with the lowest limit tells which loop serves all: it may read sizes, and lose requests.
+    scenario = replace(plan.scenario, rule=min(rules, key=lambda rule: rule.largest_size))
+    requests, rows = plan.requests, len(rules)
     cuts = np.linspace(0, requests, sections + 1).astype(int) if sections else np.empty(0, int)
     ranked_s = np.empty((rows, len(per_cent), 2))
     parts = (rows, max(sections, 1))
@@ -135,11 +139,13 @@ def run_many(
                 done = int(instants.cursor[BATCH])
             grid_loops.note_run(of_each, batches, done, wanted, scratch, row, numbers)
             edges_s[row] = arrival_s[edges]
-    check_time("finishes", float(numbers.last_s.max()), "take fewer requests")
+    ranked_s[numbers.last_s >= LATEST_S] = math.nan  # later than the clock counts
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
     none = np.full(rows, math.nan)
     means = _means(numbers, edges_s) if sections else (none, none)
-    return ManyMetrics(numbers.served, _between(ranked_s, wanted.per_cent, count), *means, numbers.above)
+    return ManyMetrics(
+        numbers.served, _between(ranked_s, wanted.per_cent, count), *means, numbers.last_s, numbers.above
+    )
 
 
 class Routed:

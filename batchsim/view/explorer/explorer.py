@@ -33,6 +33,7 @@ from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.views import views_of
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
+PAID = "price_per_hour", "watts"  # fields of a scenario that no control changes
 
 
 class Explorer(widgets.Box):
@@ -260,12 +261,13 @@ def explore(
     _check.whole("requests", requests)
     services: dict[str, Values] = {}
     costs: Values = {}
-    state, tokens = DEFAULT.replace(seed=seed), None
+    state, tokens, paid = DEFAULT.replace(seed=seed), None, {}
     if isinstance(service, Scenario):
         if workload is not None:
             raise TypeError("a Scenario must come without a workload: it has one")
         workload, state = service.workload, State.of(service, seed=seed)
         tokens = service.tokens if "given" in (state.prompts, state.outputs) else None
+        paid = {name: each for name in PAID if (each := getattr(service, name)) is not None}
     elif isinstance(service, Rule):
         state = of_rule(service).replace(seed=seed)
     elif service is not None:
@@ -283,9 +285,10 @@ def explore(
         state = state.kind.rescaled(state, costs, traffic, keep_rate=workload is not None)
     elif isinstance(service, Rule):
         state = state.kind.fitting(state, ServerConfig("", service))
-    session = Session(state, requests, traffic, tokens)
+    session = Session(state, requests, traffic, tokens, paid)
     large = (view_of(link, state.mode) if link else None) or (
         state.kind.film if play else session.style.large
     )
-    session.style = session.style._replace(large=large)
+    if large in views_of(state.mode, session.style.parts):  # a run without replicas has no view of them
+        session.style = session.style._replace(large=large)
     return Explorer(session, services, opening and not link and state.mode == FIRST)

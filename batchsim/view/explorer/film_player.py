@@ -9,7 +9,7 @@ from batchsim._format import counted
 from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
-from batchsim.simulate import simulated
+from batchsim.simulate import available, simulated
 from batchsim.view.canvas.picture import Picture
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer.player import Player
@@ -75,6 +75,7 @@ def film(
         group = Group((rule.title,), rule, what)
         what = ServerComparison(what.scenario, {rule.title: rule}, (group,))
     elif isinstance(what, Scenario) and KINDS[what.kind].is_staged and rules is None:
+        count = available(what, count) if requests is None else count
         return FilmPlayer(*run_film(simulated(what, count, seed)[0], count))
     compared = comparison_of(what, rules, seed=seed)
     window = lanes_window(compared, requests)

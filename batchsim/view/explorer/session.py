@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
 from batchsim.scenario import Tokens
-from batchsim.view.explorer.kind import Workload
+from batchsim.view.explorer.kind import Values, Workload
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
@@ -92,12 +92,13 @@ class Session:
     """
 
     def __init__(
-        self, state: State, requests: int, traffic: Workload | None, tokens: Tokens | None = None
-    ) -> None:
+        self, state: State, requests: int, traffic: Workload | None, tokens: Tokens | None = None,
+        paid: Values | None = None,
+    ) -> None:  # fmt: skip
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
         self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
-        self.runner = Runner(requests, traffic, tokens)
+        self.runner = Runner(requests, traffic, tokens, paid)
         scenario = self.runner.scenario(state)  # an error comes before any widget is made
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state of `data`
@@ -139,9 +140,10 @@ class Session:
 
     def explored(self, link: str) -> str:
         """Return Python that opens a link; the reader must supply given traffic and tokens."""
-        # A scenario with tokens has the traffic, too.
+        # A scenario with tokens has the traffic, too, and one with a price.
         names = ["workload=traffic", "scenario"]
         given = [name for name, it in zip(names, self.runner.given, strict=True) if it is not None][-1:]
+        given = ["scenario"] if self.runner.paid else given
         given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
         return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
 
@@ -150,7 +152,7 @@ class Session:
         state = State.from_link(link)
         view = view_of(link, state.mode)
         self.move_to(state)
-        if view is not None:
+        if view in views_of(state.mode, self.style.parts):
             self.restyle(self.style._replace(large=view))
 
     # Moves.

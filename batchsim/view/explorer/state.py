@@ -116,10 +116,13 @@ class State(_Values):
         return cls(**vars(DEFAULTS[scenario.kind]) | values | others)
 
     def python(
-        self, requests: int, traffic: Workload | None = None, tokens: Tokens | None = None
+        self, requests: int, traffic: Workload | None = None, tokens: Tokens | None = None, **fields: Any
     ) -> str:  # fmt: skip
-        """Return Python that runs the same; the reader must supply given traffic and tokens."""
-        scenario = self.scenario(traffic, tokens)
+        """Return Python that runs the same; the reader must supply given traffic and tokens.
+
+        `fields` are those of the scenario that no control has.
+        """
+        scenario = dataclasses.replace(self.scenario(traffic, tokens), **fields)
         requests = available(scenario, requests)
         workload, own = scenario.workload, self.workload != "given"
         text = f"bs.{dataclasses.replace(workload, sizes=None)!r}"
