@@ -86,6 +86,7 @@ def test_whole_batches_are_there_without_their_steps(little_memory):
         {"rule": bs.Continuous(8, 256, first="prefill", kv_blocks=100)},
         {"queue_limit": 3, "timeout_ms": 200, "rate_per_s": 40},
         {"workload": bs.ClosedLoop(20, 0.1)},
+        {"workload": bs.Constant(20), "service": bs.StepTime(5, 0, 0)},  # steps end as requests come
         {"rate_per_s": 40, "autoscale": bs.Autoscale(most=3, every_s=1, startup_s=1)},
     ],
     ids=str,

@@ -43,8 +43,8 @@ class FoldedLog(TokenLog):
     steps_before: np.ndarray  # that began before the request came
     rows_before: np.ndarray  # of those steps
     most_at_once: np.ndarray  # requests that an engine ran, shape (1,)
-    # The gaps between tokens that ended before the request came, their sum, and the energy of the steps that
-    # had ended; None in older files, and the energy where `watts` is.
+    # The gaps between tokens that ended by the time the request came, their sum, and the energy of the steps
+    # that had ended; None in older files, and the energy where `watts` is.
     gaps_before: np.ndarray | None = None
     gaps_before_s: np.ndarray | None = None
     joules_before: np.ndarray | None = None
@@ -183,11 +183,11 @@ class StepRows:
         self.spans.append([column[~latest] for column in spans])
 
     def _note_ended(self, arrival_s: np.ndarray, until_s: float, *more: np.ndarray) -> None:
-        """Note what ended before each of the next requests, which came by `until_s`."""
+        """Note what ended by the arrival of each of the next requests, which came by `until_s`."""
         ending = np.concatenate([self.ending, *more], axis=1)
         ending = ending[:, np.argsort(ending[0])]
         sums = self.ended + np.cumsum(np.append(np.zeros((3, 1)), ending[1:], axis=1), axis=1)
-        before = sums[:, np.searchsorted(ending[0], arrival_s)]
+        before = sums[:, np.searchsorted(ending[0], arrival_s, side="right")]
         self.ended_before[:, self.came : self.came + arrival_s.size] = before
         self.ended_before[:, -1] = sums[:, -1]
         passed = np.searchsorted(ending[0], until_s, side="right")
