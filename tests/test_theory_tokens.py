@@ -9,6 +9,7 @@ from oracles.golden_tokens import EASY, REAL, SMALL
 
 import batchsim as bs
 from batchsim import theory
+from batchsim.scenario import Limited
 from batchsim.theory import light
 from batchsim.theory.tokens import decodes_ms, longest_cut, prompt_ms
 
@@ -349,3 +350,18 @@ def test_overload_has_no_steady_state():
 def test_what_makes_no_sense_is_refused(wrong, error, words):
     with pytest.raises(error, match=words):
         wrong()
+
+
+def test_lengths_whose_tail_quantiles_miss_have_no_theory():
+    light = bs.Scenario(
+        bs.Poisson(0.001), bs.Continuous(), bs.StepTime(2, 8, 0.1), tokens=bs.Tokens(100, bs.Lognormal(40, 3))
+    )
+    assert "lengths must vary less" in theory.expected(light).why
+    assert theory.expected(light.replace({"tokens.output": bs.Lognormal(40, 1.2)}))
+
+
+def test_a_limit_of_requests_in_flight_has_no_theory():
+    one = bs.Scenario(
+        Limited(1, times_s=(0.0, 9.0)), bs.Continuous(), bs.StepTime(2, 8, 0.1), tokens=bs.Tokens(9, 9)
+    )
+    assert "in flight" in theory.expected(one).why

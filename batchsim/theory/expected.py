@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._format import listed, percent
-from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Poisson, Scenario, Service, Table
+from batchsim.scenario import ClosedLoop, Continuous, Limited, OpenLoop, Poisson, Scenario, Service, Table
 from batchsim.scenario.lengths import Lengths, Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.saturation import shares
@@ -236,6 +236,13 @@ def _of_tokens(scenario: Any) -> TokenAnswer:
         raise UnsolvedError(f"steps must be without speculation, got {scenario.service!r}")
     if shares(scenario.rule, scenario.tokens):
         raise UnsolvedError(f"prompts must not share their beginnings, got {scenario.tokens.prefixes!r}")
+    for length in (scenario.tokens.prompt, scenario.tokens.output):
+        if isinstance(length, Lengths) and not isinstance(length, Listed):
+            each, odds = length.distribution()
+            if abs((values(length) ** 2).mean() / (odds @ each**2) - 1) > MEANS:
+                raise UnsolvedError(f"lengths must vary less for their moments to be known, got {length!r}")
+    if isinstance(scenario.workload, Limited):
+        raise UnsolvedError("arrivals must be Poisson or a closed loop's, got a limit of requests in flight")
     if isinstance(scenario.workload, ClosedLoop):
         return _closed(scenario, scenario.workload)
     if not isinstance(scenario.workload, Poisson):
