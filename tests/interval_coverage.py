@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from oracles import coverage, coverage_tokens, coverage_traces, predicted
+from oracles import coverage, coverage_sizes, coverage_tokens, coverage_traces, predicted
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -17,9 +17,10 @@ if __name__ == "__main__":
         raise SystemExit
     families = {
         **coverage.FAMILIES, "Traces with bursts": coverage_traces.TRACES, "Days": coverage_traces.DAYS,
+        "Sizes": coverage_sizes.CASES, "Traces with sizes": coverage_sizes.TRACES,
         "Token generation": coverage_tokens.CASES,
     }  # fmt: skip
-    pairs = coverage.PAIRS | coverage_tokens.PAIRS
+    pairs = coverage.PAIRS | coverage_sizes.PAIRS | coverage_tokens.PAIRS
     text = coverage.tables(families, pairs, given.seeds, os.cpu_count() or 1)
     coverage.TABLES.write_text(text)
     print(text)

@@ -330,6 +330,99 @@ def test_what_cannot_happen_is_surely_zero():
     assert run.interval("rejected") == run.interval("timed_out") == (0, 0)
 
 
+SIZED = bs.Poisson(900).with_sizes(bs.Lognormal(80, 2, at_most=4000))
+PADDED = bs.PaddedTime(2, 0.05, 0.002)
+LEVELS = bs.Poisson(800).with_priorities({1: 0.2, 2: 0.8})
+ENGINE = bs.StepTime(1, 4, 0.05, 0.0005, 0.00001)
+LENGTHS = bs.Tokens(bs.Lognormal(30, 1, at_most=150), bs.Lognormal(20, 1, at_most=150))
+ALONE = {"mean_forming_ms", "mean_computing_ms", "mean_batch_size"}  # of requests that compute 1 ms each
+# The numbers that a scenario gives exactly: none but these may have an interval without a width.
+GIVEN = {
+    "limit": (md1(0.5).replace(queue_limit=40), {"timed_out", *ALONE}),
+    "timeout": (md1(0.5).replace(timeout_ms=60), {"rejected", *ALONE}),
+    "timeout of batches": (BATCHES.replace(timeout_ms=600), {"rejected"}),
+    "delay": (
+        md1(0.8).replace(timeout_ms=60, timeout_action="delay"), {"served", "rejected", "timed_out", *ALONE},
+    ),
+    "limits by level": (
+        bs.Scenario(LEVELS, bs.SizeOrWait(1, 0), ONE, queue_limit={2: 90}, timeout_ms={1: 30}), ALONE,
+    ),
+    "actions by level": (
+        bs.Scenario(
+            LEVELS, bs.SizeOrWait(1, 0), ONE, timeout_ms={1: 30, 2: 90}, timeout_action={1: "delay"}
+        ), {"rejected", *ALONE},
+    ),
+    "too large": (bs.Scenario(SIZED, bs.SizeOrWait(8, 2, max_batch_units=1000), PADDED), {"timed_out"}),
+    "too large, rarely": (
+        bs.Scenario(SIZED, bs.SizeOrWait(8, 2, max_batch_units=3999), PADDED), {"timed_out"}
+    ),
+    "too large, cut": (
+        bs.Scenario(
+            SIZED, bs.SizeOrWait(8, 2, max_batch_units=3999), PADDED, oversize_action="truncate"
+        ), {"served", "rejected", "timed_out"},
+    ),
+    "clients": (bs.Scenario(bs.ClosedLoop(8, 0.02), bs.SizeOrWait(4, 1), bs.Affine(5, 0.25)), {
+        "served", "rejected", "timed_out",
+    }),
+    "clients and a limit": (
+        bs.Scenario(bs.ClosedLoop(8, 0.2), bs.SizeOrWait(4, 1), bs.Affine(5, 0.25), queue_limit=7),
+        {"timed_out"},
+    ),
+    "idle servers": (
+        bs.Scenario(bs.Poisson(5), bs.SizeOrWait(4, 0), ONE, servers=4, devices=2, host_ms=0.2),
+        {"served", "rejected", "timed_out", "mean_forming_ms"},
+    ),
+    "nothing random": (
+        bs.Scenario(bs.Constant(500), bs.SizeOrWait(1, 0), ONE),
+        {
+            "served", "rejected", "timed_out", "batches", "mean_latency_ms", "mean_queueing_ms", *ALONE,
+        },
+    ),
+    "tokens": (
+        bs.Scenario(bs.Poisson(5), bs.Continuous(8, 256), ENGINE, tokens=LENGTHS, timeout_ms=5000),
+        {"rejected", "mean_forming_ms", "mean_preempted_ms"},
+    ),
+    "tokens, enough memory": (
+        bs.Scenario(
+            bs.Poisson(5), bs.Continuous(8, 256, kv_blocks=300, block_size=8), ENGINE, tokens=LENGTHS,
+            queue_limit=20,
+        ), {"timed_out", "mean_forming_ms"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("scenario", "given"), GIVEN.values(), ids=[*GIVEN])
+def test_an_interval_has_a_width_unless_the_scenario_gives_the_number(scenario, given):
+    run = bs.simulate(scenario, 6_000)
+    summary = run.summary()
+    intervals = run.intervals([key for key in summary if metric(key).random and metric(key).q is None])
+    for key, (low, high) in intervals.items():
+        assert math.isnan(low) or low - 1e-9 <= summary[key] <= high * (1 + 1e-9), key
+    points = {key for key, (low, high) in intervals.items() if low == high}
+    assert points - {"requests"} == given
+
+
+def test_requests_that_are_too_large_are_rejected_about_as_often_as_their_sizes_say():
+    scenario = GIVEN["too large"][0]
+    share = (SIZED.sizes.quantile((np.arange(10**6) + 0.5) / 10**6) > 1000).mean()
+    held = 0
+    for seed in range(40):
+        intervals = bs.simulate(scenario, 6_000, seed=seed).intervals(["rejected", "oversized", "served"])
+        assert intervals["rejected"] == intervals["oversized"]
+        low, high = intervals["rejected"]
+        assert intervals["served"] == (6000 - high, 6000 - low)
+        held += low <= 6000 * share <= high
+    assert held >= 36
+
+
+def test_two_runs_without_a_loss_may_differ_in_it():
+    runs = [bs.simulate(md1(0.5).replace(queue_limit=limit), 6_000) for limit in (40, 50)]
+    rows = bs.compare(*runs, keys=["served", "rejected", "batches", "mean_batch_size"])
+    for key in ("served", "rejected", "batches"):
+        assert rows[key].low < 0 < rows[key].high
+    assert rows["mean_batch_size"][2:] == (0, 0, 0)
+
+
 def test_many_rejections_are_known_as_well_as_any_mean():
     scenario, share = limited(1.2, 20)
     run = bs.simulate(scenario, 100_000)

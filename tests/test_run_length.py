@@ -8,6 +8,7 @@ import pytest
 import batchsim as bs
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
+from batchsim.result.size_variety import size_variety
 
 ONE = bs.Affine(1, 0)
 BATCH = bs.Affine(5, 0.25)
@@ -133,3 +134,89 @@ def test_a_trace_without_a_span_has_a_run_length_behind_a_router(times_s):
     assert run_length(scenario).needed(metric("mean_latency_ms")) >= 0
     with pytest.warns(UserWarning, match="an interval for mean_latency_ms needs"):
         assert np.isnan(bs.simulate(scenario).interval("mean_latency_ms")).all()
+
+
+# Sizes.
+
+
+def sized(sizes, rule=bs.SizeOrWait(1, 0), service=bs.PackedTime(0, 0, 0.02), load=0.8):  # noqa: B008
+    scenario = bs.Scenario(bs.Poisson(20).with_sizes(sizes), rule, service)
+    return scenario.replace(rate_per_s=load * scenario.saturation_per_s)
+
+
+@pytest.mark.parametrize("cv", [1, 2])
+@pytest.mark.parametrize("noise", [0, 1])
+@pytest.mark.parametrize("key", ["mean_latency_ms", "p50_ms", "p99_ms", "utilisation"])
+def test_sizes_need_the_length_of_noise_with_their_moments(cv, noise, key):
+    # Products of lognormal factors are lognormal, and so is a time in proportion to such a size.
+    both = math.sqrt((1 + cv**2) * (1 + noise**2) - 1)
+    scenario = sized(bs.Lognormal(1000, cv), service=bs.PackedTime(0, 0, 0.02).with_noise(noise))
+    as_noise = bs.Scenario(
+        bs.Poisson(scenario.workload.rate_per_s), bs.SizeOrWait(1, 0), bs.Affine(20, 0).with_noise(both)
+    )
+    # Of noise, batches count as full ones at a load of 1.
+    assert 0.98 < needed(scenario, key) / needed(as_noise, key) < 1.05 / 0.8
+
+
+def test_one_size_for_all_needs_what_no_sizes_need():
+    same = sized(bs.Uniform(7, 7), bs.SizeOrWait(8, 2), bs.PaddedTime(1, 0.1, 0.01))
+    plain = same.replace(workload=bs.Poisson(same.workload.rate_per_s), service=bs.Affine(1, 0.17))
+    for key in ("mean_latency_ms", "p50_ms", "p99_ms", "utilisation"):
+        assert needed(same, key) == pytest.approx(needed(plain, key))
+
+
+def test_the_variety_of_padded_batches_is_that_of_their_longest():
+    # The longest of 8 from 0 to 1 has the moments 8/9, 8/10 and 8/12.
+    full = bs.SizeOrWait(8, math.inf)
+    found = size_variety(sized(bs.Uniform(1, 1_000_000), full, bs.PaddedTime(0, 0, 0.001)))
+    assert found.requests == pytest.approx(8)
+    assert found.squared_cv == pytest.approx(8 / 10 / (8 / 9) ** 2 - 1, rel=0.05)
+    assert found.dispersion == pytest.approx(8 * found.squared_cv, rel=1e-6)
+    assert found.surprise == pytest.approx(8 / 12 / (8 / 10) ** 2 - 1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        bs.SizeOrWait(8, 2), bs.SizeOrWait(8, 2, max_batch_units=20_000),
+        bs.Buckets((64, 256, 20_000), 8, 5), bs.SortedWindow(8, 5, 64),
+    ],
+    ids=["padded", "units", "buckets", "sorted"],
+)  # fmt: skip
+def test_more_varied_sizes_need_longer_runs_under_any_rule(rule):
+    service = bs.PaddedTime(0.2, 0.05, 0.002)
+    lengths = [needed(sized(bs.Lognormal(80, cv, at_most=20_000), rule, service)) for cv in (0, 1, 3)]
+    assert 3 * lengths[0] < 2 * lengths[1] < lengths[2]
+
+
+def test_sizes_in_runs_need_many_runs_and_the_same_sizes_shuffled_do_not():
+    random = np.random.default_rng(3)
+    lengths = random.geometric(1 / 40, 5000)
+    sizes = np.repeat(random.choice([40, 360], lengths.size), lengths)[:150_000]
+    in_runs, shuffled = (size_variety(sized(each)) for each in (sizes, random.permutation(sizes)))
+    # The index of dispersion of a chain that changes with the chance p is (2 - p) / p times the variance.
+    assert in_runs.dispersion == pytest.approx((2 * 40 - 1) * 0.8**2, rel=0.3)
+    assert shuffled.run == 0
+    assert in_runs.run > 40
+    assert in_runs.surprise == pytest.approx(shuffled.surprise)
+    assert needed(sized(sizes)) > 10 * needed(sized(random.permutation(sizes)))
+
+
+def test_sizes_too_varied_for_a_run_have_no_interval_alone_or_compared():
+    scenario = sized(bs.Lognormal(80, 3, at_most=20_000), service=bs.PackedTime(0.2, 0, 0.02))
+    runs = [bs.simulate(each, 12_000) for each in (scenario, scenario.replace(servers=2))]
+    assert (
+        "requests at load 0.8, got 12,000" in runs[0].intervals(["mean_latency_ms"])["mean_latency_ms"].reason
+    )
+    assert math.isnan(bs.compare(*runs, keys=["mean_latency_ms"], silent=True)["mean_latency_ms"].low)
+
+
+def test_clients_that_send_varied_sizes_need_longer_runs():
+    loops = [
+        bs.Scenario(
+            bs.ClosedLoop(8).with_sizes(bs.Lognormal(80, cv)), bs.SizeOrWait(1, 0), bs.PackedTime(0, 0, 0.02)
+        )
+        for cv in (0, 3)
+    ]
+    assert needed(loops[0]) == 400
+    assert needed(loops[1]) == pytest.approx(200 * 9, rel=0.1)

@@ -47,6 +47,7 @@ from batchsim.result.standard_error import (
     standard_errors,
 )
 from batchsim.scenario import Continuous
+from batchsim.scenario.sized_time import SizedTime
 
 ACCIDENTS = 3  # events of which none may occur by chance: the rule of three, for 95 %
 JAMS = 15  # fewer make a mean so skewed that even a moved interval misses it too often (`make coverage`)
@@ -117,17 +118,21 @@ def _of_events(metric: Metric, samples: Sequence[Sample], level: float) -> Inter
     """
     if metric.key not in EVENTS:
         return None
-    found, many = [], True
+    found, many, possible = [], True, False
     for sample in samples:
         assert sample.sections is not None
         counts, clump = sample.sections.numbers[metric.key], sample.clump(metric)
-        if not clump:
-            found.append((0.0, 0.0))
-            continue
-        total, size = float(counts.sum()), clump_size(counts, clump, level)
-        many &= total > MANY_CLUMPS * size
-        found.append(expected_count(total, size, level))
-    if many and any(high for _, high in found):
+        requests = int(sample.whole.totals.requests)
+        if lost := metric.key == "served":
+            counts = sample.sections.totals.requests - counts
+        low = high = 0.0
+        if clump:
+            total, size = float(counts.sum()), clump_size(counts, clump, level)
+            many &= total > MANY_CLUMPS * size
+            low, high = expected_count(total, size, level)
+        found.append((max(requests - high, 0.0), requests - low) if lost else (low, high))
+        possible |= bool(clump)
+    if many and possible:
         return None
     (low, high), *second = found
     return Interval(second[0][0] - high, second[0][1] - low) if second else Interval(low, high)
@@ -172,10 +177,12 @@ def _of_mean(
         half += moved_ms  # either of the two may have seen too few
         return Interval(values[1] - values[0] - half, values[1] - values[0] + half)
     (value,) = values
+    if half <= ROUNDING * abs(value):
+        half = _accidents(metric, samples)
     if metric.kind is Kind.SHARE:
         # Equal sections, as of a server that is never idle, do not exclude rare batches that differ.
         if error.value < ROUNDING:
-            independent = min(float(samples[0].whole.totals.batches), samples[0].independent())
+            independent = _batches(samples[0])
         else:
             independent = effective(value, error, math.inf, level)
         low, high = proportion(value, independent, level)
@@ -195,8 +202,38 @@ def _not_the_same(metric: Metric, samples: Sequence[Sample], interval: Interval)
     scale = max(abs(a.number(metric.key)), abs(b.number(metric.key)))
     if not interval.high - interval.low <= ROUNDING * scale or a.scenario == b.scenario:
         return interval
-    half = scale * ACCIDENTS / max(min(int(each.totals.batches) for each in (a, b)), 1)
+    half = _accidents(metric, samples)
     return Interval(interval.low - half, interval.high + half)
+
+
+def _accidents(metric: Metric, samples: Sequence[Sample]) -> float:
+    """Return how far rare events, of which none occurred, may move a metric that is the same all along."""
+    return max(_accident(metric, each) * ACCIDENTS / max(_batches(each), 1.0) for each in samples)
+
+
+def _batches(sample: Sample) -> float:
+    return min(float(sample.whole.totals.batches), sample.independent())
+
+
+def _accident(metric: Metric, sample: Sample) -> float:
+    """Return how large a metric is, compared with what a rare event adds; 0 where the scenario gives it."""
+    whole, scenario, rule = sample.whole, sample.whole.scenario, sample.whole.scenario.rule
+    alone, at_once = rule.largest_batch == 1, rule.threshold is not None and rule.threshold.wait_s == 0
+    plain = not isinstance(scenario.service, SizedTime) and scenario.service.noise is None
+    given = {
+        "requests": True,
+        "served": not scenario.can_lose,
+        "batches": alone and not scenario.can_lose,
+        "mean_batch_size": alone,
+        "mean_forming_ms": alone or at_once or _continuous(whole),
+        "mean_computing_ms": alone and plain and scenario.plain_servers and scenario.slowdown is None,
+        "mean_device_wait_ms": scenario.plain_servers,
+        "mean_preempted_ms": getattr(rule, "kv_blocks", None) is None,
+    }
+    if given.get(metric.key) or (sample.length is not None and sample.length.certain):
+        return 0.0
+    value = abs(whole.number(metric.key))
+    return max(value, whole.number("mean_latency_ms")) if metric.unit == "ms" else value
 
 
 def _jams_matter(metric: Metric, samples: Sequence[Sample]) -> bool:

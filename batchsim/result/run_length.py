@@ -23,6 +23,7 @@ import numpy as np
 
 from batchsim.result.metrics import ITL, LATENCY, STALL, TPOT, Metric
 from batchsim.result.sections import FINE
+from batchsim.result.size_variety import SizeVariety, size_variety
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OpenLoop, Scenario, saturation
 from batchsim.scenario.service import Noise
 
@@ -30,7 +31,7 @@ FLOWS = {
     "requests", "served", "throughput_per_s", "output_tokens_per_s", "utilisation", "device_utilisation",
     "mean_forming_ms",
 }  # fmt: skip
-EVENTS = {"rejected", "timed_out", "delayed"}
+EVENTS = {"served", "rejected", "timed_out", "delayed", "oversized"}  # "served": those that are not
 # Metrics of tokens that depend on how many requests run at once, which is bounded and soon forgotten.
 PER_TOKEN = {TPOT, ITL, STALL}
 OF_RUNNING = {"mean_batch_size", "mean_decode_ms", "mean_tpot_ms", "mean_itl_ms"}
@@ -142,6 +143,11 @@ class RunLength:
         return requests / relaxation if 0 < relaxation < math.inf else math.inf
 
     @property
+    def certain(self) -> bool:
+        """Whether nothing is random in a run."""
+        return self.relaxation == self.cycle == 0
+
+    @property
     def rare(self) -> float:
         """The requests that a share within a limit needs, because of rare long services."""
         return self.noise * (2 if self.turnover is None else 0.25)
@@ -175,6 +181,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
         scaled = ("relaxation", "cycle", "flow", "noise", "peak")
         return replace(length, **{name: getattr(length, name) / part for name in scaled})
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
+    sized = SizeVariety() if scenario.tokens is not None else size_variety(scenario)
     continuous = isinstance(scenario.rule, Continuous)
     if scenario.tokens is not None:
         # A request takes many steps, so their noise averages out; the variance of lengths remains.
@@ -184,16 +191,21 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
         rounds, batch = ROUNDS * workload.clients, float(min(largest, workload.clients))
         # The queue is bounded by the clients, so that only noise that lasts outlives a round.
         lasting = batch * noise.memory_batches if noise is not None and noise.lasts else 0.0
-        flow = max(rounds, ARRIVALS * batch * (0.0 if noise is None else noise.cv**2), MEMORIES * lasting)
+        varied = batch * (0.0 if noise is None else noise.cv**2 * (1 + sized.squared_cv)) + sized.dispersion
+        rounds = max(rounds, math.ceil(CYCLES * sized.run))
+        flow = max(rounds, ARRIVALS * varied, MEMORIES * lasting)
         return RunLength(lasting, rounds, flow, flow)
     load, dispersion = scenario.load * share, 1 + (workload.dispersion - 1) * share
     batch = max(1.0, largest * min(load, 1.0))  # under a light load batches are smaller
-    of_batches = batch * squared_cv
-    noises = NOISES * largest * min(load, 1.0) * surprise
+    # A batch takes a time of its sizes, times the noise: moments of independent factors multiply.
+    of_batches = batch * (squared_cv + sized.squared_cv * (0.0 if noise is None else noise.cv**2))
+    of_batches += sized.dispersion
+    noises = NOISES * largest * min(load, 1.0) * surprise * (1 + sized.surprise)
+    noises += NOISES * sized.requests * sized.surprise
     relaxation = _relaxation(scenario, load, dispersion + of_batches)
     if continuous:  # the state persists until the running requests have been replaced
         relaxation = max(relaxation, saturation.running(scenario))
-    bursts = share * workload.burst_requests
+    bursts = share * max(workload.burst_requests, sized.run)
     if workload.burst_per_s is None:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         clump, jam_s, peak = _clump(relaxation, dispersion + of_batches), None, 0.0

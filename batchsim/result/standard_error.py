@@ -121,11 +121,13 @@ class Sample:
     def clump(self, metric: Metric) -> float:
         """Return how many events of a metric occur together, on average; 0 for impossible events."""
         scenario = self.whole.scenario
-        limits, refuses = scenario.limits, scenario.rule.longest_wait_s < math.inf
+        limits, refuses = scenario.limits, scenario.rule.refuses or scenario.refuses_sizes
         possible = {
+            "served": scenario.can_lose,  # or else all are
             "rejected": refuses or any(each.queue is not None for each in limits),
             "timed_out": any(each.timeout_s < math.inf and not each.delays for each in limits),
             "delayed": any(each.delays for each in limits),
+            "oversized": scenario.has_oversized,
         }
         if not possible[metric.key]:
             return 0.0

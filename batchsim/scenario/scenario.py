@@ -269,8 +269,12 @@ class Scenario:
     @property
     def refuses_sizes(self) -> bool:
         """Whether some requests are rejected for their size."""
-        too_large = (sizes := self.workload.sizes) is not None and sizes.longest > self.rule.largest_size
-        return too_large and self.oversize_action == "reject"
+        return self.has_oversized and self.oversize_action == "reject"
+
+    @property
+    def has_oversized(self) -> bool:
+        """Whether some requests are larger than the rule's limit."""
+        return (sizes := self.workload.sizes) is not None and sizes.longest > self.rule.largest_size
 
     @property
     def longest(self) -> int:
