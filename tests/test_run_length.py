@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim.engines.autoscaling import rises
 from batchsim.result.metrics import metric
-from batchsim.result.run_length import rounded_up, run_length
+from batchsim.result.run_length import RunLength, rounded_up, run_length
 from batchsim.result.size_variety import size_variety
+from batchsim.scenario.saturation import filled_by, filling
+from batchsim.study.judgement import judge
 
 ONE = bs.Affine(1, 0)
 BATCH = bs.Affine(5, 0.25)
@@ -220,3 +223,121 @@ def test_clients_that_send_varied_sizes_need_longer_runs():
     ]
     assert needed(loops[0]) == 400
     assert needed(loops[1]) == pytest.approx(200 * 9, rel=0.1)
+
+
+# What changes seldom and stays for long.
+
+SLOW = bs.Autoscale("utilisation", least=1, most=8, startup_s=1, every_s=1)
+SETTLED = bs.Scenario(
+    bs.Gamma(2000, 3), bs.SizeOrWait(8, 5), BATCH, replicas=1, routing="least_loaded", autoscale=SLOW
+)
+RESTLESS = SETTLED.replace(
+    workload=bs.Poisson(3000), autoscale=bs.Autoscale("queue", 4, 1, 6, startup_s=0.01, every_s=0.02)
+)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"replications": 3}, {"replications": 3, "keep": "summary"}], ids=repr)
+@pytest.mark.filterwarnings("ignore:an interval")
+def test_few_changes_of_the_number_of_replicas_have_no_interval_and_many_have_one(knobs):
+    # Runs of 40,000 hold the mean of long ones, 9.76 ms, in two of three: the number has settled anywhere.
+    settled = bs.simulate(SETTLED, 40_000, warmup=0.1, **knobs)
+    with pytest.warns(UserWarning, match=r"needs about [\d,]+ .*number of replicas rise and fall 30 times"):
+        settled.interval("mean_replicas")
+    for key in ("mean_latency_ms", "p50", "utilisation", "rejected", "throughput_per_s"):
+        assert np.isnan(settled.interval(key)).all()
+    restless = bs.simulate(RESTLESS, 20_000, warmup=0.1, **knobs)
+    low, high = restless.interval("mean_replicas")
+    assert low < bs.simulate(RESTLESS, 200_000, seed=9, keep="summary").metrics.number("mean_replicas") < high
+    # A number that cannot change needs no change.
+    fixed = SETTLED.replace(replicas=4, autoscale=bs.Autoscale(least=4, most=4))
+    assert bs.simulate(fixed, 40_000, warmup=0.1, **knobs).interval("mean_latency_ms")[0] > 0
+
+
+def test_settings_whose_number_of_replicas_hardly_changed_are_neither_compared_nor_judged_to_meet():
+    a, b = (bs.simulate(SETTLED.replace(max_wait_ms=ms), 40_000, warmup=0.1) for ms in (5, 4))
+    assert all(np.isnan(row.low) for row in bs.compare(a, b, silent=True).rows.values())
+    assert judge(a, bs.SLO(p50_ms=1000)).unclear
+    many = bs.simulate(RESTLESS, 20_000, warmup=0.1)
+    assert judge(many, bs.SLO(p50_ms=1000)).meets
+    assert judge(many, bs.SLO(p99_ms=1000)).unclear  # hundreds of rises would show it
+    assert judge(bs.simulate(RESTLESS, 20_000), bs.SLO(p50_ms=1000)).unclear  # the first replicas start
+    slower = bs.simulate(RESTLESS.replace(service=bs.Affine(6, 0.25)), 20_000, warmup=0.1)
+    assert bs.compare(many, slower, "p50")["p50"].low > 0
+
+
+def test_rises_are_counted_through_the_level_that_is_passed_most_seldom():
+    # 2 and 3 alternate, and the number is 6 once in a while: those stays decide the mean.
+    asked = np.tile([2, 3] * 8 + [6] * 4, 10)
+    scaling = np.array([np.arange(asked.size), np.zeros(asked.size), asked, asked], float).T
+    assert rises(scaling, np.array([0, 100, asked.size])).tolist() == [5, 5]
+    rarely = np.where(asked == 6, np.tile([2, 3], 100), asked)
+    rarely[101] = 6  # too rare to decide anything
+    scaling[:, 2] = rarely
+    assert rises(scaling, np.array([0, asked.size])).tolist() == [100]
+    scaling[:, 2] = 4
+    assert rises(scaling, np.array([0, 100, asked.size])).tolist() == [0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:an interval")
+def test_a_rule_that_learns_for_good_needs_replications_where_requests_wait_without_limit():
+    # In a third of its runs this rule learns too small a batch, and never again keeps up with 800/s.
+    service = BATCH.with_noise(0.2)
+    learned = bs.Scenario(bs.Poisson(800), bs.LearnedSizes(32, 50), service)
+    rates = [bs.simulate(learned, 20_000, seed=seed, warmup=0.1).throughput_per_s for seed in range(6)]
+    assert min(rates) < 200 < 790 < max(rates)
+    with pytest.warns(UserWarning, match="needs replications"):
+        assert np.isnan(bs.simulate(learned, 20_000).interval("throughput_per_s")).all()
+    low, high = bs.simulate(learned, 20_000, replications=8).interval("throughput_per_s")
+    assert low < 560 < high  # the mean of 60 runs
+    assert bs.simulate(learned.replace(timeout_ms=50), 20_000).interval("throughput_per_s")[0] > 0
+
+
+@pytest.mark.filterwarnings("ignore:the metrics include a cold start")
+def test_compiling_is_no_part_of_an_interval():
+    cold = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(4, 5), BATCH.compiling(300))
+    for knobs in ({}, {"replications": 4}, {"replications": 4, "keep": "summary"}):
+        with pytest.warns(UserWarning, match="at most 1% of the time is spent on compiling, got"):
+            assert np.isnan(bs.simulate(cold, 10_000, **knobs).interval("mean_latency_ms")).all()
+        low, high = bs.simulate(cold, 10_000, warmup=0.3, **knobs).interval("mean_latency_ms")
+        warm = bs.simulate(cold.replace(service=BATCH), 200_000, seed=9).mean_latency_ms
+        assert low < warm < high
+
+
+def test_noise_that_lasts_and_stale_loads_need_runs_that_see_them_often():
+    noisy = MM1.replace({"service": ONE.with_noise(0.2, "lognormal", 0.9, 2000), "rate_per_s": 300})
+    assert needed(noisy, "throughput_per_s") >= 60 * 2000 > 2 * needed(noisy.replace(service=ONE))
+    stale = BURSTS.replace({"workload": bs.Poisson(1500), "replicas": 4, "routing": "least_loaded"})
+    assert needed(stale.replace(stale_ms=5000)) == 20 * 5 * 1500 > 2 * needed(stale)
+    assert needed(stale.replace({"stale_ms": 5000, "routing": "random"})) == needed(
+        stale.replace(routing="random")
+    )
+
+
+def test_a_run_needs_several_times_the_requests_that_fill_a_prefix_cache_or_leaves_them_out():
+    tokens = bs.Tokens(400, 10, prefixes=bs.PrefixGroups(4000, 320))
+    rule = bs.Continuous(8, 512, kv_blocks=40_000, prefix_reuse=True)  # room for 2,000 groups
+    cached = bs.Scenario(bs.Poisson(10), rule, bs.StepTime(1, 4, 0.05), tokens=tokens)
+    # n requests of 4,000 equal groups have seen 4,000 * (1 - exp(-n / 4,000)): 2,000 after 2,773.
+    assert filled_by(tokens.prefixes, 2000) == 4096
+    assert filling(cached) == 4096
+    length = RunLength(relaxation=1, cycle=0, flow=100, noise=0, fill=4096)
+    utilisation = metric("utilisation")
+    assert [length.needed(utilisation, dropped=dropped) for dropped in (0, 4000, 5000)] == [12_288, 288, 100]
+    assert filling(cached.replace(servers=2)) == 2 * filling(cached)
+    assert [filling(cached.replace(each)) for each in ({"prefix_reuse": False}, {"kv_blocks": 400})] == [
+        0,
+        32,
+    ]
+    # One group is all that is new, and of one that nearly all requests have little is.
+    assert [filled_by(bs.PrefixGroups(*each), math.inf) for each in ((1, 9), (1000, 9, 50))] == [1, 1]
+
+
+def test_a_day_needs_the_number_of_replicas_to_follow_each_period():
+    auto = bs.Autoscale("utilisation", most=8, startup_s=0.2, every_s=0.2)
+    day = SETTLED.replace(workload=bs.Diurnal(2000, 1.8, 5), autoscale=auto)
+    run = bs.simulate(day, 80_000)
+    assert run.metrics.totals.cycles < 30
+    assert run.interval("mean_latency_ms")[0] > 0
+    lazy = day.replace(autoscale=bs.Autoscale("utilisation", most=8, startup_s=0.2, every_s=0.2, hold_s=20))
+    with pytest.warns(UserWarning, match="rise and fall"):
+        assert np.isnan(bs.simulate(lazy, 80_000).interval("mean_latency_ms")).all()

@@ -13,10 +13,12 @@ import numpy as np
 
 from batchsim._clock import PER_S, between_ms, later, on_grid
 from batchsim.engines.log import Log
+from batchsim.engines.totals import Totals
 from batchsim.scenario import Scenario
 
 MOST_EVALUATIONS = 1_000_000
 AT, SIGNAL, ASKED, UP = range(4)  # the columns of `Log.scaling`
+SELDOM = 0.1  # of the evaluations: a number of replicas asked for less often decides little
 
 
 class Seen(NamedTuple):
@@ -165,3 +167,26 @@ def within_s(stays: np.ndarray, edges_s: np.ndarray) -> np.ndarray:
     """Return how many seconds of stays lie between each edge and the next."""
     begin_s, end_s = stays[:, :, None]
     return np.maximum(np.minimum(end_s, edges_s[1:]) - np.maximum(begin_s, edges_s[:-1]), 0).sum(axis=0)
+
+
+def rises(scaling: np.ndarray, edges_s: np.ndarray) -> np.ndarray:
+    """Return how often the number of replicas rose through a level, from each edge to the next.
+
+    Between two rises the number has been below the level and above it, and has forgotten what it was. The
+    level is the one that it passes most seldom, of those that it is above, and below, for a good part of the
+    time; without such a one, that which it is above and below for the most equal parts.
+    """
+    rows = scaling[scaling[:, AT] >= edges_s[0]]
+    found: list[tuple[float, int, np.ndarray]] = []
+    for level in np.unique(rows[:, ASKED])[1:]:
+        above = rows[:, ASKED] >= level
+        at_s, share = rows[1:, AT][above[1:] & ~above[:-1]], float(above.mean())
+        found.append((max(SELDOM - share, SELDOM + share - 1, 0.0), at_s.size, at_s))
+    _, _, at_s = min(found, key=lambda each: each[:2], default=(0.0, 0, np.empty(0)))
+    return np.histogram(at_s, edges_s)[0]
+
+
+def add_scaling(totals: Totals, scenario: Scenario, log: Log, edges_s: np.ndarray) -> None:
+    """Set the sums of the autoscaler, if there is one, from each edge to the next."""
+    if log.scaling is not None:
+        totals.replica_s[:], totals.cycles[:] = replica_s(scenario, log, edges_s), rises(log.scaling, edges_s)

@@ -45,6 +45,7 @@ class Totals:
     carried: Count = 0  # of these units: the sizes of their requests
     oversized: Count = 0  # requests above the rule's limit, rejected or truncated
     replica_s: Seconds = 0.0  # with an autoscaler: of all replicas, in the window, from being asked for on
+    cycles: Count = 0  # of the autoscaler: see `engines.autoscaling.rises`
     joules: Seconds = 0.0  # that servers draw while they compute, of batches that finish in the window
 
     @classmethod

@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsim.result.metrics import ITL, LATENCY, STALL, TPOT, Metric
+from batchsim.result.metrics import ITL, LATENCY, STALL, TPOT, Metric, Metrics
 from batchsim.result.sections import FINE
 from batchsim.result.size_variety import SizeVariety, size_variety
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OpenLoop, Scenario, saturation
+from batchsim.scenario.lengths import points
 from batchsim.scenario.service import Noise
 
 FLOWS = {
@@ -45,7 +46,7 @@ CENTRAL = 60  # the largest percentile that the bulk of the requests decides
 TAIL = 0.06  # of the requests: rarer ones come in clumps, about one in each relaxation time
 ARRIVALS = 200  # requests that the numbers of a flow need, times the dispersion of arrivals and services
 BATCHES = 120  # that they need, at least, counted as full ones at a load of 1
-CYCLES = 60  # of bursts
+CYCLES = 60  # of bursts, or memories of noise that lasts
 # Continuous batching has lengths of its own.
 STEADY = 25  # relaxation times for a mean wait; its jams are counted as well
 MEDIAN = 40  # for a median
@@ -59,6 +60,9 @@ MEMORIES = 40  # of noise that lasts, in a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
 NOISES = 125  # batches, times how much rare long ones say about the mean wait; see `_surprise`
 DAY = 0.1  # of the requests of a day: the relaxation time of its peak, at most
+FILLS = 3  # times the requests that fill a cache
+STALE = 20  # times that a router's loads are out of date, in requests
+RISES = 30  # of an autoscaler's number of replicas: see `engines.autoscaling.rises`
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
 
@@ -72,7 +76,8 @@ class RunLength:
     `clump` is the mean number of requests that are lost together, once the first one is. `jam_s` is how long
     the requests of one jam wait, all together (None: not known); a mean wait needs a run with enough jams.
     Under `Continuous`, `turnover` is the relaxation time of the number that runs at once. `peak` is the
-    relaxation time at the peak of a day, which makes most of the tail of its latencies.
+    relaxation time at the peak of a day, which makes most of the tail of its latencies. `fill` is when prefix
+    caches are nearly full: a run needs several times as many requests, or leaves these out.
     """
 
     relaxation: float
@@ -83,6 +88,7 @@ class RunLength:
     jam_s: float | None = None
     turnover: float | None = None
     peak: float = 0.0
+    fill: float = 0.0
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
         """Return how many requests each run needs for an interval, not counting the `dropped` ones.
@@ -96,14 +102,8 @@ class RunLength:
             in_all = max(self.cycle, self._times(metric) * relaxation, self._at_least(metric))
         else:
             in_all = max(self.cycle, self._of_tokens(metric, self.turnover))
-        if replications == 1:
-            return in_all
-        forgotten = dropped / self.relaxation if self.relaxation else math.inf
-        # Of runs of m relaxation times, the bias of the start falls as 1 / m, the error of R runs together as
-        # 1 / sqrt(R m): the bias is a third of the error if m = 0.7 R, and less the more is dropped (Abate
-        # and Whitt, Transient behavior of regulated Brownian motion, 1987).
-        start = max(FORGOTTEN, 0.7 * replications * math.exp(-2 * forgotten))
-        return max(in_all / replications, start * self.relaxation)
+        after_fill = FILLS * max(self.fill - dropped, 0.0)
+        return max(of_each(in_all, self.relaxation, replications, dropped), after_fill)
 
     def _times(self, metric: Metric) -> float:
         if metric.q is not None:
@@ -149,13 +149,27 @@ class RunLength:
 
     @property
     def rare(self) -> float:
-        """The requests that a share within a limit needs, because of rare long services."""
-        return self.noise * (2 if self.turnover is None else 0.25)
+        """The requests that a share within a limit needs, because of rare long services, or caches."""
+        return max(self.noise * (2 if self.turnover is None else 0.25), FILLS * self.fill)
 
     @property
     def warmup(self) -> float:
         """The requests after which a run that began with an empty queue may be taken for steady."""
         return FORGOTTEN * self.relaxation
+
+
+def of_each(in_all: float, memory: float, replications: int, dropped: int) -> float:
+    """Return how many requests each run needs, if one needs `in_all` and forgets its state after `memory`.
+
+    Of runs of m relaxation times, the bias of the start falls as 1 / m, the error of R runs together as
+    1 / sqrt(R m): the bias is a third of the error if m = 0.7 R, and less the more is dropped (Abate and
+    Whitt, Transient behavior of regulated Brownian motion, 1987).
+    """
+    if replications == 1:
+        return in_all
+    forgotten = dropped / memory if memory else math.inf
+    start = max(FORGOTTEN, 0.7 * replications * math.exp(-2 * forgotten))
+    return max(in_all / replications, start * memory)
 
 
 def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
@@ -175,11 +189,15 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
         workload, OpenLoop
     ):  # the replica with most requests needs as many
         part = scenario.router.hottest(scenario.most_replicas)
-        if 0 < (rate_per_s := workload.offered_per_s * part) < math.inf:  # all of a trace may come at once
-            workload = workload.with_rate(rate_per_s)
-        length = run_length(replace(scenario.one, workload=workload), share)
-        scaled = ("relaxation", "cycle", "flow", "noise", "peak")
-        return replace(length, **{name: getattr(length, name) / part for name in scaled})
+        traffic, rate_per_s = workload, workload.offered_per_s
+        if 0 < rate_per_s * part < math.inf:  # all of a trace may come at once
+            traffic = workload.with_rate(rate_per_s * part)
+        length = run_length(replace(scenario.one, workload=traffic), share)
+        scaled = ("relaxation", "cycle", "flow", "noise", "peak", "fill")
+        length = replace(length, **{name: getattr(length, name) / part for name in scaled})
+        if not (scenario.stale_ms and scenario.router.sees_loads):
+            return length
+        return replace(length, cycle=max(length.cycle, STALE * scenario.stale_ms / 1000 * rate_per_s))
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
     sized = SizeVariety() if scenario.tokens is not None else size_variety(scenario)
     continuous = isinstance(scenario.rule, Continuous)
@@ -206,6 +224,11 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     if continuous:  # the state persists until the running requests have been replaced
         relaxation = max(relaxation, saturation.running(scenario))
     bursts = share * max(workload.burst_requests, sized.run)
+    cycle = CYCLES * bursts
+    if noise is not None and noise.lasts:
+        together = saturation.running(scenario) / scenario.servers if continuous else batch
+        steps = 1.0 if scenario.tokens is None else float(points(scenario.tokens.output).mean())
+        cycle = max(cycle, CYCLES * noise.memory_batches * together / steps)
     if workload.burst_per_s is None:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         clump, jam_s, peak = _clump(relaxation, dispersion + of_batches), None, 0.0
@@ -215,13 +238,13 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
             peak = min(peak, share * DAY * day.requests_a_period)
         else:
             jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
-        length = RunLength(relaxation, CYCLES * bursts, flow, noises, clump, jam_s, peak=peak)
+        length = RunLength(relaxation, cycle, flow, noises, clump, jam_s, peak=peak)
         return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
     busiest = load * workload.burst_per_s / workload.offered_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
         relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), bursts / 4))
     clump = max(_clump(relaxation, dispersion + of_batches), bursts)
-    return RunLength(relaxation, CYCLES * bursts, ARRIVALS * (1.0 + of_batches), noises, clump)
+    return RunLength(relaxation, cycle, ARRIVALS * (1.0 + of_batches), noises, clump)
 
 
 def _of_seats(
@@ -236,7 +259,8 @@ def _of_seats(
     # Where every seat is taken for long, so is the number that runs at once.
     turnover = max(turnover, math.sqrt(running * relaxation) / 2)
     flow = max(ANSWERS * variance, PASSING * running * longer)
-    return replace(length, flow=flow, noise=LONG * min(load, 1.0) * surprise, turnover=turnover)
+    noise = LONG * min(load, 1.0) * surprise
+    return replace(length, flow=flow, noise=noise, turnover=turnover, fill=saturation.filling(scenario))
 
 
 def _jam_s(
@@ -372,3 +396,25 @@ class Periods:
             return None
         sections = min(FINE, 1 << (self.whole.bit_length() - 1))
         return np.round(np.linspace(0, self.whole, sections + 1)) / self.whole
+
+
+def unscaled(whole: Metrics, replications: int, dropped: int, periods: Periods | None) -> str:
+    """Return why runs have too few changes of the autoscaler's number of replicas, and what would do.
+
+    The number changes seldom, and decides what each request waits. The scenario does not tell how seldom, so
+    the changes are counted in the runs. Of a day, each period needs one.
+    """
+    auto = whole.scenario.autoscale
+    if auto is None or auto.least == auto.most or not whole.scenario.stable:
+        return ""
+    requests, seen = int(whole.totals.requests) // replications, int(whole.totals.cycles)
+    if periods is not None and seen >= replications * periods.whole:
+        return ""
+    cycle = requests * replications / max(seen, 1)
+    needed = of_each(RISES * cycle, cycle, replications, dropped)
+    if requests >= needed * (1 - 1e-9):
+        early = f"needs a warm-up of about {rounded_up(cycle):,} requests, in which a replica is started"
+        return "" if dropped >= cycle else f"{early}, got {dropped:,}"
+    each = " in each replication" if replications > 1 else ""
+    times = f"the number of replicas rise and fall {math.ceil(needed * replications / cycle)} times"
+    return f"needs about {rounded_up(needed):,} requests{each} to see {times}, got {requests:,} with {seen}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import in_ms
-from batchsim.engines.autoscaling import replica_s
+from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.log import Log, Status
 from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
@@ -102,8 +102,7 @@ class Sections:
                     units_of_log(part, scenario),
                 )
                 totals = totals + own.totals
-        if log.scaling is not None:
-            totals.replica_s[:] = replica_s(scenario, log, total.edges_s)
+        add_scaling(totals, scenario, log, total.edges_s)
         if not device_time.known:
             totals.off_device_s[:] = math.nan
         return cls.of_columns(scenario, totals, columns, cuts)

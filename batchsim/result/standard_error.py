@@ -27,7 +27,16 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run import Run
-from batchsim.result.run_length import BEYOND, FEW, REQUESTS, Periods, RunLength, rounded_up, run_length
+from batchsim.result.run_length import (
+    BEYOND,
+    FEW,
+    REQUESTS,
+    Periods,
+    RunLength,
+    rounded_up,
+    run_length,
+    unscaled,
+)
 from batchsim.result.sections import Sections
 from batchsim.scenario import Trace
 
@@ -36,6 +45,7 @@ ENOUGH = 2.0  # times the length that a trace asks for: from there on its interv
 ROUNDING = 1e-9  # relative: sums of a billion floats differ by less, real differences are larger
 TOO_ALIKE = 0.75  # the correlation of neighbours among the 64 at which even 8 sections are too short
 ONE_IN_FIVE = 0.8416  # standard normal deviations: a test at 20 %, as to take 8 in vain costs little
+COMPILING = 0.01  # of the time
 MOST_ALIKE = 0.9  # of neighbours among the 16 or 8: with more, their error would be widened without end
 
 
@@ -147,8 +157,11 @@ class Sample:
 
     def independent(self, column: str = LATENCY) -> float:
         """Return how many independent requests these know as much as of rare events, at most."""
-        requests = float(self.whole.totals.requests)
-        return requests if self.length is None else min(requests, self.length.independent(requests, column))
+        requests, auto = float(self.whole.totals.requests), self.whole.scenario.autoscale
+        most = requests
+        if auto is not None and auto.least < auto.most:  # late ones come while replicas are too few
+            most = float(self.whole.totals.cycles)
+        return most if self.length is None else min(most, self.length.independent(requests, column))
 
 
 @dataclass(frozen=True)
@@ -257,9 +270,24 @@ def sample_of(
         sections, drift = Sections.of_runs([run.metrics for run in runs]), ""
     elif runs[0].columns is not None:
         sections = runs[0].alike
-    return Sample(
-        whole, sections, replicated, drift, partial, run_length(whole.scenario), dropped_of(whole, runs)
-    )
+    dropped = dropped_of(whole, runs)
+    partial = partial or _unlike(whole, len(runs)) or unscaled(whole, len(runs), dropped, periods)
+    return Sample(whole, sections, replicated, drift, partial, run_length(whole.scenario), dropped)
+
+
+def _unlike(whole: Metrics, replications: int) -> str:
+    """Return why some runs are unlike any longer ones of their scenario, and what would do; else ""."""
+    scenario, totals = whole.scenario, whole.totals
+    if not scenario.rule.forgets and replications == 1 and not scenario.can_lose:
+        name = type(scenario.rule).__name__
+        return f"needs replications, as {name} keeps for good what it learns in a run, got one run"
+    if scenario.service.compile_ms is None or not scenario.plain_servers:
+        return ""
+    compiling_s, ran_s = float(totals.off_device_s), float(totals.window_s) * scenario.most_replicas
+    if not compiling_s > COMPILING * ran_s:
+        return ""
+    most = f"at most {COMPILING:.0%} of the time is spent on compiling"
+    return f"needs a warm-up, or a run, such that {most}, got {compiling_s:.3g} s of {ran_s:.3g} s"
 
 
 def dropped_of(whole: Metrics, runs: Sequence[Run]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import between_ms, in_ms, ms_on_grid, on_grid
-from batchsim.engines.autoscaling import replica_s
+from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.folded_log import BEFORE, FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps
 from batchsim.engines.log import Status
@@ -230,8 +230,7 @@ class TokenRun(Run):
         )  # fmt: skip
         total.add_gaps(self.gaps)
         total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
-        if log.scaling is not None:
-            total.totals.replica_s[:] = replica_s(self.scenario, log, total.edges_s)
+        add_scaling(total.totals, self.scenario, log, total.edges_s)
         if isinstance(log, FoldedLog):  # its rows are not steps, but they are whole batches
             total.totals.joules[:] = math.nan  # of an older file
             for name, of in BEFORE.items():

@@ -67,10 +67,14 @@ class PrefixGroups(Prefixes):
     def paths(self) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(self.groups + 1), np.arange(self.groups)
 
-    def draws(self, seed: np.random.SeedSequence) -> Callable[[int], np.ndarray]:
-        generator = np.random.default_rng(seed)
+    @property
+    def shares(self) -> np.ndarray:
+        """The shares of the groups, cumulative."""
         shares = np.cumsum(np.arange(1.0, self.groups + 1) ** -self.popularity)
-        shares /= shares[-1]
+        return shares / shares[-1]
+
+    def draws(self, seed: np.random.SeedSequence) -> Callable[[int], np.ndarray]:
+        generator, shares = np.random.default_rng(seed), self.shares
 
         def draw(requests: int) -> np.ndarray:
             return np.searchsorted(shares, generator.random(requests), side="right").astype(np.int64)

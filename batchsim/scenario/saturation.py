@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim.scenario.lengths import Lengths, Listed, points
+from batchsim.scenario.prefixes import PrefixGroups
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.step_time import StepCost, StepTime
@@ -29,6 +30,7 @@ MOST = 4096  # requests at once: with more, a step's time without its tokens is 
 TOGETHER = 8  # engines in a run where memory moves requests between them: more give the same rate
 # `load_to_tell` tries a short run first, and trusts it at least this far from a load of 1.
 SURE = 0.06
+UNSEEN = 0.1  # of the requests: with so few of new groups a prefix cache is nearly full
 CLEAR = 0.5, 1.3  # loads by the estimate, which is 5 % too low at worst and 45 % too high
 
 # How to measure the rate where there is no formula, by kind of run. The engines fill it (`engines/kinds.py`),
@@ -312,6 +314,27 @@ def running(scenario: Any) -> float:
     Each runs for as many steps as it generates tokens, and steps take longer with more running requests.
     """
     return _running(scenario)[0]
+
+
+def filling(scenario: Any) -> float:
+    """Return after about how many requests the prefix caches of all engines are nearly full; 0: not known."""
+    rule, tokens = scenario.rule, scenario.tokens
+    if not shares(rule, tokens) or not isinstance(tokens.prefixes, PrefixGroups):
+        return 0.0
+    blocks = math.inf if rule.kv_blocks is None else rule.kv_blocks
+    pieces = blocks * rule.block_size / tokens.prefixes.piece_tokens
+    return scenario.servers * filled_by(tokens.prefixes, pieces)
+
+
+@functools.lru_cache(maxsize=16)
+def filled_by(groups: PrefixGroups, room: float) -> float:
+    """Return by how many requests, a power of 2, there is no room for more groups, or few are still new."""
+    share, requests = np.diff(groups.shares, prepend=0.0), 1
+    with np.errstate(divide="ignore"):  # the only group
+        logarithms = np.log1p(-share)
+    while (seen := -np.expm1(requests * logarithms)).sum() < room and share @ (1 - seen) > UNSEEN:
+        requests *= 2
+    return float(requests)
 
 
 def turnover(scenario: Any) -> float:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines.autoscaling import replica_s
+from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.compiled import columns, fold, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import (
@@ -197,8 +197,7 @@ def _summarise_replicas(
         fold.on_devices(batches, part.steps, shapes, costs, device_s, wait_s)
         add_log(own, part, scenario.one, cuts, device_s, wait_s, units)
         total.add(own)
-    if log.scaling is not None:
-        total.totals.replica_s[:] = replica_s(scenario, log, np.array([from_s, max(log.last_s, from_s)]))
+    add_scaling(total.totals, scenario, log, np.array([from_s, max(log.last_s, from_s)]))
     return total.whole(requests - skip), Histogram(total.histograms[0])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines.autoscaling import calls_s, drained_s, stays_s, within_s
+from batchsim.engines.autoscaling import calls_s, drained_s, rises, stays_s, within_s
 from batchsim.engines.compiled import fold, token_engine
 from batchsim.engines.compiled.columns import (
     HEAD,
@@ -266,6 +266,7 @@ def _fold_replicas(
     edges_s = np.array([from_s, max(total.last_s, from_s)])
     end_s = max(total.last_s, float(plan.base.arrival_s[-1]))
     total.totals.replica_s[:] = sum(within_s(stays_s(*each, end_s), edges_s) for each in stays)
+    total.totals.cycles[:] = 0 if scaling is None else rises(scaling, edges_s)
     return total
 
 

@@ -124,6 +124,7 @@ class LearnedSizes(Rule):
     wake_s = staticmethod(rule_api.never_s)
     computed_as = staticmethod(computed_as)
     finished = staticmethod(finished)
+    forgets = False
     title = "Adaptive batch size"
     used_by = "Clipper"
     clock = "there is no clock: a batch is as large as can be computed in time"

@@ -171,6 +171,7 @@ class Rule(Described):
     freezes: ClassVar[bool] = False
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
+    forgets: ClassVar[bool] = True  # whether what it has learnt is lost in time
     by_size: ClassVar[bool] = False  # whether it reads the sizes of requests
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
     title: ClassVar[str] = ""  # its name for people
