@@ -5,6 +5,7 @@ which `make validate` takes them.
 """
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -205,40 +206,60 @@ FAMILIES: dict[str, Mapping[str, Case]] = {
 
 
 def tables(
-    families: Mapping[str, Mapping[str, Case]], pairs: Mapping[str, Pair], seeds: int, processes: int
-) -> str:
-    """Return the tables in Markdown; a percentage stands for the least of a case's warm-ups."""
-    lines = [
+    families: Mapping[str, Mapping[str, Case]], pairs: Mapping[str, Pair], seeds: int, processes: int,
+    only: Sequence[str] | None = None,
+) -> str:  # fmt: skip
+    """Return the tables in Markdown; a percentage stands for the least of a case's warm-ups.
+
+    `only`: those with these headings ("pair": of differences); of the others, those that the file has.
+    """
+    kept = {} if only is None else {
+        block[2:].split(" |")[0]: block for block in TABLES.read_text().split("\n\n") if block[0] == "|"
+    }  # fmt: skip
+    if unknown := set(only or ()) - {*families, "pair"}:
+        raise ValueError(f"a table must be one of {[*families, 'pair']}, got {min(unknown)!r}")
+    for name in [*families, "pair"] if only is None else only:
+        kept[name] = ""
+    with ProcessPoolExecutor(processes) as pool:
+        for family, cases in families.items():
+            if kept.get(family) == "":
+                kept[family] = _table(pool, family, cases, seeds)
+        if not kept["pair"]:
+            kept["pair"] = _of_pairs(pool, pairs, seeds)
+    found = [kept[family] for family in families if family in kept]
+    cells = [each for block in found for each in re.findall(r"\| (-|\d+ \(\d+\))(?= \|)", block)]
+    held = [int(each.split()[0]) for each in cells if each != "-"]
+    given = [0 if each == "-" else int(each.split("(")[1][:-1]) for each in cells]
+    return "\n\n".join([
         f"{seeds} runs a row. A cell gives the percentage of the intervals that hold the truth and, in"
         " brackets, the percentage of the runs that have an interval; a dash where hardly any has one. The"
         " first table shows the worst of three warm-ups (none, a tenth, automatic).",
-        "",
-    ]
-    shares: list[float] = []
-    given: list[float] = []
-    with ProcessPoolExecutor(processes) as pool:
-        for family, cases in families.items():
-            truths = dict(zip(cases, pool.map(truth, cases.values()), strict=True))
-            jobs = [(name, length) for name, case in cases.items() for length in case.lengths]
-            work = [pool.submit(_cells, cases[name], length, truths[name], seeds) for name, length in jobs]
-            cells = {job: each.result() for job, each in zip(jobs, work, strict=True)}
-            labels = map(_label, next(iter(cases.values())).keys)
-            keys = [*labels]
-            lines += [f"| {family} | requests | {' | '.join(keys)} |", f"|---|---|{'---|' * len(keys)}"]
-            for (name, length), row in cells.items():
-                lines.append(f"| {name} | {length:,} | {' | '.join(map(_cell, row))} |")
-                shares += [held for held, _ in row if held is not None]
-                given += [each for _, each in row]
-            lines.append("")
-        differences = list(pool.map(partial(_pair_shares, seeds=seeds), pairs.values()))
-    mean = f"the mean is {100 * np.mean(shares):.1f} %"
-    lines += [f"{len(shares)} cells with intervals: the least holds {100 * min(shares):.0f} %, {mean}."]
-    lines += [f"{100 * np.mean(given):.0f} % of all runs have one.", "", "Paired differences:", ""]
-    lines += ["| pair | requests | held (given) |", "|---|---|---|"]
+        *found,
+        f"{len(held)} cells with intervals: the least holds {min(held)} %,"
+        f" the mean is {np.mean(held):.1f} %.\n{np.mean(given):.0f} % of all runs have one.",
+        "Paired differences:",
+        kept["pair"],
+    ]).rstrip("\n") + "\n"  # fmt: skip
+
+
+def _table(pool: ProcessPoolExecutor, family: str, cases: Mapping[str, Case], seeds: int) -> str:
+    truths = dict(zip(cases, pool.map(truth, cases.values()), strict=True))
+    jobs = [(name, length) for name, case in cases.items() for length in case.lengths]
+    work = [pool.submit(_cells, cases[name], length, truths[name], seeds) for name, length in jobs]
+    keys = [*map(_label, next(iter(cases.values())).keys)]
+    lines = [f"| {family} | requests | {' | '.join(keys)} |", f"|---|---|{'---|' * len(keys)}"]
+    for (name, length), each in zip(jobs, work, strict=True):
+        lines.append(f"| {name} | {length:,} | {' | '.join(map(_cell, each.result()))} |")
+    return "\n".join(lines)
+
+
+def _of_pairs(pool: ProcessPoolExecutor, pairs: Mapping[str, Pair], seeds: int) -> str:
+    differences = list(pool.map(partial(_pair_shares, seeds=seeds), pairs.values()))
+    lines = ["| pair | requests | held (given) |", "|---|---|---|"]
     for (name, pair), row in zip(pairs.items(), differences, strict=True):
         told = (f"{_label(key)} {_cell(cell)}" for key, cell in zip(pair.keys, row, strict=True))
         lines.append(f"| {name} | {pair.requests:,} | {', '.join(told)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _label(key: str) -> str:
