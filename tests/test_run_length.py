@@ -307,7 +307,7 @@ def test_noise_that_lasts_and_stale_loads_need_runs_that_see_them_often():
     noisy = MM1.replace({"service": ONE.with_noise(0.2, "lognormal", 0.9, 2000), "rate_per_s": 300})
     assert needed(noisy, "throughput_per_s") >= 60 * 2000 > 2 * needed(noisy.replace(service=ONE))
     stale = BURSTS.replace({"workload": bs.Poisson(1500), "replicas": 4, "routing": "least_loaded"})
-    assert needed(stale.replace(stale_ms=5000)) == 20 * 5 * 1500 > 2 * needed(stale)
+    assert needed(stale.replace(stale_ms=5000)) == 100 * 5 * 1500 > 2 * needed(stale)
     assert needed(stale.replace({"stale_ms": 5000, "routing": "random"})) == needed(
         stale.replace(routing="random")
     )

@@ -61,7 +61,7 @@ FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests t
 NOISES = 125  # batches, times how much rare long ones say about the mean wait; see `_surprise`
 DAY = 0.1  # of the requests of a day: the relaxation time of its peak, at most
 FILLS = 3  # times the requests that fill a cache
-STALE = 20  # times that a router's loads are out of date, in requests
+STALE = 100  # times that a router's loads are out of date, in requests
 RISES = 30  # of an autoscaler's number of replicas: see `engines.autoscaling.rises`
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
