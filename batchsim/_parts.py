@@ -9,10 +9,10 @@ from types import ModuleType
 # The extra of pyproject.toml that brings each library that `pip install batchsim` leaves out.
 EXTRAS = {
     "IPython": "notebook", "anywidget": "notebook", "distributed": "distributed", "google": "servers",
-    "ipykernel": "notebook", "ipywidgets": "notebook", "jax": "device", "jupyter_client": "app",
-    "jupyter_server": "app", "jupyterlab": "notebook", "psutil": "device", "pyarrow": "distributed",
-    "rich": "shell", "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell",
-    "voila": "app", "yaml": "servers", "ziglang": "web",
+    "ipykernel": "notebook", "ipywidgets": "notebook", "jax": "device", "jupyter_server": "app",
+    "jupyterlab": "notebook", "psutil": "device", "pyarrow": "distributed", "rich": "shell",
+    "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell", "voila": "app",
+    "yaml": "servers", "ziglang": "web",
 }  # fmt: skip
 PACKAGES = {"google": "protobuf", "yaml": "pyyaml"}  # libraries with another name than their package
 

@@ -7,8 +7,8 @@ long the last one took, what one page more than there are places was answered, a
 the server took: memory that several processes share is divided by their number (the proportional set size,
 PSS; where there is none, what a process has for itself alone). In the last lesson some pages are lost without
 a word, as in a crash: only the server's own timeout ends their kernels, shortened from ten minutes to two.
-The exit code is 1 where a page had no picture, one page more was let in, a kernel was left besides the one
-that waits for the next page, or the server's memory did not come back to within 10 % of what one page left.
+The exit code is 1 where a page had no picture, one page more was let in, a kernel was left, or the server's
+memory did not come back to within 10 % of what one page left.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 PATIENCE_S = 600
 LOST = 3  # pages of the last lesson that crash
 OPTIONS = ("--MappingKernelManager.cull_idle_timeout=120", "--MappingKernelManager.cull_interval=5")
-RESTED_S = 10  # after which a kernel waits for the next page
+RESTED_S = 5  # in which the server frees what the last pages left
 HEAD = (
     "lesson",
     "opened",
@@ -117,10 +117,10 @@ class Class:
         for context in contexts:
             await context.close()
         until = time.monotonic() + (240 if lost else 60)
-        while len(self.kernels()) > 1 and time.monotonic() < until:
+        while self.kernels() and time.monotonic() < until:
             await asyncio.sleep(1)
         await asyncio.sleep(RESTED_S)
-        left, after = len(self.kernels()) - 1, self.megabytes([self.server])
+        left, after = len(self.kernels()), self.megabytes([self.server])
         sessions = len(kernels)
         return opened, opened_s, status, moved, reloaded, reloaded_s, sessions, session, server, left, after
 

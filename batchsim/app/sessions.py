@@ -13,10 +13,8 @@ from traitlets import Dict, Instance, Integer, Set
 from batchsim.app.access import ASKING
 from batchsim.app.classroom import environment
 from batchsim.app.limits import without_secrets
-from batchsim.app.standby import Standby
 
 TURN_S = 30  # the longest that other pages wait for one that never opens
-QUIET_S = 5  # without a page that opens or closes, before the next standby kernel starts
 
 
 class Sessions(AsyncMappingKernelManager):
@@ -24,32 +22,19 @@ class Sessions(AsyncMappingKernelManager):
 
     A class opens its pages all at once. Each page occupies a core for some seconds, in its kernel and in its
     browser, whose front end gives up after a timeout. So pages open in turn, one per core.
-
-    While there is room for another page, one extra kernel, the standby, is started and has drawn a picture.
     """
 
     max_sessions = Integer(40, config=True, help="Pages that may be open at once.")
-    standby_settings = Dict(config=True, help="A standby kernel's settings; empty: no standby kernel.")
-    standby = Instance(Standby, allow_none=True)
     starting = Set()  # kernels that `list_kernel_ids` does not have yet
     abandoned = Set()  # those of them whose page has closed already
     opening = Dict()  # timers of the kernels whose page has no socket yet
     turns = Instance(asyncio.Semaphore, (os.cpu_count() or 1,))
-    quiet = Instance(asyncio.TimerHandle, allow_none=True)
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)  # type: ignore[no-untyped-call]
-        if self.standby_settings:
-            IOLoop.current().add_callback(self.start_standby)
 
     async def start_kernel(self, **settings: Any) -> str:  # type: ignore[override]
         """Start a kernel; HTTPError 503, shown as 503.html, if the app is full."""
         if len(self.pages()) >= self.max_sessions:
             raise HTTPError(503, "%d pages are open", self.max_sessions)
-        standby = self.standby if self.standby and self.standby.suits(settings) else None
-        kernel_id = standby.kernel_id if standby else self.new_kernel_id()
-        if standby:
-            self.standby = None
+        kernel_id = self.new_kernel_id()
         self.starting.add(kernel_id)
         self.end_with(ASKING.get(), kernel_id)
         await self.turns.acquire()
@@ -57,9 +42,8 @@ class Sessions(AsyncMappingKernelManager):
         try:
             if kernel_id in self.abandoned:
                 raise HTTPError(410)
-            page = without_secrets(settings.get("env", {})) | environment(self.parent)
-            if not (standby and await standby.take(page, dict(os.environ))):
-                await self.start_process(kernel_id=kernel_id, **settings)
+            settings["env"] = without_secrets(settings.get("env") or os.environ) | environment(self.parent)
+            await super().start_kernel(kernel_id=kernel_id, **settings)
             if kernel_id in self.abandoned:
                 raise HTTPError(410)
             return kernel_id
@@ -86,45 +70,17 @@ class Sessions(AsyncMappingKernelManager):
 
         handler.request.connection.set_close_callback(abandon)
 
-    async def start_process(self, **settings: Any) -> str:
-        """Start a kernel, even if the app is full."""
-        settings["env"] = without_secrets(settings.get("env") or os.environ) | environment(self.parent)
-        return await super().start_kernel(**settings)
-
     def pages(self) -> set[str]:
         """Return the kernels that have a page, or will have one."""
-        kernels = self.starting.union(self.list_kernel_ids())
-        return kernels - {self.standby.kernel_id} if self.standby else kernels
-
-    def start_standby(self) -> None:
-        """Start a kernel for the next page, if the app is not full and no page is opening."""
-        busy = self.starting or self.opening
-        if self.standby is None and not busy and len(self.pages()) < self.max_sessions:
-            self.standby = Standby(self, self.new_kernel_id(), **self.standby_settings)
-
-    def start_standby_later(self) -> None:
-        """Start it once no page has opened or closed for a while: until then pages need the cores."""
-        if self.standby_settings:
-            if self.quiet is not None:
-                self.quiet.cancel()
-            self.quiet = asyncio.get_running_loop().call_later(QUIET_S, self.start_standby)
-
-    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
-        """End a kernel whose page was lost, but never the standby."""
-        if self.standby is None or kernel_id != self.standby.kernel_id:
-            await super().cull_kernel_if_idle(kernel_id)  # type: ignore[no-untyped-call]
+        return self.starting.union(self.list_kernel_ids())
 
     async def shutdown_kernel(self, kernel_id: str, *args: Any, **settings: Any) -> None:  # type: ignore[override]
         """End a kernel, and free the memory that Voila used for its page."""
-        if self.standby and kernel_id == self.standby.kernel_id:
-            self.standby.warm.cancel()
-            self.standby = None
         await super().shutdown_kernel(kernel_id, *args, **settings)  # type: ignore[no-untyped-call]
         self.has_opened(kernel_id)
         # A page leaves 2 MB in cycles, of so few objects that Python would collect only after hundreds of
         # pages.
         gc.collect()
-        self.start_standby_later()
 
     def notify_connect(self, kernel_id: str) -> None:
         """Record a page's socket, which it opens when it is about to draw."""
@@ -137,4 +93,3 @@ class Sessions(AsyncMappingKernelManager):
         if timer is not None:
             timer.cancel()
             self.turns.release()
-            self.start_standby_later()

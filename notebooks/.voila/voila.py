@@ -53,7 +53,6 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # slowly would find its kernel gone. An open page keeps its own, however idle.
 c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
 c.Sessions.max_sessions = pages
-c.Sessions.standby_settings = {"kernel_name": "python3", "path": ""}
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 
