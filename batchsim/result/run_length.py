@@ -218,8 +218,8 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     # A batch takes a time of its sizes, times the noise: moments of independent factors multiply.
     of_batches = batch * (squared_cv + sized.squared_cv * (0.0 if noise is None else noise.cv**2))
     of_batches += sized.dispersion
-    noises = NOISES * largest * min(load, 1.0) * surprise * (1 + sized.surprise)
-    noises += NOISES * sized.requests * sized.surprise
+    noises = max(NOISES * largest * min(load, 1.0), NOISES * sized.requests)
+    noises *= surprise * (1 + sized.surprise) + sized.surprise
     relaxation = _relaxation(scenario, load, dispersion + of_batches)
     if continuous:  # the state persists until the running requests have been replaced
         relaxation = max(relaxation, saturation.running(scenario))

@@ -141,7 +141,10 @@ class Sample:
         }
         if not possible[metric.key]:
             return 0.0
-        return 1.0 if self.length is None else self.length.clump
+        queued = scenario.rule.refuses or any(
+            each.queue is not None or each.timeout_s < math.inf for each in limits
+        )
+        return 1.0 if metric.key == "oversized" or not queued or self.length is None else self.length.clump
 
     def widening(self, metric: Metric) -> float:
         """Return by how much the error of a metric is to be widened: of a trace that is hardly long enough.
