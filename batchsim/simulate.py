@@ -193,7 +193,7 @@ def check_requests(scenario: Scenario, requests: int | None) -> int:
         lengths = scenario.tokens and scenario.tokens.max_requests
         return scenario.workload.max_requests or lengths or DEFAULT_REQUESTS
     count = _check.whole("requests", requests)
-    if count > (most := available(scenario, count)):
+    if count > (most := scenario.workload.max_requests or count):
         raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
     return count
 
@@ -207,8 +207,9 @@ def check_replications(scenario: Scenario, replications: int) -> None:
 
 
 def available(scenario: Scenario, requests: int) -> int:
-    """Return the number of requests, limited by the end of a trace."""
-    return min(requests, scenario.workload.max_requests or requests)
+    """Return the number of requests, limited by the end of a trace or of listed lengths."""
+    lengths = scenario.tokens and scenario.tokens.max_requests
+    return min(requests, scenario.workload.max_requests or requests, lengths or requests)
 
 
 BYTES_A_STEP = 210

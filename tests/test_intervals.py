@@ -115,7 +115,7 @@ def test_a_higher_level_is_wider():
     run = bs.simulate(BATCHES, 50_000)
     for key in ("mean_latency_ms", "p99"):
         wide, narrow = run.interval(key, level=0.99), run.interval(key, level=0.5)
-        assert wide[0] < narrow[0] < narrow[1] < wide[1]
+        assert wide[0] < narrow[0] < narrow[1] <= wide[1]  # both may end at 18.5 ms, which many requests take
 
 
 def test_what_the_scenario_gives_has_no_width():

@@ -378,10 +378,10 @@ def test_bad_autoscalers_are_refused(changes, words):
         bs.Autoscale(**changes)
 
 
-def test_autoscalers_that_can_never_carry_the_traffic_are_refused():
-    with pytest.raises(ValueError, match=r"carry the 30,000/s that come, got most=2 .* carry 8,000/s"):
-        FOUR.replace(replicas=1, rate_per_s=30_000, autoscale=bs.Autoscale(most=2))
-    assert FOUR.replace(replicas=1, rate_per_s=30_000, autoscale=bs.Autoscale(most=2), queue_limit=9)
+def test_autoscalers_that_can_never_carry_the_traffic_are_overloaded():
+    over = FOUR.replace(replicas=1, rate_per_s=30_000, autoscale=bs.Autoscale(most=2))
+    assert (over.saturation_per_s, over.stable) == (8000, False)
+    assert over.replace(queue_limit=9).stable
     with pytest.raises(ValueError, match="at most the autoscaler's most, 2, got 4"):
         FOUR.replace(autoscale=bs.Autoscale(most=2))
     for wrong, words in (({0: 5}, "batch of 1 or more"), ({1: -1}, "at least 0, got -1")):

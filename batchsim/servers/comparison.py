@@ -13,8 +13,7 @@ from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server
-from batchsim.simulate import simulate
-from batchsim.study.kinds import kind_of
+from batchsim.simulate import available, simulate
 
 if TYPE_CHECKING:
     import pandas
@@ -184,7 +183,7 @@ def compare_servers(
         rules = {name: rule_of(SERVERS[name], size, wait_ms) for name in names}
     if not rules:
         raise ValueError("servers must have at least one, got none")
-    count = kind_of(scenario).available(scenario, _check.whole("requests", requests))
+    count = available(scenario, _check.whole("requests", requests))
     if scenario.servers == 1:
         rules = {name: rule.alone for name, rule in rules.items()}
     by_rule: dict[Rule, list[str]] = {}

@@ -12,10 +12,9 @@ from batchsim._clock import LATEST_S
 from batchsim._workers import Crew
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
-from batchsim.simulate import check_memory, check_requests
+from batchsim.simulate import available, check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, judge, out_of_reach, recorded
-from batchsim.study.kinds import kind_of
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import LONGEST, Traffic, fits
@@ -249,7 +248,7 @@ class _Search:
             needed = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
             return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
         count, auto = highest.requests, self.scenario.autoscale
-        most = min(LONGEST * self.requests, kind_of(self.scenario).available(self.scenario, count))
+        most = min(LONGEST * self.requests, available(self.scenario, count))
         if auto is not None and (count > most or not fits(self.scenario, count)):
             needed = f"an autoscaler that reacts within {auto.reacts_s:g} s takes requests={count}"
             return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)

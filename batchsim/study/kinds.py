@@ -56,10 +56,6 @@ class Requests:
         absent = {*(() if devices else OF_DEVICES), *(() if sized else OF_SIZES)}
         return {key: each for key, each in METRICS.items() if key not in absent}
 
-    def available(self, scenario: Scenario, requests: int) -> int:
-        """Return the number of requests that a run can have, at most this number."""
-        return available(scenario, requests)
-
     # Surfaces and load curves.
 
     def knobs(self, rule: Rule) -> dict[str, Callable[[str, Any], Any]]:
@@ -170,11 +166,6 @@ class Tokens(Requests):
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         return {**super().metrics(devices=False, sized=False), **TOKENS}
 
-    def available(self, scenario: Scenario, requests: int) -> int:
-        assert scenario.tokens is not None
-        requests = available(scenario, requests)
-        return min(requests, scenario.tokens.max_requests or requests)
-
     def knobs(self, rule: Rule) -> dict[str, Callable[[str, Any], Any]]:
         memory = {MEMORY: _check.whole} if isinstance(rule, Continuous) else {}
         return super().knobs(rule) | memory
@@ -230,7 +221,7 @@ class Tokens(Requests):
         return Cells(found, ~(refused | stable), refused, lambda: settled)
 
     def first_unserved(self, points: Sequence[Scenario], streams: Streams, requests: int) -> float:
-        return tokens.first_unserved(points, streams, self.available(points[0], requests))
+        return tokens.first_unserved(points, streams, available(points[0], requests))
 
     def sampled(self, scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) -> Scenario:
         return tokens.sampled(scenario, seed, requests, chosen)

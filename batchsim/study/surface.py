@@ -15,7 +15,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
-from batchsim.simulate import check_memory
+from batchsim.simulate import available, check_memory
 from batchsim.study.kinds import kind_of
 
 # The loads at which a curve has its points: the last three are beyond saturation.
@@ -260,7 +260,7 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     if scenario.uncovered:
         got = scenario.uncovered.removeprefix("the rule ")
         raise ValueError(f"the scenario must be one that the compiled engine covers, got {got}")
-    requests = kind_of(scenario).available(scenario, _check.whole("requests", requests))
+    requests = available(scenario, _check.whole("requests", requests))
     check_memory(scenario, requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 

@@ -34,6 +34,7 @@ from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.servers.registry import TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
+from batchsim.simulate import available
 from batchsim.study.preference import SECTIONS
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.view.explorer import kind, presets, reasons
@@ -438,11 +439,7 @@ class TokenGeneration(Kind):
         return "" if issubclass(state.rule_option.part, Continuous) else WHOLE_NOTE
 
     def requests(self, scenario: Scenario, requests: int) -> int:
-        some = super().requests(
-            scenario, min(requests, MOST_REQUESTS if scenario.rule.compiled else OF_SIMPY)
-        )
-        assert scenario.tokens is not None
-        return min(some, scenario.tokens.max_requests or some)
+        return available(scenario, min(requests, MOST_REQUESTS if scenario.rule.compiled else OF_SIMPY))
 
     def run(
         self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
