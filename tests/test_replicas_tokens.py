@@ -8,6 +8,7 @@ from oracles.agreement import assert_summaries_close, assert_totals_close
 
 import batchsim as bs
 from batchsim.engines.compiled import grid_runs
+from batchsim.engines.reference.router import TokenReplica
 from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.saturation import load_to_tell
@@ -247,3 +248,25 @@ def test_the_utilisation_asks_for_engines_where_nothing_waits():
 def test_films_show_the_engines_of_all_replicas():
     film = TokenFilm.of(bs.simulate(FOUR, 100))
     assert film.servers == len(film.busy) == 4
+
+
+@pytest.mark.parametrize("signal", ["utilisation", "queue", "p99"])
+@pytest.mark.parametrize("workload", [bs.Poisson(5), bs.ClosedLoop(3, 0.2)], ids=["open", "closed"])
+def test_an_autoscaler_that_looks_between_requests_sees_the_columns_once_a_request(
+    monkeypatch, signal, workload
+):
+    looks, seen = [], TokenReplica.seen
+    monkeypatch.setattr(
+        TokenReplica, "seen", property(lambda self: looks.append(self.env.now) or seen.fget(self))
+    )
+    auto = bs.Autoscale(signal, {"p99": 300.0}.get(signal), most=2, startup_s=0.05, every_s=0.002, hold_s=0.1)
+    scenario = FOUR.replace(workload=workload, autoscale=auto, replicas=1, queue_limit=3)
+    result = bs.simulate(scenario, 15, engine="simpy")
+    assert len(result.scaling) > 500
+    assert 0 < len(looks) <= 2 * 15
+    assert {*looks} <= {*result.arrival_s.tolist()}
+    if isinstance(workload, bs.Poisson):
+        fast = bs.simulate(scenario, 15, engine="compiled")
+        assert fast.scaling.equals(result.scaling)
+        for name in COLUMNS:
+            assert np.array_equal(getattr(fast, name), getattr(result, name), equal_nan=True), name

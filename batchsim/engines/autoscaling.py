@@ -7,7 +7,7 @@ the replicas 0 .. up - 1. Like the router, an evaluation sees what happened befo
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,10 @@ SELDOM = 0.1  # of the evaluations: a number of replicas asked for less often de
 class Seen(NamedTuple):
     """The columns of a replica so far: of requests, and of its batches, or its steps, by number."""
 
-    arrival_s: Any
-    batch_index: Any  # with tokens: the last step
-    start_s: Any
-    finish_s: Any
+    arrival_s: np.ndarray
+    batch_index: np.ndarray  # with tokens: the last step
+    start_s: np.ndarray
+    finish_s: np.ndarray
 
 
 class Scaler:
@@ -63,7 +63,7 @@ class Scaler:
         coming = self.ready_s[: self.asked]
         return min(self.next_s, float(coming[coming > now_s].min(initial=math.inf)))
 
-    def evaluate(self, waiting: np.ndarray, replicas: Sequence[Seen]) -> None:
+    def evaluate(self, waiting: Sequence[int] | np.ndarray, replicas: Sequence[Seen]) -> None:
         """Take the evaluation that is due; `waiting`: the requests that wait at each replica."""
         from_s, at_s = (float(on_grid((self.evaluations + k) * self.auto.every_s)) for k in (0, 1))
         self.evaluations += 1
@@ -73,7 +73,7 @@ class Scaler:
         up = self.up(at_s)
         window_s = later(from_s, -self.stale_s), later(at_s, -self.stale_s)
         if self.auto.signal == "queue":
-            value = float(waiting[:up].sum() / up)
+            value = float(sum(waiting[:up]) / up)
         elif self.auto.signal == "utilisation":
             value = self._utilisation(replicas, up, *window_s)
         else:
@@ -88,25 +88,26 @@ class Scaler:
     def _utilisation(self, replicas: Sequence[Seen], up: int, from_s: float, to_s: float) -> float:
         busy = there = 0
         for k in range(up):
-            begin_s = max(from_s, self.ready_s[k])
-            there += self.servers * max(_ticks(to_s) - _ticks(begin_s), 0)
-            seen, first = replicas[k], int(self.first[k, 1])
-            start_s, finish_s = (np.asarray(each[first:], float) for each in (seen.start_s, seen.finish_s))
-            here = start_s < to_s
-            spent = _ticks(np.minimum(finish_s[here], to_s)) - _ticks(np.maximum(start_s[here], begin_s))
+            begin_s, seen, first = max(from_s, float(self.ready_s[k])), replicas[k], int(self.first[k, 1])
+            there += self.servers * max(round(to_s * PER_S) - round(begin_s * PER_S), 0)
+            end = first + int(seen.start_s[first:].searchsorted(to_s))  # they are in order of start
+            if first == end:
+                continue
+            start_s, finish_s = seen.start_s[first:end], seen.finish_s[first:end]
+            spent = _ticks(np.minimum(finish_s, to_s)) - _ticks(np.maximum(start_s, begin_s))
             busy += int(np.maximum(spent, 0).sum())
-            self.first[k, 1] += _settled(here & (finish_s < to_s))
+            self.first[k, 1] += _settled(finish_s < to_s)
         return busy / there if there else math.nan
 
     def _p99_ms(self, replicas: Sequence[Seen], from_s: float, to_s: float) -> float:
-        found = []
+        found = [np.empty(0)]
         for k, seen in enumerate(replicas):
-            first = self.first[k, 0]
-            arrival_s, index = (
-                np.asarray(seen.arrival_s[first:], float),
-                np.asarray(seen.batch_index[first:], np.int64),
-            )
-            finish_s = np.append(np.asarray(seen.finish_s, float), math.inf)[index]
+            first = int(self.first[k, 0])
+            end = first + int(seen.arrival_s[first:].searchsorted(to_s))
+            if first == end or not seen.finish_s.size:
+                continue
+            arrival_s, index = seen.arrival_s[first:end], seen.batch_index[first:end]
+            finish_s = np.where(index < 0, math.inf, seen.finish_s[index])
             finished = (from_s <= finish_s) & (finish_s < to_s)
             found.append(between_ms(arrival_s[finished], finish_s[finished]))
             self.first[k, 0] += _settled(finish_s < to_s)
@@ -119,8 +120,8 @@ class Scaler:
         return np.array(self.rows, float)
 
 
-def _ticks(time_s: Any) -> Any:
-    return np.rint(np.asarray(time_s) * PER_S).astype(np.int64)
+def _ticks(time_s: np.ndarray) -> np.ndarray:
+    return np.rint(time_s * PER_S).astype(np.int64)
 
 
 def _settled(done: np.ndarray) -> int:

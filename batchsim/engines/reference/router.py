@@ -6,6 +6,7 @@ at this instant. A client's request is routed as it is sent, in the fourth step.
 """
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,6 @@ import numpy as np
 from batchsim._clock import later
 from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.draws import Plan
-from batchsim.engines.folded_log import SPAN
 from batchsim.engines.log import Log
 from batchsim.engines.reference import engine, token_engine
 from batchsim.engines.reference.engine import Collector
@@ -73,8 +73,8 @@ class Replica(Collector):
 
     @property
     def seen(self) -> Seen:
-        start_s, finish_s = ([batch[k] for batch in self.batches] for k in (0, 1))
-        return Seen(self.arrival_s, self.batch_index, start_s, finish_s)
+        start_s, finish_s = (np.array([batch[k] for batch in self.batches]) for k in (0, 1))
+        return Seen(np.array(self.arrival_s), np.array(self.batch_index, int), start_s, finish_s)
 
     def expect(self, request: int) -> None:
         """Note the request of the run that comes next."""
@@ -101,6 +101,7 @@ class TokenReplica(Dispatcher):
         base = replace(plan.base, scenario=plan.scenario.one)
         super().__init__(replace(plan, base=base, noise=partial(plan.noise, number)), env=router.env)
         self.numbers: list[int] = []
+        self.steps_s = array("d"), array("d")  # when those in `rows` started and finished
 
     @property
     def ended(self) -> bool:
@@ -115,8 +116,14 @@ class TokenReplica(Dispatcher):
     @property
     def seen(self) -> Seen:
         self.keep()
-        start_s, finish_s = (np.concatenate([each[name] for each in self.rows.pieces]) for name in SPAN[:2])
-        return Seen(self.arrival_s, self.last_step[: len(self.arrival_s)], start_s, finish_s)
+        arrival_s = np.array(self.arrival_s)
+        index = np.array(self.last_step[: arrival_s.size], int)
+        return Seen(arrival_s, index, *map(np.asarray, self.steps_s))
+
+    def keep(self) -> None:
+        for times_s, more in zip(self.steps_s, zip(*self.steps, strict=True), strict=False):
+            times_s.extend(more)
+        super().keep()
 
     def expect(self, request: int) -> None:
         self.numbers.append(request)
@@ -150,9 +157,12 @@ class Router(Instants):
 
     def scale(self) -> None:
         """Take the evaluations of the autoscaler that have come."""
-        while self.scaler is not None and self.scaler.next_s <= self.env.now:
+        if self.scaler is None or self.scaler.next_s > self.env.now:
+            return
+        replicas = [each.seen for each in self.replicas]
+        while self.scaler.next_s <= self.env.now:
             self.see(self.scaler.next_s)
-            self.scaler.evaluate(np.array(self.seen)[:, 1], [each.seen for each in self.replicas])
+            self.scaler.evaluate([load.waiting for load in self.seen], replicas)
 
     def loads(self, sent: Sequence[int]) -> Loads:
         """Return the loads as the router sees them, with the requests that it has sent at this instant."""
@@ -178,9 +188,9 @@ class Router(Instants):
         return replica.enter(client)
 
     def act(self) -> list[int]:
-        if not self.ended:
-            self.scale()
         arriving, self.arriving = self.arriving, []
+        if arriving:
+            self.scale()
         sent: list[int] = []
         for _ in arriving:
             self.send(self.loads(sent), client=-1)
@@ -197,6 +207,8 @@ class Router(Instants):
             self.answered[self.client[request]].succeed(request)
         yield from self.gather()
         sending, self.sending = self.sending, []
+        if sending:
+            self.scale()
         for client in sorted(sending):
             if self.ended:
                 continue
