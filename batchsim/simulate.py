@@ -68,8 +68,9 @@ def simulate(
     (9.0, 18.5)
     """
     result, warnings = simulated(
-        scenario, requests, seed, engine, warmup, replications, keep, model_fn, inputs, timing
-    )
+        scenario, requests, seed, engine, warmup, replications, keep, model_fn, inputs, timing,
+        "; keep='summary' runs any number",
+    )  # fmt: skip
     for warning in warnings:
         _check.warn(warning)
     return result
@@ -79,9 +80,12 @@ def simulated(
     scenario: Scenario, requests: int | None = None, seed: int = 0, engine: str = "auto",
     warmup: float | str = 0.0, replications: int = 1, keep: str = "all",
     model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
-    timing: str = "service",
+    timing: str = "service", advice: str = "",
 ) -> tuple[Result, list[str]]:  # fmt: skip
-    """Return the result of `simulate`, and its warnings: a search makes thousands of runs."""
+    """Return the result of `simulate`, and its warnings: a search makes thousands of runs.
+
+    `advice` is for who runs out of memory: other callers have no `keep`.
+    """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.one_of("engine", engine, ENGINES)
     _check.one_of("keep", keep, KEEP)
@@ -124,8 +128,7 @@ def simulated(
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
     if keep != "summary" or scenario.most_replicas > 1:
-        advice = "; keep='summary' runs any number" if scenario.most_replicas == 1 else ""
-        check_memory(scenario, count * replications, engine, advice)
+        check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None

@@ -264,11 +264,11 @@ CLOSED = bs.Scenario(bs.ClosedLoop(4), ONE_BY_ONE, ONE_MS)
             SLO(p99_ms=5),
             {},
             ValueError,
-            "an open workload, .*, got ClosedLoop",
+            "the workload must be open, .*, got ClosedLoop",
         ),
         (MD1, 50, {}, TypeError, r"slo must be an SLO, as SLO\(p99_ms=50\), got 50"),
         ("MD1", SLO(p99_ms=5), {}, TypeError, "scenario must be a Scenario, got 'MD1'"),
-        (MD1, SLO(min_throughput_per_s=5), {}, ValueError, "a latency or a loss that limits the rate"),
+        (MD1, SLO(min_throughput_per_s=5), {}, ValueError, "a latency or a loss, which limits the rate"),
         (
             MD1.replace(timeout_ms=5),
             SLO(mean_ms=5),

@@ -561,7 +561,7 @@ BAD = [
     (["tune", *BASE, *OVER, "--attainment", "0.9"], "an attainment needs --within-ms"),
     (["tune", *BASE, *OVER, "--p99-ms", "9", "--prefer", "fast"], "got 'fast'; did you mean 'fastest'?"),
     (["capacity", *BASE, "--p99-ms", "-3"], "--p99-ms must be greater than 0, got -3"),
-    (["capacity", "--clients", "32", "--fixed-ms", "1", "--p99-ms", "9"], "capacity needs an open workload"),
+    (["capacity", "--clients", "32", "--fixed-ms", "1", "--p99-ms", "9"], "the workload must be open"),
     (["measure", "--model", "mpl"], "there is no model 'mpl'; did you mean 'mlp'?"),
     (["measure", "--batch-sizes", "1;2"], "must be a whole number, got '1;2'"),
     (["simualte"], "No such command 'simualte'"),

@@ -269,7 +269,7 @@ def test_routings_are_compared_under_one_traffic():
     assert "fill_first" in repr(found)
     assert list(bs.compare_routing(FOUR, ["random", ByKey(9)], 100).results) == ["random", repr(ByKey(9))]
     for wrong, words in (
-        ((FOUR.replace(replicas=1),), "at least 2 replicas, got 1"),
+        ((FOUR.replace(replicas=1),), "replicas must be at least 2, got 1"),
         ((FOUR, ["randon"]), "did you mean 'random'"),
         ((FOUR, []), "at least one, got none"),
         ((FOUR.replace(workload=bs.ClosedLoop(9)),), "open workload"),

@@ -404,7 +404,7 @@ P99 = SLO(p99_ms=50)
                 over,
                 {},
                 ValueError,
-                "tune needs traffic that spans some time, got Trace",
+                "the traffic must span some time, got Trace",
             )
             for requests in (2, 3_000)
             for limit_ms in (1, 1e6)

@@ -36,10 +36,8 @@ def by_priority(runs: Sequence[Run], sample: Sample, level: float) -> "pandas.Da
     if not levels:
         raise ValueError(f"a workload must have priorities, got {runs[0].scenario.workload!r}")
     if runs[0].columns is None:  # its sums are of all levels together
-        rule = (
-            "levels need the columns of a run, simulate(..., keep='all'), with fewer requests where memory is"
-        )
-        raise ValueError(f"{rule} short, got keep='summary'")
+        rule = "levels need the columns of a run, keep='all', with fewer requests where memory is short"
+        raise ValueError(f"{rule}, got keep='summary'")
     rows = [_row([_of_level(run, each) for run in runs], each, sample, level) for each in levels]
     return pandas.DataFrame(rows, index=pandas.Index(levels, name="priority"))
 

@@ -167,7 +167,7 @@ def compare_servers(
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not isinstance(scenario.workload, OpenLoop):
         why = "the clients of a ClosedLoop send each server other traffic"
-        raise ValueError(f"compare_servers must have an open workload: {why}, got {scenario.workload!r}")
+        raise ValueError(f"the workload must be open: {why}, got {scenario.workload!r}")
     if isinstance(servers, Mapping):
         rules = dict(servers)
         for name, rule in rules.items():

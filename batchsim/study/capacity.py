@@ -154,9 +154,9 @@ def capacity(
     check(scenario, slo)
     check_loss(scenario, slo)
     if all(objective.key == "throughput_per_s" for objective in slo.objectives):
-        raise ValueError(f"capacity needs a latency or a loss that limits the rate, got {slo!r}")
+        raise ValueError(f"slo must have a latency or a loss, which limits the rate, got {slo!r}")
     if not isinstance(scenario.workload, OpenLoop):
-        raise ValueError(f"capacity needs an open workload, whose rate can change, got {scenario.workload!r}")
+        raise ValueError(f"the workload must be open, so that its rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)

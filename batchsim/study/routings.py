@@ -81,9 +81,9 @@ def compare_routing(
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not isinstance(scenario.workload, OpenLoop):
         why = "the clients of a ClosedLoop send other traffic behind each routing"
-        raise ValueError(f"compare_routing needs an open workload: {why}, got {scenario.workload!r}")
+        raise ValueError(f"the workload must be open: {why}, got {scenario.workload!r}")
     if (count := scenario.most_replicas) == 1:
-        raise ValueError(f"compare_routing needs at least 2 replicas, got {count}")
+        raise ValueError(f"replicas must be at least 2, got {count}")
     if isinstance(routings, (str, Routing)):
         raise TypeError(f"routings must be a list, got {routings!r}")
     if routings is None:

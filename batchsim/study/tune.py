@@ -123,7 +123,7 @@ def tune(
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
         # Nothing keeps up with an infinite rate, so every setting would fail.
-        raise ValueError(f"tune needs traffic that spans some time, got {scenario.workload!r}")
+        raise ValueError(f"the traffic must span some time, got {scenario.workload!r}")
     points = [each.scenario for each in candidates]
     most, of_fresh = (kind_of(scenario).first_unserved(points, each, LONGEST * count) for each in streams)
     search = Traffic(scenario, count, seed, most)

@@ -341,6 +341,7 @@ def comparison_of(
     if isinstance(what, Scenario):
         kind = KINDS[what.kind]
         rules = kind.usual_rules(what) if rules is None else rules
+        _check.instance("rules", rules, Mapping, "{name: rule}")
         if not rules:
             raise ValueError(f"rules must have at least one, got {rules!r}")
         return compare_servers(what, rules, requests=requests or kind.simulated, seed=seed)
