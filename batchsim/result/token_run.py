@@ -232,7 +232,7 @@ class TokenRun(Run):
         total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
         add_scaling(total.totals, self.scenario, log, total.edges_s)
         if isinstance(log, FoldedLog):  # its rows are not steps, but they are whole batches
-            total.totals.joules[:] = math.nan  # of an older file
+            total.totals.joules[:] = 0.0 if self.scenario.watts is None else math.nan  # NaN of an older file
             for name, of in BEFORE.items():
                 if (column := getattr(log, name)) is not None and (
                     continuous or of not in ("batches", "items")

@@ -221,7 +221,7 @@ def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
         assert np.array_equal(ends_s[index], [getattr(r, times_s) for r in oracle.all], equal_nan=True)
     gaps = TokenRun(scenario, log).gaps
     each = [np.diff(request.tokens) for request in oracle.all]
-    expected = np.sort(np.concatenate(each))
+    expected = np.sort(on_grid(np.concatenate(each)))
     assert np.array_equal(np.sort(np.repeat(gaps.gap_s, gaps.counts.astype(int))), expected)
     assert np.array_equal(log.stall_s, [gap.max(initial=0.0) for gap in each])
     if continuous:  # no token is lost, or computed twice but after a preemption
