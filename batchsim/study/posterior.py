@@ -60,7 +60,8 @@ class Prior:
         kinks: tuple[int, ...] = KINKS
         if all(stage.tpot_ms > 0 for stage in stages):
             unit = min(stage.tpot_ms for stage in stages)
-            client_ms = min((stage.ttft_ms["mean"] for stage in stages if stage.ttft_ms), default=2) / 2
+            ttft_ms = [stage.ttft_ms["mean"] for stage in stages if stage.ttft_ms]
+            client_ms = min([*ttft_ms, 4 * unit]) / 2  # where every stage has a queue, TTFT is mostly its wait
             base = StepTime(0.7 * unit, KINKS[0] * unit / 350, unit / 350, unit / 1.4e5, unit / 1e7)
         else:
             unit = min(stage.latency_ms["mean"] for stage in stages)
