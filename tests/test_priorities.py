@@ -249,7 +249,7 @@ def test_a_level_without_a_request_and_a_workload_without_levels():
     assert rare[["served", "rejected", "timed_out"]].values.tolist() == [[0, 0, 0], [50, 0, 0]]
     with pytest.raises(ValueError, match="must have priorities"):
         bs.simulate(SHARED.replace(priorities=None), 50).by_priority()
-    with pytest.raises(ValueError, match=r"columns of a run, simulate\(..., keep='all'\)"):
+    with pytest.raises(ValueError, match="columns of a run, keep='all'"):
         bs.simulate(SHARED, 50, keep="summary").by_priority()
 
 

@@ -272,7 +272,7 @@ def test_routings_are_compared_under_one_traffic():
         ((FOUR.replace(replicas=1),), "replicas must be at least 2, got 1"),
         ((FOUR, ["randon"]), "did you mean 'random'"),
         ((FOUR, []), "at least one, got none"),
-        ((FOUR.replace(workload=bs.ClosedLoop(9)),), "open workload"),
+        ((FOUR.replace(workload=bs.ClosedLoop(9)),), "workload must be open"),
     ):
         with pytest.raises(ValueError, match=words):
             bs.compare_routing(*wrong)

@@ -113,7 +113,7 @@ def test_the_answer_prints_a_line_for_each_rule(compared):
         (
             lambda: bs.compare_servers(SCENARIO.replace(workload=bs.ClosedLoop(4))),
             ValueError,
-            "open workload",
+            "workload must be open",
         ),
         (lambda: bs.compare_servers(SCENARIO, max_wait_ms=-1), ValueError, "max_wait_ms must be at least 0"),
         (lambda: bs.lanes(SCENARIO), ValueError, "rules must be given"),

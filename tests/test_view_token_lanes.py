@@ -234,7 +234,7 @@ def test_the_numbers_of_a_whole_trace_are_its_own_and_not_those_of_a_queue_that_
         (lambda: bs.lanes(SCENARIO, {"a": 3}), TypeError, "the rule of 'a'"),
         (lambda: bs.lanes(SCENARIO, theme="drak"), ValueError, "theme must be"),
         (lambda: bs.lanes(SCENARIO, width_px=10), ValueError, "width_px must be"),
-        (lambda: bs.lanes(SCENARIO.replace(workload=bs.ClosedLoop(4))), ValueError, "open workload"),
+        (lambda: bs.lanes(SCENARIO.replace(workload=bs.ClosedLoop(4))), ValueError, "workload must be open"),
         (lambda: bs.lanes(SCENARIO, {"a": bs.PreferredSizes([2], 4, 5)}), ValueError, "tokens"),
         (lambda: bs.film(3), TypeError, "film takes"),
         (lambda: bs.film(bs.simulate(SCENARIO, 9), rules={}), ValueError, "rules must come with a scenario"),

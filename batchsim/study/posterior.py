@@ -61,7 +61,7 @@ class Prior:
         if all(stage.tpot_ms > 0 for stage in stages):
             unit = min(stage.tpot_ms for stage in stages)
             ttft_ms = [stage.ttft_ms["mean"] for stage in stages if stage.ttft_ms]
-            client_ms = min([*ttft_ms, 4 * unit]) / 2  # where every stage has a queue, TTFT is mostly its wait
+            client_ms = min([*ttft_ms, 4 * unit]) / 2  # where all stages queue, TTFT is mostly a wait
             base = StepTime(0.7 * unit, KINKS[0] * unit / 350, unit / 350, unit / 1.4e5, unit / 1e7)
         else:
             unit = min(stage.latency_ms["mean"] for stage in stages)

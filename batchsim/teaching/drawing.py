@@ -51,7 +51,7 @@ class Drawing(WholeText, widgets.VBox):
     >>> paper
     Draw: p99 against the load, from 2% to 98% of saturation. Run this cell to draw.
     >>> [round(ms, 1) for ms in paper.curve_ms()][::3]
-    [7.3, 8.8, 10.1, 14.0]
+    [7.3, 8.8, 10.2, 14.0]
     """
 
     def __init__(

@@ -316,12 +316,12 @@ class NaiveScaler:
 
     def p99(self, now, up, begin, end):
         took = sorted(
-            finish - came
+            (round(finish * 1e9) - round(came * 1e9)) / 1e6
             for one in self.fleet.all
             for came, finish in self.fleet.requests_of(one)
             if begin <= finish < end
         )
-        return took[math.ceil(0.99 * len(took)) - 1] * 1000 if took else math.nan
+        return took[math.ceil(0.99 * len(took)) - 1] if took else math.nan
 
 
 assert SERVED == 0

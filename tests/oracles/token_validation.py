@@ -129,8 +129,8 @@ GROUPS = [
         "Token generation: formulas",
         """Sums over steps, exact where nothing is random; the slotted M/G/∞ queue with a million
 requests: its number running is Poisson distributed, so its variance is its mean. A row **agrees** within a
-relative error of 1e-9 (1e-7 for TPOT, in whole nanoseconds), of 0.5 % for the queue's means, 10 % for its variance, 2 % for useful shares, and 1 %
-at light load.""",
+relative error of 1e-9 (1e-7 for TPOT, in whole nanoseconds), of 0.5 % for the queue's means, 10 % for
+its variance, 2 % for useful shares, and 1 % at light load.""",
         formulas,
     ),
     (

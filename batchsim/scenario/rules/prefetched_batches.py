@@ -45,13 +45,13 @@ class PrefetchedBatches(Limited):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        size, free = self.max_batch_size, "no batch is in advance"
+        size, free = self.max_batch_size, "no batch is ready"
         because = f"{size:,} requests were a full batch, or the next one would have exceeded its units"
-        came = "it came while no batch was in advance"
+        came = "it came while no batch was ready"
         if size == 1:
             return (Step(free, "form one", Trigger.FULL, "one request is a full batch", "full"),)
         return (
             Step(f"{free}, and a full batch waits", "form it", Trigger.FULL, because, "full"),
-            Step(f"{free}, and the oldest comes now", "form all", Trigger.WAIT, came, "none was in advance"),
+            Step(f"{free}, and one comes now", "form all", Trigger.WAIT, came, "no batch was ready"),
             Step(free, "form all", Trigger.BACKLOG, "the batch before it started", "batch before started"),
         )
