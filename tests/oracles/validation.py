@@ -457,14 +457,14 @@ error of their throughputs is 5.4 %. A request is 2 items. Source: <{published.G
         f"""Service times from the page's static tables, of one client. For each pair of a GPU and a
 precision, how the instances share the GPU is calibrated by one number: the throughput of 16 clients, in
 batches of 16 / 3, as two are computed while a third one gathers. The mean absolute error is
-3.9 %. Two more pairs of the page are left out (A40/FP32, T4/FP16): there one online client is 24 %
+4.0 %. Two more pairs of the page are left out (A40/FP32, T4/FP16): there one online client is 24 %
 slower or faster than the static table, and no model can be right. Source: <{published.FASTPITCH_SOURCE}>.""",
         fastpitch,
     ),
     Group(
         "For plausibility: TFT on Triton, two instances on one GPU",
         f"""The same with 8 to 256 clients, requests of 16 items, batches of up to 64 requests, and the
-throughput of 256 clients as the one number. The mean absolute error is 9.5 %, most of it with
+throughput of 256 clients as the one number. The mean absolute error is 10.3 %, most of it with
 few clients. Source: <{published.TFT_SOURCE}>.""",
         tft,
     ),
