@@ -33,7 +33,7 @@ from batchsim.scenario.sized_time import UnitCost
 
 between = inlined(_between)
 SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
-# Of each decade of bins: its last tick, and the ticks of a bin. And in which decade a power of two begins.
+# The last tick of each decade of bins, the ticks of a bin there, and the decade in which an octave begins.
 LAST, WIDTH = FIRST * 10.0 ** np.arange(DECADES + 1), 10.0 ** np.arange(DECADES + 2)
 DECADE = np.searchsorted(LAST[:-1], 2.0 ** np.arange(-1, 64))
 TINY = 1e-300  # its inverse is finite
@@ -305,7 +305,7 @@ def on_devices(batches, count, place, costs, device_s, wait_s):
 def add_finished(finish_s, counts, edges_s, into):
     """Add counts to the part in which each finishes: after its begin, and at its end at the latest.
 
-    Of services of a second each, n end in n seconds; with both ends of the window it would be n + 1.
+    If services take a second each, n end in n seconds; with both ends of the window it would be n + 1.
     """
     part, last = 0, edges_s.size - 2
     for row in range(finish_s.size):
