@@ -136,6 +136,24 @@ def test_each_instant_of_a_server_has_its_sentence_and_its_line(rule, kind):
         assert leaves == ("leaves:" in words)
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize(
+    ("rule", "kind"), [(TOKENS.rule, StepFilm), (bs.SizeOrWait(8, 500), WholeFilm)], ids=["steps", "whole"]
+)
+def test_the_sentence_of_a_server_holds_until_the_next_one(rule, kind, servers):
+    film = kind(bs.simulate(TOKENS.replace(rule=rule, servers=servers, rate_per_s=6.0 * servers), 150))
+    stretch = PlayRange(float(film.instants[60]), float(film.instants[160]))
+    found = moments(film, stretch)
+    for time_s in np.random.default_rng(7).uniform(*stretch, 300).tolist():
+        words = found["words"][int(found["at_s"].searchsorted(time_s, side="right")) - 1]
+        words = words.replace("{t}", f"{1000 * time_s:,.1f}")
+        begin, _, rest = words.partition("{since ")
+        if rest:
+            since_s, _, rest = rest.partition("}")
+            words = begin + number(1000 * (time_s - float(since_s))) + rest
+        assert words == film.snapshot(time_s).said()
+
+
 def test_the_window_of_a_run_describes_its_moments():
     film = Film(bs.simulate(PLAIN, 3000))
     window = request_window(film, (0.5, 0.6))

@@ -173,8 +173,8 @@ class StepFilm(Film):
 
     @property
     def changes_s(self) -> np.ndarray:
-        """When the sentence of a moment changes, apart from the instants."""
-        return self._start_s
+        """When the sentence of a moment changes, apart from the instants: it counts all requests."""
+        return np.concatenate([self._start_s, self._arrival_s, self._finish_s])
 
     @property
     def queue(self) -> QueueLength:
