@@ -1,8 +1,7 @@
 """Make copies of the lessons for nbgrader or Otter-Grader: python tests/graded_copies.py FORMAT FOLDER.
 
 They are students' copies whose exercises have what these systems need: the solution, which they remove, and a
-hidden test worth a point. An answer is judged as `check` judges it, but without a record of earlier answers:
-the grade must be the same wherever the notebook runs, so no exercise is asked again with new numbers.
+hidden test worth a point. An answer is judged as `check` judges it, but without a record of earlier answers.
 """
 
 import re

@@ -22,10 +22,10 @@ def graded(*arguments, code=0):
     return done
 
 
-def tried(tries, solved=True, by_trying=False, wrong=()):
+def tried(tries, solved=True, wrong=()):
     return Tried(
         tries, "2026-01-01T09:00:00+00:00", "2026-01-01T10:00:00+00:00", "2026-01-01T10:00:00+00:00" * solved,
-        by_trying, wrong=[Wrong(answer, told, 0) for answer, told in wrong],
+        [Wrong(answer, told) for answer, told in wrong],
     )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def handed_in(tmp_path):
     """Three students' files."""
     them = {
         "ann": Record(
-            "Ann", "a", exercises={"01.1": tried(1), "01.2": tried(3, by_trying=True), "07.1": tried(1)},
+            "Ann", "a", exercises={"01.1": tried(1), "01.2": tried(3), "07.1": tried(1)},
             predictions={"01.a": Predicted("x", True, "2026-01-02T09:00:00+00:00")},
         ),
         "bob": Record("Bob", "b", exercises={"07.1": tried(6, False, wrong=[("1350", LATE), ("9", "No.")])}),
@@ -69,8 +69,8 @@ def test_json_and_csv_have_the_same_numbers(handed_in):
     found = json.loads(graded(*files, "--json").stdout)
     assert found["refused"] == []
     ann = found["students"][0]
-    keys = ("student", "01_solved", "01_tried", "solved", "by_trying", "tries")
-    assert [ann[key] for key in keys] == ["Ann", 2, 2, 3, 1, 5]
+    keys = ("student", "01_solved", "01_tried", "solved", "tries")
+    assert [ann[key] for key in keys] == ["Ann", 2, 2, 3, 5]
     assert (ann["predicted"], ann["predicted_right"], ann["last_at"][:10]) == (1, 1, "2026-01-02")
     assert found["hardest"][0]["exercise"] == "07.1"
     rows = list(csv.DictReader(io.StringIO(graded(*files, "--csv").stdout)))
@@ -197,7 +197,9 @@ def test_a_file_of_another_version_of_the_format_is_refused(handed_in):
     (line,), _ = refused(edited(handed_in / "ann.json", version=9))
     (handed_in / "ann.json").write_text('{"format": "batchsim progress", "version": 9}')
     assert "of version 9, of batchsim ?" in refused(handed_in / "ann.json")[0][0]
-    assert f"of version 9, of batchsim {__version__}, and batchsim {__version__} reads version 1" in line
+    assert (
+        f"of version 9, of batchsim {__version__}, and batchsim {__version__} reads versions 1 and 2" in line
+    )
 
 
 def test_a_file_of_another_batchsim_is_refused_unless_it_is_wanted(handed_in):

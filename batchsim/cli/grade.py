@@ -60,12 +60,12 @@ def _expanded(files: list[Path]) -> list[Path]:
 
 def _print_table(them: "Classroom") -> None:
     columns = {"student": "left", **dict.fromkeys(them.lessons, "right")}
-    columns |= dict.fromkeys(["solved", "by_trying", "tries", "predicted"], "right")
+    columns |= dict.fromkeys(["solved", "tries", "predicted"], "right")
     rows = []
     for row in them.rows():
         lessons = [_of(row[f"{lesson}_solved"], row[f"{lesson}_tried"]) for lesson in them.lessons]
         predicted = _of(row["predicted_right"], row["predicted"])
-        rows.append((row["student"], *lessons, row["solved"], row["by_trying"], row["tries"], predicted))
+        rows.append((row["student"], *lessons, row["solved"], row["tries"], predicted))
     notes = [
         f"{each.exercise}: {each.mean_tries:.1f} tries a student, not solved by {each.unsolved} of "
         f"{each.students}. Most often ({each.given_by}) the answer was {each.answer}: {each.told}"

@@ -75,7 +75,6 @@ class Classroom:
                 row
                 | {
                     "solved": sum(bool(each.solved_at) for each in all_tried),
-                    "by_trying": sum(each.by_trying for each in all_tried),
                     "tried": len(all_tried),
                     "tries": sum(each.tries for each in all_tried),
                     "predicted": len(record.predictions),

@@ -178,8 +178,7 @@ def lesson_of(name: str) -> str:
 def _in_words(exercise: str, tried: Tried) -> str:
     if not tried.tries:
         return ""
-    unsolved = "asked once more" if tried.rounds else "not solved yet"
-    how = "found by trying" if tried.by_trying else "solved" if tried.solved_at else unsolved
+    how = "solved" if tried.solved_at else "not solved yet"
     return f"{exercise.partition('.')[2]} {how} ({'1 try' if tried.tries == 1 else f'{tried.tries} tries'})"
 
 

@@ -18,7 +18,7 @@ from batchsim import _check
 from batchsim._files import opened, replacing
 from batchsim._version import __version__
 
-FORMAT, VERSION = "batchsim progress", 1
+FORMAT, VERSION = "batchsim progress", 2  # files of version 1 have more fields, which are ignored
 LARGEST_FILE = 2**22  # bytes; a whole course is some 20 kB
 LARGEST_COUNT = 10**6  # the largest count
 KEPT = 30  # stored wrong answers of an exercise
@@ -43,11 +43,10 @@ class Predicted:
 
 @dataclass
 class Wrong:
-    """A wrong answer, its hint, and how many times the exercise was repeated before."""
+    """A wrong answer, and its hint."""
 
     answer: str
     told: str
-    rounds: int
 
 
 @dataclass
@@ -58,9 +57,6 @@ class Tried:
     first_at: str = ""
     last_at: str = ""
     solved_at: str = ""  # empty: not solved
-    by_trying: bool = False  # right, but possibly guessed: it came after several wrong ones
-    rounds: int = 0  # how often the exercise was asked again with new numbers
-    since: int = 0  # wrong answers since then
     wrong: list[Wrong] = field(default_factory=list)
 
 
@@ -136,9 +132,9 @@ def _parsed(path: Path, text: bytes) -> Record:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a progress file: it holds {content!r:.40}")
     version = content.get("version", VERSION)
-    if content.get("format") == FORMAT and version != VERSION:
+    if content.get("format") == FORMAT and version not in (1, VERSION):
         other = f"{path} is a progress file of version {version!r:.20}, of batchsim"
-        ours = f"batchsim {__version__} reads version {VERSION}"
+        ours = f"batchsim {__version__} reads versions 1 and {VERSION}"
         raise OtherVersionError(f"{other} {content.get('batchsim', '?')!s:.20}, and {ours}")
     names = ["format", "version", *(each.name for each in fields(Record)), "checksum"]
     since: dict[str, Any] = {"evidence": {}}  # files from before have none
@@ -168,7 +164,7 @@ def _fit(where: str, value: Any, kind: Any) -> Any:
         return [_fit(f"item {i} of {where}", each, get_args(kind)[0]) for i, each in enumerate(value, 1)]
     if fielded:
         types = {each.name: each.type for each in fields(kind)}
-        if set(value) != set(types):
+        if not set(types) <= set(value):
             raise ValueError(f"{where} must have {', '.join(types)}, got {', '.join(value)!r:.80}")
         within = f" of {where}" if where else ""
         return kind(**{name: _fit(f"{name}{within}", value[name], types[name]) for name in types})

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,6 @@ class Eleventh(Number, name="03.1"):
     arrival_ms = 29
     parts = "the end of its wait, the time when the server is free, and the service time of a batch of 1"
     look = "The same in batchsim"
-    vary: ClassVar = {"arrival_ms": (30,)}
-    again = "Now the eleventh arrives at {arrival_ms} ms. What is its latency?"
     otherwise = "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
     @property
@@ -137,8 +135,6 @@ class ShortQueue(Number, name="03.3"):
     queue_limit = 2
     parts = "the requests that find a place, their waiting and computing times, and their number"
     look = "A source, a queue, a collector, a server"
-    vary: ClassVar = {"queue_limit": (1,)}
-    again = "Now only {queue_limit} may wait. What is the mean latency of the requests that find a place?"
     otherwise = "in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."
 
     @property

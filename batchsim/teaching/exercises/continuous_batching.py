@@ -3,7 +3,7 @@
 import math
 from functools import cache
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any
 
 from batchsim.measured.published import published
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
@@ -24,8 +24,6 @@ class UsefulShare(Number, name="10.1"):
     answers = (30, 45, 60, 90, 120, 150, 225, 480)
     parts = "the tokens of all answers, and the rows: the seats times the tokens of the longest answer"
     look = "Whole batches: what do you expect?"
-    vary: ClassVar = {"answers": ((20, 40, 60, 80, 100, 140, 260, 400), (10, 30, 50, 90, 110, 160, 200, 500))}
-    again = "Now the answers have {answers} tokens. What fraction of the rows is useful?"
 
     def right(self) -> float:
         return sum(self.answers) / (len(self.answers) * max(self.answers))
@@ -60,8 +58,6 @@ class StepsOfPrompt(Number, name="10.2"):
     prompt, budget, others = 3000, 512, 80
     parts = "the budget, the tokens that the others take, and the prompt, which gets the rest of each step"
     look = "The budget: what do you expect?"
-    vary: ClassVar = {"prompt": (2200, 3500, 4000), "others": (100, 120)}
-    again = "Now the prompt has {prompt:,} tokens, and {others} others make a token per step. How many steps?"
     otherwise = "how many of the {self.budget} tokens do the {self.others} others leave for the prompt?"
 
     def right(self) -> float:
@@ -88,9 +84,6 @@ class MostSeats(Exercise, name="10.3"):
     clients, objective_ms = 128, 50
     parts = "a run that keeps the objective, and a run with one more seat that does not"
     look = "More seats: what do you expect?"
-    few = 1
-    vary: ClassVar = {"objective_ms": (45, 55, 60)}
-    again = "Now the objective is {objective_ms} ms. What is the largest max_num_seqs?"
 
     @property
     def asks(self) -> str:

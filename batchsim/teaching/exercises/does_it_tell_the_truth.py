@@ -1,7 +1,6 @@
 """The exercises of notebooks/08-does-it-tell-the-truth.ipynb: a server as measured, and as it really ran."""
 
 from functools import cache
-from typing import ClassVar
 
 from batchsim.scenario import Poisson, Scenario, SizeOrWait, Table
 from batchsim.simulate import simulate
@@ -27,8 +26,6 @@ class RealSaturation(Number, name="08.1"):
     slower, own_ms = SLOWER, OWN_MS
     parts = "how long a full batch takes, including the batcher's own time, and how many requests it holds"
     look = "Predict, then run: what do you expect?"
-    vary: ClassVar = {"slower": (1.15, 1.2, 1.3), "own_ms": (0.8, 0.9, 1.0)}
-    again = "Now the model takes {slower} times as long, a batch {own_ms} ms more. How many per second?"
     otherwise = "how long does a full batch take from start to finish, and how many requests does it hold?"
 
     def per_s(self, slower: float, own_ms: float) -> float:
@@ -60,8 +57,6 @@ class Explained(Number, name="08.2"):
     slower, own_ms = SLOWER, OWN_MS
     parts = "a Table with the real time of each size, and a simulation with it"
     look = "Predict, then run: what do you expect?"
-    vary: ClassVar = {"slower": (1.05, 1.12), "own_ms": (0.2, 0.3)}
-    again = "Now the model takes {slower} times as long, and each batch {own_ms} ms more. Which mean latency?"
 
     def right(self) -> float:
         return _mean_ms(self.slower, self.own_ms)
@@ -88,17 +83,11 @@ class ColdShapes(Number, name="08.3"):
     """The compile time that padding saves at a cold start."""
 
     unit = "ms"
-    each_ms = 350
-    largest = 16
+    each_ms, largest = 350, 16
+    padded = 1, 4, largest
     parts = "how many shapes compile without padding, how many with it, and how long each takes"
     look = "A cold start: what do you expect?"
-    vary: ClassVar = {"each_ms": (250, 400, 600), "largest": (8, 24, 32)}
-    again = "Now each shape takes {each_ms} ms, and sizes 1 to {largest} are padded to 1, 4 or {largest}."
     otherwise = "how many shapes compile without padding, and how many with it?"
-
-    @property
-    def padded(self) -> tuple[int, ...]:
-        return 1, 4, self.largest
 
     def right(self) -> float:
         return float((self.largest - len(self.padded)) * self.each_ms)

@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import FunctionType, MethodType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim.scenario import Affine
@@ -58,8 +58,6 @@ def unit_of(asked: str) -> Unit:
 SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
 SEED = 1
 
-NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magnitude
-
 
 def as_number(name: str, answer: Any, at_least: float | None = None) -> float:
     """Return an answer as a number. The error for anything else, even a table, is one line.
@@ -103,18 +101,12 @@ class Exercise:
     that number.
 
     Hints come in steps. `judge` explains the mistake in every wrong answer. The second one also lists the
-    `parts` of an answer, the third says where to `look`: a heading of the lesson, and the fourth shows an
-    example with other numbers. Hints never give the answer away.
-
-    Some answers can be guessed. After more than `few` wrong answers, a right one does not count yet: the
-    exercise asks `again`, once, with new numbers. They are drawn for each student from `vary`, which maps
-    names of attributes to values. Leave out values that make the exercise hard or slow.
+    `parts` of an answer, and the third says where to `look`: a heading of the lesson. Hints never give the
+    answer away.
     """
 
-    parts = ""
-    look = ""
-    vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
-    again = ""  # a question with {name} as the place of a value
+    parts: str
+    look: str
     missing = ""  # what to do first, if it is more than to write an answer
     name = ""
 
@@ -127,18 +119,9 @@ class Exercise:
         """The kind of answer: "a class", or "a number (ms)"."""
         raise NotImplementedError
 
-    @property
-    def few(self) -> int | None:
-        """The number of wrong answers after which a right one may be a guess; None for code: never."""
-        return None
-
     def is_open(self, answer: Any) -> bool:
         """Return whether an answer is still as the lesson left it."""
         return answer is ...
-
-    def right(self) -> float:
-        """Return the right answer, of an exercise that can be asked again with other numbers."""
-        raise NotImplementedError
 
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
@@ -151,13 +134,6 @@ class Exercise:
     def holds(self, evidence: Sequence[float], key: str) -> bool:
         """Return whether a record's evidence shows that the student with this key solved the exercise."""
         return True
-
-    def varied(self, values: Mapping[str, Any]) -> Self:
-        """Return the same exercise with other numbers, and `again` as the question about them."""
-        other = type(self)()
-        for name, value in {**values, "again": self.again.format(**values)}.items():
-            setattr(other, name, value)
-        return other
 
 
 class Number(Exercise):
@@ -175,11 +151,6 @@ class Number(Exercise):
     @property
     def asks(self) -> str:
         return f"a {'number' if self.within else 'whole number'} ({self.unit})"
-
-    @property
-    def few(self) -> int:
-        """Fewer than bisection needs: two, or one if few numbers are possible."""
-        return 2 if 0 < self.within <= NARROW else 1
 
     def judge(self, answer: Any) -> Verdict:
         number, right = as_number("the answer", answer), self.right()
@@ -199,6 +170,9 @@ class Number(Exercise):
     def near(self, answer: float, other: float) -> bool:
         """Return whether an answer equals a number, within the tolerance."""
         return abs(answer - other) <= self.within * abs(other)
+
+    def right(self) -> float:
+        raise NotImplementedError
 
     def because(self, right: float) -> str:
         raise NotImplementedError

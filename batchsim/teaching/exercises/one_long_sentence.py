@@ -1,7 +1,7 @@
 """The exercises of notebooks/11-one-long-sentence.ipynb."""
 
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from batchsim import _check
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
@@ -56,9 +56,6 @@ class TokenLimit(Exercise, name="11.2"):
     rate_per_s = 1200
     parts = "p99 without a limit, half of it, and p99 with two neighbouring limits: one within, one above"
     look = "A limit in tokens: what do you expect?"
-    few = 1
-    vary: ClassVar = {"rate_per_s": (1100, 1150)}
-    again = "Now {rate_per_s:,} sentences arrive per second. How many thousand tokens halve p99?"
     most = 16  # thousand: a batch of 32 of the longest sentences
 
     @property

@@ -1,7 +1,6 @@
 """The exercises of notebooks/12-one-queue-or-four.ipynb."""
 
 from functools import cache
-from typing import ClassVar
 
 from batchsim.result import Result
 from batchsim.scenario import Diurnal, Poisson, Scenario, SizeOrWait
@@ -33,8 +32,6 @@ class FillFirstPays(Number, name="12.1"):
     max_wait_ms = 10
     parts = "the mean latency of both routings at some rates, and the rate at which they are equal"
     look = "A quiet night: what do you expect?"
-    vary: ClassVar = {"max_wait_ms": (5, 8, 20)}
-    again = "Now the max wait is {max_wait_ms} ms. Up to which rate does fill first have the lower mean?"
     least, most = 100.0, 1200.0
 
     def means_ms(self, rate_per_s: float) -> tuple[float, float]:
@@ -93,8 +90,6 @@ class LongerWait(Number, name="12.2"):
     rate_per_s = 500
     parts = "how many requests arrive during a wait, at one queue and at one of four"
     look = "A quiet night: what do you expect?"
-    vary: ClassVar = {"one_wait_ms": (2, 4, 6)}
-    again = "Now the wait of the common queue is {one_wait_ms} ms. Which wait do four queues need?"
     otherwise = (
         "a batch has the request that opens it, and those that come during the wait: to how many queues?"
     )
@@ -139,10 +134,6 @@ class BestSignal(Number, name="12.3"):
         "for each signal, the p99 and the mean_replicas of its summary; then the fewest within the promise"
     )
     look = "An autoscaler: what do you expect?"
-    vary: ClassVar = {"rate_per_s": (3000, 3500, 5500)}
-    again = (
-        "Now {rate_per_s} requests arrive per second on average. How many percent fewer replicas does it run?"
-    )
     otherwise = "compare summary()['mean_replicas'] of the signals whose p99 is within {self.promised_ms} ms."
 
     def ran(self, signal: str) -> float:

@@ -1,7 +1,6 @@
 """The exercises of notebooks/09-same-knobs-different-servers.ipynb."""
 
 from functools import cache
-from typing import ClassVar
 
 from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.servers import ray_serve
@@ -24,8 +23,6 @@ class ExtraP99(Number, name="09.1"):
     max_wait_ms = 5
     parts = "the p99 of both servers for the same requests, and the difference"
     look = "A busy hour: what do you expect?"
-    vary: ClassVar = {"rate_per_s": (600, 800, 1200, 1500)}
-    again = "Now {rate_per_s:,} requests arrive per second. How many milliseconds is the difference?"
 
     def p99s_ms(self) -> tuple[float, float]:
         """Return the p99 of Triton and of TorchServe."""
@@ -62,8 +59,6 @@ class LeastWait(Number, name="09.2"):
     rate_per_s = 1500
     parts = "the size of a batch, 1 + the arrivals during the wait, and its service time"
     look = "The third team: what do you expect?"
-    vary: ClassVar = {"rate_per_s": (1300, 1400, 1600, 1700)}
-    again = "Now {rate_per_s:,} per second arrive at Ray Serve. What is the shortest wait that keeps up?"
 
     def right(self) -> float:
         fixed_ms, per_item_ms = SERVICE.fixed_ms, SERVICE.per_item_ms
@@ -101,8 +96,6 @@ class TooFewOngoing(Number, name="09.3"):
     wait_ms = 10
     parts = "the time a request spends inside, waiting and computing, and the number of requests inside"
     look = "The third team: what do you expect?"
-    vary: ClassVar = {"ongoing": (3, 4, 6, 8)}
-    again = "Now max_ongoing_requests is {ongoing}. How many requests per second can it carry at most?"
     otherwise = "how long do {self.ongoing} requests stay inside, from their arrival to their answer?"
 
     def right(self) -> float:

@@ -1,13 +1,12 @@
 """The exercises of notebooks/04-size-or-wait.ipynb."""
 
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
 from batchsim.result import Result
-from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
+from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.scenario.rules import Trigger
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
@@ -24,8 +23,6 @@ class ServerCameFree(Number, name="04.1"):
     requests = 400_000
     parts = "the number of batches whose trigger is BACKLOG, and the number of all batches"
     look = "Why batches left"
-    vary: ClassVar = {"rate_per_s": (700, 800, 1500)}
-    again = "Now {rate_per_s:,} requests arrive per second. Which percentage leaves as the server is free?"
     otherwise = "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
 
     @cached_property
@@ -63,8 +60,6 @@ class TwoPhotos(Number, name="04.2"):
     service = SERVICE
     parts = "the mean of both latencies without a wait, and with a wait that lets both leave together"
     look = "When a wait pays: what do you expect?"
-    vary: ClassVar = {"service": tuple(Affine(fixed, SERVICE.per_item_ms) for fixed in (1.35, 2.35, 2.85))}
-    again = "Now a batch takes {service.fixed_ms} ms plus {service.per_item_ms} ms per photo. How far apart?"
 
     def alone_ms(self, apart_ms: float) -> float:
         """Return the mean latency without a wait: the second photo waits for the first."""
@@ -109,8 +104,6 @@ class HalfTheGpu(Number, name="04.3"):
     share = 0.5
     parts = "the utilisation with a wait, and the shortest wait that makes it low enough"
     look = "Two prices: what do you expect?"
-    vary: ClassVar = {"share": (0.45, 0.55, 0.6, 0.65)}
-    again = "Now the server may compute {share:.0%} of the time. What is the shortest wait?"
     longest_ms = 6.65  # up to which theory solves it: the time of a full batch
 
     def utilisation(self, max_wait_ms: float) -> float:

@@ -1,7 +1,5 @@
 """The exercises of notebooks/05-tails-and-bursts.ipynb."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from batchsim.scenario import Constant, Scenario, SizeOrWait, Trace
@@ -19,8 +17,6 @@ class SlowPages(Number, name="05.1"):
     photos = 40
     parts = "the probability that one photo is fast, and that all photos of a page are fast"
     look = "Eleven requests, by hand"
-    vary: ClassVar = {"photos": (20, 30, 60, 80)}
-    again = "Now a page has {photos} photos. What percentage of the pages has a slow one?"
     otherwise = "one photo is fast with a probability of 0.99. How likely is it that all of a page are fast?"
 
     def right(self) -> float:
@@ -48,8 +44,6 @@ class LastOfABurst(Number, name="05.2"):
     lasts_s = 1.5
     parts = "how fast the queue grows, its length at the end of the burst, and how fast it shrinks"
     look = "A crowd comes: what do you expect?"
-    vary: ClassVar = {"rate_per_s": (6000, 6500, 8000)}
-    again = "Now {rate_per_s:,} requests per second arrive in the burst. What is the latency of the last one?"
     otherwise = "how many requests wait when the burst ends, and how long does the server need for them?"
 
     @property
@@ -88,8 +82,6 @@ class SeenByUsers(Number, name="05.3"):
     stall_ms = 1500
     parts = "the requests during the stall, the requests while its queue is cleared, and all requests"
     look = "A real load test: what do you expect?"
-    vary: ClassVar = {"stall_ms": (1000, 2000, 2500)}
-    again = "Now the stall lasts {stall_ms:,} ms. What percentage of the requests is slow?"
     otherwise = "simulate it, and count the requests that took more than {self.slow_ms} ms."
     slow_ms = 100
 

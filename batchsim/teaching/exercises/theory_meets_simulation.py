@@ -1,7 +1,6 @@
 """The exercises of notebooks/06-theory-meets-simulation.ipynb."""
 
 import math
-from typing import ClassVar
 
 from scipy.optimize import brentq
 
@@ -15,27 +14,21 @@ class TwiceTheTime(Number, name="06.1"):
     """The rate at which a request takes twice its service time on average, one at a time."""
 
     unit = "requests per second"
-    times = 2.0  # as long as the service time
     parts = "the service time D, the fraction of time that the server is busy, λD, and the time in the queue"
     look = "By hand"
-    vary: ClassVar = {"times": (1.5, 2.5, 3.0, 4.0)}
-    again = "At which arrival rate is the mean latency {times:g} times the service time?"
 
     def latency_ms(self, rate_per_s: float) -> float:
         return mg1(rate_per_s, SERVICE(1) * 1000, cv=0).mean_latency_ms
 
     def right(self) -> float:
-        limit_per_s, aim_ms = 1 / SERVICE(1), self.times * SERVICE(1) * 1000
+        limit_per_s, aim_ms = 1 / SERVICE(1), 2 * SERVICE(1) * 1000
         low, high = 0.01 * limit_per_s, 0.99 * limit_per_s
         return float(brentq(lambda rate: self.latency_ms(rate) - aim_ms, low, high))
 
     def because(self, right: float) -> str:
         busy = f"at {right:,.0f} requests per second the server is busy {right * SERVICE(1):.1%} of the time"
-        queueing = "as long" if self.times == 2 else f"{self.times - 1:g} times as long"
-        mean = (
-            f"the mean latency is {self.latency_ms(right):.2f} ms: {queueing} in the queue as on the server"
-        )
-        return f"{busy}, and {mean}."
+        mean = f"the mean latency is {self.latency_ms(right):.2f} ms"
+        return f"{busy}, and {mean}: as long in the queue as on the server."
 
     def mistakes(self, right: float) -> Mistakes:
         yield right * SERVICE(1), "that is the server's utilisation. How many requests per second is that?"
@@ -45,11 +38,7 @@ class TwiceTheTime(Number, name="06.1"):
             return "the server cannot keep up: the queue grows without end, and there is no mean."
         mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
         side = "less" if answer < right else "more"
-        return f"there the mean latency is {mean_ms:.2f} ms, {side} than {self.in_words} {alone_ms:.2f} ms."
-
-    @property
-    def in_words(self) -> str:
-        return "twice" if self.times == 2 else f"{self.times:g} times"
+        return f"there the mean latency is {mean_ms:.2f} ms, {side} than twice {alone_ms:.2f} ms."
 
 
 class EnoughRequests(Number, name="06.2"):
@@ -62,8 +51,6 @@ class EnoughRequests(Number, name="06.2"):
     target = 0.01
     parts = "half the interval's width over the mean, how many times too wide it is, and the square of that"
     look = "What does 95 % promise?"
-    vary: ClassVar = {"target": (0.012, 0.015, 0.02)}
-    again = "About how many requests do you need for an interval of ± {target:.1%} of the mean?"
 
     def half_width(self, requests: int) -> float:
         """Return half the width of the mean latency's interval, as a fraction of the mean."""
@@ -105,8 +92,6 @@ class CostOfAWait(Number, name="06.3"):
     max_wait_ms = 1
     parts = "the mean latency with the wait minus the mean without it, for the same requests"
     look = "Which of two settings is better?"
-    vary: ClassVar = {"rate_per_s": (700, 800, 1200)}
-    again = "Now {rate_per_s:,} requests arrive per second. How much does a wait of 1 ms raise the mean?"
 
     def mean_ms(self, max_wait_ms: float) -> float:
         return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms

@@ -1,7 +1,6 @@
 """The exercises of notebooks/07-tune-to-an-objective.ipynb."""
 
 from functools import cache
-from typing import ClassVar
 
 from scipy.optimize import brentq
 
@@ -29,8 +28,6 @@ class Goodput(Number, name="07.1"):
     requests = 400_000
     parts = "the requests that are answered per second, and the fraction of them in time"
     look = "The smallest promise, by hand"
-    vary: ClassVar = {"rule": tuple(SizeOrWait(64, wait_ms) for wait_ms in (15, 18, 22, 24))}
-    again = "How many per second are within 30 ms, with batches of 64 and a wait of {rule.max_wait_ms:g} ms?"
 
     def right(self) -> float:
         scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE)
@@ -61,8 +58,6 @@ class StricterPromise(Number, name="07.2"):
     max_batch_size = 16
     parts = "a setting, its p99 at a rate, and the highest rate at which p99 is within the promise"
     look = "How much may the traffic grow?"
-    vary: ClassVar = {"promised_ms": (12, 15, 20, 22)}
-    again = "Up to how many requests per second can you promise {promised_ms} ms for 99 of 100?"
 
     @property
     def saturation_per_s(self) -> float:
@@ -102,8 +97,6 @@ class EnoughServers(Number, name="07.3"):
     most = 4
     parts = "for each number of servers, the best setting of KNOBS and its p99; then the fewest in time"
     look = "Let a search choose"
-    vary: ClassVar = {"rate_per_s": (1700, 1750, 5250, 5300)}
-    again = "Now {rate_per_s:,} requests will arrive per second. What is the smallest number of V100s?"
 
     def right(self) -> float:
         return _fewest_servers(self.rate_per_s, self.most, SEED)[0]

@@ -1,7 +1,5 @@
 """The exercises of notebooks/01-why-batch.ipynb."""
 
-from typing import ClassVar
-
 from scipy.optimize import brentq
 
 from batchsim.teaching.exercises.exercise import SERVICE, Mistakes, Number
@@ -16,8 +14,6 @@ class SaturationRate(Number, name="01.1"):
     size = 12
     parts = "how long a whole batch takes, in seconds, and how many requests it carries in that time"
     look = "Why 32 requests take little more time than one"
-    vary: ClassVar = {"size": (6, 9, 18, 20, 24, 28)}
-    again = "How many requests per second, at most, can the server carry in batches of {size}?"
     otherwise = "how long does a batch of {self.size} take, and how many requests per second is that?"
 
     def right(self) -> float:
@@ -41,8 +37,6 @@ class SmallestBatch(Number, name="01.2"):
     rate_per_s = 3000
     parts = "the saturation rate of each batch size, and the first size whose rate is higher than the traffic"
     look = "Why 32 requests take little more time than one"
-    vary: ClassVar = {"rate_per_s": (2000, 2500, 3500, 4000, 4200)}
-    again = "Now {rate_per_s:,} requests arrive per second. What is the smallest max_batch_size?"
 
     def saturation_per_s(self, size: int) -> float:
         return size / SERVICE(size)
@@ -71,8 +65,6 @@ class BreakEven(Number, name="01.3"):
     max_batch_size = 32
     parts = "the mean latency one at a time, and the mean latency in batches, which grows with the wait"
     look = "From morning to evening: what do you expect?"
-    vary: ClassVar = {"rate_per_s": (250, 270, 300, 320)}
-    again = "Now {rate_per_s} requests arrive per second. Which max_wait_ms makes both take the same time?"
 
     @property
     def alone_ms(self) -> float:
