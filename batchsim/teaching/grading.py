@@ -57,8 +57,6 @@ def _noted(exercise: str, answer: Any, verdict: Verdict) -> list[str]:
     def note(record: Record) -> None:
         tried = record.exercises.setdefault(exercise, Tried(first_at=now()))
         tried.last_at = now()
-        if right and (evidence := EXERCISES[exercise].evidence(answer)):
-            record.evidence[exercise] = evidence
         if tried.solved_at or (not right and wrong in tried.wrong):
             return
         tried.tries += 1

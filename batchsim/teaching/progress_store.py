@@ -1,13 +1,12 @@
 """A student's predictions and attempts, and the file that stores them, shared by several kernels."""
 
 import errno
-import hashlib
 import json
 import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
@@ -70,9 +69,6 @@ class Record:
     batchsim: str = __version__
     predictions: dict[str, Predicted] = field(default_factory=dict)
     exercises: dict[str, Tried] = field(default_factory=dict)
-    evidence: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # of exercises that a grade simulates again
 
 
 def now() -> str:
@@ -96,19 +92,8 @@ def name_of(student: Any) -> str:
 def write(path: Path, record: Record) -> None:
     """Write a progress file, whole or not at all."""
     content = {"format": FORMAT, "version": VERSION, **asdict(record), "batchsim": __version__}
-    content["checksum"] = checksum(content)
     with replacing(path) as file:
         file.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def checksum(content: Mapping[str, Any]) -> str:
-    """Return the checksum of the content of a progress file.
-
-    It detects a file that was damaged or edited by hand. It is not security: anyone can compute it.
-    """
-    rest = {name: value for name, value in content.items() if name != "checksum"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read(path: str | os.PathLike[str]) -> Record:
@@ -136,16 +121,13 @@ def _parsed(path: Path, text: bytes) -> Record:
         other = f"{path} is a progress file of version {version!r:.20}, of batchsim"
         ours = f"batchsim {__version__} reads versions 1 and {VERSION}"
         raise OtherVersionError(f"{other} {content.get('batchsim', '?')!s:.20}, and {ours}")
-    names = ["format", "version", *(each.name for each in fields(Record)), "checksum"]
-    since: dict[str, Any] = {"evidence": {}}  # files from before have none
-    if lacks := [name for name in names if name not in since | content]:
+    names = ["format", "version", *(each.name for each in fields(Record))]
+    if lacks := [name for name in names if name not in content]:
         raise ValueError(f"{path} is not a progress file: it lacks {', '.join(lacks)}")
     if content["format"] != FORMAT:
         raise ValueError(f"{path} is not a progress file: its format is {content['format']!r:.40}")
-    if content["checksum"] != checksum(content):
-        raise ValueError(f"{path} was changed after batchsim wrote it: its checksum does not match")
     try:
-        record: Record = _fit("", {name: (since | content)[name] for name in names[2:-1]}, Record)
+        record: Record = _fit("", content, Record)
         record.student = record.student and name_of(record.student)
         return record
     except ValueError as error:

@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sized
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -126,14 +126,6 @@ class Exercise:
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
-
-    def evidence(self, answer: Any) -> list[float]:
-        """Return what the record keeps of a right answer, so that a grade need not trust the record."""
-        return []
-
-    def holds(self, evidence: Sequence[float], key: str) -> bool:
-        """Return whether a record's evidence shows that the student with this key solved the exercise."""
-        return True
 
 
 class Number(Exercise):

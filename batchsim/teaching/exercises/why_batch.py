@@ -1,9 +1,12 @@
 """The exercises of notebooks/01-why-batch.ipynb."""
 
+from typing import Any
+
 from scipy.optimize import brentq
 
-from batchsim.teaching.exercises.exercise import SERVICE, Mistakes, Number
-from batchsim.teaching.exercises.played import Played
+from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Mistakes, Number, Verdict
+from batchsim.teaching.game import BeTheBatcher, seed_of
+from batchsim.teaching.progress_store import load
 from batchsim.theory import mg1, size_or_wait
 
 
@@ -89,8 +92,34 @@ class BreakEven(Number, name="01.3"):
         return f"{at}: {slower} than {self.alone_ms:.2f} ms one at a time."
 
 
-class BeatTheWait(Played, name="01.4"):
-    """A game of the student's own requests, played better than a wait of 10 ms."""
+class BeatTheWait(Exercise, name="01.4"):
+    """A game of the student's own requests, whose mean latency must be below that of a wait of 10 ms."""
 
+    asks = "a game, as be_the_batcher returns it"
+    missing = "play the game to its end, then run this cell again."
     parts = "when the server is free, how many requests wait then, and how long until you press Send"
     look = "Be the batcher"
+    hardly = 4  # sends
+
+    def is_open(self, answer: Any) -> bool:
+        return answer is ... or (isinstance(answer, BeTheBatcher) and not answer.answered)
+
+    def judge(self, answer: Any) -> Verdict:
+        if not isinstance(answer, BeTheBatcher):
+            raise TypeError(
+                f"the answer must be the game itself, got an object of type {type(answer).__name__}"
+            )
+        if answer.seed != seed_of(self.name, load().key):
+            return Verdict(False, "this game has the requests of another one. Run its cell again, and play.")
+        you, rule, *_ = answer.game.rows(answer.sends_s)
+        if you["mean_ms"] < rule["mean_ms"]:
+            means = f"your mean is {you['mean_ms']:.1f} ms, the rule's {rule['mean_ms']:.1f} ms"
+            place = "for company" if you["forming_ms"] < rule["forming_ms"] else "in the queue"
+            return Verdict(True, f"{means}: your requests waited less {place}.")
+        means = f"your mean is {you['mean_ms']:.1f} ms, and {rule['mean_ms']:.1f} ms with a wait of 10 ms."
+        if len(answer.sends_s) <= self.hardly:
+            return Verdict(False, f"{means} You hardly sent: the others waited until the end.")
+        if you["forming_ms"] > 2 * rule["forming_ms"]:
+            idle = f"{you['forming_ms']:.1f} ms a request waits while the server is idle"
+            return Verdict(False, f"{means} For {idle}. Send before many wait.")
+        return Verdict(False, f"{means} Press Send while the server computes: the next batch leaves at once.")
