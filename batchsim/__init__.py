@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from batchsim import _parts
+from batchsim import _check, _parts
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
@@ -74,8 +74,8 @@ __all__ = [
     "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "calibrate", "capacity", "capacity_curves", "compare", "compare_routing",
     "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes", "load_test",
-    "plot", "published", "published_names", "published_source", "routing", "servers", "simulate", "study",
-    "sweep", "teaching", "theory", "tune",
+    "plot", "published", "published_names", "published_source", "routing", "servers", "simulate", "sweep",
+    "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
@@ -86,9 +86,9 @@ _ON_FIRST_USE = {
     "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.film.lanes",
-    "plot": "view.pictures.plot", "servers": "servers", "study": "study",
-    "sweep": "study.sweep", "teaching": "teaching",
-    "theory": "theory", "tune": "study.tune",
+    "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep",
+    "study": "study",  # of the public names that it had, it tells what to use instead
+    "teaching": "teaching", "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 
 _parts.name_extras()
@@ -96,7 +96,7 @@ _parts.name_extras()
 
 def __getattr__(name: str) -> Any:
     if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module 'batchsim' has no attribute {name!r}")
+        raise _check.no_attribute(__name__, name)
     module = import_module(f"batchsim.{_ON_FIRST_USE[name]}")
     return module if name == _ON_FIRST_USE[name] else getattr(module, name)
 

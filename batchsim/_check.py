@@ -19,6 +19,10 @@ from batchsim._format import brief
 SMALLEST, LARGEST = 1e-12, 1e12
 LARGEST_WHOLE = 2**62
 LONGEST_NAME = 100  # letters of a name that may be a misspelt one
+# Names of earlier versions, and what to use instead.
+REMOVED = {
+    "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
+}
 
 
 def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> int:
@@ -130,12 +134,28 @@ def at_most(name: str, value: int, most: float, what: str) -> None:
 def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
     """Return "; did you mean 'x'?" for the known name nearest to `name`, else the known ones.
 
-    `listed`: the message lists them already.
+    Of a removed name, return what to use instead. `listed`: the message lists them already.
     """
     names = sorted(known)
+    if was := removed(name):
+        return was
     if close := closest(name, names):
         return f"; did you mean {close!r}?"
     return "" if listed else f"; known: {', '.join(names)}"
+
+
+def removed(name: Any) -> str:
+    """Return "; it was removed: ..." with what to use instead of a name of an earlier version, else "".
+
+    >>> removed("Problem")
+    '; it was removed: let the optimiser call `simulate`, as docs/tuning.md shows for Optuna'
+    """
+    return f"; it was removed: {REMOVED[name]}" if isinstance(name, str) and name in REMOVED else ""
+
+
+def no_attribute(module: str, name: str) -> AttributeError:
+    """Return the error of a module's `__getattr__` for a name that is unknown, or was removed."""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{removed(name)}")
 
 
 def closest(name: Any, known: Iterable[str]) -> str:

@@ -1,10 +1,12 @@
-"""Parts of batchsim that are extras: an import of a missing one names the extra that brings it."""
+"""Imports that fail: of a missing extra, the error names it; of a removed name, what to use instead."""
 
 import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
+
+from batchsim import _check
 
 # The extra of pyproject.toml that brings each library that `pip install batchsim` leaves out.
 EXTRAS = {
@@ -22,7 +24,7 @@ class MissingPart(ModuleNotFoundError):
 
 
 class _Parts(MetaPathFinder):
-    """The last finder of imports: it finds nothing, and names the extra to a module of batchsim."""
+    """The last finder of imports: it finds nothing, and raises the errors of this module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -30,6 +32,10 @@ class _Parts(MetaPathFinder):
         library = fullname.partition(".")[0]
         if library in EXTRAS and _importer().partition(".")[0] == "batchsim":
             raise _missing(fullname)
+        # Python drops the AttributeError of `from batchsim import name`, and looks for a module instead.
+        package, _, name = fullname.rpartition(".")
+        if package.partition(".")[0] == "batchsim" and (was := _check.removed(name)):
+            raise ImportError(f"cannot import name {name!r} from {package!r}{was}")
 
 
 def _missing(fullname: str, extra: str = "") -> MissingPart:

@@ -1,3 +1,4 @@
+import importlib
 import subprocess
 import sys
 
@@ -64,6 +65,16 @@ def test_every_public_name_is_there(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'batchsim' has no attribute 'Poison'"):
         batchsim.Poison  # noqa: B018
+
+
+@pytest.mark.parametrize(("name", "instead"), [("study.Problem", "docs/tuning.md")])
+def test_a_removed_name_tells_what_to_use_instead(name, instead):
+    package, _, last = f"batchsim.{name}".rpartition(".")
+    told = rf"'{last}'.*; it was removed: .*{instead}"
+    with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute {told}"):
+        getattr(importlib.import_module(package), last)
+    with pytest.raises(ImportError, match=f"^cannot import name {told}"):
+        exec(f"from {package} import {last}")
 
 
 def test_the_version_is_a_string_of_numbers():

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-__all__ = ["Problem"]
+from batchsim import _check
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Problem":
-        raise AttributeError(f"module 'batchsim.study' has no attribute {name!r}")
-    from batchsim.study.problem import Problem
-
-    return Problem
+    raise _check.no_attribute(__name__, name)

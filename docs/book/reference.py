@@ -57,7 +57,6 @@ ROOMS = {
     "routing": "Where a request goes, of several replicas",
     "servers": "Real servers, with their own parameter names",
     "device": "Real models, on the wall clock",
-    "study": "Searches by other optimisers",
     "theory": "Queueing theory",
     "teaching": "Predictions and exercises",
 }
