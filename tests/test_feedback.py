@@ -20,8 +20,7 @@ from batchsim.teaching.exercises import tune_to_an_objective as tuned
 from batchsim.teaching.exercises.exercise import Number
 
 SOLUTIONS = Path(__file__).parent.parent / "notebooks" / "solutions"
-ASKED = {name: asked for name, asked in EXERCISES.items() if hasattr(asked, "right")}
-NUMBERS = {name: asked for name, asked in ASKED.items() if isinstance(asked, Number)}
+NUMBERS = {name: asked for name, asked in EXERCISES.items() if isinstance(asked, Number)}
 SEED = 7  # not that of the exercises
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -266,7 +265,7 @@ def false_numbers(name, asked, answer, text):
 def bounds(asked):
     """Return the right answer, numbers just inside the accepted range, and numbers just outside."""
     right = asked.right()
-    width = getattr(asked, "within", 0) * abs(right)
+    width = asked.within * abs(right)
     if not width:
         return right, [right], [each for each in (right - 1, right + 1) if each >= 1]
     return right, [right - 0.99 * width, right + 0.99 * width], [right - 1.01 * width, right + 1.01 * width]
@@ -276,7 +275,7 @@ def others(name, asked):
     """Return wrong answers: far from the right one, and typical ones of the exercise."""
     right = asked.right()
     far = [times * right for times in (0.3, 0.7, 1.5, 4)]
-    if not getattr(asked, "within", 0):
+    if not asked.within:
         far = [max(round(each), 1) for each in far]
     typical = [given(asked, answer) for answer, _ in WRONG[name]]
     found = [*far, *(each for each in typical if isinstance(each, (int, float)))]
@@ -284,17 +283,17 @@ def others(name, asked):
 
 
 def test_every_exercise_with_a_number_has_its_truths():
-    assert set(TRUE) == set(ASKED)
+    assert set(TRUE) == set(NUMBERS)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_an_answer_counts_up_to_the_bound_and_not_beyond(name):
-    _, inside, outside = bounds(ASKED[name])
-    assert [each for each in inside if not ASKED[name].judge(each).right] == []
-    assert [each for each in outside if ASKED[name].judge(each).right] == []
+    _, inside, outside = bounds(NUMBERS[name])
+    assert [each for each in inside if not NUMBERS[name].judge(each).right] == []
+    assert [each for each in outside if NUMBERS[name].judge(each).right] == []
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_in_the_feedback_is_true(name):
     asked = EXERCISES[name]
     right, inside, outside = bounds(asked)
@@ -302,17 +301,17 @@ def test_a_number_in_the_feedback_is_true(name):
         assert false_numbers(name, asked, answer, asked.judge(answer).text) == []
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_feedback_that_evaluates_an_answer_says_on_which_side_it_is_wrong(name):
     """An answer below the right one and one above it are wrong for different reasons."""
-    right, _, outside = bounds(ASKED[name])
+    right, _, outside = bounds(NUMBERS[name])
     below, above = outside[0], outside[-1]
-    told = [ASKED[name].judge(each).text for each in (below, above)]
+    told = [NUMBERS[name].judge(each).text for each in (below, above)]
     if below < right and told[0] != told[1]:
         assert NUMBER.sub("#", told[0]) != NUMBER.sub("#", told[1]), told
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_a_question_gives_no_other_number_for_what_its_feedback_states(name):
     """Otherwise a student compares 4.2 ms with 4.33 ms, and searches for a mistake that is not there."""
     asked = EXERCISES[name]

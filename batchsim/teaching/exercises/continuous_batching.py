@@ -3,14 +3,13 @@
 import math
 from functools import cache
 from statistics import median
-from typing import Any
 
 from batchsim.measured.published import published
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.lengths import Geometric, Lognormal
 from batchsim.scenario.tokens import Tokens
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Mistakes, Number, Verdict, as_number
+from batchsim.teaching.exercises.exercise import SEED, Mistakes, Number
 
 STEP = "llama-3.1-8b/rtx-4090"
 TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
@@ -78,21 +77,19 @@ class StepsOfPrompt(Number, name="10.2"):
         yield self.prompt, "a step computes many tokens of a prompt at once, as far as its budget allows."
 
 
-class MostSeats(Exercise, name="10.3"):
+class MostSeats(Number, name="10.3"):
     """The largest max_num_seqs that keeps the TPOT within an objective while clients queue."""
 
+    unit = "max_num_seqs"
+    within = 0.0
     clients, objective_ms = 128, 50
     parts = "a run that keeps the objective, and a run with one more seat that does not"
     look = "More seats: what do you expect?"
 
-    @property
-    def asks(self) -> str:
-        return "a whole number (max_num_seqs)"
-
     def tpot_ms(self, seats: int) -> float:
         return _tpot_p99_ms(self.clients, seats)
 
-    def right(self) -> int:
+    def right(self) -> float:
         """Return the largest, by halving: more seats make slower tokens."""
         low, high = 1, self.clients
         while high - low > 1:
@@ -100,26 +97,19 @@ class MostSeats(Exercise, name="10.3"):
             low, high = (middle, high) if self.tpot_ms(middle) <= self.objective_ms else (low, middle)
         return low
 
-    def judge(self, answer: Any) -> Verdict:
-        number = as_number("max_num_seqs", answer, at_least=1)
-        seats = int(number)
-        if seats != number:
-            return Verdict(False, "the number of seats is whole: round down, or try the next one.")
-        if seats > self.clients:
-            few = f"there are never more than {self.clients} requests, so further seats stay empty"
-            return Verdict(
-                False, f"{few}. With {self.clients} seats p99 of TPOT is {self.tpot_ms(self.clients):.1f} ms."
-            )
-        found_ms = self.tpot_ms(seats)
-        if found_ms > self.objective_ms:
-            over = f"with {seats} seats p99 of TPOT is {found_ms:.1f} ms, above {self.objective_ms} ms"
-            return Verdict(False, f"{over}: with fewer seats, fewer requests share a step.")
-        next_ms = self.tpot_ms(seats + 1)
-        if next_ms <= self.objective_ms:
-            more = f"with {seats} seats p99 of TPOT is {found_ms:.1f} ms: there is room for more"
-            return Verdict(False, f"{more}, and each extra seat gives more tokens per second.")
-        both = f"p99 of TPOT is {found_ms:.1f} ms with {seats} seats, {next_ms:.1f} ms with one more"
-        return Verdict(True, f"{both}. The objective, not the memory, sets the limit here.")
+    def because(self, right: float) -> str:
+        seats, next_ms = int(right), self.tpot_ms(int(right) + 1)
+        both = f"{self.tpot_ms(seats):.1f} ms with {seats} seats, {next_ms:.1f} ms with one more"
+        return f"p99 of TPOT is {both}. The objective, not the memory, sets the limit here."
+
+    def hint(self, answer: float, right: float) -> str:
+        seats = min(int(answer), self.clients)
+        found = f"with {seats} seats p99 of TPOT is {self.tpot_ms(seats):.1f} ms"
+        if answer > self.clients:
+            return f"there are never more than {seats} requests, so further seats stay empty; {found}."
+        if answer > right:
+            return f"{found}, above {self.objective_ms} ms: with fewer seats, fewer requests share a step."
+        return f"{found}: there is room for more, and each extra seat gives more tokens per second."
 
 
 @cache  # a run of each

@@ -59,27 +59,29 @@ SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
 SEED = 1
 
 
-def as_number(name: str, answer: Any, at_least: float | None = None) -> float:
+def as_number(answer: Any) -> float:
     """Return an answer as a number. The error for anything else, even a table, is one line.
 
-    >>> as_number("the answer", "500")
+    >>> as_number("500")
     Traceback (most recent call last):
         ...
     TypeError: the answer must be a number, got the text '500': leave out the quotes
     """
     advice = ""
     if isinstance(answer, str) and re.fullmatch(r"\s*[-+]?[\d.,_]+(e[-+]?\d+)?\s*", answer):
-        raise TypeError(f"{name} must be a number, got the text {answer!r:.40}: leave out the quotes")
+        raise TypeError(f"the answer must be a number, got the text {answer!r:.40}: leave out the quotes")
     if isinstance(answer, Sized) and not isinstance(answer, str) and hasattr(answer, "__getitem__"):
         advice = f": take one out of these {len(answer)}" if getattr(answer, "shape", True) else ""
     elif isinstance(answer, (FunctionType, MethodType)):
         advice = ": call it, with brackets"
     try:
-        return _check.real(name, answer, at_least=at_least)
+        return _check.real("the answer", answer)
     except (TypeError, ValueError) as error:
         raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...") + advice) from None
     except Exception:  # a student's own class may have any __repr__
-        raise TypeError(f"{name} must be a number, got an object of type {type(answer).__name__}") from None
+        raise TypeError(
+            f"the answer must be a number, got an object of type {type(answer).__name__}"
+        ) from None
 
 
 class Verdict(NamedTuple):
@@ -145,7 +147,7 @@ class Number(Exercise):
         return f"a {'number' if self.within else 'whole number'} ({self.unit})"
 
     def judge(self, answer: Any) -> Verdict:
-        number, right = as_number("the answer", answer), self.right()
+        number, right = as_number(answer), self.right()
         if self.near(number, right):
             return Verdict(True, self.because(right))
         mistake = next((text for value, text in self.mistakes(right) if self.near(number, value)), "")

@@ -10,7 +10,7 @@ from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.buckets import Buckets
 from batchsim.scenario.sized_time import PaddedTime
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Verdict, as_number
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict
 
 LARGEST = 512  # tokens
 SIZES = Lognormal(80, cv=1, at_most=LARGEST)
@@ -50,44 +50,41 @@ class Edges(Exercise, name="11.1"):
         return Verdict(False, f"{found}, above {self.objective_ms} ms: {why}.".replace("?.", "?"))
 
 
-class TokenLimit(Exercise, name="11.2"):
+class TokenLimit(Number, name="11.2"):
     """The largest limit of a batch in tokens, padding included, that halves p99."""
 
+    unit = "thousand tokens"
+    within = 0.0
     rate_per_s = 1200
     parts = "p99 without a limit, half of it, and p99 with two neighbouring limits: one within, one above"
     look = "A limit in tokens: what do you expect?"
     most = 16  # thousand: a batch of 32 of the longest sentences
 
-    @property
-    def asks(self) -> str:
-        return "a whole number (thousand tokens)"
-
-    def p99_ms(self, thousand: int | None) -> float:
-        limit = None if thousand is None else 1000 * thousand
+    def p99_ms(self, thousand: float | None) -> float:
+        limit = None if thousand is None else round(1000 * thousand)
         return _measured(self.rate_per_s, SizeOrWait(max_batch_units=limit))[0]
 
     @property
     def half_ms(self) -> float:
         return self.p99_ms(None) / 2
 
-    def right(self) -> int:
+    def right(self) -> float:
         return max(each for each in range(1, self.most + 1) if self.p99_ms(each) <= self.half_ms)
 
-    def judge(self, answer: Any) -> Verdict:
-        number = as_number("the limit", answer, at_least=1)
-        if number != int(number):
-            return Verdict(False, "the number of thousand tokens is whole: round down, or try the next one.")
-        limit, half = int(number), f"half of p99 without a limit is {self.half_ms:.1f} ms"
-        if limit > self.most:
+    def found(self, limit: float) -> str:
+        half = f"half of p99 without a limit is {self.half_ms:.1f} ms"
+        return f"with {limit:g} thousand tokens p99 is {self.p99_ms(limit):.1f} ms, and {half}"
+
+    def because(self, right: float) -> str:
+        return f"{self.found(right)}; with one thousand more it is {self.p99_ms(right + 1):.1f} ms."
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer > self.most:
             full = f"even a batch of 32 of the longest sentences has only {32 * LARGEST:,} tokens"
-            return Verdict(False, f"{full}, padding included. Is your limit in thousands?")
-        found = f"with {limit} thousand tokens p99 is {self.p99_ms(limit):.1f} ms, and {half}"
-        if self.p99_ms(limit) > self.half_ms:
-            return Verdict(False, f"{found}: one long sentence still makes too many others longer.")
-        if limit != self.right():
-            return Verdict(False, f"{found}: that is enough, but a larger limit is, too.")
-        above = f"with one thousand more it is {self.p99_ms(limit + 1):.1f} ms"
-        return Verdict(True, f"{found}; {above}.")
+            return f"{full}, padding included. Is your limit in thousands?"
+        if answer > right:
+            return f"{self.found(answer)}: one long sentence still makes too many others longer."
+        return f"{self.found(answer)}: that is enough, but a larger limit is, too."
 
 
 @cache  # a run of each
