@@ -35,7 +35,10 @@ def test_this_machine_needs_no_token_of_ones_own(host):
     assert access.listening(host, "short") == (host or "127.0.0.1", "short")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lab.example.org", "127.0.0.1.example.org"])
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "::", "192.168.1.7", "lab.example.org", "127.0.0.1.example.org", "localhost.example.org"],
+)
 def test_other_machines_need_a_token_that_nobody_guesses(host):
     assert access.listening(host, LONG) == (host, LONG)
     for token in ("", "short", LONG[:15], "a" * 99, "abcdefg" * 9):

@@ -61,6 +61,13 @@ def test_a_link_that_makes_no_sense_is_refused_beside_it_and_nothing_moves(panel
     assert panel.status.value == ""
 
 
+def test_reset_compares_with_nothing(panel):
+    panel.controls["max_wait_ms"].value = 0
+    assert panel.data.before.result.scenario.rule.max_wait_ms == DEFAULT.max_wait_ms
+    panel.session.reset()
+    assert panel.data.before is None
+
+
 def test_reset_brings_every_control_back(panel):
     panel.move_to(DEFAULT.replace(workload="gamma", servers=2, queue_limit=5))
     panel.share.buttons["Reset"].click()

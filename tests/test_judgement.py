@@ -8,8 +8,17 @@ from scipy.special import gammaincc
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.study.judgement import STRICT, Verdict, fewest, judge, percentile, share_within
-from batchsim.study.slo import SLO
+from batchsim.study.judgement import (
+    STRICT,
+    Estimate,
+    Judgement,
+    Verdict,
+    fewest,
+    judge,
+    percentile,
+    share_within,
+)
+from batchsim.study.slo import SLO, Objective
 
 T4 = bs.Affine(5, 0.25)
 POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), T4)
@@ -143,6 +152,21 @@ def test_a_percentile_near_its_limit_takes_a_run_with_an_interval_of_its_own():
     )
     assert math.isfinite(enough.high)
     assert math.isnan(short.high)
+
+
+@pytest.mark.parametrize(
+    ("objective", "value", "low", "high", "times"),
+    [
+        (Objective("p99_ms", 50, 99), 40, 39, 60, 1.2 * 4),  # its upper end is twice as far as the limit
+        (Objective("p99_ms", 50, 99), 60, 50, 99, 1.2 * 15.21),
+        (Objective("throughput_per_s", 100), 120, 60, 121, 1.2 * 9),  # its lower end, three times
+        (Objective("p99_ms", 50, 99), 50, 40, 60, math.inf),
+        (Objective("p99_ms", 50, 99), 40, math.nan, math.nan, math.nan),
+    ],
+)
+def test_a_run_n_times_as_long_has_an_interval_narrower_by_the_root(objective, value, low, high, times):
+    judgement = Judgement(Verdict.UNCLEAR, 1, objective, {objective: Estimate(value, low, high)})
+    assert judgement.longer == pytest.approx(times, nan_ok=True)
 
 
 def test_what_is_not_a_sample_has_no_fewest_requests():

@@ -348,6 +348,15 @@ def scenario(**more):
     return bs.Scenario(POISSON, bs.SizeOrWait(), AFFINE, **more)
 
 
+@pytest.mark.parametrize(("timeout_ms", "next_ms"), [(1.0006, 1.001), (1.0014, 1.002), (1.002, 1.002)])
+def test_a_timeout_between_two_microseconds_is_the_next_so_that_none_is_lost_early(timeout_ms, next_ms):
+    one = scenario(timeout_ms=timeout_ms)
+    levels = one.replace(workload=POISSON.with_priorities({1: 0.2, 2: 0.8}))
+    per_level = levels.replace(timeout_ms={1: timeout_ms, 2: 20})
+    for asked, limit_ms in ((one, next_ms), (levels, next_ms), (per_level, {1: next_ms, 2: 20})):
+        assert servers.parse(servers.write("triton", asked)).timeout_ms == limit_ms
+
+
 def test_a_scenarios_servers_limits_and_padding_are_written_too():
     asked = bs.Scenario(
         POISSON, bs.SizeOrWait(8, 2), AFFINE.padded_to([2, 4, 8]), servers=2, queue_limit=160, timeout_ms=50

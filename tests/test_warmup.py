@@ -30,6 +30,14 @@ def test_mser_by_its_definition():
     assert mser5(latency_ms).requests == 5 * int(np.argmin(errors))
 
 
+@pytest.mark.parametrize(("blocks", "warns"), [(49, False), (50, False), (51, True)])
+def test_a_warmup_ends_within_half_of_the_run_and_half_is_within(blocks, warns):
+    start_ms, steady_ms = np.resize([50.0, 60.0], blocks), np.resize([9.0, 10.0], 100 - blocks)
+    found = mser5(np.repeat(np.concatenate([start_ms, steady_ms]), 5))
+    assert found.requests == 5 * min(blocks, 50)
+    assert bool(found.warning) is warns
+
+
 def test_mser_does_not_count_requests_that_were_not_served():
     latency_ms = np.concatenate([np.full(50, 100.0), np.full(950, 1.0)])
     latency_ms[::7] = math.nan
