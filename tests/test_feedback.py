@@ -103,10 +103,10 @@ def in_time(asked):
 
 def enough(asked, servers):
     largest_ms = 1000 * tuned.SERVICE(64)
-    count, rule, _ = tuned._fewest_servers(asked.rate_per_s, asked.most, tuned.SEED)
+    count, rule, _ = asked.fewest()
     scenario = bs.Scenario(bs.Poisson(asked.rate_per_s), rule, tuned.SERVICE, count)
     p99_ms = bs.simulate(scenario, 200_000, seed=SEED).percentile(99)
-    if tuned._fewest_servers(asked.rate_per_s, asked.most, SEED)[0] != count:
+    if asked.fewest(SEED)[0] != count:
         return []
     load = asked.rate_per_s * largest_ms / 1000 / 64
     return [64, largest_ms, 30, count - 1, rule.max_batch_size, rule.max_wait_ms, p99_ms,
@@ -126,7 +126,7 @@ def filled(asked):
 
 
 def two_servers(asked):
-    both = same._p99s_ms(asked.rate_per_s, asked.max_wait_ms, SEED)
+    both = asked.p99s_ms(SEED)
     return [*both, 100 * (both[1] - both[0]) / asked.max_wait_ms]
 
 

@@ -330,7 +330,7 @@ def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_se
 
 def test_the_servers_that_are_enough_are_sure_whatever_the_seed():
     asked = EXERCISES["07.3"]
-    rights = {tuned._fewest_servers(asked.rate_per_s, asked.most, seed)[0] for seed in range(3)}
+    rights = {asked.fewest(seed)[0] for seed in range(3)}
     assert rights == {asked.right()}
 
 
@@ -354,7 +354,7 @@ def test_what_a_replay_found_slows_a_server_down_whatever_the_seed():
 def test_the_extra_p99_is_what_runs_of_other_seeds_show(capsys):
     asked = EXERCISES["09.1"]
     for seed in range(2, 5):
-        triton, torchserve = same._p99s_ms(asked.rate_per_s, asked.max_wait_ms, seed)
+        triton, torchserve = asked.p99s_ms(seed)
         assert said(capsys, "09.1", torchserve - triton).startswith("Right")
 
 

@@ -2,6 +2,8 @@
 
 from functools import cache
 
+from scipy.optimize import brentq
+
 from batchsim.result import Result
 from batchsim.scenario import Diurnal, Poisson, Scenario, SizeOrWait
 from batchsim.scenario.autoscale import Autoscale
@@ -15,13 +17,11 @@ SATURATION_PER_S = CARDS * MAX_BATCH_SIZE / SERVICE(MAX_BATCH_SIZE)
 
 
 @cache  # a run of each
-def at(
-    rate_per_s: float, max_wait_ms: float, routing: str, replicas: int = CARDS, seed: int = SEED
-) -> Result:
+def at(rate_per_s: float, max_wait_ms: float, routing: str) -> Result:
     """Return a run of replicas behind a router."""
     rule = SizeOrWait(MAX_BATCH_SIZE, max_wait_ms)
-    scenario = Scenario(Poisson(rate_per_s), rule, SERVICE, replicas=replicas, routing=routing)
-    return simulate(scenario, REQUESTS, seed)
+    scenario = Scenario(Poisson(rate_per_s), rule, SERVICE, replicas=CARDS, routing=routing)
+    return simulate(scenario, REQUESTS, SEED)
 
 
 class FillFirstPays(Number, name="12.1"):
@@ -40,7 +40,11 @@ class FillFirstPays(Number, name="12.1"):
         return first.mean_latency_ms, turns.mean_latency_ms
 
     def right(self) -> float:
-        return _equal_per_s(self.max_wait_ms)
+        def more_ms(rate_per_s: float) -> float:
+            first, turns = self.means_ms(rate_per_s)
+            return first - turns
+
+        return float(brentq(more_ms, self.least, self.most, xtol=2))
 
     def because(self, right: float) -> str:
         runs = (at(right, self.max_wait_ms, name) for name in ("fill_first", "round_robin"))
@@ -64,21 +68,6 @@ class FillFirstPays(Number, name="12.1"):
         which = "still pays: try a higher rate" if first < turns else "no longer pays: try a lower rate"
         means = f"the mean is {first:.2f} ms with fill first and {turns:.2f} ms with round robin"
         return f"at {answer:,.4g} per second {means}. It {which}."
-
-
-@cache
-def _equal_per_s(max_wait_ms: float, seed: int = SEED) -> float:
-    """Return the rate at which both routings have the same mean latency."""
-    from scipy.optimize import brentq
-
-    def more_ms(rate_per_s: float) -> float:
-        first, turns = (
-            at(rate_per_s, max_wait_ms, name, seed=seed) for name in ("fill_first", "round_robin")
-        )
-        return first.mean_latency_ms - turns.mean_latency_ms
-
-    equal: float = brentq(more_ms, FillFirstPays.least, FillFirstPays.most, xtol=2)
-    return equal
 
 
 class LongerWait(Number, name="12.2"):

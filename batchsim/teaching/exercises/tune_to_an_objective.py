@@ -99,14 +99,25 @@ class EnoughServers(Number, name="07.3"):
     look = "Let a search choose"
 
     def right(self) -> float:
-        return _fewest_servers(self.rate_per_s, self.most, SEED)[0]
+        return self.fewest()[0]
+
+    @classmethod
+    @cache  # the search takes longer than a learner should wait twice
+    def fewest(cls, seed: int = SEED) -> tuple[int, SizeOrWait, float]:
+        """Return the number of servers, the rule and its p99 in ms."""
+        scenario = Scenario(Poisson(cls.rate_per_s), SizeOrWait(), SERVICE)
+        over = {"servers": range(1, cls.most + 1), "max_batch_size": SIZES, "max_wait_ms": WAITS_MS}
+        best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=seed)
+        assert best.met
+        assert isinstance(best.rule, SizeOrWait)
+        return best.scenario.servers, best.rule, best.expected["p99_ms"].value
 
     def load(self, servers: float) -> float:
         """Return the load of this many servers with the largest batches of the grid."""
         return self.rate_per_s * SERVICE(SIZES[-1]) / (servers * SIZES[-1])
 
     def because(self, right: float) -> str:
-        _, rule, p99_ms = _fewest_servers(self.rate_per_s, self.most, SEED)
+        _, rule, p99_ms = self.fewest()
         setting = f"max_batch_size={rule.max_batch_size} and max_wait_ms={rule.max_wait_ms:g}"
         fewer = f"With {right - 1:g} no setting of the grid keeps it within {PROMISED_MS} ms"
         return f"with {right:g} servers, {setting}, p99 is {p99_ms:.0f} ms. {fewer}."
@@ -119,14 +130,3 @@ class EnoughServers(Number, name="07.3"):
             return f"they cannot keep up: in full batches of {largest} the load is {load:.0%}."
         slow = f"one such batch takes {SERVICE(largest) * 1000:.0f} ms, and the promise is {PROMISED_MS} ms"
         return f"in full batches of {largest} the load is {load:.1%}: just stable. But {slow}."
-
-
-@cache  # the search takes longer than a learner should wait twice
-def _fewest_servers(rate_per_s: float, most: int, seed: int) -> tuple[int, SizeOrWait, float]:
-    """Return the number of servers, the rule and its p99 in ms."""
-    scenario = Scenario(Poisson(rate_per_s), SizeOrWait(), SERVICE)
-    over = {"servers": range(1, most + 1), "max_batch_size": SIZES, "max_wait_ms": WAITS_MS}
-    best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=seed)
-    assert best.met
-    assert isinstance(best.rule, SizeOrWait)
-    return best.scenario.servers, best.rule, best.expected["p99_ms"].value
