@@ -8,6 +8,7 @@
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make features  every public name, option, control, view, server and lesson, a line each
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
+# make mutants   small bugs that the nearest tests miss (MODULES=batchsim/result/warmup.py, SAMPLE=10, SEED=0)
 # make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
 # make lessons   the students' copies of the lessons, from notebooks/solutions/ (FORMAT=nbgrader or otter: build/FORMAT)
 # make page      one file that needs no installation and no network: dist/batchsim.html
@@ -46,7 +47,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
+.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack mutants bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -114,6 +115,11 @@ golden: $(VENV)/.installed-test
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+mutants: SAMPLE = 10
+mutants: SEED = 0
+mutants: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED) $(MODULES)
 
 # In a cache of its own: what is compiled with the checks must not be found by runs without them.
 bounds: $(VENV)/.installed-test

@@ -1,0 +1,241 @@
+"""Bugs of one word or sign, one at a time, and which of them the nearest tests miss. Run by `make mutants`.
+
+A mutant is a module in which one comparison, operator, constant or function is changed: `<` to `<=`, `and` to
+`or`, `5` to `6`, `ceil` to `floor`. A mutant that survives is equivalent, or a line that no test holds. All
+this happens in a copy of the tree: the checkout never changes. A module of the compiled loops runs in plain
+Python, as each change would compile every loop.
+"""
+
+import argparse
+import ast
+import functools
+import itertools
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+COMPARISONS = {
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
+}  # fmt: skip
+OPERATORS = {
+    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"),
+    ast.FloorDiv: ("//", "/"), ast.Mod: ("%", "//"), ast.Pow: ("**", "*"),
+    ast.And: ("and", "or"), ast.Or: ("or", "and"),
+}  # fmt: skip
+PAIRS = [("ceil", "floor"), ("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("any", "all")]
+NAMES = dict(PAIRS) | {b: a for a, b in PAIRS}
+SMALL = 10  # whole numbers up to here grow by one, others by half
+PASSED, NO_TESTS = 0, 5  # what pytest returns
+PATIENCE = 5  # times the seconds of the tests without a change; a mutant that takes longer loops for ever
+
+
+class Mutant(NamedTuple):
+    """A change of a text: its bytes from `begin` to `end` become `new`."""
+
+    line: int
+    begin: int
+    end: int
+    new: str
+
+    def of(self, text: bytes) -> bytes:
+        """Return the changed text."""
+        return text[: self.begin] + self.new.encode() + text[self.end :]
+
+
+def mutants(text: bytes) -> Iterator[Mutant]:
+    """Yield every mutant of a module."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def begin(node: ast.AST) -> int:
+        return starts[node.lineno - 1] + node.col_offset
+
+    def end(node: ast.AST) -> int:
+        return starts[node.end_lineno - 1] + node.end_col_offset
+
+    def between(left: ast.AST, right: ast.AST, old: str, new: str) -> Mutant:
+        found = text.index(old.encode(), end(left), begin(right))
+        return Mutant(text.count(b"\n", 0, found) + 1, found, found + len(old), new)
+
+    for node in _code(ast.parse(text)):
+        match node:
+            case ast.Compare():
+                sides = [node.left, *node.comparators]
+                for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
+                    yield between(left, right, *COMPARISONS[type(operator)])
+            case ast.BinOp(left, operator, right) | ast.AugAssign(left, operator, right):
+                if type(operator) in OPERATORS:
+                    yield between(left, right, *OPERATORS[type(operator)])
+            case ast.BoolOp(operator, values):
+                for left, right in itertools.pairwise(values):
+                    yield between(left, right, *OPERATORS[type(operator)])
+            case ast.UnaryOp(ast.Not()):
+                yield Mutant(node.lineno, begin(node), begin(node) + len("not "), "")
+            case ast.Constant(bool() | int() | float() as value):
+                yield Mutant(node.lineno, begin(node), end(node), repr(_other(value)))
+            case ast.Call(ast.Name(name) | ast.Attribute(attr=name) as called) if name in NAMES:
+                yield Mutant(called.end_lineno, end(called) - len(name), end(called), NAMES[name])
+
+
+def _code(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that decide what a module does: no annotations, decorators or sentences."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        skipped = {"annotation", "returns", "decorator_list", "type_params"}
+        for name, value in ast.iter_fields(node):
+            if name not in skipped:
+                parts = value if isinstance(value, list) else [value]
+                todo += [
+                    part
+                    for part in parts
+                    if isinstance(part, ast.AST) and not isinstance(part, ast.JoinedStr)
+                ]
+
+
+def _other(value: float) -> float:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1 if value <= SMALL else value + value // 2
+    return 1.5 * value or 1.0
+
+
+def nearest(module: Path, root: Path = ROOT) -> list[Path]:
+    """Return the test files that are named after a module or import it, or else those of its package."""
+    dotted = ".".join(module.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    *packages, stem = dotted.split(".")
+    tests = sorted((root / "tests").rglob("test_*.py"))
+
+    def named(name: str) -> list[Path]:
+        return [path for path in tests if f"{path.stem}_".startswith(f"test_{name}_")]
+
+    importing = [path for path in tests if dotted in _imported(path)]
+    found = [*named(stem), *named(f"{packages[-1]}_{stem}"), *importing]
+    others = (named(package) for package in reversed(packages))
+    return list(dict.fromkeys(found)) or next(filter(None, others), [])
+
+
+@functools.cache
+def _imported(path: Path) -> set[str]:
+    """Return the full names of the modules that a file imports, and of what it imports from them."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {str(node.module), *(f"{node.module}.{each.name}" for each in node.names)}
+    return names
+
+
+def copy_tree(root: Path, folder: Path) -> None:
+    """Copy what git knows or does not ignore, and what Python and Numba have compiled of it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root, capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    paths = [root / name for name in listed.stdout.split("\0") if name]
+    for path in [*paths, *(root / "batchsim").rglob("__pycache__/*")]:
+        if path.is_file():
+            copied = folder / path.relative_to(root)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copied)
+
+
+class Trial:
+    """A copy of the tree, in which a module is changed and its nearest tests run."""
+
+    def __init__(self, root: Path, folder: Path, module: Path, tests: list[Path]) -> None:
+        copy_tree(root, folder)
+        self.root, self.folder, self.module = root, folder, folder / module.relative_to(root)
+        self.tests = [str(path.relative_to(root)) for path in tests]
+        self.environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        if _is_compiled(root, module):
+            self.environment["NUMBA_DISABLE_JIT"] = "1"
+        begin = time.monotonic()
+        if (code := self.run(None)) != PASSED:
+            why = "there are none" if code == NO_TESTS else "they failed"
+            raise ValueError(
+                f"the tests must pass before a change, got {', '.join(self.tests) or 'none'}: {why}"
+            )
+        self.limit_s = PATIENCE * (time.monotonic() - begin) + 10
+
+    def run(self, limit_s: float | None) -> int:
+        """Return what pytest returns of the tests, and then of the module's examples."""
+        options = ["-m", "pytest", "-q", "-x", "-p", "no:nbval", "-p", "no:cacheprovider"]
+        examples = [str(self.module.relative_to(self.folder))] if b">>> " in self.module.read_bytes() else []
+        code = NO_TESTS
+        for paths in filter(None, (self.tests, examples)):
+            code = subprocess.run(
+                [sys.executable, *options, *paths], cwd=self.folder, env=self.environment, timeout=limit_s,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            ).returncode  # fmt: skip
+            if code != PASSED:
+                break
+        return code
+
+    def survives(self, mutant: Mutant) -> bool:
+        """Return whether all tests pass with a change; one that never ends is seen by whoever waits."""
+        text = self.module.read_bytes()
+        try:
+            self.module.write_bytes(mutant.of(text))
+            return self.run(self.limit_s) == PASSED
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            self.module.write_bytes(text)
+
+
+def _is_compiled(root: Path, module: Path) -> bool:
+    sys.path.insert(0, str(root))
+    from batchsim.engines.compiled import jit
+
+    return module.resolve() in jit.sources()
+
+
+def report(module: Path, sample: int, seed: int, tests: list[Path], root: Path = ROOT) -> int:
+    """Try mutants of a module, print those that survive, and return how many do."""
+    text, tests = module.read_bytes(), tests or nearest(module, root)
+    found = sorted(mutants(text))
+    chosen = sorted(random.Random(seed).sample(found, min(sample, len(found)))) if sample else found
+    lines, place, survivors = text.decode().splitlines(), module.relative_to(root), 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        trial = Trial(root, Path(folder), module, tests)
+        for mutant in chosen:
+            if trial.survives(mutant):
+                survivors += 1
+                after = mutant.of(text).decode().splitlines()[mutant.line - 1]
+                before = lines[mutant.line - 1]
+                print(f"{place}:{mutant.line}\n  - {before.strip()}\n  + {after.strip()}", flush=True)
+    print(f"{place}: {survivors} of {len(chosen)} mutants survive {', '.join(trial.tests)}", flush=True)
+    return survivors
+
+
+def main() -> int:
+    """Return 1 if a mutant survives."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", type=int, default=0, help="mutants of each module at most (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--tests", nargs="+", type=Path, default=[], help="test files (default: the nearest)")
+    parser.add_argument("modules", nargs="+", type=Path, help="files of the package")
+    asked = parser.parse_args()
+    tests = [path.resolve() for path in asked.tests]
+    survivors = [report(path.resolve(), asked.sample, asked.seed, tests) for path in asked.modules]
+    return int(any(survivors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
