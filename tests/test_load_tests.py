@@ -456,6 +456,19 @@ def test_without_a_count_an_unstable_draw_makes_the_interval_infinite():
     assert 0 < low < high < math.inf
 
 
+def test_beyond_saturation_nothing_but_a_count_or_a_limit_makes_latencies_finite():
+    found = known()
+    overload = dataclasses.replace(
+        found.test.stages[-1], requests=0, asked_per_s=2 * found.test.stages[-1].asked_per_s
+    )
+    predicted_ms = found.predict(overload)
+    assert (predicted_ms.latency_ms, predicted_ms.interval("latency_ms")[1]) == (math.inf, math.inf)
+    assert math.isnan(predicted_ms.ttft_ms)
+    for limited in ({"requests": 2000}, {"concurrency": 20}):
+        low, high = found.predict(dataclasses.replace(overload, **limited)).interval("latency_ms")
+        assert 0 < low < high < math.inf
+
+
 def test_a_prior_tells_what_the_stages_cannot():
     alone, told = known(fitted=2), known(prior=bs.Affine(2, 0.2), spread=0.03, fitted=2)
     assert not alone.from_prior
@@ -482,3 +495,5 @@ def test_a_published_table_is_a_prior_and_other_priors_are_refused():
         known(prior=bs.StepTime(2, 8, 0.1))
     with pytest.raises(ValueError, match="prior_spread must be greater than 0, got 0"):
         known(prior=bs.Affine(2, 0.2), spread=0)
+    with pytest.raises(ValueError, match="prior_spread must come with a prior, got 0.2 without one"):
+        known(spread=0.2)

@@ -15,14 +15,13 @@ from batchsim.measured.load_tests import TOOLS, LoadTest, Stage, load_test
 from batchsim.scenario import Poisson, Scenario, StepTime, Tokens
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
-from batchsim.study.posterior import Posterior, Prior, posterior
+from batchsim.study.posterior import SPREAD, Posterior, Prior, posterior
 from batchsim.study.stages import Predicted, predicted
 
 if TYPE_CHECKING:
     import pandas
 
 UNKNOWN = 1.0  # a half-interval of the logarithm, beyond which a parameter is not identified
-SPREAD = 0.5  # of a prior's parameters: the standard deviation of their logarithms
 TIMES = {"tpot_ms": "TPOT", "ttft_ms": "TTFT", "latency_ms": "latency"}
 SHOWN = TIMES | {"served_per_s": "served"}
 
@@ -47,14 +46,11 @@ class Prediction(Predicted):
         draws = of.posterior.draws(of.seed, of.doublings(stage))
         for seed, (service, client_ms, misfit) in enumerate(draws, of.seed + 1):
             each = of.simulated(stage, self.rule, service, seed)
-            saturation_per_s = of.saturation_per_s(stage, self.rule, service)
             begun_ms = each.latency_ms if math.isnan(each.ttft_ms) else each.ttft_ms
-            more_ms = (misfit - 1) * begun_ms + misfit * client_ms - of.client_ms
-            limited = stage.requests or of.in_flight < math.inf or stage.concurrency > 0
-            if stage.asked_per_s > saturation_per_s and not limited:
-                more_ms = math.inf
+            more_ms = 0.0 if begun_ms == math.inf else (misfit - 1) * begun_ms
+            more_ms += misfit * client_ms - of.client_ms
             times_ms = {name: getattr(each, name) + more_ms for name in ("ttft_ms", "latency_ms")}
-            found.append((replace(each, **times_ms), saturation_per_s))
+            found.append((replace(each, **times_ms), of.saturation_per_s(stage, self.rule, service)))
         return found
 
     @property
@@ -135,9 +131,13 @@ class Calibration:
         return tuple(self.predict(stage) for stage in self.test.stages)
 
     def simulated(self, stage: Stage, rule: Rule, service: Service, seed: int) -> Predicted:
-        """Simulate a stage with another service time."""
+        """Simulate a stage with another service time; where nothing limits its queue, latencies are inf."""
         client: Any = {"tokens": self.tokens, "in_flight": self.in_flight, "servers": self.servers}
-        return predicted(stage, rule, service, **client, seed=seed)
+        found = predicted(stage, rule, service, **client, seed=seed)
+        limited = stage.requests or self.in_flight < math.inf or stage.concurrency > 0
+        if limited or not stage.asked_per_s > self.saturation_per_s(stage, rule, service):
+            return found
+        return replace(found, ttft_ms=found.ttft_ms + math.inf, latency_ms=math.inf)
 
     def saturation_per_s(self, stage: Stage, rule: Rule, service: Service) -> float:
         """Return the highest rate that a stage's server carries with another service time."""

@@ -28,6 +28,7 @@ SURE = 3.0  # errors that would count as much as that expectation
 FAT, TAILS = 1.0, 3.0  # degrees of freedom of the errors' distribution, and of a client's own
 BEYOND = 0.1  # relative: how much longer or shorter steps become for each doubling of the highest fitted load
 REPEATS = 8  # runs of each stage that tell how much chance there is in one
+SPREAD = 0.5  # of a given parameter's logarithm: its standard deviation
 PRIOR = 1.0  # standard deviation of a parameter's logarithm around the first guess, before any data
 LEAST_ERROR = 0.01  # of a measured mean
 NEAR = np.linspace(-1, 1, 101)  # logarithms of a client's overhead that are tried around the fitted one
@@ -76,6 +77,8 @@ class Prior:
             _check.instance("prior", service, type(base), f"{kind} for these stages")
             base, kinks = service, KINKS[:1]
             known = {name: getattr(base, name) for name in names if getattr(base, name) > 0}
+        elif spread != SPREAD:
+            raise ValueError(f"prior_spread must come with a prior, got {spread!r} without one")
         spreads = spread if isinstance(spread, Mapping) else dict.fromkeys(names, spread)
         for name, each in spreads.items():
             _check.one_of("a name in prior_spread", name, names)
