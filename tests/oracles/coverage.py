@@ -57,6 +57,7 @@ class Pair(NamedTuple):
     requests: int
     keys: Sequence[str] = COMPARED
     true_requests: int = 2_000_000
+    warmup: float = 0.02
 
 
 def _same(scenario: bs.Scenario, seed: int) -> bs.Scenario:
@@ -213,9 +214,8 @@ def tables(
 
     `only`: those with these headings ("pair": of differences); of the others, those that the file has.
     """
-    kept = {} if only is None else {
-        block[2:].split(" |")[0]: block for block in TABLES.read_text().split("\n\n") if block[0] == "|"
-    }  # fmt: skip
+    blocks = [] if only is None else [each for each in TABLES.read_text().split("\n\n") if each[0] == "|"]
+    kept = {block[2:].partition(",")[0]: block for block in blocks}
     if unknown := set(only or ()) - {*families, "pair"}:
         raise ValueError(f"a table must be one of {[*families, 'pair']}, got {min(unknown)!r}")
     for name in [*families, "pair"] if only is None else only:
@@ -231,9 +231,10 @@ def tables(
     held = [int(each.split()[0]) for each in cells if each != "-"]
     given = [0 if each == "-" else int(each.split("(")[1][:-1]) for each in cells]
     return "\n\n".join([
-        f"{seeds} runs a row. A cell gives the percentage of the intervals that hold the truth and, in"
+        "A cell gives the percentage of the intervals that hold the truth and, in"
         " brackets, the percentage of the runs that have an interval; a dash where hardly any has one. The"
-        " first table shows the worst of three warm-ups (none, a tenth, automatic).",
+        " first table shows the worst of three warm-ups (none, a tenth, automatic), that of autoscalers the"
+        " worse of two (none, a tenth).",
         *found,
         f"{len(held)} cells with intervals: the least holds {min(held)} %,"
         f" the mean is {np.mean(held):.1f} %.\n{np.mean(given):.0f} % of all runs have one.",
@@ -247,7 +248,10 @@ def _table(pool: ProcessPoolExecutor, family: str, cases: Mapping[str, Case], se
     jobs = [(name, length) for name, case in cases.items() for length in case.lengths]
     work = [pool.submit(_cells, cases[name], length, truths[name], seeds) for name, length in jobs]
     keys = [*map(_label, next(iter(cases.values())).keys)]
-    lines = [f"| {family} | requests | {' | '.join(keys)} |", f"|---|---|{'---|' * len(keys)}"]
+    lines = [
+        f"| {family}, {seeds} runs a row | requests | {' | '.join(keys)} |",
+        f"|---|---|{'---|' * len(keys)}",
+    ]
     for (name, length), each in zip(jobs, work, strict=True):
         lines.append(f"| {name} | {length:,} | {' | '.join(map(_cell, each.result()))} |")
     return "\n".join(lines)
@@ -255,7 +259,7 @@ def _table(pool: ProcessPoolExecutor, family: str, cases: Mapping[str, Case], se
 
 def _of_pairs(pool: ProcessPoolExecutor, pairs: Mapping[str, Pair], seeds: int) -> str:
     differences = list(pool.map(partial(_pair_shares, seeds=seeds), pairs.values()))
-    lines = ["| pair | requests | held (given) |", "|---|---|---|"]
+    lines = [f"| pair, {seeds} runs a row | requests | held (given) |", "|---|---|---|"]
     for (name, pair), row in zip(pairs.items(), differences, strict=True):
         told = (f"{_label(key)} {_cell(cell)}" for key, cell in zip(pair.keys, row, strict=True))
         lines.append(f"| {name} | {pair.requests:,} | {', '.join(told)} |")
@@ -342,7 +346,8 @@ def _pair_shares(pair: Pair, seeds: int) -> list[tuple[float | None, float]]:
     given, held = np.zeros((2, len(keys)), int)
     for seed in range(seeds):
         runs = (
-            bs.simulate(each, pair.requests, seed=seed, warmup=0.02, keep="requests") for each in scenarios
+            bs.simulate(each, pair.requests, seed=seed, warmup=pair.warmup, keep="requests")
+            for each in scenarios
         )
         rows = bs.compare(*runs, keys=keys, silent=True)
         for place, key in enumerate(keys):

@@ -4,6 +4,7 @@ Autoscalers whose number of replicas changes often, and some that settle; router
 are out of date; noise that lasts; a cold start; prefix caches that fill.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from oracles.coverage import BATCH, KEYS, Case, Pair, batched, one_by_one
@@ -34,7 +35,7 @@ FLEETS = {
         bs.Autoscale("queue", 6, 1, 6, startup_s=0.1, every_s=0.1, hold_s=0.3), bs.Gamma(3000, 2)
     ),
     "utilisation": scaled(
-        bs.Autoscale("utilisation", 0.5, 1, 6, startup_s=0.1, every_s=0.1), bs.Poisson(1500), _EXPONENTIAL
+        bs.Autoscale("utilisation", 0.5, 1, 6, startup_s=0.05, every_s=0.05), bs.Poisson(1500), _EXPONENTIAL
     ),
     "utilisation, which settles": scaled(
         bs.Autoscale("utilisation", least=1, most=8, startup_s=1, every_s=1), bs.Gamma(2000, 3)
@@ -88,20 +89,20 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def _pair(a: bs.Scenario, requests: int, keys: Any, **change: Any) -> Pair:
-    return Pair(a, a.replace(change), requests, keys, 300_000)
+def _pair(a: bs.Scenario, requests: int, keys: Any, warmup: float = 0.02, **change: Any) -> Pair:
+    return Pair(a, a.replace(change), requests, keys, 300_000, warmup)
 
 
 _COMPARED = "mean_latency_ms", "p50_ms", "mean_replicas", "cost_per_million"
 PAIRS = {
     "an autoscaler of a queue, slower by 5 %": _pair(
-        FLEETS["queue"], 100_000, _COMPARED, service=bs.Affine(5.25, 0.2625)
+        FLEETS["queue"], 200_000, _COMPARED, 0.1, service=bs.Affine(5.25, 0.2625)
     ),
     "of the utilisation, slower by 5 %": _pair(
-        FLEETS["utilisation"], 100_000, _COMPARED, service=bs.Affine(5.25, 0).with_noise(1, "exponential")
+        FLEETS["utilisation"], 200_000, _COMPARED, 0.1, service=replace(_EXPONENTIAL, fixed_ms=5.25)
     ),
     "which settles, then at 1,900/s": _pair(
-        FLEETS["utilisation, which settles"], 100_000, _COMPARED, rate_per_s=1900
+        FLEETS["utilisation, which settles"], 100_000, _COMPARED, 0.1, rate_per_s=1900
     ),
     "by key, then least loaded": _pair(
         SLOW["by key, 100 keys, Gamma cv 3"], 100_000, ("mean_latency_ms", "p50_ms"), routing="least_loaded"
