@@ -34,7 +34,6 @@ from batchsim.scenario.rules import (
     SortedWindow,
     StalledBatches,
     Trigger,
-    WaitSinceLast,
 )
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
@@ -71,7 +70,7 @@ __all__ = [
     "Noise", "OnOff", "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate",
     "PrefetchedBatches", "PrefixGroups", "PullThenWait", "Range", "Recommendation", "Result", "Rule",
     "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow",
-    "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
+    "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform",
     "batch_inference", "calibrate", "capacity", "capacity_curves", "compare", "compare_routing",
     "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes", "load_test",
     "plot", "published", "published_names", "published_source", "routing", "servers", "simulate", "sweep",

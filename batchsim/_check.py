@@ -22,6 +22,8 @@ LONGEST_NAME = 100  # letters of a name that may be a misspelt one
 # Names of earlier versions, and what to use instead.
 REMOVED = {
     "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
+    "WaitSinceLast": "Ray Serve now has `FrozenBatches`, or `StalledBatches` for a handler that blocks",
+    "before_mid_2023": "Ray Serve has had one rule since mid-2023, so leave it out",
 }
 
 

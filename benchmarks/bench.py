@@ -301,7 +301,6 @@ def servers_rules(rounds: int) -> Row:
         bs.servers.torchserve(32, 2),
         bs.servers.ray_serve(32, 0.005),
         bs.servers.ray_serve(32, 0.002, handler="blocking"),
-        bs.servers.ray_serve(32, 0.002, before_mid_2023=True),
         bs.servers.litserve(32, 0.002),
         bs.servers.batched(32, 2),
         bs.servers.bentoml(32),

@@ -46,7 +46,7 @@ def request_scenario(chance):
         bs.SizeOrWait(size, wait_ms), bs.SizeOrWait(size, short_ms), bs.AtLeast(2, size),
         bs.PreferredSizes([2, 4], size, short_ms), bs.PreferredUntilLate([2, 4], size, short_ms),
         bs.PullThenWait(size, short_ms), bs.FrozenBatches(size, short_ms), bs.StalledBatches(size, short_ms),
-        bs.RunningWindow(size, short_ms), bs.SleepingPoll(size, short_ms), bs.WaitSinceLast(size, short_ms),
+        bs.RunningWindow(size, short_ms), bs.SleepingPoll(size, short_ms),
         bs.LearnedCork(size, 4.0), bs.CompetingWindows(size, short_ms), bs.LearnedSizes(size, 20),
     ])  # fmt: skip
     base = bs.Affine(2.0, 0.7)

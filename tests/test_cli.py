@@ -542,6 +542,7 @@ BAD = [
     ([*POISSON, "--table", "1=2,1=3"], "batch sizes of a Table must differ"),
     ([*POISSON, "--published", "gpunet-175ms/v100-32gb/fp61"], "did you mean 'gpunet-175ms/v100-32gb/fp16'?"),
     ([*POISSON, "--service", "Afine(5, 1)"], "there is no part 'Afine'; did you mean"),
+    ([*POISSON, "--rule", "WaitSinceLast(8, 5)"], "it was removed: Ray Serve now has `FrozenBatches`"),
     ([*POISSON, "--service", "Affine(5)"], "missing a required argument: 'per_item_ms'"),
     ([*POISSON, "--service", "Affine(5, -1)"], "per_item_ms must be at least 0, got -1"),
     (["sweep", *BASE], "an axis must be given, as --over max_batch_size=1,2,4"),

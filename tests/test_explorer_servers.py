@@ -158,7 +158,7 @@ def test_a_rule_names_the_servers_that_have_it(rule):
         found += [servers.config("triton", max_batch_size=8, preferred_batch_size=[4])] * (name == "triton")
         if any(type(each.rule) is rule for each in found):
             users.append(server.title)
-    said = vars(rule).get("used_by", "").replace(" until mid-2023", "").replace("textbook", "Textbook")
+    said = vars(rule).get("used_by", "").replace("textbook", "Textbook")
     assert sorted(filter(None, said.split(", "))) == sorted(users)
 
 

@@ -67,7 +67,9 @@ def test_an_unknown_name_is_an_attribute_error():
         batchsim.Poison  # noqa: B018
 
 
-@pytest.mark.parametrize(("name", "instead"), [("study.Problem", "docs/tuning.md")])
+@pytest.mark.parametrize(
+    ("name", "instead"), [("study.Problem", "docs/tuning.md"), ("WaitSinceLast", "FrozenBatches")]
+)
 def test_a_removed_name_tells_what_to_use_instead(name, instead):
     package, _, last = f"batchsim.{name}".rpartition(".")
     told = rf"'{last}'.*; it was removed: .*{instead}"

@@ -144,7 +144,6 @@ def test_the_heat_map_tells_which_waits_are_too_short():
         (servers.mosec(8, 1), bs.CompetingWindows(8, 1, math.inf)),
         (servers.ray_serve(), bs.FrozenBatches(10, 10)),
         (servers.ray_serve(handler="blocking"), bs.StalledBatches(10, 10)),
-        (servers.ray_serve(before_mid_2023=True), bs.WaitSinceLast(10, 10)),
         (servers.bentoml(), bs.LearnedCork(100, max_latency_ms=60_000)),
         (servers.bentoml(8, 50), bs.LearnedCork(8, max_latency_ms=50)),
         (servers.litserve(), bs.CompetingWindows(1, 0, 1)),

@@ -81,12 +81,6 @@ def test_a_sleeping_loop_is_not_woken_and_takes_all_full_batches_at_once():
     ]  # fmt: skip
 
 
-def test_a_request_that_comes_long_after_the_last_batch_leaves_at_once():
-    assert run([0, 25, 30], bs.WaitSinceLast(8, 4)) == [
-        (4, 1, "WAIT"), (25, 1, "ENOUGH"), (39, 1, "WAIT"),
-    ]  # fmt: skip
-
-
 def test_idle_servers_collect_batches_of_their_own_from_requests_dealt_in_turn():
     # Both windows begin at 0; the first server holds two, the second one.
     assert run([1, 2, 3], bs.CompetingWindows(8, 4), servers=2) == [(4, 1, "WAIT"), (4, 2, "WAIT")]

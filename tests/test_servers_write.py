@@ -67,7 +67,7 @@ SETTINGS = {
         {"max_ongoing_requests": st.integers(1, 10**6)},
         {
             "max_batch_size": SIZES, "batch_wait_timeout_s": SECONDS, "num_replicas": st.integers(1, 9),
-            "max_concurrent_batches": st.integers(1, 9), "before_mid_2023": st.booleans(),
+            "max_concurrent_batches": st.integers(1, 9),
             "handler": st.sampled_from(["async", "blocking"]),
         },
     ),
@@ -291,7 +291,6 @@ RULES = [
     ("kserve", bs.PullThenWait(8, 50)),
     ("ray_serve", bs.FrozenBatches(8, 2.5, 20)),
     ("ray_serve", servers.ray_serve(8, 0.05, handler="blocking")),
-    ("ray_serve", servers.ray_serve(8, 0.0025, before_mid_2023=True)),
     ("bentoml", servers.bentoml(32)),
     ("litserve", servers.litserve(8, 0.0025)),
     ("batched", servers.batched(8, 2.5)),

@@ -411,6 +411,15 @@ def test_an_edited_description_is_refused_and_no_other_file_is_read(small, tmp_p
         Result.load("run.npz")
 
 
+def test_a_result_of_a_removed_rule_says_what_there_is_instead(small, tmp_path):
+    small.save(tmp_path / "run.npz")
+    with_about(tmp_path / "run.npz", lambda about: about["scenario"]["rule"].update(kind="WaitSinceLast"))
+    with pytest.raises(
+        ValueError, match=r"run\.npz must be .*'WaitSinceLast'; it was removed: .*FrozenBatches"
+    ):
+        Result.load(tmp_path / "run.npz")
+
+
 def test_what_a_file_says_of_itself_is_checked_before_it_is_read(small, tmp_path):
     path = edited(small, tmp_path / "run.npz", {"more": np.zeros(3)})
     with pytest.raises(ValueError, match="unknown 'more'"):

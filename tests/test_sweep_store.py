@@ -241,6 +241,16 @@ def test_a_folder_of_another_batchsim_is_refused(tmp_path):
         sweep(over={"servers": [1]}, out=tmp_path)
 
 
+def test_a_folder_of_a_removed_rule_says_what_there_is_instead(tmp_path):
+    sweep(over={"servers": [1]}, out=tmp_path)
+    path = tmp_path / "sweep.toml"
+    path.write_text(path.read_text().replace("SizeOrWait", "WaitSinceLast"))
+    with pytest.raises(
+        ValueError, match=r"sweep.toml must .*'WaitSinceLast'; it was removed: .*FrozenBatches"
+    ):
+        sweep(over={"servers": [1]}, out=tmp_path)
+
+
 def test_a_folder_of_another_numpy_is_warned_of(tmp_path, computed):
     table = sweep(over={"servers": [1]}, out=tmp_path)
     change_description(tmp_path, "numpy", '"1.26.0"')

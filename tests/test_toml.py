@@ -454,6 +454,10 @@ def test_a_misspelt_table_beside_the_scenario_names_the_nearest():
             '[rule]\nkind = "sizeorwait"',
             "[rule] kind must be one of SizeOrWait, ..., got 'sizeorwait'; did you mean 'SizeOrWait'?",
         ),
+        (
+            '[rule]\nkind = "WaitSinceLast"\nmax_wait_ms = 5',
+            "[rule] kind must ... got 'WaitSinceLast'; it was removed: ... `FrozenBatches`...",
+        ),
         ('[rule]\nkind = "Affine"', "[rule] kind must be one of SizeOrWait, ..., got 'Affine'"),
         ("[rule]\nkind = 5", "[rule] kind must be one of SizeOrWait, ..., got 5"),
         (

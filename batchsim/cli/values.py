@@ -92,7 +92,7 @@ def _call(name: str, maker: Maker, call: ast.Call, text: str) -> Any:
 
 def _not_understood(text: str) -> ValueError:
     rule = "a value must be a number, quoted text, or a part such as Affine(5, 0.25)"
-    return ValueError(f"{rule}, got {text.strip()!r}")
+    return ValueError(f"{rule}, got {text.strip()!r}{_check.removed(text.strip())}")
 
 
 def number(text: str) -> float:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, Rule, StalledBatches, WaitSinceLast
+from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, Rule, StalledBatches
 from batchsim.servers.formats.python_calls import Callee, PythonForm
 from batchsim.servers.server import Server, ServerConfig, Words
 
@@ -19,7 +19,7 @@ UNLIMITED = 1_000_000  # written for an infinite max_ongoing_requests, which Ray
 
 def ray_serve(
     max_batch_size: int = 10, batch_wait_timeout_s: float = 0.01, *, max_ongoing_requests: float = math.inf,
-    handler: str = "async", before_mid_2023: bool = False, batch_size_fn: str | None = None,
+    handler: str = "async", batch_size_fn: str | None = None,
 ) -> Rule:  # fmt: skip
     """Return the rule of Ray Serve 2.60's batch queue.
 
@@ -28,8 +28,7 @@ def ray_serve(
     blocks the event loop stalls this: with `handler="blocking"`, requests enter only after a batch is
     computed, and the wait begins then, or earlier, with the batch before, if that batch left some of them
     behind. This describes Python 3.12 or newer. On 3.11 a batch that opened with the one before leaves
-    without later requests: if batches are often full, the mean is up to a third longer. Until mid-2023
-    the wait began when the batch before ended.
+    without later requests: if batches are often full, the mean is up to a third longer.
 
     At a high rate, a short wait makes batches so small that the handler falls behind;
     `batchsim.theory.frozen_wait_min_ms` is the shortest wait at which it keeps up. `max_ongoing_requests`
@@ -46,16 +45,13 @@ def ray_serve(
     size = _check.whole("Ray Serve's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     wait_ms = _check.real("Ray Serve's batch_wait_timeout_s", batch_wait_timeout_s, at_least=0) * 1000
     _check.one_of("handler", handler, ("async", "blocking"))
-    _check.instance("before_mid_2023", before_mid_2023, bool, "True or False")
     limit: dict[str, Any] = {}
     if batch_size_fn is not None:
         _check.instance("Ray Serve's batch_size_fn", batch_size_fn, str, "the text of a function")
-        if before_mid_2023 or handler == "blocking":
-            raise ValueError("Ray Serve's batch_size_fn must be of an async handler today, got another")
+        if handler == "blocking":
+            raise ValueError("Ray Serve's batch_size_fn must be of an async handler, got a blocking one")
         units = "padded" if re.search(r"\bmax\(", batch_size_fn) else "summed"
         limit = {"max_batch_units": size, "units": units}
-    if before_mid_2023:
-        return WaitSinceLast(size, wait_ms)
     if handler == "blocking":
         return StalledBatches(size, wait_ms)
     if max_ongoing_requests != math.inf:
@@ -126,7 +122,7 @@ SERVER = Server(
         replicas="num_replicas",
         others={"max_ongoing": "max_ongoing_requests"},
     ),
-    extras=_extras, variants=({}, {"handler": "blocking"}, {"before_mid_2023": True}),
+    extras=_extras, variants=({}, {"handler": "blocking"}),
     formats=(
         FORM.format(
             "a Ray Serve deployment", "model.py",

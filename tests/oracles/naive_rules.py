@@ -144,8 +144,8 @@ class Stall(Freeze):
 
 
 @dataclass
-class Since(Naive):
-    """A server collects since the last batch ended, or since the one before it got its batch."""
+class Windows(Naive):
+    """A server collects in windows since the last batch ended, or since the one before it got its batch."""
 
     since: float | None = 0.0  # None: every server computes
 
@@ -166,15 +166,9 @@ class Since(Naive):
             return FULL
         if self.max_wait_ms == 0:
             return BACKLOG if self.arrival[self.waiting[0]] < now else WAIT
-        due = self.deadline(self.waiting[0])
-        if now >= due:
-            return self.why_due(now, due)
+        if now >= self.deadline(self.waiting[0]):
+            return WAIT
         return DRAIN if self.max_wait_ms == math.inf and not self.someone_may_come() else None
-
-
-@dataclass
-class Windows(Since):
-    """It collects in windows, one after the other."""
 
     def deadline(self, request):
         wait = self.max_wait_ms / 1000
@@ -184,9 +178,6 @@ class Windows(Since):
         while after(self.since, number * wait) < self.arrival[request]:
             number += 1
         return after(self.since, number * wait)
-
-    def why_due(self, now, due):
-        return WAIT
 
 
 class Hand:
@@ -289,22 +280,6 @@ class Compete(Naive):
     def go_behind(self, hand, now):
         hand.asks = now
         self.hands = [other for other in self.hands if other is not hand] + [hand]
-
-
-@dataclass
-class Last(Since):
-    """It collects for a while after the last batch, and then sends whoever comes."""
-
-    def deadline(self, request):
-        return after(self.since, self.max_wait_ms / 1000)
-
-    def alarms(self):
-        # What is due has been sent; a look at a past time would stand still.
-        if self.waiting and None in self.computing:
-            yield max(self.deadline(0), self.arrival[self.waiting[0]])
-
-    def why_due(self, now, due):
-        return WAIT if now == due else ENOUGH
 
 
 @dataclass
@@ -582,5 +557,4 @@ NAIVE = {
     "FrozenBatches": Freeze, "PrefetchedBatches": Prefetch,
     "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
     "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall,
-    "WaitSinceLast": Last,
 }  # fmt: skip

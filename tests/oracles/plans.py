@@ -53,8 +53,6 @@ SERVERS_RULES = [
     bs.SleepingPoll(4, 3.3),
     bs.SleepingPoll(8, 0),
     bs.SleepingPoll(1, 3.3),
-    bs.WaitSinceLast(4, 3.3),
-    bs.WaitSinceLast(8, 0),
     bs.LearnedCork(8),
     bs.LearnedCork(6, 4.0),
     bs.LearnedCork(6, 4.0, max_latency_ms=9),
@@ -73,7 +71,6 @@ TIMERS = [
     bs.StalledBatches,
     bs.RunningWindow,
     bs.SleepingPoll,
-    bs.WaitSinceLast,
     bs.CompetingWindows,
 ]
 

@@ -17,20 +17,19 @@ from batchsim.scenario.rules.size_or_wait import SizeOrWait
 from batchsim.scenario.rules.sleeping_poll import SleepingPoll
 from batchsim.scenario.rules.sorted_window import SortedWindow
 from batchsim.scenario.rules.stalled_batches import StalledBatches
-from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
     "LARGEST_BATCH", "RULES", "RULES_OF_SIZES", "AtLeast", "Buckets", "CompetingWindows",
     "FrozenBatches", "LearnedCork", "LearnedSizes",
     "PreferredSizes", "PreferredUntilLate", "PrefetchedBatches",
     "PullThenWait", "Rule", "RunningWindow", "SizeOrWait",
-    "SleepingPoll", "SortedWindow", "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
+    "SleepingPoll", "SortedWindow", "StalledBatches", "Step", "Threshold", "Trigger",
 ]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
 RULES: tuple[type[Rule], ...] = (
     SizeOrWait, AtLeast, PreferredSizes, PreferredUntilLate,
-    PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
+    PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, LearnedCork,
     LearnedSizes, CompetingWindows,
 )  # fmt: skip
 # Rules for requests with sizes. The page lacks them.
