@@ -24,6 +24,7 @@ REMOVED = {
     "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
     "WaitSinceLast": "Ray Serve now has `FrozenBatches`, or `StalledBatches` for a handler that blocks",
     "before_mid_2023": "Ray Serve has had one rule since mid-2023, so leave it out",
+    "vllm_v0": "use `vllm`, or `Continuous(first='prefill', chunked=False)` for the rule of V0",
 }
 
 

@@ -43,17 +43,7 @@ def test_vllm_is_told_the_same_in_many_ways(text):
             {"model": "m"},
             {"compilation_config.level": 3, "speculative_config": '{"a": 1}'},
         ),
-        ("VLLM_USE_V1=0 vllm serve m --max-num-seqs 8", {"model": "m", "max_num_seqs": 8}, {}),
-        (
-            "VLLM_USE_V1=0 vllm serve m --enable-chunked-prefill",
-            {"model": "m", "enable_chunked_prefill": True},
-            {},
-        ),
-        (
-            "export VLLM_USE_V1=0\nvllm serve m --enable-chunked-prefill false",
-            {"model": "m", "enable_chunked_prefill": False},
-            {},
-        ),
+        ("VLLM_USE_V1=1 vllm serve m --max-num-seqs 8", {"model": "m", "max_num_seqs": 8}, {}),
         ("sglang serve --model m --tp 2 --dp 3", {"model_path": "m", "tp_size": 2, "dp_size": 3}, {}),
         (
             "sglang serve --model-path m --enable-mixed-chunk",
@@ -129,10 +119,22 @@ def test_a_yaml_may_say_numbers_as_text_as_the_command_line_does():
     assert servers.parse(text).settings == {"max_num_seqs": 64, "max_num_batched_tokens": 8192}
 
 
-def test_a_command_line_of_vllm_is_one_of_its_v0_engine_where_that_is_asked_for():
-    text = "vllm serve m --enable-chunked-prefill False --max-num-seqs 8"
-    assert servers.parse(text, "vllm_v0").rule == servers.vllm_v0(max_num_seqs=8)
-    assert servers.parse("VLLM_USE_V1=0 vllm serve m").server == "vllm_v0"
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("VLLM_USE_V1=0 vllm serve m", "line 1, column 1"),
+        ("export VLLM_USE_V1=0\nvllm serve m --enable-chunked-prefill", "line 1, column 8"),
+        ("docker run -e VLLM_USE_V1=0 vllm/vllm-openai --model m", "line 1, column 15"),
+    ],
+)
+def test_a_command_line_of_vllms_v0_engine_says_that_it_was_removed(text, place):
+    with pytest.raises(
+        ValueError, match=f"{place}: VLLM_USE_V1 must be 1, got 0; it was removed: .*first='pref"
+    ):
+        servers.parse(text)
+    with pytest.raises(ValueError, match=r"server must be one of .*'vllm_v0'; it was removed: use `vllm`"):
+        servers.parse(text, "vllm_v0")
+    assert servers.parse("# VLLM_USE_V1=0 before\nvllm serve m").server == "vllm"
 
 
 def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
@@ -200,7 +202,7 @@ def test_variables_of_an_export_hold_for_what_follows():
 
 def test_every_setting_of_a_server_is_one_of_its_flags_or_said_beside_them():
     beside = {"gpu", "prefill_chunking", "attention"}
-    for server in ("vllm", "vllm_v0", "sglang", "tgi"):
+    for server in ("vllm", "sglang", "tgi"):
         flags = flags_of(server)
         missing = [
             name

@@ -68,7 +68,8 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"), [("study.Problem", "docs/tuning.md"), ("WaitSinceLast", "FrozenBatches")]
+    ("name", "instead"),
+    [("study.Problem", "docs/tuning.md"), ("WaitSinceLast", "FrozenBatches"), ("servers.vllm_v0", "vllm")],
 )
 def test_a_removed_name_tells_what_to_use_instead(name, instead):
     package, _, last = f"batchsim.{name}".rpartition(".")

@@ -21,7 +21,6 @@ POSITIONAL = {
     ("sglang", "model_path"),
     ("tgi", "model_id"),
     ("vllm", "model"),
-    ("vllm_v0", "model"),
     ("textbook", "max_batch_size"),
 }
 OTHER_NAMES = {"job_queue_size": "jobQueueSize", "dp_size": "dp", "model_path": "model"}

@@ -137,12 +137,6 @@ def test_a_column_of_batch_sizes_and_units_in_the_header_are_heeded(write):
     assert Measurement.from_perf_analyzer(path).median_ms == pytest.approx({1: 1.95, 8: 5.0})
 
 
-def test_the_first_versions_one_part_is_read(write):
-    names = "Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute"
-    path = write(f"{names}\n1,160,70,1300,40,4800\n")
-    assert Measurement.from_perf_analyzer(path).median_ms == {1: pytest.approx(4.8)}
-
-
 @pytest.mark.parametrize(
     ("text", "options", "rule"),
     [
@@ -152,7 +146,7 @@ def test_the_first_versions_one_part_is_read(write):
             {},
             " must have a column 'Conc",
         ),
-        ("Concurrency,Inferences/Second\n1,100\n", {}, " must have a column 'Server Compute Infer', got"),
+        ("Concurrency,Server Compute\n1,100\n", {}, " must have a column 'Server Compute Input', got"),
         (EIGHT, {"concurrency": 4}, " must have a row with a concurrency of 4, got 1"),
         (EIGHT + EIGHT.splitlines()[1], {}, ": batch sizes must differ, got 8 twice"),
     ],

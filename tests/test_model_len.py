@@ -12,7 +12,6 @@ COMMANDS = {
     "vllm serve m --max-model-len 4096": "vllm",
     "sglang serve --model-path m --context-length 4096": "sglang",
     "text-generation-launcher --model-id m --max-total-tokens 4096": "tgi",
-    "VLLM_USE_V1=0 vllm serve m --max-model-len 4096": "vllm_v0",
 }  # fmt: skip
 
 

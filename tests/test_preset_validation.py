@@ -1,4 +1,4 @@
-"""The measured run under the rules of six servers: only the one that was measured agrees."""
+"""The measured run under the rules of five servers: only the one that was measured agrees."""
 
 import pytest
 from oracles.preset_validation import PRESETS, means_of, measured_run

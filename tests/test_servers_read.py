@@ -51,12 +51,6 @@ MEANT = {
     "vllm/vllm.yaml": (
         bs.Continuous(64, 8192, chunked=False, kv_blocks=3999, max_model_len=4096), 1, None, None, (),
     ),
-    "vllm_v0/vllm-v0-serve.sh": (
-        bs.Continuous(
-            64, 4096, first="prefill", chunked=False, kv_blocks=4000, watermark_blocks=40, max_model_len=4096
-        ),
-        1, None, None, (),
-    ),
     "textbook/batcher.py": (bs.SizeOrWait(16, 2.5), 1, None, None, ()),
     "tf_serving/batching_parameters.txt": (bs.SizeOrWait(32, 2), 4, 3200, None, (8, 16, 32)),
     "torchserve/config.properties": (bs.PullThenWait(8, 50), 2, 200, None, ()),

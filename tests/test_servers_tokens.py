@@ -1,5 +1,7 @@
 """Language models' servers in their own words, and ten requests that tell each from its neighbours."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles.naive_servers import NaiveSglang, NaiveTgi
@@ -9,6 +11,7 @@ from batchsim import servers
 from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
 
 STEP = bs.StepTime(10, 0, 0)  # every step takes 10 ms, so that a hand can follow
+PROMPTS_FIRST = bs.Continuous(256, 2048, first="prefill", chunked=False)  # as vLLM did before V1
 
 
 def run(rule, *groups, limit=None):
@@ -61,7 +64,7 @@ def test_orca_fills_a_seat_at_once_where_a_whole_batch_keeps_it_to_the_end():
     assert whole.latency_ms == near([50] * 5 + [150] * 5)
 
 
-def test_vllm_cuts_prompts_to_its_budget_where_orca_has_none_and_trt_llm_and_v0_wait_for_room():
+def test_vllm_cuts_prompts_to_its_budget_where_orca_has_none_and_trt_llm_waits_for_room():
     requests = (10, 0, 100, 2)
     assert tokens(run(servers.orca(10), requests)) == [1000, 10]
     vllm = run(servers.vllm(max_num_seqs=10, max_num_batched_tokens=250), requests)
@@ -71,20 +74,19 @@ def test_vllm_cuts_prompts_to_its_budget_where_orca_has_none_and_trt_llm_and_v0_
     trt = run(servers.tensorrt_llm(max_num_tokens=250), requests)
     assert tokens(trt) == [200, 202, 202, 202, 202, 2]
     # Prompts alone until no more come, then everyone's last token.
-    v0 = run(servers.vllm_v0(max_num_seqs=10, max_num_batched_tokens=250), requests)
-    assert tokens(v0) == [200] * 5 + [10]
+    assert tokens(run(replace(PROMPTS_FIRST, max_num_batched_tokens=250), requests)) == [200] * 5 + [10]
     # Prompts alone, but cut, and one is cut at a time.
     sglang = run(servers.sglang(chunked_prefill_size=250), requests)
     assert tokens(sglang) == [250] * 4 + [10]
 
 
-def test_under_v0_those_who_run_stand_still_while_prompts_are_computed():
+def test_where_prompts_go_first_those_who_run_stand_still_while_these_are_computed():
     requests = (5, 0, 20, 8), (5, 15, 30, 2)
-    v1, v0 = run(servers.vllm(), *requests), run(servers.vllm_v0(), *requests)
-    assert tokens(v1) == [100, 5, 155, 10, 5, 5, 5, 5]
-    assert tokens(v0) == [100, 5, 150, 10, 5, 5, 5, 5, 5]
-    assert v1.latency_ms == near([80] * 5 + [25] * 5)
-    assert v0.latency_ms == near([90] * 5 + [25] * 5)
+    vllm, still = run(servers.vllm(), *requests), run(PROMPTS_FIRST, *requests)
+    assert tokens(vllm) == [100, 5, 155, 10, 5, 5, 5, 5]
+    assert tokens(still) == [100, 5, 150, 10, 5, 5, 5, 5, 5]
+    assert vllm.latency_ms == near([80] * 5 + [25] * 5)
+    assert still.latency_ms == near([90] * 5 + [25] * 5)
 
 
 def test_long_prefill_token_threshold_lets_more_prompts_into_a_step():
@@ -99,7 +101,7 @@ def test_long_prefill_token_threshold_lets_more_prompts_into_a_step():
 # When those who wait may join.
 
 
-def test_tgi_lets_nobody_stand_still_for_one_where_v0_does():
+def test_tgi_lets_nobody_stand_still_for_one():
     requests = (8, 0, 10, 30), (1, 15, 10, 5), (1, 55, 10, 5)
     settings = {"prefill_chunking": False, "max_batch_prefill_tokens": 512}
     patient = run(servers.tgi(**settings), *requests)
@@ -108,7 +110,7 @@ def test_tgi_lets_nobody_stand_still_for_one_where_v0_does():
     # One prefill and four more tokens are five: at 50 ms anyone may join.
     assert run(servers.tgi(max_waiting_tokens=5, **settings), *requests).ttft_ms[8] == near(45)
     assert run(servers.tgi(waiting_served_ratio=0.1, **settings), *requests).ttft_ms[8] == near(15)
-    assert run(servers.vllm_v0(), *requests).ttft_ms[8:] == near([15, 15])
+    assert run(PROMPTS_FIRST, *requests).ttft_ms[8:] == near([15, 15])
 
 
 def test_a_turn_of_tgi_with_chunking_is_two_steps_where_vllm_lets_join_at_each():
@@ -123,13 +125,11 @@ def test_a_turn_of_tgi_with_chunking_is_two_steps_where_vllm_lets_join_at_each()
 # What memory is promised.
 
 
-def test_one_block_is_a_placeholder_in_v1_and_one_in_a_hundred_is_kept_free_in_v0():
+def test_one_block_of_vllm_is_a_placeholder():
     requests = (10, 0, 320, 1)  # twenty blocks each
     small = {"max_num_batched_tokens": 4096}
     assert tokens(run(servers.vllm(num_gpu_blocks_override=201, **small), requests)) == [3200]
     assert tokens(run(servers.vllm(num_gpu_blocks_override=200, **small), requests)) == [2880, 320]
-    assert tokens(run(servers.vllm_v0(num_gpu_blocks_override=201, **small), requests)) == [2880, 320]
-    assert tokens(run(servers.vllm_v0(num_gpu_blocks_override=202, **small), requests)) == [3200]
 
 
 def test_with_room_for_life_nobody_is_preempted_where_vllm_takes_all_and_preempts():
@@ -158,7 +158,7 @@ def test_with_room_for_life_nobody_is_preempted_where_vllm_takes_all_and_preempt
         assert result.latency_ms[6:].max() < 400
 
 
-def test_sglang_promises_a_share_where_tgi_promises_all_and_v0_nothing():
+def test_sglang_promises_a_share_where_tgi_promises_all():
     # Five run and have said one of twenty; five more want to join. Memory: 200 tokens, 150 free.
     requests, memory = [(5, 0, 10, 20), (5, 5, 10, 20)], 200
     # 150 - 0.7 * 5 * 19 = 83.5: two of 30 fit.
@@ -170,14 +170,14 @@ def test_sglang_promises_a_share_where_tgi_promises_all_and_v0_nothing():
     # 200 - 5 * 29 = 55: one of 29.
     tgi = servers.tgi(prefill_chunking=False, max_batch_total_tokens=memory + 1)
     assert tokens(run(tgi, *requests))[:2] == [50, 10]
-    v0 = servers.vllm_v0(block_size=1, num_gpu_blocks_override=memory)
-    assert tokens(run(v0, *requests))[:2] == [50, 50]
+    nothing = replace(PROMPTS_FIRST, block_size=1, kv_blocks=memory)
+    assert tokens(run(nothing, *requests))[:2] == [50, 50]
 
 
 # Who goes back, and where to.
 
 
-def test_sglang_sends_the_longest_prompt_of_equals_to_the_tail_where_v0_sends_the_last_to_the_head():
+def test_sglang_sends_the_longest_prompt_of_equals_to_the_tail_where_others_send_the_last_to_the_head():
     requests, memory = [(1, 0, 30, 20), (1, 5, 20, 9), (8, 65, 1, 1)], 60
     sglang = run(servers.sglang(max_total_tokens=memory, schedule_conservativeness=0), *requests)
     # At 70 ms memory is full and both have made six: the first, whose prompt is longer, goes back. The eight
@@ -185,11 +185,11 @@ def test_sglang_sends_the_longest_prompt_of_equals_to_the_tail_where_v0_sends_th
     assert tokens(sglang) == [30, 20, *[2] * 5, 1, 8, 1, 1, 36, *[1] * 13]
     assert sglang.preemptions.tolist() == [1, *[0] * 9]
     assert sglang.latency_ms == near([250, 105, *[25] * 8])
-    v0 = run(servers.vllm_v0(block_size=1, num_gpu_blocks_override=memory), *requests)
+    other = run(replace(PROMPTS_FIRST, block_size=1, kv_blocks=memory), *requests)
     # The second goes back, and stands before the eight.
-    assert v0.preemptions.tolist() == [0, 1, *[0] * 8]
-    assert v0.ttft_ms[2:].min() > 25
-    assert v0.latency_ms[0] < 250
+    assert other.preemptions.tolist() == [0, 1, *[0] * 8]
+    assert other.ttft_ms[2:].min() > 25
+    assert other.latency_ms[0] < 250
 
 
 # The plain loops say the same.
@@ -247,15 +247,6 @@ def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
             bs.Continuous(256, 2048, kv_blocks=2587, long_prefill_token_threshold=9, block_size=32),
         ),
         (servers.vllm(model="llama-3.1-8b", gpu="rtx-4090"), bs.Continuous(256, 2048, kv_blocks=2598)),
-        (servers.vllm_v0(), bs.Continuous(256, 2048, first="prefill", chunked=False)),
-        (
-            servers.vllm_v0(num_gpu_blocks_override=1250, max_model_len=8192),
-            bs.Continuous(
-                256, 8192, first="prefill", chunked=False, kv_blocks=1250, watermark_blocks=12,
-                max_model_len=8192,
-            ),
-        ),
-        (servers.vllm_v0(max_model_len=65_536), bs.Continuous(256, 2048, max_model_len=65_536)),
         (servers.sglang(), NewTokenRatio(2048, 4096)),
         (servers.sglang(chunked_prefill_size=-1), NewTokenRatio(2048, 2**31)),
         (
@@ -306,7 +297,6 @@ def test_a_preset_is_the_rule_that_it_says(rule, meant):
                 enable_chunked_prefill=False, max_model_len=4096, max_num_batched_tokens=2048
             ), ValueError, "at least max_model_len, 4096, without chunked prefill, got 2048",
         ),
-        (lambda: servers.vllm_v0(max_num_seqs=99, max_num_batched_tokens=98), ValueError, "got 98"),
         (lambda: servers.vllm(gpu="h1000"), ValueError, "did you mean 'h100'"),
         (lambda: servers.vllm(gpu="h100", model="lama-3.1-8b"), ValueError, "did you mean 'llama-3.1-8b'"),
         (lambda: servers.vllm(num_gpu_blocks_override=1), ValueError, "must be at least 2, got 1"),

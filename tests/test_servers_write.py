@@ -124,7 +124,6 @@ TOKEN_SETTINGS = {
         "async_scheduling": st.booleans(),
         "scheduling_policy": st.just("priority"),
     },
-    "vllm_v0": {**OF_VLLM, "enable_chunked_prefill": st.booleans(), "swap_space": st.integers(0, 8)},
     "sglang": {
         "max_running_requests": WHOLE,
         "max_total_tokens": st.integers(100, 10**6),
@@ -298,7 +297,6 @@ RULES = [
     ("textbook", bs.SizeOrWait(8, math.inf)),
     ("vllm", servers.vllm(num_gpu_blocks_override=2588, long_prefill_token_threshold=512)),
     ("vllm", servers.vllm(gpu="h100")),
-    ("vllm_v0", servers.vllm_v0(num_gpu_blocks_override=2588)),
     ("sglang", servers.sglang(gpu="h100", max_total_tokens=99_000, schedule_conservativeness=0.3)),
     ("sglang", servers.sglang(chunked_prefill_size=-1, page_size=64, max_total_tokens=6400)),
     ("tgi", servers.tgi(max_batch_size=64, max_batch_total_tokens=41_400)),

@@ -18,7 +18,6 @@ HEADER = {"format": "batchsim measurement", "version": 1}  # the beginning of th
 SIZES = ("batchsize", "batch", "size")  # names of the column of batch sizes, letters alone
 # Times of a batch in the server: copying its inputs in, computing it, copying its outputs out.
 PARTS = ("Server Compute Input", "Server Compute Infer", "Server Compute Output")
-PARTS_2019 = ("Server Compute",)
 M = TypeVar("M")  # the class Measurement, which imports this module
 File = str | os.PathLike[str]
 
@@ -165,13 +164,12 @@ def _computed(path: File, batch_size: int, concurrency: int, copy: bool) -> list
     """Return the batch size and the milliseconds of each row with this concurrency."""
     header, rows = _table(path)
     plain = {re.sub(r"\s*\(.*\)$", "", name): name for name in header}  # reports have "Server Queue (ms)"
-    parts = PARTS if PARTS[1] in plain else PARTS_2019
     if "Concurrency" not in plain:
         hint = ", as of perf_analyzer with --concurrency-range"
         raise _lacks(path, "a column 'Concurrency'" + hint, header)
-    if missing := [name for name in parts if name not in plain]:
-        raise _lacks(path, f"a column {brief(PARTS[1] if parts is PARTS_2019 else missing[0])}", header)
-    sizes, parts = _column_of_sizes(header), parts if copy or parts is PARTS_2019 else PARTS[1:2]
+    if missing := [name for name in PARTS if name not in plain]:
+        raise _lacks(path, f"a column {brief(missing[0])}", header)
+    sizes, parts = _column_of_sizes(header), PARTS if copy else PARTS[1:2]
     found, others = [], []
     for line, row in rows:
         clients = _number(path, line, row[plain["Concurrency"]])

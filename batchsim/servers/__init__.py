@@ -14,6 +14,9 @@ scenario.
 `TOKEN_SERVERS` generate tokens, and need a scenario with tokens.
 """
 
+from typing import TYPE_CHECKING
+
+from batchsim import _check
 from batchsim.servers.batched import batched
 from batchsim.servers.bentoml import bentoml
 from batchsim.servers.clipper import clipper
@@ -36,12 +39,17 @@ from batchsim.servers.tgi import tgi
 from batchsim.servers.torchserve import torchserve
 from batchsim.servers.triton import triton
 from batchsim.servers.vllm import vllm
-from batchsim.servers.vllm_v0 import vllm_v0
 
 __all__ = [
     "Edited", "Finding", "Findings", "Note", "SERVERS", "SIZE_SERVERS", "Server", "ServerConfig",
     "TOKEN_SERVERS",
     "batched", "bentoml", "clipper", "config", "edit", "edited", "file_name", "kserve", "lint", "litserve",
     "mosec", "orca", "parse", "ray_serve", "read", "sglang", "tei", "tensorrt_llm", "textbook", "tf_serving",
-    "tgi", "torchserve", "triton", "vllm", "vllm_v0", "write", "write_all",
+    "tgi", "torchserve", "triton", "vllm", "write", "write_all",
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+    def __getattr__(name):
+        raise _check.no_attribute(__name__, name)

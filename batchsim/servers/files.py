@@ -106,11 +106,7 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     own = [(each, form) for each, form in every if server in (None, each.name)]
     if not own:
         raise ValueError(f"server must be one with a file, got {server!r}")
-    signed = [
-        (each, form) for each, form in every
-        if re.search(form.signs, plain, re.MULTILINE)
-        or (each.name == server and form.shared and re.search(form.shared, plain, re.MULTILINE))
-    ]  # fmt: skip
+    signed = [each for each in every if re.search(each[1].signs, plain, re.MULTILINE)]
     fits = [each for each in signed if each in own]
     if server is not None and signed and not fits:
         rule = f"a config of {server} must be {' or '.join(form.title for _, form in own)}"

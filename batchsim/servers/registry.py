@@ -21,7 +21,6 @@ from batchsim.servers.tgi import SERVER as TGI
 from batchsim.servers.torchserve import SERVER as TORCHSERVE
 from batchsim.servers.triton import SERVER as TRITON
 from batchsim.servers.vllm import SERVER as VLLM
-from batchsim.servers.vllm_v0 import SERVER as VLLM_V0
 
 # In the order of the tables.
 SERVERS: dict[str, Server] = {
@@ -32,9 +31,7 @@ SERVERS: dict[str, Server] = {
     )
 }  # fmt: skip
 # The servers of language models, whose rules need a scenario with tokens.
-TOKEN_SERVERS: dict[str, Server] = {
-    server.name: server for server in (VLLM, VLLM_V0, SGLANG, TGI, TENSORRT_LLM, ORCA)
-}
+TOKEN_SERVERS: dict[str, Server] = {server.name: server for server in (VLLM, SGLANG, TGI, TENSORRT_LLM, ORCA)}
 # The servers whose rules limit tokens, and need requests with sizes.
 SIZE_SERVERS: dict[str, Server] = {server.name: server for server in (TEI,)}
 ALL = SERVERS | SIZE_SERVERS | TOKEN_SERVERS

@@ -235,11 +235,10 @@ class Format:
     """A file format of a server: how to recognise, read and write it.
 
     `title` describes such a file, `file` is its usual name, `suffixes` are those of other names. `signs` is a
-    pattern that matches no other server's files. `shared` matches files that another server reads too; they
-    count as this one's only if the caller names its server. `read(document, text, which)` fills a
-    `Document`; `which` selects one of several models or functions. `write(settings, unused)` returns the
-    text, and removes from `settings` all that the text contains. `command` starts a server whose remaining
-    settings are options of its command line.
+    pattern that matches no other server's files. `read(document, text, which)` fills a `Document`; `which`
+    selects one of several models or functions. `write(settings, unused)` returns the text, and removes from
+    `settings` all that the text contains. `command` starts a server whose remaining settings are options of
+    its command line.
     """
 
     title: str
@@ -248,7 +247,6 @@ class Format:
     signs: str
     read: Callable[[Any, str, str | None], None]
     write: Callable[[dict[str, Any], Mapping[str, Any]], str]
-    shared: str = ""
     command: str = ""
 
 

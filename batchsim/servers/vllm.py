@@ -1,4 +1,4 @@
-"""vLLM: `vllm serve`, its scheduler since V1."""
+"""vLLM: `vllm serve`, its V1 scheduler."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -69,7 +69,11 @@ def vllm(
             tokens = max(tokens, 0 if enable_chunked_prefill else length)
             tokens = min(tokens, most * length)
     seqs = min(most, tokens) if seqs is None else seqs
-    check_budget(tokens, seqs, length, enable_chunked_prefill)
+    rule = "vLLM's max_num_batched_tokens must be at least"
+    if tokens < seqs:
+        raise ValueError(f"{rule} max_num_seqs, {seqs}, got {tokens}")
+    if not enable_chunked_prefill and tokens < (length or 0):
+        raise ValueError(f"{rule} max_model_len, {length}, without chunked prefill, got {tokens}")
     blocks = maybe_whole("vLLM's num_gpu_blocks_override", num_gpu_blocks_override, at_least=2)
     if blocks is None:
         gpus = _check.whole("vLLM's tensor_parallel_size", tensor_parallel_size)
@@ -84,24 +88,6 @@ def vllm(
     )  # fmt: skip
 
 
-def check_budget(tokens: int, seqs: int, length: int | None, chunked: bool) -> None:
-    """Refuse a budget below the number of requests, or below a prompt that is not cut."""
-    rule = "vLLM's max_num_batched_tokens must be at least"
-    if tokens < seqs:
-        raise ValueError(f"{rule} max_num_seqs, {seqs}, got {tokens}")
-    if not chunked and tokens < (length or 0):
-        raise ValueError(f"{rule} max_model_len, {length}, without chunked prefill, got {tokens}")
-
-
-def settings_of(rule: Continuous) -> dict[str, Any]:
-    """Return the settings for a rule that vLLM and its V0 engine share."""
-    return {
-        "max_num_seqs": rule.max_num_seqs, "max_num_batched_tokens": rule.max_num_batched_tokens,
-        "enable_chunked_prefill": rule.chunked, "block_size": rule.block_size,
-        "max_model_len": rule.max_model_len,
-    }  # fmt: skip
-
-
 def remarks(settings: Mapping[str, Any]) -> list[str]:
     """Return a warning if vLLM might not start with these settings."""
     if settings.get("enable_chunked_prefill") is not False or "max_model_len" in settings:
@@ -113,24 +99,27 @@ def remarks(settings: Mapping[str, Any]) -> list[str]:
 def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
-    own = {
+    settings = {
+        "max_num_seqs": rule.max_num_seqs, "max_num_batched_tokens": rule.max_num_batched_tokens,
+        "enable_chunked_prefill": rule.chunked, "block_size": rule.block_size,
+        "max_model_len": rule.max_model_len,
         "long_prefill_token_threshold": rule.long_prefill_token_threshold,
         "num_gpu_blocks_override": None if rule.kv_blocks is None else rule.kv_blocks + 1,  # a placeholder
-    }
+    }  # fmt: skip
     return without_defaults(
-        settings_of(rule) | own, enable_chunked_prefill=True, long_prefill_token_threshold=0, block_size=16
+        settings, enable_chunked_prefill=True, long_prefill_token_threshold=0, block_size=16
     )
 
 
-STARTS = r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.openai\.api_server\b|\bvllm/vllm-openai\S*"
-V0 = r"\bVLLM_USE_V1=0\b"
-SHORT = {
-    "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",
-    "-q": "--quantization", "-n": "--nnodes", "-r": "--node-rank",
-}  # fmt: skip
 LINE = CommandLine(
-    "vllm", "vllm serve", STARTS, "model", positional=True,
-    short={**SHORT, "-O": "--optimization-level"}, glued="-O",
+    "vllm", "vllm serve",
+    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.openai\.api_server\b|\bvllm/vllm-openai\S*",
+    "model", positional=True,
+    short={
+        "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",
+        "-q": "--quantization", "-n": "--nnodes", "-r": "--node-rank", "-O": "--optimization-level",
+    },
+    refuses={"VLLM_USE_V1=0": f"VLLM_USE_V1 must be 1, got 0{_check.removed('vllm_v0')}"}, glued="-O",
     sized=frozenset({"--max-num-batched-tokens", "--max-model-len", "--kv-cache-memory-bytes"}),
     units={letter: 1000**power for power, letter in enumerate("kmgt", 1)}
     | {letter: 1024**power for power, letter in enumerate("KMGT", 1)},
@@ -183,7 +172,7 @@ SERVER = Server(
     formats=(
         LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
-            rf"\A(?![\s\S]*{V0})[\s\S]*(\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai)",
+            r"\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai",
         ),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"), rf"^(no[-_])?({_KEYS})\s*:",

@@ -1,4 +1,4 @@
-"""What VALIDATION.md says of the measured vLLM run under the rules of six servers."""
+"""What VALIDATION.md says of the measured vLLM run under the rules of five servers."""
 
 import csv
 import math
@@ -15,7 +15,6 @@ MEMORY = 2587 * 16  # tokens
 LONGEST = 4765  # tokens of a prompt and its answer, in this run
 PRESETS = {
     "vLLM 0.19": servers.vllm(gpu="rtx-4090", num_gpu_blocks_override=2588),
-    "vLLM 0.6.6 (V0)": servers.vllm_v0(num_gpu_blocks_override=2587, max_model_len=32_768),
     "SGLang 0.5.23": servers.sglang(gpu="rtx-4090", max_total_tokens=MEMORY),
     "TGI 3.3.6": servers.tgi(max_batch_total_tokens=MEMORY + 1),
     "TGI 3.3.6, prompts alone": servers.tgi(max_batch_total_tokens=MEMORY + 1, prefill_chunking=False),
@@ -63,16 +62,16 @@ def presets():
 
 GROUPS = [
     (
-        "The measured run under six servers' rules",
+        "The measured run under five servers' rules",
         """\
 300 requests of Llama-3.1-8B on an RTX 4090, measured under vLLM 0.19 (casys-kaist/LLMServingSim, MIT),
-and simulated under the rules of six servers with the defaults of each, on the same memory (2,587 blocks
+and simulated under the rules of five servers with the defaults of each, on the same memory (2,587 blocks
 of 16 tokens), with one time of a step for all: so what differs is the rule, not its server's speed. The
 measured numbers are vLLM's, so the others have no verdict; where one of them is nearer, as SGLang's here,
 that is chance: vLLM's own run found preempted requests' blocks again in its prefix cache, which the
 preset leaves out (3.7 points of the answer). Room for a whole life (TGI, TensorRT-LLM's no-evict) lets 32
 run where vLLM lets 48: a later first token, then quicker ones; slots of the longest length (Orca) let 8.
-The rules that take memory as it is needed (both vLLMs, max utilisation), and SGLang's, which promises a
+The rules that take memory as it is needed (vLLM, max utilisation), and SGLang's, which promises a
 share and preempts a tenth as often, are within six points of the measured run.""",
         presets,
     ),

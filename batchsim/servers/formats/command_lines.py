@@ -17,8 +17,8 @@ from batchsim.servers.formats.document import Document, Place, Source, refused
 from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
-# "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tests/real_parsers.py), the code of vLLM
-# 0.6.6.post1 and of text-embeddings-inference 1.9.3, and the reference of TGI 3.3.
+# "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tests/real_parsers.py), the code of
+# text-embeddings-inference 1.9.3, and the reference of TGI 3.3.
 FLAGS = Path(__file__).with_name("flags.csv")
 
 _WORD = re.compile(
@@ -65,7 +65,7 @@ class Command:
 def commands(text: str) -> list[Command]:
     r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
 
-    >>> [command] = commands("# on one card\nVLLM_USE_V1=0 vllm serve m \\\n  --max-num-seqs '64'")
+    >>> [command] = commands("# on one card\nCUDA_VISIBLE_DEVICES=0 vllm serve m \\\n  --max-num-seqs '64'")
     >>> [word.text for word in command.words], command.words[-1].place
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], (3, 18))
     """
@@ -154,6 +154,7 @@ class CommandLine:
     `start` begins a written text; the pattern `starts` finds it in a text to read. `model` is the setting for
     the model, the first argument if `positional`. `short` maps other names of flags to their own, `variables`
     maps environment variables to settings; `switches` are the settings among these that are on or off.
+    `refuses` maps a variable with a value to the message that refuses it.
     """
 
     server: str
@@ -164,6 +165,7 @@ class CommandLine:
     short: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     switches: frozenset[str] = frozenset()
+    refuses: Mapping[str, str] = field(default_factory=dict)
     flags_as_variables: bool = False  # whether each flag is also an environment variable
     dashes: bool = True  # whether --max_num_seqs is also --max-num-seqs, and --no- switches off
     prefixes: bool = True  # whether a unique prefix of a flag is enough
@@ -171,9 +173,9 @@ class CommandLine:
     units: Mapping[str, int] = field(default_factory=dict)
     glued: str = ""  # a flag whose value may follow without a space, as in -O3
 
-    def format(self, title: str, file: str, signs: str, shared: str = "") -> Format:
+    def format(self, title: str, file: str, signs: str) -> Format:
         """Return the format of a shell script with this command."""
-        return Format(title, file, (".sh", ".bash"), signs, self.read, self.write, shared)
+        return Format(title, file, (".sh", ".bash"), signs, self.read, self.write)
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
@@ -214,6 +216,8 @@ class CommandLine:
                 given[name] = Word(value, word.place)
         for name, word in given.items():
             flag = "--" + name.lower().replace("_", "-")
+            if why := self.refuses.get(f"{name}={word.text}"):
+                raise refused(why, word.place)
             if name in self.variables:
                 setting, value = self.variables[name], value_of(word.text)
                 document.put(setting, value in (1, True) if setting in self.switches else value, word.place)
