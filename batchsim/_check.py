@@ -1,15 +1,16 @@
 """Checks of arguments. An error states the rule, then the value received."""
 
 import difflib
+import functools
 import math
 import operator
 import os
 import sys
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,12 +19,15 @@ from batchsim._format import brief
 # Beyond these, sums of floats lose their meaning, or arrays do not fit in memory: 1e12 ms are 30 years.
 SMALLEST, LARGEST = 1e-12, 1e12
 LARGEST_WHOLE = 2**62
+P = ParamSpec("P")
+R = TypeVar("R")
 LONGEST_NAME = 100  # letters of a name that may be a misspelt one
 # Names of earlier versions, and what to use instead.
 REMOVED = {
     "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
     "WaitSinceLast": "Ray Serve now has `FrozenBatches`, or `StalledBatches` for a handler that blocks",
     "before_mid_2023": "Ray Serve has had one rule since mid-2023, so leave it out",
+    "indifference": "with more `requests`, the statement bounds more settings, and each more closely",
     "vllm_v0": "use `vllm`, or `Continuous(first='prefill', chunked=False)` for the rule of V0",
 }
 
@@ -154,6 +158,18 @@ def removed(name: Any) -> str:
     '; it was removed: let the optimiser call `simulate`, as docs/tuning.md shows for Optuna'
     """
     return f"; it was removed: {REMOVED[name]}" if isinstance(name, str) and name in REMOVED else ""
+
+
+def refuses_removed(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function refuse an argument that it had in an earlier version, and say what to use instead."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> R:
+        if name := next(filter(removed, given), None):
+            raise TypeError(f"{function.__name__}() has no argument {name!r}{removed(name)}")
+        return function(*args, **given)
+
+    return call
 
 
 def no_attribute(module: str, name: str) -> AttributeError:

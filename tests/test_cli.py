@@ -531,6 +531,7 @@ BAD = [
     (["simulate", *BASE, "--engine", "compield"], "got 'compield'; did you mean 'compiled'?"),
     (["simulate", *POISSON[1:], "--service", "Poisson(3)"], "service must be a service of batchsim"),
     (["simulate", *BASE, "--servrs", "2"], "No such option: --servrs"),
+    (["tune", *BASE, *OVER, "--indifference", "5%"], "--indifference; it was removed: with more `requests`"),
     (["simulate", *BASE, "--table", "1=2"], "a service must be given once, got --table and --fixed-ms"),
     (["simulate", *BASE, "--clients", "2"], "--rate-per-s needs an open workload, got ClosedLoop"),
     (["simulate", *BASE, "--set", "max_wait=3"], "got 'max_wait'; did you mean 'max_wait_ms'?"),

@@ -80,5 +80,23 @@ def test_a_removed_name_tells_what_to_use_instead(name, instead):
         exec(f"from {package} import {last}")
 
 
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (
+            lambda: batchsim.tune(None, None, {}, indifference="5%"),
+            r"tune\(\) .*'indifference'; .*`requests`",
+        ),
+        (
+            lambda: batchsim.servers.ray_serve(before_mid_2023=True),
+            r"ray_serve\(\) .*'before_mid_2023'; .* rule",
+        ),
+    ],
+)
+def test_a_removed_argument_tells_what_to_use_instead(call, instead):
+    with pytest.raises(TypeError, match=f"^{instead}"):
+        call()
+
+
 def test_the_version_is_a_string_of_numbers():
     assert all(part.isdigit() for part in batchsim.__version__.split("."))

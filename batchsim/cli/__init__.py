@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 import batchsim
+from batchsim import _check
 from batchsim._format import brief_text
 from batchsim._parts import MissingPart
 from batchsim.cli.course import App, Book, Lab, Page
@@ -60,7 +61,8 @@ def _errors(debug: Callable[[], bool] = bool) -> Iterator[None]:
         try:
             yield
         except typer.TyperException as error:  # such as an unknown option
-            raise _failed(error.format_message(), BAD_INPUT) from None
+            option = getattr(error, "option_name", "").strip("-").replace("-", "_")
+            raise _failed(error.format_message() + _check.removed(option), BAD_INPUT) from None
         except (BrokenPipeError, SystemExit):  # Rich raises the latter for the former
             # The reader of our output is gone, as in `| head`: discard the rest.
             for stream in (sys.stdout, sys.stderr):

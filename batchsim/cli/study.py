@@ -12,7 +12,7 @@ import typer
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim._format import several
-from batchsim.cli import output, values
+from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
@@ -129,9 +129,6 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         "cheapest",
         metavar="cheapest|fastest",
     )
-    indifference: str | None = RUN(
-        "A latency difference that does not matter: ms, or a percentage such as 1%.", metavar="MS|PERCENT"
-    )  # fmt: skip
     inputs: int | None = RUN(
         "Draws of other inputs, for a --measurement (default: 20) or a trace (default: none)."
     )
@@ -152,10 +149,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         scenario, tables = self.scenario()
         slo = self.slo(tables["slo"])
         axes = self.axes(tables["over"], scenario)
-        zone = self.indifference
         best = tune(
             scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer,
-            indifference=zone if zone is None or zone.endswith("%") else values.number(zone),
             progress=sys.stderr.isatty(), measurement=self.measurement, inputs=self.inputs,
         )  # fmt: skip
         if self.save is not None:

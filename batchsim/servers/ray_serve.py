@@ -17,6 +17,7 @@ FUNCTIONS = {
 UNLIMITED = 1_000_000  # written for an infinite max_ongoing_requests, which Ray Serve does not accept
 
 
+@_check.refuses_removed
 def ray_serve(
     max_batch_size: int = 10, batch_wait_timeout_s: float = 0.01, *, max_ongoing_requests: float = math.inf,
     handler: str = "async", batch_size_fn: str | None = None,

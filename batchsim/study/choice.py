@@ -1,14 +1,13 @@
 """The choice after the race: the setting to take among ties, its distance to the best, and the frontier.
 
 Runs may not tell several settings from the fastest. That proves no equality: it may be a lack of power, so
-their estimates must also be within 2 %, or the indifference zone be shown. `Candidate.preference` then
-decides as an engineer would. Saturation rates need no run, so the most preferred settings are tried first, in
-runs that grow: a clearly slower one costs little. Ties that the budget leaves no run for are not found.
+their estimates must also be within 2 %. `Candidate.preference` then decides as an engineer would. Saturation
+rates need no run, so the most preferred settings are tried first, in runs that grow: a clearly slower one
+costs little. Ties that the budget leaves no run for are not found.
 
 How far the chosen setting may be above the best is bounded by multiple comparisons with the best
 (`batchsim.study.paired`) in the runs of the search. Every setting counts with the least bound of its runs.
 One whose runs are short for the memory of its queue has no bound: the statement leaves it out, and says so.
-With an indifference zone, runs grow until every other setting is shown to be better by no more than that.
 """
 
 import math
@@ -18,17 +17,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from batchsim.result import Result
-from batchsim.result.metrics import metric
-from batchsim.result.run_length import run_length
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.judgement import STRICT, WARMUP, slower_by
+from batchsim.study.judgement import STRICT, slower_by
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement
 from batchsim.study.race import FAR, MEAN, Race
 from batchsim.study.slo import LEVEL
 from batchsim.study.surface import map_requests
-from batchsim.study.traffic import LONGEST
 
 TRIED = 4  # the most that the tie-break may cost, in runs of the last round
 FULL_RUNS = 24  # at most, to draw the frontier
@@ -109,7 +105,7 @@ def _ties(race: Race, rival: Candidate, fastest: Candidate) -> bool:
     """Return whether a setting may meet the objective, and is not clearly slower.
 
     Like the race, it grows the runs and drops a setting at the strict level. Only the last run decides at the
-    usual level. With an indifference zone, the rival must be shown to be slower by no more than that.
+    usual level.
     """
     rival.outcome, meets = None, fastest.judgement.excess <= 1
     for requests in race.short:
@@ -125,8 +121,6 @@ def _ties(race: Race, rival: Candidate, fastest: Candidate) -> bool:
             return False
     latency = fastest.latency.value
     slower = (math.isinf(bound.most) or not steady) and rival.latency.value > latency
-    if not math.isnan(race.zone_ms):
-        slower = race.bound(rival, fastest, requests, LEVEL).most > race.zone_ms
     slower |= rival.latency.value > (1 + NEARLY) * fastest.latency.value
     if slower or (meets and rival.judgement.excess > 1):
         rival.eliminate(Outcome.BEHIND, f"{race.latency(rival)}, {race.latency(fastest)} at best")
@@ -141,8 +135,7 @@ def compared(race: Race, chosen: Candidate, rivals: Sequence[Candidate]) -> dict
     A rival without a run of a steady length has none: its bound is infinite.
     """
     bounds = {}
-    looks = len(race.short) + (0 if math.isnan(race.zone_ms) else 2)
-    level = 1 - (1 - LEVEL) / (looks * max(len(rivals), 1))
+    level = 1 - (1 - LEVEL) / (len(race.short) * max(len(rivals), 1))
     for rival in rivals:
         both = [n for n in chosen.runs if n in rival.runs]
         steady = [n for n in both if race.steady(n, chosen, rival)]
@@ -161,78 +154,23 @@ def rivals_of(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> list
     return [each for each in group if each is not chosen and each.scenario.stable and not misses(each)]
 
 
-def settled(race: Race, chosen: Candidate, group: Sequence[Candidate]) -> Candidate:
-    """Run settings longer until none is better than the chosen one by more than the indifference zone.
-
-    Returns another setting if that turns out to be better by more. Ends where the longest run that is
-    possible would not suffice. Runs that are short for the memory of a queue bound nothing, and are left out.
-    """
-    lengths = [*dict.fromkeys([*race.short, race.search.requests])]
-    if (longest := race.search.resized(LONGEST * race.search.requests)) is not None:
-        lengths.append(longest.requests)
-    while True:
-        bounds = compared(race, chosen, rivals_of(race, chosen, group))
-        open_ = {each: bound for each, bound in bounds.items() if bound.most > race.zone_ms}
-        nexts = {each: n for each in open_ if (n := _next(race, lengths, chosen, each))}
-        requests = min(nexts.values(), default=0)
-        hopeless = any(needed(each, open_[each], race.zone_ms) > 2 * lengths[-1] for each in open_)
-        if not nexts or (hopeless and requests > race.search.requests):
-            return chosen
-        race.screen([chosen, *(each for each, n in nexts.items() if n == requests)], requests)
-        bounds = compared(race, chosen, [*open_])
-        if better := [each for each in open_ if bounds[each].value > race.zone_ms]:
-            chosen = max(better, key=lambda each: bounds[each].value)
-            chosen.outcome = None
-
-
-def _next(race: Race, lengths: Sequence[int], chosen: Candidate, rival: Candidate) -> int:
-    """Return the length of the next run of a rival that may bound its advantage; 0 if there is none."""
-    several, key = (chosen, rival), metric(race.slo.latency.key)
-    requests = next((n for n in lengths if n not in rival.runs and race.steady(n, *several)), 0)
-    if requests > race.search.requests and not race.steady(max(rival.runs, default=0), *several):
-        least = max(run_length(each.scenario).needed(key) for each in several) / (1 - WARMUP)
-        return requests if least <= 2 * requests else 0  # the longest run hardly bounds any difference
-    return requests
-
-
-def needed(rival: Candidate, bound: Bound, zone_ms: float) -> float:
-    """Return the requests of a run that would bound a rival's advantage by a zone; 0 if unknown."""
-    if math.isinf(bound.most):
-        return 0.0
-    # The distance falls with the root of the length. Chance puts an estimate near the zone.
-    room = max(zone_ms - max(bound.value, 0.0), zone_ms / 4)
-    return max(rival.runs) * ((bound.most - bound.value) / room) ** 2
-
-
-def resolved(rival: Candidate, bound: Bound, requests: int) -> float:
-    """Return the bound of a rival's advantage that a run of so many requests would give."""
-    distance = (bound.most - bound.value) * math.sqrt(max(rival.runs) / requests)
-    return min(max(bound.value, 0.0) + distance, bound.most)  # chance may put a value below 0
-
-
 def statement_of(race: Race, chosen: Candidate, group: Sequence[Candidate], some: bool) -> Statement:
     """Return how far the chosen setting is above the best, and note the bound of each rival.
 
     The statement leaves wide bounds out, and counts those settings.
     """
-    rivals, zone_ms = rivals_of(race, chosen, group), race.zone_ms
+    rivals = rivals_of(race, chosen, group)
     bounds = compared(race, chosen, rivals)
     for each, bound in bounds.items():
         each.better_by_ms = bound.most
-    widest = max(WIDE * chosen.latency.value, 0.0 if math.isnan(zone_ms) else zone_ms)
-    known = {each: bound for each, bound in bounds.items() if bound.most <= widest}
+    known = {each: bound for each, bound in bounds.items() if bound.most <= WIDE * chosen.latency.value}
     unstable = sum(not each.scenario.stable for each in group)
     within_ms = max([0.0, *(bound.most for bound in known.values())])
-    open_ = {each: bound for each, bound in known.items() if bound.most > zone_ms}
-    needs = max((needed(*each, zone_ms) for each in open_.items()), default=0.0)
-    longest = race.search.resized(LONGEST * race.search.requests) or race.search
-    possible_ms = max((resolved(*each, longest.requests) for each in open_.items()), default=math.nan)
     screened = len(rivals) - len(known)
     settings = 1 + len(known) + unstable if known or not rivals else 1
     return Statement(
         race.slo.latency.key, within_ms, settings, screened,
         chosen.servers if some and not chosen.metered else None,
-        None if math.isnan(zone_ms) else zone_ms, needs, longest.requests, possible_ms,
         per_million=chosen.cost_per_million if some and chosen.metered else None,
     )  # fmt: skip
 

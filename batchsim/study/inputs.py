@@ -28,7 +28,7 @@ from batchsim.study.traffic import Job
 DRAWS = 20
 COST = 0.5  # of the requests of the search, at most
 RIVALS = 2  # other settings that are drawn as well, the best of the race
-SAME = 0.05  # of the latency: without an indifference zone, a rival may be better by this; short runs err
+SAME = 0.05  # of the latency: a rival may be better by this, as short runs err
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class InputUncertainty:
     """What `draws` of other inputs, bootstrap samples of the given ones, do to a choice.
 
     In `met` of them the estimates of the choice meet the objective; in `best` of them none of the `rivals`,
-    the nearest settings, is better by more than `zone_ms`: the indifference zone, or 5 % of the latency.
+    the nearest settings, is better by more than `zone_ms`, 5 % of the latency.
     `low` and `high`: the least and the most of the metric `key` among the draws, in ms. `inputs`: what was
     drawn, such as "service times".
     """
@@ -99,7 +99,7 @@ def uncertainty(
         common = max(n for n in chosen.runs if n in each.runs)
         lower_ms.append(race.bound(chosen, each, common).value)
     raced = np.exp(logs) * (chosen.latency.value - np.nan_to_num(lower_ms))
-    zone_ms = SAME * chosen.latency.value if math.isnan(race.zone_ms) else race.zone_ms
+    zone_ms = SAME * chosen.latency.value
     best = int((raced[:, 0] <= raced.min(axis=1) + zone_ms).sum())
     met = int((chosen.judgement.excess * np.exp(excess) <= 1).sum())
     drawn_ms = chosen.latency.value * np.exp(logs[:, 0])

@@ -29,7 +29,7 @@ import numpy as np
 from batchsim import _format
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
-from batchsim.result.run_length import CYCLES, TAIL, rounded_up, run_length
+from batchsim.result.run_length import CYCLES, TAIL, run_length
 from batchsim.result.shares import students_t
 from batchsim.result.standard_error import ONE_IN_FIVE, ROUNDING, dependent, widen
 from batchsim.scenario import Scenario
@@ -159,9 +159,7 @@ class Statement:
     those that cost as much (with so many `servers`, or `per_million` requests; None for any) and that no run
     showed to miss another objective. `within_ms` bounds the difference. `screened` more settings left the
     race in runs that bound it widely or not at all, and nothing is stated about them: any may be better. What
-    the 95 % leave out: `batchsim.study.paired`. `zone_ms` is the indifference zone, None without one. If it
-    is not resolved, runs of about `needed` requests might do that (0: unknown); `longest`, the most that a
-    search makes, might resolve `possible_ms`. Both are estimates.
+    the 95 % leave out: `batchsim.study.paired`.
     """
 
     key: str
@@ -169,17 +167,8 @@ class Statement:
     settings: int
     screened: int = 0
     servers: int | None = None
-    zone_ms: float | None = None
-    needed: float = 0.0
-    longest: int = 0
-    possible_ms: float = math.nan
     level: float = LEVEL
     per_million: float | None = None
-
-    @property
-    def resolved(self) -> bool:
-        """Whether no other setting is better by more than the indifference zone."""
-        return self.zone_ms is not None and self.within_ms <= self.zone_ms and not self.screened
 
     def __str__(self) -> str:
         on = "" if self.servers is None else f" on {_format.counted(self.servers, 'server')}"
@@ -195,11 +184,4 @@ class Statement:
             text = f"{label} is the lowest of {few}"
         if self.screened and self.settings > 1:
             text += f" (short runs screened {self.screened:,} more, without such a bound)"
-        if self.zone_ms is not None and not self.resolved:
-            runs = f": it might take runs of {rounded_up(self.needed):,} requests" if self.needed else ""
-            if self.needed > self.longest:
-                runs += (
-                    f", and those of {self.longest:,} might resolve {_format.number(self.possible_ms, 2)} ms"
-                )
-            text += f"; the indifference zone of {_format.number(self.zone_ms, 2)} ms is not resolved{runs}"
         return text

@@ -120,7 +120,6 @@ class Race:
     traffic: Traffic
     candidates: Sequence[Candidate]
     crew: Crew = field(default_factory=Crew)
-    zone_ms: float = math.nan  # differences of latency that do not matter; NaN: unknown
     asked: Traffic = field(init=False)
     missed: dict[Candidate, Missed] = field(default_factory=dict)  # an objective that any run would miss
     out_of_reach: str = ""  # the objective that any run of any setting would miss
@@ -199,7 +198,7 @@ class Race:
         for candidate in (provable or candidates)[:FINALS]:
             self.traffic = self.asked
             short = self.asked.requests < self._fewest(candidate) <= self._most
-            if short and candidate.judgement.excess <= 1 and not self._indifferent(candidate):
+            if short and candidate.judgement.excess <= 1:
                 # A full run that is too short to prove anything would be wasted.
                 easy = FAR * candidate.judgement.excess <= 1
                 self._lengthen(self._fewest(candidate, easy), easy)
@@ -208,8 +207,7 @@ class Race:
                 return candidate, result
             if proven := self.longer([candidate]):
                 return proven
-            too_short = candidate.judgement.too_short and not self._indifferent(candidate)
-            if too_short or candidate.judgement.excess >= LITTLE:
+            if candidate.judgement.too_short or candidate.judgement.excess >= LITTLE:
                 break
         return self.longer(group)
 
@@ -223,8 +221,6 @@ class Race:
         needs = {each: _needs(each) for each in unclear if each.judgement.excess <= FAR}
         full = self.traffic
         for candidate in sorted(needs, key=lambda each: (each.rank[0], needs[each], each.rank))[:FINALS]:
-            if self._indifferent(candidate):
-                continue
             if self._fewest(candidate) > self._most:
                 break
             for requests in (needs[candidate], math.inf):
@@ -239,14 +235,6 @@ class Race:
                 break
         self.traffic = full
         return None
-
-    def _indifferent(self, candidate: Candidate) -> bool:
-        """Return whether a setting is within its limit by no more than what does not matter, at best."""
-        worst = candidate.judgement.worst
-        value, low, _ = candidate.judgement.estimates[worst]
-        low = value if math.isnan(low) else low
-        same_unit = worst.at_most and worst.key != "loss"
-        return bool(same_unit and worst.limit - low <= self.zone_ms)
 
     @property
     def _most(self) -> int:

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -23,7 +22,7 @@ from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.choice import alike, frontier, mark, preferred, settled, statement_of
+from batchsim.study.choice import alike, frontier, mark, preferred, statement_of
 from batchsim.study.grid import Grid, Points
 from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
@@ -47,11 +46,11 @@ NEAR = 4  # settings after the nearest that are tried with one more server
 LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 
 
+@_check.refuses_removed
 def tune(
     scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
-    prefer: str = "cheapest", *, indifference: str | float | None = None,
-    measurement: Measured | None = None, inputs: int | None = None, executor: Executor | None = None,
-    progress: bool = True,
+    prefer: str = "cheapest", *, measurement: Measured | None = None, inputs: int | None = None,
+    executor: Executor | None = None, progress: bool = True,
 ) -> Recommendation:  # fmt: skip
     """Return the setting from a grid of knobs that meets an objective.
 
@@ -79,9 +78,7 @@ def tune(
 
     `statement` bounds how far the choice is above the best of the settings that it counts (multiple
     comparisons with the best, 95 % for all together; what that leaves out: `batchsim.study.paired`).
-    `indifference`, in ms or as "1%" of the latency, is a difference that does not matter: runs grow until
-    each other setting is shown to be better by no more than that, up to ten times `requests`, and no run is
-    longer only to prove that a limit is met by less than that.
+    With more `requests` it bounds more settings, and each more closely.
 
     A `measurement` of the service times, and a trace, are samples. `inputs` bootstrap samples of them
     (default: 20 with a measurement, else 0) show how often the choice meets the objective and stays near the
@@ -109,7 +106,7 @@ def tune(
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
-    zone, draws = _zone(indifference), _draws(inputs, measurement, over, scenario)
+    draws = _draws(inputs, measurement, over, scenario)
     ranges = has_ranges(over)
     grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
@@ -137,7 +134,7 @@ def tune(
             if ranges:
                 explored(over, race, make, prefer, tried)
             race.first_round()
-            best, result, statement = _search(race, prefer, zone)
+            best, result, statement = _search(race, prefer)
         except KeyboardInterrupt:
             best, result = race.provisional(prefer == "cheapest")
             interrupted = f"interrupted after {race.search.simulated:,} requests"
@@ -185,20 +182,6 @@ def tune(
         input_uncertainty=drawn, between=nearby, rounds=_rounds(race, entries),
     )  # fmt: skip
     return replace(found, explanation=explain(found))
-
-
-def _zone(given: str | float | None) -> Callable[[float], float]:
-    """Return the indifference zone in ms for a latency, from a number of ms or a percentage; NaN if none."""
-    if given is None:
-        return lambda _: math.nan
-    if not isinstance(given, str):
-        zone_ms = _check.real("indifference", given, above=0)
-        return lambda _: zone_ms
-    number = given.strip().removesuffix("%").strip()
-    if not given.strip().endswith("%") or not re.fullmatch(r"\d*\.?\d+", number):
-        raise ValueError(f"indifference must be a number of ms, or a percentage such as '1%', got {given!r}")
-    share = _check.real("indifference", float(number), above=0, below=100) / 100
-    return lambda latency_ms: share * latency_ms
 
 
 def _draws(
@@ -258,9 +241,7 @@ def _check_throughput(scenario: Scenario, slo: SLO) -> None:
         raise ValueError(f"{rule}, got {least!r}")
 
 
-def _search(
-    race: Race, prefer: str, zone: Callable[[float], float]
-) -> tuple[Candidate, Result, Statement | None]:
+def _search(race: Race, prefer: str) -> tuple[Candidate, Result, Statement | None]:
     """Return the recommended setting, or the nearest, with its full run; give all settings their outcomes."""
     # With "cheapest", in groups by the cost: the first group with an answer has the best.
     costs = sorted({each.cost for each in race.candidates})
@@ -269,10 +250,8 @@ def _search(
         group = [each for each in race.candidates if cost in (None, each.cost)]
         alive, tied = race.finalists(group), list[Candidate]()
         if alive:
-            race.zone_ms = zone(alive[0].latency.value)
             tied = preferred(race, group, alive[0])
-            first = tied[0] if math.isnan(race.zone_ms) else settled(race, tied[0], group)
-            alive = [*dict.fromkeys([first, *alive])]
+            alive = [*dict.fromkeys([tied[0], *alive])]
         if (found := race.confirm(alive, group)) is None:
             continue
         best, result = found
