@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +38,23 @@ def panel(made):
     return made
 
 
+@pytest.fixture
+def unsearched(panel, monkeypatch):
+    """The panel, whose pasted texts are read, but neither checked nor searched for better settings."""
+    idle = SimpleNamespace(submit=lambda *_: None)
+    monkeypatch.setattr(page, "thread", lambda _: idle)
+    return panel
+
+
+@pytest.fixture(scope="module")
+def searched(made):
+    """The answer to TRITON, and its scenario: several tests read what one search found."""
+    made.config.box.text = ""
+    made.session.left.update(DEFAULTS)
+    made.session.reset()
+    return answered(made, TRITON), made.scenario
+
+
 def answered(panel, text):
     """Paste a text, and return the answer once the search is over."""
     panel.config.box.text = text
@@ -50,8 +68,8 @@ def marks(answer):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_an_example_of_each_format_gives_the_scenario_that_it_means(panel, path):
-    server = path.parent.name
+def test_an_example_of_each_format_gives_the_scenario_that_it_means(unsearched, path):
+    panel, server = unsearched, path.parent.name
     if server in servers.TOKEN_SERVERS:
         panel.controls["mode"].value = "tokens"
     before, text = panel.scenario, path.read_text()
@@ -69,7 +87,8 @@ def test_an_example_of_each_format_gives_the_scenario_that_it_means(panel, path)
 
 
 @pytest.mark.parametrize("name", [name for name in servers.SERVERS if servers.SERVERS[name].formats])
-def test_a_written_config_is_read_back_as_the_same_settings(panel, name):
+def test_a_written_config_is_read_back_as_the_same_settings(unsearched, name):
+    panel = unsearched
     panel.controls["rule"].value = name
     panel.controls["max_batch_size"].value = 8
     written, rule = servers.write(name, panel.scenario), panel.scenario.rule
@@ -80,7 +99,8 @@ def test_a_written_config_is_read_back_as_the_same_settings(panel, name):
     assert panel.state.server == name
 
 
-def test_prompts_that_the_model_does_not_take_are_cut_and_it_says_so(panel):
+def test_prompts_that_the_model_does_not_take_are_cut_and_it_says_so(unsearched):
+    panel = unsearched
     panel.controls["mode"].value = "tokens"
     answer = answered(panel, "vllm serve meta --max-model-len 4096")
     lengths = panel.scenario.tokens
@@ -104,8 +124,8 @@ def test_a_known_model_without_a_card_has_the_memory_of_the_step_time_s_card(pan
     assert any("memory is unlimited" in each for each in answer["below"])
 
 
-def test_findings_are_on_the_lines_that_they_are_about_and_the_diff_keeps_the_rest(panel):
-    answer = answered(panel, TRITON)
+def test_findings_are_on_the_lines_that_they_are_about_and_the_diff_keeps_the_rest(searched):
+    answer, _ = searched
     found = marks(answer)
     assert sorted(found) == [4, 5]
     assert re.match("max_queue_delay_microseconds=500000 .* is too long", found[4][0])
@@ -115,14 +135,14 @@ def test_findings_are_on_the_lines_that_they_are_about_and_the_diff_keeps_the_re
     assert "within the objective (p99 at most 25 ms)" in answer["result"]
 
 
-def test_the_diff_is_the_one_of_edit_for_the_setting_that_tune_finds(panel):
-    answer = answered(panel, TRITON)
+def test_the_diff_is_the_one_of_edit_for_the_setting_that_tune_finds(searched):
+    answer, scenario = searched
     new = {
         match[1]: int(match[2]) for match in re.finditer(r"^\+ *(\w+): (\d+)", answer["diff"], re.MULTILINE)
     }
     rule = bs.SizeOrWait(new["max_batch_size"], new["max_queue_delay_microseconds"] / 1000)
-    assert servers.edited(TRITON, panel.scenario.replace(rule=rule)).diff == answer["diff"]
-    assert bs.simulate(panel.scenario.replace(rule=rule), 50_000).percentile(99) < 25
+    assert servers.edited(TRITON, scenario.replace(rule=rule)).diff == answer["diff"]
+    assert bs.simulate(scenario.replace(rule=rule), 50_000).percentile(99) < 25
 
 
 def test_a_limit_in_tokens_is_searched_too(panel):
@@ -163,7 +183,8 @@ def test_without_an_objective_no_diff_is_proposed(panel):
     assert answer["result"].startswith("Set an objective")
 
 
-def test_the_film_plays_while_the_page_is_open(panel):
+def test_the_film_plays_while_the_page_is_open(unsearched):
+    panel = unsearched
     panel.turn_to(panel.config)
     assert not panel.play.filming
     answered(panel, TRITON)
@@ -214,7 +235,8 @@ def test_a_text_that_a_page_holds_back_as_too_long_gives_the_same_sentence(panel
     }  # fmt: skip
 
 
-def test_a_text_that_fits_several_servers_is_read_as_the_chosen_one(panel):
+def test_a_text_that_fits_several_servers_is_read_as_the_chosen_one(unsearched):
+    panel = unsearched
     text = "max_batch_size { value: 8 }\nbatch_timeout_micros { value: 2000 }\n"
     panel.controls["rule"].value = "tf_serving"
     answered(panel, text)
@@ -261,5 +283,6 @@ def test_a_long_config_shows_the_lines_around_its_marks(panel):
     assert numbers == list(range(302, 307))
 
 
-def test_an_answer_is_plain_values_for_the_page(panel):
-    assert json.loads(json.dumps(answered(panel, TRITON)))["lines"][3][0] == 4
+def test_an_answer_is_plain_values_for_the_page(searched):
+    answer, _ = searched
+    assert json.loads(json.dumps(answer))["lines"][3][0] == 4
