@@ -9,7 +9,7 @@
 # make features  every public name, option, control, view, server and lesson, a line each
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
 # make mutants   small bugs that the nearest tests miss (MODULES=batchsim/result/warmup.py, SAMPLE=10, SEED=0)
-# make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
+# make bounds    the engines' tests with every index of the compiled loops checked, a quarter of an hour
 # make lessons   the students' copies of the lessons, from notebooks/solutions/ (FORMAT=nbgrader or otter: build/FORMAT)
 # make page      one file that needs no installation and no network: dist/batchsim.html
 # make slides    the lessons as slides, which need no network: build/slides/index.html
@@ -41,13 +41,14 @@ NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocess
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
 BROWSER_ALONE := $(BROWSER) tests/test_web_engine.py -m alone
-ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
+PLAIN = $(shell grep -l "mark\.plain" tests/test_*.py)
+ENGINES := $(addprefix tests/test_,$(addsuffix .py,agreement replicas_agree compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types units pages test-browser fuzz features golden attack mutants bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
+.PHONY: help lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -68,22 +69,26 @@ lab app test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(MAKE) --no-print-directory --jobs=3 types units pages
+	$(MAKE) --no-print-directory --jobs=3 types plain units pages
 	$(BROWSER_ALONE) -k a_drag_through_50_values
 	$(NOTEBOOKS) $(QUICK)
 
 test-all: test
+	$(UNITS) -n $(WORKERS) --maxprocesses=4 -m plain $(PLAIN)
 	export BATCHSIM_BROWSER=required; $(BROWSER_ALONE)
 	$(NOTEBOOKS) $(filter-out $(wildcard $(QUICK)),$(wildcard $(EXECUTED)))
 
-# Three of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
+# Four of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
 types:
 	@$(BIN)/mypy
 
-# The first compiles every loop once, before workers would each compile it.
+# What would compile a loop for each rule, and claims nothing of the compiler. `make test-all` compiles it.
+plain:
+	@NUMBA_DISABLE_JIT=1 $(UNITS) -m plain $(PLAIN)
+
 units:
-	$(UNITS) tests/test_agreement.py
-	$(UNITS) -m "not alone" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
+	$(UNITS) -m "not plain" tests/test_agreement.py
+	$(UNITS) -m "not alone and not plain" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:

@@ -37,6 +37,13 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):  # one of several of pytest-xdist
+        from one_compiles import take_turns
+
+        take_turns()
+
+
 @pytest.fixture
 def heard():
     """Ctrl-C is heard, also in a background job, which inherits that it is ignored."""

@@ -5,9 +5,12 @@ import errno
 import importlib
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import runs
+from one_compiles import take_turns
 
 import batchsim as bs
 from batchsim.engines.compiled import jit
@@ -38,6 +41,29 @@ def loop(tmp_path, monkeypatch):
         return found
 
     return begin
+
+
+def loaded(barrier, folder, found):
+    """As a worker of pytest-xdist: whether a loop that others need at the same time is loaded."""
+    sys.path.insert(0, str(folder))
+    save = jit._Cache.save_overload
+    jit._Cache.save_overload = lambda *arguments: (time.sleep(0.5), save(*arguments))  # it compiles for long
+    take_turns()
+    barrier.wait()
+    loop = importlib.import_module("a_loop").one
+    loop()
+    found.put(sum(loop.stats.cache_hits.values()))
+
+
+def test_of_workers_that_need_a_loop_at_once_one_compiles_it(tmp_path):
+    (tmp_path / "a_loop.py").write_text(LOOP)
+    barrier, found = runs.processes.Barrier(2), runs.processes.Queue()
+    workers = [runs.processes.Process(target=loaded, args=(barrier, tmp_path, found)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    assert sorted(found.get() for _ in workers) == [0, 1]
+    for worker in workers:
+        worker.join()
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ class ByTheMiddle(bs.SizeOrWait):
         return MiddleParams(self.max_batch_size, self.max_wait_ms / 1000)
 
 
+@pytest.mark.plain
 def test_a_rule_may_read_the_line_of_all_levels_at_any_place():
     workload = bs.Poisson(1600).with_priorities({1: 0.2, 2: 0.5, 3: 0.3})
     for knobs in ({"timeout_ms": {1: 4}, "timeout_action": "delay"}, {"timeout_ms": {2: 9, 3: 30}}):

@@ -1,5 +1,9 @@
-"""Replicas: both engines and a plain loop that shares no code with them agree, bit for bit."""
+"""Replicas: both engines and a plain loop that shares no code with them agree, bit for bit.
 
+What is marked `plain` is run without the compiler by `make test`: see test_agreement.py.
+"""
+
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.agreement import (
@@ -29,6 +33,7 @@ FREE = plans_with_replicas(
 SIZED = plans_with_replicas(size_plans())
 
 
+@pytest.mark.plain
 @settings(max_examples=250)
 @given(TIED, st.integers(1, 50))
 def test_replicas_agree_when_everything_is_tied(plan, chunk):
@@ -36,6 +41,13 @@ def test_replicas_agree_when_everything_is_tied(plan, chunk):
     assert_replicas_agree(plan, chunk)
 
 
+@settings(max_examples=60)
+@given(plans_with_replicas(plans_with_ties((bs.PullThenWait,))), st.integers(1, 50))
+def test_the_compiled_loop_of_replicas_agrees(plan, chunk):
+    assert_replicas_agree(plan, chunk)
+
+
+@pytest.mark.plain
 @settings(max_examples=100)
 @given(FREE, st.integers(1, 200))
 def test_replicas_agree_on_random_traffic(plan, chunk):
@@ -63,6 +75,7 @@ def test_summaries_of_replicas_that_generate_tokens_agree(plan, seed, chunk, war
     assert_token_summary_agrees(scenario, plan.base.requests, seed % 3, chunk, warmup)
 
 
+@pytest.mark.plain
 @settings(max_examples=100)
 @given(SIZED, st.integers(1, 50))
 def test_replicas_of_requests_of_different_sizes_agree(plan, chunk):

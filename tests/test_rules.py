@@ -149,6 +149,7 @@ class ByUnits(Rule):
 # Both engines, and the oracle that spells each rule again.
 
 
+@pytest.mark.plain  # no rule of anybody's: nothing keeps what would be compiled for it
 @settings(max_examples=100)
 @given(plans_with_ties())
 def test_the_seam_spells_the_textbooks_rule_as_its_own_loops_do(plan):
@@ -163,6 +164,7 @@ def test_the_seam_spells_the_textbooks_rule_as_its_own_loops_do(plan):
         assert_columns_equal(engine.run(seam), engine.run(plan))
 
 
+@pytest.mark.plain
 @settings(max_examples=80)
 @given(plans_with_ties())
 def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
@@ -186,7 +188,14 @@ def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
 
 
 @pytest.mark.parametrize("knobs", [{}, {"queue_limit": 9, "timeout_ms": 12}, {"servers": 2}], ids=repr)
-@pytest.mark.parametrize("rule", [Frozen(8, 4), Learning(8), ByUnits(8), *RULES, *OF_SERVERS], ids=repr)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *(pytest.param(rule, marks=pytest.mark.plain) for rule in (Frozen(8, 4), ByUnits(8))),
+        *(Learning(8), *RULES, *OF_SERVERS),
+    ],
+    ids=repr,
+)  # fmt: skip
 def test_engines_agree_and_windows_do_not_matter(rule, knobs):
     for workload in (bs.Poisson(1100.0), bs.ClosedLoop(9, think_s=0.003)):
         scenario = SCENARIO.replace(rule=rule, workload=workload, **knobs)
@@ -204,6 +213,7 @@ def test_every_rule_that_needs_no_sizes_runs_without_them():
     assert {kind for kind in (*REGISTRY, *RULES_OF_SIZES) if kind.by_size is not True} == tested
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("knobs", [{}, {"replicas": 3, "routing": "least_loaded"}, {"clients": 20}], ids=repr)
 def test_a_rule_that_reads_sizes_where_there_are_none_finds_1_each(knobs):
     scenario = SCENARIO.replace(workload=bs.ClosedLoop(9, think_s=0.01)) if "clients" in knobs else SCENARIO
