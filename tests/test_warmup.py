@@ -38,6 +38,21 @@ def test_a_warmup_ends_within_half_of_the_run_and_half_is_within(blocks, warns):
     assert bool(found.warning) is warns
 
 
+def test_mser_needs_ten_blocks_of_five_requests():
+    latency_ms = np.resize([9.0, 10.0, 12.0], 50)
+    assert mser5(latency_ms) == (0, "")
+    short = mser5(latency_ms[:49])
+    assert short.requests == 0
+    assert "needs at least 50 served requests, got 49" in short.warning
+
+
+def test_a_busy_spell_of_one_run_is_no_warmup_beyond_the_queues_memory():
+    # Five relaxation times of a queue at load 0.8, 2 / (1 - 0.8)^2 requests each, and ten batches of one.
+    run = bs.simulate(md1(0.8), 8000, seed=8, warmup="auto")
+    assert mser5(run.with_warmup(0).latency_ms).requests > 3000
+    assert run.warmup_requests == pytest.approx(5 * 2 / 0.2**2 + 10, abs=2)
+
+
 def test_mser_does_not_count_requests_that_were_not_served():
     latency_ms = np.concatenate([np.full(50, 100.0), np.full(950, 1.0)])
     latency_ms[::7] = math.nan
