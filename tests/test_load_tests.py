@@ -495,5 +495,5 @@ def test_a_published_table_is_a_prior_and_other_priors_are_refused():
         known(prior=bs.StepTime(2, 8, 0.1))
     with pytest.raises(ValueError, match="prior_spread must be greater than 0, got 0"):
         known(prior=bs.Affine(2, 0.2), spread=0)
-    with pytest.raises(ValueError, match="prior_spread must come with a prior, got 0.2 without one"):
+    with pytest.raises(ValueError, match=r"prior_spread must come with a prior, got 0\.2 without one"):
         known(spread=0.2)
