@@ -66,12 +66,15 @@ app: $(VENV)/.installed-app
 # Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
 lab app test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 
+test: export CPU_SECONDS := $(abspath $(VENV))/cpu-seconds
 test: $(VENV)/.installed-test
+	@rm -f $(CPU_SECONDS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(MAKE) --no-print-directory --jobs=3 types plain units pages
 	$(BROWSER_ALONE) -k a_drag_through_50_values
 	$(NOTEBOOKS) $(QUICK)
+	@awk '{ s += $$1; n += $$2 } END { printf "%d tests: %d CPU seconds, besides notebooks and types\n", n, s }' $(CPU_SECONDS)
 
 test-all: test
 	$(UNITS) -n $(WORKERS) --maxprocesses=4 -m plain $(PLAIN)

@@ -17,6 +17,7 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from oracles/
 
+import cpu_seconds
 import examples
 
 # What is collected, half a million objects, lives until the end: Python need not look through it again and
@@ -42,6 +43,7 @@ def pytest_configure(config):
         from one_compiles import take_turns
 
         take_turns()
+    config.pluginmanager.register(cpu_seconds.CpuSeconds(config))
 
 
 @pytest.fixture
