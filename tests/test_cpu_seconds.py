@@ -37,9 +37,11 @@ def test_seconds_of_the_processor_are_shown_and_added_up(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_some.py").write_text(TESTS)
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:nbval", "test_some.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", "2", "test_some.py"],
         cwd=tmp_path, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "CPU_SECONDS": str(tmp_path / "sum")},
+        env=os.environ
+        | {"PYTHONPATH": str(Path(__file__).parent), "CPU_SECONDS": str(tmp_path / "sum")}
+        | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
     assert found.returncode == 0, found.stdout
     _, _, report = found.stdout.partition("CPU seconds")
