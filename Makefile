@@ -41,7 +41,7 @@ NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocess
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
 BROWSER_ALONE := $(BROWSER) tests/test_web_engine.py -m alone
-PLAIN = $(shell grep -l "mark\.plain" tests/test_*.py)
+PLAIN = $(shell grep -rl --include="test_*.py" "mark\.plain" tests)
 ENGINES := $(addprefix tests/test_,$(addsuffix .py,agreement replicas_agree compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb

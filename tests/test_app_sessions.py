@@ -7,6 +7,7 @@ import psutil
 import pytest
 from browser.servers import TOKEN
 from tornado.web import HTTPError
+from traitlets.config import Config
 
 from batchsim.app.access import ASKING
 from batchsim.app.sessions import Sessions
@@ -36,6 +37,20 @@ def test_sessions_are_bounded_and_make_room_when_they_end(tmp_path):
             await sessions.shutdown_all(now=True)
 
     asyncio.run(use())
+
+
+def test_the_settings_say_how_many_pages_may_be_open_and_the_machine_how_many_open_at_once():
+    asked = Config(Sessions={"max_sessions": 3})
+    assert Sessions(config=asked).max_sessions == 3
+
+    async def at_once():
+        turns, count = Sessions().turns, 0
+        while not turns.locked():
+            await turns.acquire()
+            count += 1
+        return count
+
+    assert asyncio.run(at_once()) == os.cpu_count()
 
 
 def test_pages_come_up_in_turn(tmp_path):
