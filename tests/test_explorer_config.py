@@ -46,6 +46,13 @@ def unsearched(panel, monkeypatch):
     return panel
 
 
+@pytest.fixture
+def linted(panel, monkeypatch):
+    """The panel, whose pasted texts are checked, but not searched for better settings."""
+    monkeypatch.setattr(page.ConfigPage, "_proposed", lambda *_: {})
+    return panel
+
+
 @pytest.fixture(scope="module")
 def searched(made):
     """The answer to TRITON, and its scenario: several tests read what one search found."""
@@ -194,7 +201,8 @@ def test_the_film_plays_while_the_page_is_open(unsearched):
     assert not panel.play.filming
 
 
-def test_a_command_of_vllm_turns_to_tokens(panel):
+def test_a_command_of_vllm_turns_to_tokens(linted):
+    panel = linted
     flags = "--max-num-seqs 64 --max-model-len 8192"
     answer = answered(panel, f"vllm serve meta \\\n  {flags} \\\n  --zzz 3")
     assert panel.state.mode == "tokens"
@@ -264,7 +272,8 @@ def test_a_text_that_is_gone_meanwhile_does_not_answer(panel, monkeypatch):
     assert panel.config.box.answer["alert"]
 
 
-def test_another_check_is_offered_once_the_controls_have_moved(panel):
+def test_another_check_is_offered_once_the_controls_have_moved(linted):
+    panel = linted
     panel.turn_to(panel.config)
     answered(panel, TRITON)
     assert not panel.config.box.answer.get("again")
@@ -276,7 +285,8 @@ def test_another_check_is_offered_once_the_controls_have_moved(panel):
     assert "rate_per_s=500" in panel.config.box.answer["summary"]
 
 
-def test_a_long_config_shows_the_lines_around_its_marks(panel):
+def test_a_long_config_shows_the_lines_around_its_marks(linted):
+    panel = linted
     answer = answered(panel, "# a comment\n" * 300 + TRITON)
     numbers = [line for line, _, _ in answer["lines"]]
     assert sorted(marks(answer)) == [304, 305]
