@@ -40,9 +40,9 @@ NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocess
 # Tests marked `alone` measure time or take long: they run one after the other, on an otherwise idle machine.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
-BROWSER_ALONE := $(BROWSER) tests/test_web_engine.py -m alone
+BROWSER_ALONE := $(BROWSER) tests/web/test_entries.py -m alone
 PLAIN = $(shell grep -rl --include="test_*.py" "mark\.plain" tests)
-ENGINES := $(addprefix tests/test_,$(addsuffix .py,agreement replicas_agree compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
+ENGINES := $(addprefix tests/,$(addsuffix .py,agreement/test_agreement agreement/test_replicas engines/compiled/test_engine scenario/test_priorities scenario/rules/test_rules scenario/rules/test_rules_of_servers engines/test_engines study/test_surface agreement/test_tokens))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 # The notebooks that run within seconds; `make test-all` runs every one.
@@ -90,8 +90,8 @@ plain:
 	@NUMBA_DISABLE_JIT=1 $(UNITS) -m plain $(PLAIN)
 
 units:
-	$(UNITS) -m "not plain" tests/test_agreement.py
-	$(UNITS) -m "not alone and not plain" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/test_agreement.py
+	$(UNITS) -m "not plain" tests/agreement/test_agreement.py
+	$(UNITS) -m "not alone and not plain" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/agreement/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:
@@ -103,26 +103,26 @@ test-browser: $(VENV)/.installed-test
 # Not in CI, which must say the same each time.
 fuzz: MINUTES = 30
 fuzz: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/python tests/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
+	JAX_PLATFORMS=cpu $(BIN)/python tools/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
 
 peak-memory: COUNT = 200
 peak-memory: SEED = 0
 peak-memory: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/python tests/peak_memory.py $(COUNT) $(SEED)
+	JAX_PLATFORMS=cpu $(BIN)/python tools/peak_memory.py $(COUNT) $(SEED)
 
 features: $(VENV)/.installed-test
-	@JAX_PLATFORMS=cpu $(BIN)/python tests/features.py
+	@JAX_PLATFORMS=cpu $(BIN)/python tools/features.py
 
 golden: BASE = main~1
 golden: $(VENV)/.installed-test
 	git worktree add --force --detach $(VENV)/base $(BASE)
-	PYTHONPATH=$(VENV)/base JAX_PLATFORMS=cpu $(BIN)/python tests/golden.py write $(VENV)/golden.json
+	PYTHONPATH=$(VENV)/base JAX_PLATFORMS=cpu $(BIN)/python tools/golden.py write $(VENV)/golden.json
 	git worktree remove --force $(VENV)/base
-	JAX_PLATFORMS=cpu $(BIN)/python tests/golden.py compare $(VENV)/golden.json
+	JAX_PLATFORMS=cpu $(BIN)/python tools/golden.py compare $(VENV)/golden.json
 
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test
-	PYTHONPATH=tests $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests:tests/helpers:tools $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 mutants: SAMPLE = 10
 mutants: SEED = 0
@@ -135,7 +135,7 @@ bounds: $(VENV)/.installed-test
 
 # Not in CI: it takes a quarter of an hour.
 class-of-30: $(VENV)/.installed-test
-	$(BIN)/python tests/class_of_30.py --pages $(STUDENTS) --lessons $(LESSONS)
+	$(BIN)/python tools/class_of_30.py --pages $(STUDENTS) --lessons $(LESSONS)
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py
@@ -145,34 +145,34 @@ selection: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/selection.py $(PROBLEMS)
 
 validate: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
+	JAX_PLATFORMS=cpu $(BIN)/python tools/validate.py
 
-# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor. Ctrl-C leaves what there is in tests/oracles/fidelity*.partial.md.
+# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor. Ctrl-C leaves what there is in tools/validation/fidelity*.partial.md.
 fidelity: SECONDS = 15
 fidelity: $(VENV)/.installed-test
-	$(BIN)/python tests/fidelity.py --seconds $(SECONDS)
+	$(BIN)/python tools/fidelity.py --seconds $(SECONDS)
 
 coverage: SEEDS = 300
 coverage: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/python tests/interval_coverage.py --seeds $(SEEDS)
+	JAX_PLATFORMS=cpu $(BIN)/python tools/interval_coverage.py --seeds $(SEEDS)
 
 # In an environment of its own: the servers bring a hundred packages, and versions that the others need not have.
 fidelity-servers: SECONDS = 100
 fidelity-servers:
 	$(MAKE) VENV=.venv-servers .venv-servers/.installed-fidelity
-	JAX_PLATFORMS=cpu .venv-servers/bin/python tests/fidelity_servers.py --seconds $(SECONDS)
+	JAX_PLATFORMS=cpu .venv-servers/bin/python tools/fidelity_servers.py --seconds $(SECONDS)
 
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/jupyter nbconvert --to notebook --execute --inplace $(EXECUTED)
 	$(BIN)/nbstripout --keep-output --keep-count $(EXECUTED)
-	$(BIN)/python tests/tidy_notebooks.py $(EXECUTED)
+	$(BIN)/python tools/tidy_notebooks.py $(EXECUTED)
 	$(BIN)/ruff format notebooks
-	$(BIN)/python tests/student_copies.py
+	$(BIN)/python tools/student_copies.py
 
 # Write the students' copies of the lessons, after a change in notebooks/solutions/.
 lessons: $(VENV)/.installed-test
-	$(BIN)/python tests/$(if $(FORMAT),graded_copies.py $(FORMAT) build/$(FORMAT),student_copies.py)
+	$(BIN)/python tools/$(if $(FORMAT),graded_copies.py $(FORMAT) build/$(FORMAT),student_copies.py)
 
 # The lessons are not run: they keep the outputs of `make notebooks`. A warning is an error, as is a link that leads nowhere.
 book: $(VENV)/.installed-book page

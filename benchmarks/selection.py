@@ -24,7 +24,7 @@ from scipy import stats
 
 import batchsim as bs
 
-TABLES = Path(__file__).parents[1] / "tests/oracles/selection.md"
+TABLES = Path(__file__).parents[1] / "tools/validation/selection.md"
 REQUESTS, LONGER = 20_000, 100
 ZONE = 0.05  # of the latency: the indifference zone of KN++
 KINDS = ("Poisson", "regular", "bursty", "on and off", "clients")

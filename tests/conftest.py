@@ -15,7 +15,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
-sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from oracles/
+# What tests import: helpers, oracles and tools.
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import cpu_seconds
 import examples
@@ -26,8 +29,8 @@ gc.disable()
 # The library that checks notebooks would build 38 grammars as it is imported, for formats that none has: 2 s.
 sys.modules.setdefault("rfc3987_syntax", None)
 
-# Servers' files, some of them in Python; and what drives the servers' own batchers, if they are installed.
-collect_ignore_glob = ["data/*", "oracles/real_batchers/*"]
+# Servers' files, some of them in Python.
+collect_ignore_glob = ["data/*"]
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import psutil
 import pytest
-from test_app_classroom import shown, teacher_token
+from classes import shown, teacher_token
 
 from batchsim import _vote
 from batchsim.teaching import join, predict

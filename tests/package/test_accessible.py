@@ -2,7 +2,7 @@
 
 import pytest
 from browser.conftest import browser  # noqa: F401
-from test_house import ROOT as PACKAGE
+from imported import ROOT as PACKAGE
 
 ROOT = PACKAGE.parent
 LESSONS = sorted(path.stem for path in ROOT.glob("notebooks/solutions/*.ipynb"))

@@ -1,7 +1,28 @@
-from test_exercises_a_second_in_slow_motion import MISTAKES
-
 from batchsim.teaching.exercises.a_second_in_slow_motion import run
 
+
+def split(arrival_ms, start_ms, finish_ms, free_ms):
+    idle_ms = max(arrival_ms, free_ms)
+    return start_ms - idle_ms, idle_ms - arrival_ms, finish_ms - start_ms
+
+
+def swapped(*times_ms):
+    forming_ms, queueing_ms, computing_ms = split(*times_ms)
+    return queueing_ms, forming_ms, computing_ms
+
+
+# Of a request: when it arrived, started and finished, and when the server became free.
+MISTAKES = [
+    (lambda a, s, f, e: (s - e, e - a, f - s), "split(1, 2, 10, 0)", "A time cannot be less than 0 ms"),
+    (lambda a, s, f, e: (s - a, 0, f - s), "split(3, 10, 17, 10)", "(7, 0, 7) and should give (0, 7, 7)"),
+    (lambda a, s, f, e: (0, s - a, f - s), "split(0, 2, 10, 0)", "(0, 2, 8) and should give (2, 0, 8)"),
+    (swapped, "split(0, 2, 10, 0)", "their order is not"),
+    (lambda a, s, f, e: (*split(a, s, f, e)[:2], f - a), "split(0, 2, 10, 0)", "The sum is 12 ms"),
+    (lambda a, s, f, e: (s - e, max(e - a, 0), f - s), "split(1, 2, 10, 0)", "should give (1, 0, 8)"),
+    (lambda *times_ms: print(split(*times_ms)), "split(0, 2, 10, 0)", "gave None and should"),
+    (lambda *times_ms: split(*times_ms)[:2], "split(0, 2, 10, 0)", "should give three numbers"),
+    (lambda a, s, f: split(a, s, f, 0), "split(0, 2, 10, 0)", "TypeError"),
+]
 WRONG = {
     "03.1": [
         (41, "that is the time of its answer"),

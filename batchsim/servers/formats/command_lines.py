@@ -17,7 +17,7 @@ from batchsim.servers.formats.document import Document, Place, Source, refused
 from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
-# "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tests/real_parsers.py), the code of
+# "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tools/real_parsers.py), the code of
 # text-embeddings-inference 1.9.3, and the reference of TGI 3.3.
 FLAGS = Path(__file__).with_name("flags.csv")
 

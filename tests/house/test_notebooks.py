@@ -1,0 +1,399 @@
+"""The notebooks as files: what nbval, which runs them, does not look at."""
+
+import ast
+import base64
+import json
+import re
+
+import nbformat
+import pytest
+from lesson_cells import LESSONS, NOTEBOOKS, ROOT, code, read, say
+from student_copies import NOT_CHECKED, PROGRESS, student_copy
+from tidy_notebooks import VIEW, tidy
+from tracked import notebooks
+
+from batchsim import teaching as lessons
+from batchsim.engines.compiled.jit import WHAT
+
+DOORS = [NOTEBOOKS / "00-explorer.ipynb", NOTEBOOKS / "app.ipynb"]  # they teach nothing
+COPIES = sorted(set(notebooks("notebooks/*.ipynb")) - set(DOORS))  # of the lessons, for students
+EXECUTED = [*DOORS, *LESSONS]
+ASKS = "predict(", "draw_p99("  # what a student commits to before an outcome
+EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
+
+every_notebook = pytest.mark.parametrize(
+    "path", EXECUTED + COPIES, ids=lambda path: "-".join(path.parts[-2:])
+)
+every_executed = pytest.mark.parametrize("path", EXECUTED, ids=lambda path: path.stem)
+every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+every_copy = pytest.mark.parametrize("path", COPIES, ids=lambda path: path.stem)
+
+
+def text(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def outputs(notebook):
+    return [output for cell in code(notebook) for output in cell.outputs]
+
+
+def printed(cell):
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def section(notebook, name):
+    found = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", text(notebook), re.DOTALL | re.MULTILINE)
+    assert len(found) == 1, f"one section called {name}"
+    return found[0]
+
+
+def test_there_is_a_front_door_and_a_lesson():
+    assert [path.exists() for path in DOORS] == [True, True]
+    assert LESSONS[0].name == "01-why-batch.ipynb"
+
+
+@every_executed
+def test_the_cells_were_run_in_order(path):
+    cells = code(read(path))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+
+
+@every_notebook
+def test_no_cell_ended_in_an_error_or_a_warning(path):
+    kept = outputs(read(path))
+    assert [output for output in kept if output.output_type == "error"] == []
+    assert [output.text for output in kept if output.get("name") == "stderr"] == []
+
+
+@every_notebook
+def test_no_widget_state_is_kept(path):
+    assert set(read(path).metadata) <= {"kernelspec", "language_info"}
+
+
+@every_notebook
+def test_the_kernel_is_any_python_3(path):
+    assert read(path).metadata.kernelspec.name == "python3"
+
+
+@every_notebook
+def test_nothing_is_shown_through_an_output_widget(path):
+    sources = "\n".join(cell.source for cell in code(read(path)))
+    assert re.findall(r"\bOutput\(|\binteract\w*\(", sources) == []
+
+
+@every_notebook
+def test_no_picture_is_over_200_kb(path):
+    pictures = [
+        base64.b64decode(data)
+        for output in outputs(read(path))
+        for kind, data in output.get("data", {}).items()
+        if kind in ("image/png", "image/jpeg")
+    ]
+    assert [len(picture) for picture in pictures if len(picture) > 200_000] == []
+
+
+@every_notebook
+def test_nothing_names_a_place_on_a_machine(path):
+    notebook = read(path)
+    for output in outputs(notebook):
+        output.get("data", {}).pop("image/png", None)  # its letters may spell anything
+    places = re.findall(r"/home/|/root/|/work/|/Users/|/tmp/|[A-Z]:\\\\", json.dumps(notebook))
+    assert places == []
+
+
+@pytest.mark.parametrize("path", ["solutions", *(path.name for path in DOORS + COPIES)])
+def test_every_notebook_is_listed_in_the_readme(path):
+    assert f"notebooks/{path}" in (ROOT / "README.md").read_text()
+
+
+@every_lesson
+def test_a_lesson_is_tidy(path):
+    assert tidy(read(path)) == read(path), "run tools/tidy_notebooks.py on it"
+
+
+@every_lesson
+def test_a_lesson_asks_one_question(path):
+    titles = re.findall(r"^# (.+)$", text(read(path)), re.MULTILINE)
+    assert len(titles) == 1
+    assert titles[0].endswith("?")
+    assert titles[0].count("?") == 1
+
+
+@every_lesson
+def test_a_lesson_has_15_to_35_cells(path):
+    cells = [cell for cell in student_copy(read(path)).cells if cell.source != PROGRESS]
+    assert 15 <= len(cells) <= 35
+
+
+@every_lesson
+def test_a_lesson_has_three_to_five_objectives_with_minutes_that_add_up(path):
+    objectives = section(read(path), "Objectives")
+    minutes = re.findall(r"^- \*\*[a-z]+\*\* .*?\((\d+) minutes\)", objectives, re.DOTALL | re.MULTILINE)
+    assert 3 <= len(minutes) <= 5
+    assert sum(map(int, minutes)) == 45
+    assert "After these 45 minutes" in objectives
+
+
+def unfolded(notebook):
+    """Return the lines of code that a student sees before the exercises."""
+    cells = notebook.cells[
+        : next(i for i, each in enumerate(notebook.cells) if "## Exercises" in each.source)
+    ]
+    seen = [cell for cell in cells if cell.cell_type == "code" and cell.source != PROGRESS]
+    return sum(
+        cell.source.count("\n") + 1
+        for cell in seen
+        if not cell.metadata.get("jupyter", {}).get("source_hidden")
+    )
+
+
+def test_students_of_the_first_lesson_see_little_code():
+    """It promises that a student only needs to know how to run a cell."""
+    assert unfolded(read(COPIES[0])) <= 20
+
+
+@every_lesson
+def test_a_figure_has_the_style_of_the_explorer_and_names_at_its_lines(path):
+    sources = "\n".join(cell.source for cell in code(read(path)))
+    assert ".legend(" not in sources
+    assert ("plt.subplots(" in sources) <= ("plt.rcParams.update(STYLE)" in sources)
+
+
+@pytest.mark.parametrize("name", ["07-tune-to-an-objective", "10-continuous-batching"])
+def test_a_long_lesson_has_a_part_that_may_be_left_out(name):
+    cells = read(NOTEBOOKS / f"{name}.ipynb").cells
+    headings = [(i, cell) for i, cell in enumerate(cells) if cell.source.startswith("## If there is time")]
+    ((place, heading),) = headings
+    assert heading.metadata["jp-MarkdownHeadingCollapsed"]
+    assert sum(cell.source.startswith("predict(") for cell in cells[:place]) <= 4
+    assert max(i for i, cell in enumerate(cells) if EXERCISE.search(cell.source)) < place
+
+
+@every_lesson
+def test_a_lesson_ends_with_its_key_points_and_what_it_leaves_out(path):
+    headings = re.findall(r"^## (.+)$", text(read(path)), re.MULTILINE)
+    assert headings[-2:] == ["Key points", "What this model leaves out"]
+    assert 3 <= section(read(path), "Key points").count("\n- ") + 1 <= 6
+
+
+@every_lesson
+def test_a_lesson_asks_for_a_prediction_whose_answer_is_folded_away(path):
+    asking = [cell for cell in code(read(path)) if cell.source.startswith("predict(")]
+    assert asking
+    assert all(cell.metadata.get("jupyter", {}).get("source_hidden") for cell in asking)
+
+
+@every_lesson
+def test_every_wrong_choice_of_a_prediction_says_why_it_is_wrong(path):
+    for cell in code(read(path)):
+        if cell.source.startswith("predict("):
+            given = {each.arg: each.value for each in ast.parse(cell.source).body[0].value.keywords}
+            choices, answer = ast.literal_eval(given["choices"]), ast.literal_eval(given["answer"])
+            assert [choice for choice, why in choices.items() if not why] == [answer]
+
+
+@every_lesson
+def test_the_milliseconds_in_the_text_are_those_of_the_cells(path):
+    notebook = read(path)
+    cells = json.dumps([[cell.source, cell.outputs] for cell in code(notebook)])
+    told = re.findall(r"\b\d+\.\d\d(?= ms)", text(notebook))
+    assert told
+    assert [number for number in told if number not in cells] == []
+
+
+@every_lesson
+def test_a_picture_has_its_numbers_in_words_beside_it(path):
+    drawn = [cell for cell in code(read(path)) if any("image/png" in o.get("data", {}) for o in cell.outputs)]
+    assert drawn
+    drawn = [cell for cell in drawn if not re.search(r"bs\.(explore|film)\(", cell.source)]  # own words
+    assert [cell.source for cell in drawn if not printed(cell) and "text/html" not in str(cell.outputs)] == []
+
+
+@every_notebook
+def test_every_picture_has_its_words(path):
+    drawn = [output for output in outputs(read(path)) if "image/png" in output.get("data", {})]
+    words = [output.metadata.get("image/png", {}).get("alt", "") for output in drawn]
+    assert [text for text in words if len(text) < 40] == [], "name its axes and series; then make notebooks"
+
+
+@every_lesson
+def test_every_exercise_is_solved(path):
+    solved = [cell for cell in code(read(path)) if EXERCISE.search(cell.source)]
+    assert 2 <= len(solved) <= 4
+    assert [cell.source for cell in solved if not printed(cell).startswith("Right: ")] == []
+    assert {EXERCISE.search(cell.source)[1] for cell in solved} <= set(lessons.EXERCISES)
+
+
+def test_every_exercise_is_in_a_lesson():
+    asked = [name for path in LESSONS for cell in code(read(path)) for name in EXERCISE.findall(cell.source)]
+    assert sorted(asked) == sorted(lessons.EXERCISES)
+
+
+# The students' copies.
+
+
+def test_every_lesson_has_a_copy_for_students():
+    assert [path.name for path in COPIES] == [path.name for path in LESSONS]
+
+
+@every_copy
+def test_a_students_copy_is_what_the_script_makes(path):
+    assert read(path) == student_copy(read(path.parent / "solutions" / path.name)), "run: make lessons"
+
+
+@every_copy
+def test_nothing_is_seen_below_the_first_prediction_but_questions(path):
+    cells = code(read(path))
+    first = next(index for index, cell in enumerate(cells) if cell.source.startswith(ASKS))
+    below = [cell for cell in cells[first:] if cell.outputs]
+    assert [cell.source for cell in below if not cell.source.startswith(ASKS)] == []
+    for cell in below:
+        assert [output.data["text/plain"].startswith(("Predict: ", "Draw: ")) for output in cell.outputs] == [
+            True
+        ]
+    without = [cell for cell in cells[first:] if not cell.source.startswith(ASKS)]
+    assert [cell.source for cell in without if NOT_CHECKED not in cell.metadata.tags] == []
+
+
+@every_copy
+def test_every_link_of_a_copy_leads_to_a_file(path):
+    links = re.findall(r"\]\(([^)#:]+)\)", text(read(path)))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@every_lesson
+def test_every_link_of_a_lesson_leads_to_a_file(path):
+    links = re.findall(r"\]\(([^)#:]+)\)", text(read(path)))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@every_copy
+def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    asked, said, namespace = [], "", {"__name__": "__main__", "display": lambda *_: None}
+    for number, cell in enumerate(code(read(path))):
+        if "bs.explore(" in cell.source:
+            continue
+        told = say(cell.source, namespace)
+        if EXERCISE.search(cell.source):
+            assert told.startswith("Not answered yet: ")
+        said += told
+        if number == 0:
+            namespace["predict"] = lambda *args, **options: asked.append(lessons.predict(*args, **options))
+    assert asked
+    for prediction in asked:
+        assert prediction.outcome.children == ()
+        prediction.choice.value = prediction.answer
+        prediction.commit.click()
+        assert prediction.verdict.value.startswith("✓ Right. ")
+        assert prediction.outcome.children
+        shown = "".join(child.value for child in prediction.outcome.children)
+        assert "Error" not in shown
+        assert [
+            number for number in re.findall(r"(?<![\d,.])\d+\.\d\d(?=</td>)", shown) if number in said
+        ] == []
+    if "plt" in namespace:
+        namespace["plt"].close("all")
+
+
+def test_the_exercises_ask_about_the_server_of_the_lesson():
+    namespace = {}
+    say(code(read(LESSONS[0]))[0].source, namespace)
+    assert namespace["SERVICE"] == lessons.SERVICE
+    assert namespace["SEED"] == lessons.SEED
+
+
+def test_tidying_drops_what_a_first_run_says_of_compiling():
+    cell = nbformat.v4.new_code_cell("bs.simulate(scenario)")
+    for text in (f"Compiled {WHAT}: 2.5 s.", "Result"):
+        cell.outputs.append(nbformat.v4.new_output("display_data", data={"text/plain": text}))
+    tidied = tidy(nbformat.v4.new_notebook(cells=[cell]))
+    assert [output.data["text/plain"] for output in tidied.cells[0].outputs] == ["Result"]
+
+
+def test_tidying_drops_the_view_but_keeps_the_text_and_the_count():
+    output = nbformat.v4.new_output(
+        "execute_result", {VIEW: {"model_id": "1"}, "text/plain": "Predict: ?"}, execution_count=1
+    )
+    cell = nbformat.v4.new_code_cell("predict()", execution_count=1, outputs=[output])
+    cell.metadata["execution"] = {"iopub.execute_input": "noon"}
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {"state": {}}})
+    tidied = tidy(notebook)
+    assert tidied.cells[0].outputs[0].data == {"text/plain": "Predict: ?"}
+    assert tidied.cells[0].execution_count == 1
+    assert tidied.cells[0].metadata == {}
+    assert "widgets" not in tidied.metadata
+
+
+def test_a_copy_keeps_the_question_of_an_exercise_and_leaves_out_what_solves_it():
+    solved = nbformat.v4.new_notebook()
+    for source, tags in (
+        ("predict(\n    '?',\n)", []),
+        ("outcome()", ["solution"]),
+        ('my_x = 3\n\ncheck("42.1", my_x)', ["solution"]),
+        ("predict(\n    '??',\n)  ", []),
+        ("1 + 1", []),
+    ):
+        output = nbformat.v4.new_output("execute_result", {"text/plain": "3"}, execution_count=1)
+        cell = nbformat.v4.new_code_cell(source, execution_count=1, outputs=[output])
+        cell.metadata["tags"] = tags
+        solved.cells.append(cell)
+    copy = student_copy(solved)
+    assert [cell.source for cell in copy.cells] == [
+        "predict(\n    '?',\n    key=\"42.a\",\n)",
+        'my_x = ...\n\ncheck("42.1", my_x)',
+        PROGRESS,
+        "predict(\n    '??',\n    key=\"42.b\",\n)",
+        "1 + 1",
+    ]
+    assert [len(cell.outputs) for cell in copy.cells] == [1, 0, 0, 1, 0]
+    assert [cell.execution_count for cell in copy.cells] == [None] * 5
+    assert len(solved.cells) == 5, "the lesson itself stays"
+
+
+def test_a_copy_keeps_what_surrounds_the_code_to_write():
+    source = """class Queue:
+    def __init__(self):
+        self.waiting = []
+
+    def add(self, one):
+        \"\"\"Add one.\"\"\"
+        # your code
+        if one:
+
+            self.waiting.append(one)
+
+    def full(self):
+        # your code
+        return len(self.waiting) > 3
+
+
+check("x", Queue)"""
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["solution"]})
+    (kept,) = student_copy(nbformat.v4.new_notebook(cells=[cell])).cells
+    assert kept.metadata.tags == []
+    expected = source.replace("if one:\n\n            self.waiting.append(one)", "...")
+    assert kept.source == expected.replace("return len(self.waiting) > 3", "...")
+
+
+@every_copy
+def test_a_copy_notes_each_prediction_under_a_key_of_its_own(path):
+    keys = re.findall(
+        r'^    key="(\d\d)\.([a-z])",\n\)$', "\n".join(c.source for c in code(read(path))), re.M
+    )
+    assert [lesson for lesson, _ in keys] == [path.name[:2]] * len(keys)
+    assert "".join(letter for _, letter in keys) == "abcdefghij"[: len(keys)]
+    asked = [cell for cell in code(read(path)) if cell.source.startswith(ASKS)]
+    assert len(keys) == len(asked)
+
+
+def test_students_see_the_lessons_first_and_open_solutions_by_a_link():
+    """A list of files begins with folders, so `batchsim lab` leaves out this one."""
+    manager = pytest.importorskip("jupyter_server.services.contents.largefilemanager").LargeFileManager
+    command = (ROOT / "batchsim" / "cli" / "course.py").read_text()
+    option = re.search(r'--ContentsManager.hide_globs=(.*?)"', command)[1]
+    contents = manager(root_dir=str(ROOT), hide_globs=ast.literal_eval(option))
+    shown = [each["name"] for each in contents.get("notebooks")["content"]]
+    assert "solutions" not in shown
+    assert "01-why-batch.ipynb" in shown
+    assert contents.get("notebooks/solutions/01-why-batch.ipynb", content=False)["type"] == "notebook"

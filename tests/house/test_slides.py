@@ -1,0 +1,212 @@
+"""The slides of the lessons, as cells: `make slides` writes them as pages."""
+
+import importlib
+import re
+import sys
+
+import nbformat
+import pytest
+from places import ROOT
+from tracked import notebooks
+
+BOOK = ROOT / "docs" / "book"
+LESSONS = notebooks("notebooks/solutions/*.ipynb")
+
+every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def slides():
+    sys.path.insert(0, str(BOOK))
+    yield importlib.import_module("slides")
+    sys.path.remove(str(BOOK))
+    sys.modules.pop("slides", None)
+
+
+def deck(slides, *cells):
+    return slides.slides(nbformat.v4.new_notebook(cells=list(cells))).cells
+
+
+def pages(cells):
+    """The cells of each slide."""
+    found = []
+    for cell in cells:
+        if cell.metadata.slideshow.slide_type != "-":
+            found.append([])
+        found[-1].append(cell)
+    return found
+
+
+def text(cells):
+    return "\n".join(cell.source for cell in cells)
+
+
+def markdown(source, **metadata):
+    return nbformat.v4.new_markdown_cell(source, metadata=metadata)
+
+
+def code(source, *outputs, **metadata):
+    return nbformat.v4.new_code_cell(source, outputs=list(outputs), metadata=metadata)
+
+
+def printed(words):
+    return nbformat.v4.new_output("stream", text=words)
+
+
+@every_lesson
+def test_every_slide_begins_with_a_heading_and_holds_no_more_than_there_is_room_for(path, slides):
+    for page in pages(slides.slides(nbformat.read(path, as_version=4)).cells):
+        assert page[0].source.startswith("#")
+        assert len(page) > 1
+        lines = [
+            slides.height(cell.outputs[0]) if cell.cell_type == "code" else slides.lines_of(cell.source)
+            for cell in page[1:]
+        ]
+        assert len(lines) == 1 or sum(lines) <= slides.ROOM + 3, "code is a little smaller than its lines say"
+
+
+@every_lesson
+def test_an_outcome_comes_on_a_slide_after_its_question(path, slides):
+    lesson = nbformat.read(path, as_version=4)
+    shown = pages(slides.slides(lesson).cells)
+    asking = [index for index, page in enumerate(shown) if "**Predict:**" in text(page)]
+    assert len(asking) == sum(cell.source.startswith("predict(") for cell in lesson.cells)
+    for index in asking:
+        assert "A. " in text(shown[index])
+        assert all(cell.cell_type == "markdown" for cell in shown[index]), "nothing that answers it"
+        assert shown[index + 1][1].source.startswith("**")
+
+
+@every_lesson
+def test_no_solution_and_no_link_to_a_file_is_on_a_slide(path, slides):
+    lesson = nbformat.read(path, as_version=4)
+    cells = slides.slides(lesson).cells
+    assert "check(" not in text(cells)
+    assert "Right: " not in str([cell.get("outputs") for cell in cells])
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", text(cells)) if "://" not in link] == []
+    assert "Run this cell" not in text(cells)
+    assert "**Commit**" not in text(cells)
+
+
+def test_headings_and_predictions_and_explanations_begin_slides(slides):
+    shown = pages(
+        deck(
+            slides,
+            markdown("# Why?\n\nA question."),
+            markdown(
+                "## At night\n\nFew requests.\n\n<details><summary>Why</summary>\n\nBecause.\n\n</details>"
+            ),
+            code("predict('which?', choices=['a', 'b'], answer='a', because='So it is.', then=print)"),
+            code("outcome()", printed("3 ms"), tags=["solution"]),
+            markdown("### A detail\n\nMore."),
+        )
+    )
+    assert [text(page).split("\n")[0] for page in shown] == [
+        "# Why?", "## At night", "## At night", "## At night", "## A detail",
+    ]  # fmt: skip
+    kinds = [page[0].metadata.slideshow.slide_type for page in shown]
+    assert kinds == ["slide", "slide", "subslide", "subslide", "subslide"]
+    assert [cell.source for cell in shown[1][1:]] == ["Few requests.", "Because."]
+    assert [cell.source for cell in shown[2][1:]] == ["**Predict:** which?", "A. a", "B. b"]
+    assert shown[3][1].source == "**a.** So it is."
+    assert shown[3][2].outputs[0].text == "3 ms"
+
+
+@every_lesson
+def test_no_slide_has_one_line_only(path, slides):
+    for page in pages(slides.slides(nbformat.read(path, as_version=4)).cells):
+        told = [cell for cell in page[1:] if cell.cell_type == "markdown"]
+        if len(told) == len(page) - 1 and "<div" not in text(page):
+            assert sum(slides.lines_of(cell.source) for cell in told) > slides.SHORT, text(page)
+
+
+@every_lesson
+def test_text_about_a_picture_stands_beside_it(path, slides):
+    """An explanation that names a line or a column has the picture or the table on its slide."""
+    lesson, outcome = nbformat.read(path, as_version=4), False
+    shown = pages(slides.slides(lesson).cells)
+    for cell in lesson.cells:
+        outcome = slides.aside(cell.outputs) if cell.cell_type == "code" and cell.outputs else outcome
+        if cell.cell_type == "code" and cell.source.startswith("predict("):
+            outcome = ""
+        told = slides.FOLDED.search(cell.source) if cell.cell_type == "markdown" else None
+        if told and outcome and "Explanation" in told[1] and slides.POINTS.search(told[2]):
+            first = slides.blocks(slides.shown(told[2]))[0].partition("\n")[0]
+            (page,) = [page for page in shown if first in text(page)]
+            assert "<div class" in text(page) or any(each.get("outputs") for each in page)
+
+
+def test_the_list_of_lessons_is_a_styled_page(slides, tmp_path):
+    pytest.importorskip("sphinx_revealjs")
+    slides.export(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "<style>" in page
+    assert len(re.findall(r'<a href="\d\d-[\w-]+\.html"><b>\d\d</b> .*</a> <i>\d+ slides</i>', page)) == len(
+        LESSONS
+    )
+
+
+def test_text_that_has_no_room_goes_on_below_the_same_heading(slides):
+    paragraph = "word " * 60
+    shown = pages(deck(slides, markdown("## Long\n\n" + "\n\n".join([paragraph] * 6))))
+    assert [text(page).split("\n")[0] for page in shown] == ["## Long"] * len(shown)
+    assert len(shown) > 1
+    assert sum(len(page) - 1 for page in shown) == 6
+
+
+def test_a_list_that_is_longer_than_a_slide_goes_on_with_its_next_item(slides):
+    item = "- " + "word " * 60
+    shown = pages(deck(slides, markdown("## List\n\n" + "\n".join([item] * 5))))
+    assert len(shown) > 1
+    assert [cell.source.count("- word") for page in shown for cell in page[1:]] == [1] * 5
+
+
+def test_code_is_shown_where_it_is_short_and_not_folded(slides):
+    short, long = "1 + 1", "\n".join(["x = 1"] * 30)
+    cells = deck(
+        slides,
+        markdown("## Code"),
+        code(short, printed("2")),
+        code(long, printed("3")),
+        code("folded()", printed("4"), jupyter={"source_hidden": True}),
+        code("nothing = 1"),
+    )
+    assert "```python\n1 + 1\n```" in text(cells)
+    assert "x = 1" not in text(cells)
+    assert "folded" not in text(cells)
+    assert [cell.outputs[0].text for cell in cells if cell.cell_type == "code"] == ["2", "3", "4"]
+
+
+def test_formulas_are_drawn_by_the_browser(slides):
+    pytest.importorskip("docutils.utils.math.latex2mathml")
+    told = slides.formulas(r"With $\lambda$ as `$HOME`: $$\frac{1}{2}$$")
+    assert "<mi>λ</mi>" in told
+    assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in told
+    assert "`$HOME`" in told
+
+
+def test_links_to_files_and_what_to_do_at_a_computer_are_left_out(slides):
+    told = slides.shown(
+        "See [lesson 1](01.ipynb), [w](https://x.org). Run this cell: it defines\nrules. Then look."
+    )
+    assert told == "See lesson 1, [w](https://x.org). Then look."
+
+
+def test_hints_and_what_is_of_use_at_a_computer_only_are_left_out(slides):
+    cells = deck(
+        slides,
+        markdown("## Set-up\n\nRun this cell first."),
+        code("import batchsim", printed("ready")),
+        markdown(
+            "## Exercises\n\nReplace the `...` with your answer.\n\n### Exercise 1: a rate\n\nHow many?"
+        ),
+        markdown("<details><summary>Hint</summary>\n\nCount.\n\n</details>"),
+        code("my_rate = 3\n\ncheck('01.1', my_rate)", printed("Right: 3"), tags=["solution"]),
+        markdown("On paper: 3.", tags=["solution"]),
+    )
+    assert text(cells) == "## Exercise 1: a rate\nHow many?"
+    game = code('my_game = be_the_batcher("01.4")\nmy_game', printed("run this cell, press Start"))
+    cells = deck(
+        slides, markdown("## Be the batcher\n\nPress Send."), markdown("## Exercise 4\n\nPlay."), game
+    )
+    assert text(cells) == "## Exercise 4\nPlay."
