@@ -115,18 +115,19 @@ def _other(value: float) -> float:
 
 
 def nearest(module: Path, root: Path = ROOT) -> list[Path]:
-    """Return the test files that are named after a module or import it, or else those of its package."""
-    dotted = ".".join(module.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-    *packages, stem = dotted.split(".")
+    """Return the test files of a module's name and those that import it, or else those of its package."""
+    place = module.relative_to(root / "batchsim")
+    dotted = ".".join(("batchsim", *place.with_suffix("").parts)).removesuffix(".__init__")
     tests = sorted((root / "tests").rglob("test_*.py"))
 
-    def named(name: str) -> list[Path]:
-        return [path for path in tests if f"{path.stem}_".startswith(f"test_{name}_")]
+    def named(folder: Path, name: str) -> list[Path]:
+        here = root / "tests" / folder
+        return [path for path in tests if path.parent == here and f"{path.stem}_".startswith(f"test_{name}_")]
 
     importing = [path for path in tests if dotted in _imported(path)]
-    found = [*named(stem), *named(f"{packages[-1]}_{stem}"), *importing]
-    others = (named(package) for package in reversed(packages))
-    return list(dict.fromkeys(found)) or next(filter(None, others), [])
+    found = list(dict.fromkeys([*named(place.parent, place.stem.lstrip("_")), *importing]))
+    others = (named(folder, (root / "batchsim" / folder).name) for folder in place.parents)
+    return found or next(filter(None, others), [])
 
 
 @functools.cache

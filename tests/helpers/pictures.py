@@ -1,10 +1,18 @@
 """What tests of live pictures look at: settings, looks, places and texts."""
 
+import math
+import warnings
 from itertools import combinations
 
 from matplotlib.text import Text
 
+import batchsim as bs
+from batchsim.study.surface import load_curve, surface
+from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.lettering import Lettering, width_em
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.views import views_of
 
 
 def pixels(picture):
@@ -63,3 +71,37 @@ def over(view, across, down, data):
 
 
 LEAST = {"width_px": 544, "height_px": 470}  # with less, the large view is alone
+BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
+ALWAYS = sorted(views_of("requests"))
+SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
+
+
+def data_of(scenario, objective_ms=20.0, pinned=None, before=None, requests=3000, compared=True):
+    result = bs.simulate(scenario, requests)
+    closed = isinstance(scenario.workload, bs.ClosedLoop)
+    y_values = SIZES if isinstance(scenario.rule, bs.AtLeast) else WAITS
+    curve = load_curve(scenario, 500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so short a run has no interval for some numbers
+        both = bs.compare(pinned.result, result) if pinned is not None and compared else None
+    return ViewData(
+        result=result,
+        surface=surface(scenario, SIZES, y_values, 500),
+        curve=curve,
+        theory=None if closed else theory_curve(scenario, curve.x_values),
+        objective_ms=objective_ms,
+        before=before,
+        pinned=pinned,
+        comparison=both,
+    )
+
+
+def shown(data, width_px=860, large="latency", **look):
+    picture = LivePicture(width_px, large=large, **look)
+    picture.show(data)
+    return picture
+
+
+def enlarged(data, kind, **look):
+    """The large view of that kind."""
+    return shown(data, large=kind.KEY, **look).view(kind)

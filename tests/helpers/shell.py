@@ -1,10 +1,12 @@
 """Commands of the shell, run in the process of the test."""
 
 import json
+import math
 
 import pytest
 from typer.testing import CliRunner
 
+import batchsim as bs
 from batchsim.cli import app
 
 SHORT = ["--requests", "2000"]
@@ -34,3 +36,14 @@ def graded(*arguments, code=0):
     done = CliRunner().invoke(app, ["grade", *map(str, arguments)])
     assert done.exit_code == code, done.output
     return done
+
+
+SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+BASE = ["--rate-per-s", "800", "--max-wait-ms", "10", "--fixed-ms", "5", "--per-item-ms", "0.25"]
+
+
+def as_json(summary):
+    return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in summary.items()}
+
+
+OVER = ["--over", "max_batch_size=4,32", "--over", "max_wait_ms=0:10:5"]

@@ -40,7 +40,7 @@ WRONG = '    "01.4": [(40, "one at a time"), (3, "fixed time out"), (7, "what do
 LESSON_TAKEN = """
 import runpy
 from batchsim.teaching import EXERCISES, check, progress
-import test_exercises_feedback as feedback
+import test_exercises as feedback
 from wrong_answers import WRONG
 
 assert list(EXERCISES)[:5] == ["01.1", "01.2", "01.3", "01.4", "02.1"]
@@ -68,7 +68,7 @@ def copy(tmp_path):
         "notebooks",
         "tests/wrong_answers",
         "tools/student_copies.py",
-        "tests/teaching/exercises/test_exercises_feedback.py",
+        "tests/teaching/exercises/test_exercises.py",
     )
 
 
@@ -88,7 +88,7 @@ def follow(copy):
     wrong = copy / "tests" / "wrong_answers" / f"{LESSON}.py"
     wrong.write_text(re.sub(r"\}\s*\Z", WRONG + "\n", wrong.read_text()))
 
-    feedback = copy / "tests/teaching/exercises/test_exercises_feedback.py"
+    feedback = copy / "tests/teaching/exercises/test_exercises.py"
     true = '    "01.4": lambda asked, answer: [1000 * SERVICE(asked.size)],\n}  # fmt: skip\nLOOSE'
     feedback.write_text(feedback.read_text().replace("}  # fmt: skip\nLOOSE", true))
     return module, lesson, wrong, feedback

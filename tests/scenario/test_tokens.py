@@ -1,11 +1,15 @@
+"""Token generation: its lengths, what its scenario must have, and the longest request of a server."""
+
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shell import refused
 
 import batchsim as bs
+from batchsim import servers
 from batchsim.engines.draws import Streams
 from batchsim.scenario.lengths import LONGEST
 
@@ -105,3 +109,203 @@ def test_a_limit_below_an_output_names_the_request():
 def test_lengths_that_make_no_sense_are_refused(wrong, error, words):
     with pytest.raises(error, match=words):
         wrong()
+
+
+# What a scenario of token generation must have, and what its engines carry.
+
+
+REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
+TOKENS = bs.Tokens(300, 100)
+SATURATED = bs.Scenario(bs.ClosedLoop(33), bs.Continuous(32, 331, chunked=False), REAL, tokens=TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((bs.SizeOrWait(), REAL, None), "a StepTime needs tokens"),
+        ((bs.Continuous(), bs.Affine(1, 1), None), "a Continuous needs tokens"),
+        ((bs.Continuous(), bs.Affine(1, 1), TOKENS), "tokens need a StepTime"),
+        ((bs.PreferredSizes([2], 4, 5), REAL, TOKENS), "tokens need Continuous, SizeOrWait or AtLeast"),
+    ],
+)
+def test_a_missing_part_is_named(parts, words):
+    rule, service, tokens = parts
+    with pytest.raises(ValueError, match=words):
+        bs.Scenario(bs.Poisson(1), rule, service, tokens=tokens)
+
+
+def test_tokens_refuse_what_they_do_not_cover():
+    with pytest.raises(TypeError, match="tokens must be a Tokens"):
+        SATURATED.replace(tokens=5)
+    with pytest.raises(ValueError, match="do not cover slowdown"):
+        SATURATED.replace(slowdown={1: 2.0})
+    with pytest.raises(ValueError, match="do not cover devices"):
+        SATURATED.replace(devices=1)
+    with pytest.raises(ValueError, match="model_fn cannot be used with tokens"):
+        bs.simulate(SATURATED, model_fn=lambda x: x, inputs=[1])
+
+
+@pytest.mark.parametrize(
+    ("rule", "lengths", "words"),
+    [
+        (
+            {"kv_blocks": 4, "block_size": 8},
+            ([5, 20], [5, 14]),
+            "4 blocks .* 33 tokens, 5 blocks, of request 1",
+        ),
+        (
+            {"kv_blocks": 5, "watermark_blocks": 1, "block_size": 8},
+            ([5, 20], [5, 14]),
+            "4 blocks .* request 1",
+        ),
+        (
+            {"kv_blocks": 5, "block_size": 8, "reserve": "life"},
+            (20, 14, 40),
+            "59 tokens, 8 blocks, of request 0",
+        ),
+        ({"max_num_batched_tokens": 10, "chunked": False}, ([5, 20], 5), "10, got 20 tokens of request 1"),
+        # It could be preempted late, and would have so many to compute at once.
+        (
+            {"max_num_batched_tokens": 22, "chunked": False, "kv_blocks": 40, "block_size": 1},
+            (20, 5),
+            "24 tokens",
+        ),
+    ],
+)
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_a_request_that_can_never_run_is_refused_with_its_index_and_both_numbers(
+    rule, lengths, words, engine
+):
+    rule, tokens = bs.Continuous(**rule), bs.Tokens(*lengths)
+    scenario = bs.Scenario(bs.Poisson(1), rule, bs.StepTime(1, 1, 1), tokens=tokens)
+    with pytest.raises(ValueError, match=words):
+        bs.simulate(scenario, 2, engine=engine)
+
+
+def test_one_that_just_fits_runs():
+    rule = bs.Continuous(max_num_batched_tokens=24, chunked=False, kv_blocks=24, block_size=1)
+    scenario = bs.Scenario(bs.Trace([0, 0, 0]), rule, bs.StepTime(1, 1, 1), tokens=bs.Tokens(20, 5))
+    assert (bs.simulate(scenario).status == bs.Status.SERVED).all()
+
+
+@pytest.mark.parametrize("first", ["decode", "prefill"])
+def test_the_saturation_rate_of_fixed_lengths_is_what_a_full_engine_carries(first):
+    # Clients that answer at once fill the seats, staggered: one prompt comes every so many steps.
+    scenario = SATURATED.replace(first=first)
+    if first == "decode":
+        assert 32 / scenario.saturation_per_s == pytest.approx(2.60279276, rel=1e-9)
+    lengths = bs.Tokens.sample([(300, 3 * i + 4) for i in range(32)] + [(300, 100)] * 3200)
+    result = bs.simulate(scenario.replace(workload=bs.Trace([0.0] * 3232), tokens=lengths))
+    finish_s = result.finish_s[32:-64]
+    rate_per_s = 32 * 90 / (finish_s[-65] - finish_s[-65 - 32 * 90])
+    # A step's end is rounded to a nanosecond, of some 26 ms.
+    assert rate_per_s == pytest.approx(scenario.saturation_per_s, rel=2e-8)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_the_saturation_rate_of_whole_batches_is_what_they_carry(ragged):
+    service = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6, ragged=ragged)
+    tokens = bs.Tokens(bs.Lognormal(300, 0.5), bs.Geometric(100))
+    scenario = bs.Scenario(bs.Trace([0.0] * 8000), bs.SizeOrWait(8, 0), service, tokens=tokens)
+    result = bs.simulate(scenario)
+    assert result.throughput_per_s == pytest.approx(scenario.saturation_per_s, rel=0.03)
+
+
+def test_overload_runs_and_says_by_how_much_the_queue_grows():
+    scenario = SATURATED.replace(workload=bs.Poisson(20))
+    assert not scenario.stable
+    assert scenario.load > 1
+    text = repr(bs.simulate(scenario, 200))
+    grows = (20 - scenario.saturation_per_s) * 399
+    assert f"{grows:,.0f} tokens/s" in text
+    assert "UNSTABLE" not in repr(bs.simulate(scenario.replace(rate_per_s=5), 200))
+
+
+def test_every_knob_is_found_by_its_name():
+    scenario = SATURATED.replace(tokens=bs.Tokens(bs.Lognormal(300, 1), bs.Geometric(9)), kv_blocks=4000)
+    changed = scenario.replace(
+        {"prompt.mean": 200, "reserve": "life", "chunked": True, "per_token_ms": 0.2, "prompt.at_most": 5000}
+    )
+    assert changed.tokens.prompt == bs.Lognormal(200, 1, 5000)
+    assert (changed.rule.reserve, changed.service.per_token_ms) == ("life", 0.2)
+    with pytest.raises(ValueError, match="'mean' is ambiguous"):
+        scenario.replace(mean=5)
+    frame = bs.sweep(changed, {"max_num_seqs": [1, 8]}, requests=50, progress=False)
+    assert frame.mean_latency_ms[1] < frame.mean_latency_ms[0]
+
+
+# The longest request that a server takes: a scenario with longer ones is refused before any run.
+
+
+COMMANDS = {
+    "vllm serve m --max-model-len 4096": "vllm",
+    "sglang serve --model-path m --context-length 4096": "sglang",
+    "text-generation-launcher --model-id m --max-total-tokens 4096": "tgi",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_takes_no_such_lengths_is_refused_before_any_run(command):
+    config = servers.parse(command)
+    assert (config.server, config.rule.max_model_len, config.unused) == (COMMANDS[command], 4096, {})
+    tail = bs.Tokens(bs.Lognormal(800, 1.2), bs.Geometric(200))
+    message = (
+        "max_model_len, 4,096 tokens, .* got up to .*: at_most=3277 of the prompt and at_most=819 of the"
+    )
+    with pytest.raises(ValueError, match=message):
+        config.scenario(bs.Poisson(1), STEP, tail)
+    fits = bs.Tokens(bs.Lognormal(800, 1.2, at_most=3277), bs.Geometric(200, at_most=819))
+    scenario = config.scenario(bs.Poisson(1), STEP, fits)
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+    assert "4096" in servers.write(config.server, config)
+
+
+def test_tensorrt_llm_has_it_too():
+    assert servers.tensorrt_llm(max_seq_len=99).max_model_len == 99
+
+
+@pytest.mark.parametrize(
+    ("tokens", "would"),
+    [
+        (bs.Tokens(90, bs.Geometric(20)), "at_most=10 of the output would do"),
+        (bs.Tokens(bs.Lognormal(20, 1, at_most=60), bs.Geometric(20)), "at_most=40 of the output would do"),
+        (bs.Tokens(bs.Lognormal(20, 1), 10, limit=30), "at_most=70 of the prompt would do"),
+        (bs.Tokens(90, 11), "got up to 101: max_model_len=101 would do"),
+        (bs.Tokens([50, 90], [50, 11]), "max_model_len=101 would do"),
+        (bs.Tokens(bs.Uniform(1, 90), bs.Uniform(1, 20)), "max_model_len=110 would do"),
+    ],
+)
+def test_the_error_names_lengths_that_would_do(tokens, would):
+    with pytest.raises(ValueError, match=would):
+        bs.Scenario(bs.Poisson(1), bs.Continuous(max_model_len=100), STEP, tokens=tokens)
+
+
+def test_pairs_that_fit_are_taken_even_if_the_longest_of_each_would_not():
+    tokens = bs.Tokens([90, 10], [10, 90])
+    scenario = bs.Scenario(bs.Trace([0.0, 1.0]), bs.Continuous(max_model_len=100), STEP, tokens=tokens)
+    plain = bs.simulate(scenario.replace(max_model_len=None))
+    np.testing.assert_array_equal(bs.simulate(scenario).finish_s, plain.finish_s)
+
+
+def test_no_draw_is_longer_than_the_longest_length():
+    for lengths, longest in ((bs.Uniform(3, 9), 9), (bs.Geometric(20, at_most=50), 50), (bs.Geometric(1), 1)):
+        assert lengths.longest == longest
+        assert lengths.quantile(np.linspace(0, 1, 1000, endpoint=False)).max() <= longest
+    assert repr(bs.Geometric(20)) == "Geometric(mean=20)"
+    assert repr(bs.Geometric(20, at_most=50)) == "Geometric(mean=20, at_most=50)"
+
+
+def test_the_shell_says_it_in_a_line():
+    base = [
+        "--rate-per-s",
+        9,
+        "--fixed-ms",
+        5,
+        "--weights-ms",
+        8,
+        "--prompt-tokens",
+        90,
+        "--max-model-len",
+        100,
+    ]
+    assert "at_most=10 of the output" in refused("simulate", *base, "--output-tokens", "Geometric(20)")

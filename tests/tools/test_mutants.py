@@ -61,9 +61,9 @@ def test_every_mutant_of_a_module_is_python(mutants):
     ("module", "name"),
     [
         ("result/warmup.py", "test_warmup.py"),  # named after it
-        ("result/intervals.py", "test_jams.py"),  # imports it
-        ("theory/single.py", "test_theory_single.py"),
-        ("app/access.py", "test_app_access.py"),
+        ("result/intervals.py", "test_intervals_jams.py"),  # imports it
+        ("theory/single.py", "test_single.py"),
+        ("app/access.py", "test_access.py"),
     ],
 )
 def test_the_nearest_tests_are_named_after_a_module_or_import_it(mutants, module, name):

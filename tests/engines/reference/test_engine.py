@@ -1,62 +1,32 @@
-import dataclasses
+"""The SimPy engine, by hand: when a batch leaves, who is in it, and where it is computed."""
+
 import math
 
 import numpy as np
-import pandas
 import pytest
+from by_hand import (
+    BACKLOG,
+    DRAIN,
+    ENOUGH,
+    FULL,
+    REJECTED,
+    SECOND,
+    SERVED,
+    TIMED_OUT,
+    WAIT,
+    batches_of,
+    requests_of,
+    rule,
+    run_planned,
+    seconds,
+)
 from oracles.plans import WORKLOADS
 
 import batchsim as bs
-from batchsim.engines.draws import draw
-from batchsim.engines.reference import engine as reference
-from batchsim.result import Result, Run
-
-NAN = math.nan
-SECOND = 1000.0  # ms: whole seconds keep the hand-computed times exact
-SERVED, REJECTED, TIMED_OUT = bs.Status.SERVED, bs.Status.REJECTED, bs.Status.TIMED_OUT
-FULL, WAIT, BACKLOG = bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG
-DRAIN, ENOUGH = bs.Trigger.DRAIN, bs.Trigger.ENOUGH
-
-
-def seconds(fixed=1.0, per_item=0.0):
-    return bs.Affine(fixed * SECOND, per_item * SECOND)
-
-
-def rule(size, wait_s=0.0):
-    return bs.SizeOrWait(size, wait_s * SECOND)
-
-
-def requests_of(result):
-    """The log, a row a request: (arrival, start, finish, batch, status)."""
-    columns = (result.arrival_s, result.start_s, result.finish_s, result.batch_index, result.status)
-    return [
-        tuple(None if isinstance(x, float) and math.isnan(x) else x for x in row)
-        for row in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-
-
-def batches_of(result):
-    """The log, a row a batch: (start, finish, size, server, trigger)."""
-    b = result.batches
-    columns = (b.start_s, b.finish_s, b.batch_size, b.server, b.trigger)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def run_trace(times_s, rule, service, **knobs):
     return bs.simulate(bs.Scenario(bs.Trace(times_s), rule, service, **knobs), engine="simpy")
-
-
-def run_clients(clients, requests, rule, service, **knobs):
-    scenario = bs.Scenario(bs.ClosedLoop(clients), rule, service, **knobs)
-    return bs.simulate(scenario, requests, engine="simpy")
-
-
-def run_planned(scenario, requests, **drawn):
-    """A run whose drawn columns (think_s, noise) are given by hand."""
-    plan = dataclasses.replace(
-        draw(scenario, requests, 0), **{name: np.array(column, float) for name, column in drawn.items()}
-    )
-    return Result((Run(scenario, reference.run(plan)),), 0, "simpy")
 
 
 # When a batch leaves.
@@ -344,158 +314,6 @@ def test_at_least_one_serves_whatever_waits():
     ]
 
 
-# Clients that wait for their answers.
-
-
-def test_answered_clients_send_after_the_next_batch_is_taken():
-    # Four clients in lockstep: the batch of three leaves before the answered one sends again.
-    result = run_clients(4, 12, rule(4), seconds(1, per_item=1))
-    assert batches_of(result) == [
-        (0, 2, 1, 0, WAIT),
-        (2, 6, 3, 0, BACKLOG),
-        (6, 8, 1, 0, BACKLOG),
-        (8, 12, 3, 0, BACKLOG),
-        (12, 14, 1, 0, BACKLOG),
-        (14, 18, 3, 0, BACKLOG),
-    ]
-    assert requests_of(result)[:6] == [
-        (0, 0, 2, 0, SERVED),
-        (0, 2, 6, 1, SERVED),
-        (0, 2, 6, 1, SERVED),
-        (0, 2, 6, 1, SERVED),
-        (2, 6, 8, 2, SERVED),
-        (6, 8, 12, 3, SERVED),
-    ]
-
-
-def test_clients_of_all_servers_send_in_client_order():
-    # Two servers, batches of one: at 0 the first client's request is taken before the second sends.
-    result = run_clients(3, 7, rule(1), seconds(2), servers=2)
-    assert batches_of(result) == [
-        (0, 2, 1, 0, FULL),
-        (0, 2, 1, 1, FULL),
-        (2, 4, 1, 0, FULL),  # client 2, who waited
-        (2, 4, 1, 1, FULL),  # client 0 again; client 1 waits
-        (4, 6, 1, 0, FULL),
-        (4, 6, 1, 1, FULL),
-        (6, 8, 1, 0, FULL),
-    ]
-    assert requests_of(result) == [
-        (0, 0, 2, 0, SERVED),
-        (0, 0, 2, 1, SERVED),
-        (0, 2, 4, 2, SERVED),
-        (2, 2, 4, 3, SERVED),
-        (2, 4, 6, 4, SERVED),
-        (4, 4, 6, 5, SERVED),
-        (4, 6, 8, 6, SERVED),
-    ]
-
-
-def test_an_idle_server_with_no_wait_takes_the_first_client_alone():
-    result = run_clients(2, 2, rule(8), seconds(1))
-    assert batches_of(result) == [(0, 1, 1, 0, WAIT), (1, 2, 1, 0, BACKLOG)]
-
-
-def test_with_a_wait_clients_in_lockstep_stay_one_batch():
-    result = run_clients(4, 12, rule(4, wait_s=1), seconds(1))
-    assert batches_of(result) == [(0, 1, 4, 0, FULL), (1, 2, 4, 0, FULL), (2, 3, 4, 0, FULL)]
-
-
-def test_a_closed_loop_makes_exactly_the_requests_asked_for():
-    for requests in (1, 2, 3, 4, 5, 11):
-        result = run_clients(3, requests, rule(2, wait_s=1), seconds(1), servers=2)
-        assert len(requests_of(result)) == requests
-        assert set(result.status) == {SERVED}
-
-
-def test_more_clients_than_requests_send_no_more_than_asked():
-    result = run_clients(9, 2, rule(4, wait_s=3), seconds(1))
-    assert requests_of(result) == [(0, 3, 4, 0, SERVED)] * 2
-
-
-def test_a_closed_loops_infinite_wait_drains_at_the_last_send():
-    result = run_clients(3, 8, rule(3, wait_s=math.inf), seconds(2))
-    assert batches_of(result) == [(0, 2, 3, 0, FULL), (2, 4, 3, 0, FULL), (4, 6, 2, 0, DRAIN)]
-
-
-def test_think_time_follows_the_send_of_the_same_number():
-    scenario = bs.Scenario(bs.ClosedLoop(2, think_s=1), rule(1), seconds(2))
-    result = run_planned(scenario, 5, think_s=[3, 0, 1, 9, 9])
-    assert requests_of(result) == [
-        (0, 0, 2, 0, SERVED),  # client 0, thinks 3
-        (0, 2, 4, 1, SERVED),  # client 1, thinks 0
-        (4, 4, 6, 2, SERVED),  # client 1, thinks 1
-        (5, 6, 8, 3, SERVED),  # client 0, thinks 9
-        (7, 8, 10, 4, SERVED),  # client 1
-    ]
-
-
-def test_a_think_that_ends_as_a_batch_ends_sends_after_the_release():
-    scenario = bs.Scenario(bs.ClosedLoop(2, think_s=1), rule(2), seconds(2))
-    result = run_planned(scenario, 5, think_s=[2, 0, 1, 1, 1])
-    # At 4 client 0's thought and client 1's batch end together: client 0 is first, and alone.
-    assert requests_of(result) == [
-        (0, 0, 2, 0, SERVED),
-        (0, 2, 4, 1, SERVED),
-        (4, 4, 6, 2, SERVED),
-        (4, 6, 8, 3, SERVED),
-        (7, 8, 10, 4, SERVED),
-    ]
-
-
-def test_a_rejected_client_thinks_and_sends_again():
-    scenario = bs.Scenario(bs.ClosedLoop(3, think_s=1), rule(1), seconds(4), queue_limit=1)
-    result = run_planned(scenario, 6, think_s=[9, 9, 1, 4, 9, 9])
-    assert requests_of(result) == [
-        (0, 0, 4, 0, SERVED),  # client 0
-        (0, 4, 8, 1, SERVED),  # client 1
-        (0, None, None, -1, REJECTED),  # client 2, thinks 1
-        (1, None, None, -1, REJECTED),  # client 2, thinks 4
-        (5, 8, 12, 2, SERVED),  # client 2
-        (13, 13, 17, 3, SERVED),  # client 0
-    ]
-
-
-def test_a_timed_out_client_thinks_and_sends_again():
-    scenario = bs.Scenario(bs.ClosedLoop(2, think_s=1), rule(1), seconds(4), timeout_ms=1 * SECOND)
-    result = run_planned(scenario, 5, think_s=[9, 2, 9, 9, 9])
-    assert requests_of(result) == [
-        (0, 0, 4, 0, SERVED),
-        (0, None, None, -1, TIMED_OUT),  # at 1; thinks 2
-        (3, 4, 8, 1, SERVED),
-        (13, 13, 17, 2, SERVED),
-        (17, 17, 21, 3, SERVED),
-    ]
-
-
-def test_a_timed_out_client_without_think_time_sends_at_that_instant():
-    result = run_clients(2, 4, rule(1), seconds(5), timeout_ms=2 * SECOND)
-    assert requests_of(result) == [
-        (0, 0, 5, 0, SERVED),
-        (0, None, None, -1, TIMED_OUT),
-        (2, None, None, -1, TIMED_OUT),
-        (4, 5, 10, 1, SERVED),
-    ]
-
-
-def test_clients_with_a_timeout_of_zero_use_up_their_sends():
-    # Nothing starts at once (the rule waits), so that every send times out at its own instant.
-    result = run_clients(2, 7, rule(4, wait_s=1), seconds(1), timeout_ms=0)
-    assert requests_of(result) == [(0, None, None, -1, TIMED_OUT)] * 7
-
-
-def test_a_send_with_a_timeout_of_zero_leaves_before_time_goes_on():
-    scenario = bs.Scenario(bs.ClosedLoop(3, think_s=1), rule(1), seconds(4), queue_limit=1, timeout_ms=0)
-    result = run_planned(scenario, 5, think_s=[9, 9, 0, 5, 9])
-    assert requests_of(result) == [
-        (0, 0, 4, 0, SERVED),  # client 0
-        (0, None, None, -1, TIMED_OUT),  # client 1
-        (0, None, None, -1, REJECTED),  # client 2, sends again at once
-        (0, None, None, -1, TIMED_OUT),  # and so does not see the release at 4
-        (5, 5, 9, 1, SERVED),
-    ]
-
-
 # Cold starts, in both engines.
 
 
@@ -528,101 +346,6 @@ def test_the_same_seed_gives_the_same_run(workload):
     assert requests_of(first) == requests_of(again)
     if workload != bs.Constant(1000.0):
         assert requests_of(first) != requests_of(other)
-
-
-# The answers of theory.
-
-
-def long_run(scenario, requests, **how):
-    """A run of the compiled engine, once its first 4,000 requests are the reference's to the bit.
-
-    A shorter run is the beginning of a longer one, and the reference would take seconds for the rest.
-    """
-    begun = [bs.simulate(scenario, 4000, engine=engine, **how) for engine in ("simpy", "compiled")]
-    assert requests_of(begun[0]) == requests_of(begun[1])
-    return bs.simulate(scenario, requests, engine="compiled", **how)
-
-
-def assert_mean_latency(expected_s, workload, rule, service, **knobs):
-    """The mean over eight runs is the expected one, within four of its own standard errors."""
-    scenario = bs.Scenario(workload, rule, service, **knobs)
-    run = long_run(scenario, 400_000, warmup=0.1)
-    others = [bs.simulate(scenario, 400_000, seed=seed, warmup=0.1, keep="summary") for seed in range(1, 8)]
-    means_s = [result.mean_latency_ms / 1000 for result in (run, *others)]
-    error = np.std(means_s, ddof=1) / math.sqrt(8)
-    assert error < 0.01 * expected_s  # else the test would say nothing
-    assert abs(np.mean(means_s) - expected_s) < 4 * error
-
-
-EXPONENTIAL = seconds(1).with_noise(1, "exponential")
-
-
-def test_m_m_1():
-    assert_mean_latency(1 / (1 - 0.7), bs.Poisson(0.7), rule(1), EXPONENTIAL)
-
-
-def test_m_d_1():
-    assert_mean_latency(1 + 0.7 / (2 * 0.3), bs.Poisson(0.7), rule(1, wait_s=9), seconds(1))
-
-
-@pytest.mark.parametrize(("servers", "queued"), [(2, 1.777778), (4, 0.745541)])
-def test_m_m_c(servers, queued):
-    assert_mean_latency(1 + queued, bs.Poisson(0.8 * servers), rule(1), EXPONENTIAL, servers=servers)
-
-
-def test_m_g_1():
-    cv = 0.7
-    expected = 1 + 0.6 * (1 + cv**2) / (2 * 0.4)
-    assert_mean_latency(expected, bs.Poisson(0.6), rule(1), seconds(1).with_noise(cv))
-
-
-@pytest.mark.parametrize(
-    ("rate", "a", "b", "latency"), [(1.5, 1, 2, 3.770070), (3, 1, 4, 3.552499), (6, 4, 8, 3.232252)]
-)
-def test_neuts_rule(rate, a, b, latency):
-    assert_mean_latency(latency, bs.Poisson(rate), bs.AtLeast(a, b), EXPONENTIAL)
-
-
-V100 = bs.Affine(1.8874, 0.1438)
-
-
-@pytest.mark.parametrize(
-    ("size", "load", "latency_ms", "batch", "busy"),
-    [
-        (1, 0.5, 3.04680, 1, 0.5),
-        (8, 0.5, 3.63945, 3.1252, 0.985),
-        (8, 0.9, 5.52249, 6.7880, 0.9999),
-        (32, 0.3, 3.75071, 3.5859, 0.991),
-        (32, 0.5, 4.57972, 7.2121, 0.9998),
-    ],
-)
-def test_batches_of_what_waits_up_to_a_cap(size, load, latency_ms, batch, busy):
-    scenario = bs.Scenario(bs.Poisson(load * size / V100(size)), bs.SizeOrWait(size, 0), V100)
-    result = long_run(scenario, 150_000, seed=2, warmup=0.05)
-    assert result.mean_latency_ms == pytest.approx(latency_ms, rel=0.02)
-    assert result.mean_batch_size == pytest.approx(batch, rel=0.02)
-    assert result.utilisation == pytest.approx(busy, abs=0.01)
-
-
-def test_full_batches_only_form_for_half_their_span():
-    scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(8, math.inf), bs.Affine(1, 0))
-    result = long_run(scenario, 80_000)
-    assert result.forming_ms.mean() == pytest.approx(1000 * 7 / (2 * 100), rel=0.02)
-
-
-def test_hardly_any_traffic_waits_for_the_timer_alone():
-    scenario = bs.Scenario(bs.Poisson(0.01), bs.SizeOrWait(8, 20), bs.Affine(3, 1))
-    assert bs.simulate(scenario, 2000, engine="simpy").mean_latency_ms == pytest.approx(24, rel=1e-3)
-
-
-def test_littles_law():
-    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25), servers=2)
-    result = bs.simulate(scenario, 20_000, engine="simpy")
-    events = np.concatenate([result.arrival_s, result.finish_s])
-    steps = np.concatenate([np.ones(20_000), -np.ones(20_000)])
-    order = np.argsort(events, kind="stable")
-    held_s = float((np.cumsum(steps[order])[:-1] * np.diff(events[order])).sum())
-    assert held_s == pytest.approx(result.latency_ms.sum() / 1000, rel=1e-9)
 
 
 # The real batcher, with a real model.
@@ -683,64 +406,3 @@ def test_a_model_with_too_few_outputs_is_refused():
     scenario = bs.Scenario(bs.Trace([0, 0]), rule(2), seconds(1))
     with pytest.raises(ValueError, match="model_fn must return one output per input, 2, got 1"):
         bs.simulate(scenario, model_fn=lambda batch: batch[:1], inputs=[1, 2])
-
-
-# What simulate refuses.
-
-OK = bs.Scenario(bs.Poisson(10), bs.SizeOrWait(2, 1), bs.Affine(1, 1))
-
-
-@pytest.mark.parametrize(
-    ("knobs", "error", "message"),
-    [
-        ({"requests": 0}, ValueError, "requests must be at least 1, got 0"),
-        ({"requests": -3}, ValueError, "requests must be at least 1, got -3"),
-        ({"requests": 2.0}, TypeError, "requests must be a whole number, got 2.0"),
-        ({"requests": True}, TypeError, "requests must be a whole number, got True"),
-        ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
-        ({"seed": None}, TypeError, "seed must be a whole number, got None"),
-        ({"engine": "warp"}, ValueError, "engine must be one of .*simpy.*, got 'warp'"),
-        ({"warmup": 1}, ValueError, "warmup must be less than 1, got 1"),
-        ({"warmup": -0.1}, ValueError, "warmup must be at least 0, got -0.1"),
-        ({"warmup": NAN}, ValueError, "warmup must be a number, got nan"),
-        ({"warmup": "half"}, TypeError, "warmup must be a number, got 'half'"),
-        ({"model_fn": len}, ValueError, "must be given together, got no inputs"),
-        ({"inputs": [1]}, ValueError, "must be given together, got no model_fn"),
-        ({"inputs": [1], "model_fn": 5}, TypeError, "model_fn must be callable, got 5"),
-        ({"inputs": [], "model_fn": len}, ValueError, "requests must be at least 1, got 0"),
-        ({"inputs": [1], "model_fn": len, "requests": 2}, ValueError, "one item a request, 2, got 1"),
-    ],
-)
-def test_simulate_refuses(knobs, error, message):
-    with pytest.raises(error, match=message):
-        bs.simulate(OK, **knobs)
-
-
-def test_simulate_refuses_what_is_no_scenario():
-    with pytest.raises(TypeError, match="scenario must be a Scenario, got 5"):
-        bs.simulate(5)
-
-
-def test_simulate_refuses_more_than_a_trace_holds():
-    scenario = OK.replace(workload=bs.Trace(np.arange(1200)))
-    assert bs.simulate(scenario).arrival_s.size == 1200
-    assert bs.simulate(scenario, 7, engine="simpy").arrival_s.tolist() == list(range(7))
-    with pytest.raises(ValueError, match="requests must be at most the trace's 1,200, got 1,201"):
-        bs.simulate(scenario, 1201)
-
-
-def test_simulate_runs_100_000_requests_when_not_told():
-    assert bs.simulate(OK.replace(rate_per_s=100)).arrival_s.size == 100_000
-
-
-@pytest.mark.parametrize("inputs", [5, "abc", {"a": 1}])
-def test_inputs_that_are_no_sequence_of_items_are_refused(inputs):
-    scenario = bs.Scenario(bs.Poisson(800), rule(2), seconds())
-    with pytest.raises(TypeError, match="inputs must be a sequence of items, got"):
-        bs.simulate(scenario, model_fn=np.negative, inputs=inputs)
-
-
-def test_inputs_are_taken_by_position_whatever_they_are_kept_in():
-    scenario = bs.Scenario(bs.Poisson(800), rule(2), seconds())
-    for inputs in (iter([1.0, 2.0]), pandas.Series([1.0, 2.0], index=[7, 8])):
-        assert bs.simulate(scenario, model_fn=np.negative, inputs=inputs).outputs == [-1, -2]

@@ -14,7 +14,7 @@ QUICK = sorted(ATTACKS.keys() - {"compiled loops on disk, damaged", "the app's s
 @pytest.mark.parametrize("name", QUICK)
 def test_nothing_is_lost_or_wrong(name, tmp_path):
     attempt, outcomes = ATTACKS[name][0], set()
-    # tests/study/test_store.py has the worst instants, and test_hostile_files.py every text that grows.
+    # tests/study/test_store.py has the worst instants, and tests/test_files.py every text that grows.
     attempts = {"sweeps": 1, "servers' files that": 2, "servers' files, ": 300, "pipes": 2}
     for number in range(next((count for begin, count in attempts.items() if name.startswith(begin)), 20)):
         with warnings.catch_warnings():

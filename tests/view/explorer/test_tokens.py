@@ -4,11 +4,9 @@ import html
 import re
 
 import pytest
-from conftest import KEPT
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
-from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.explorer.widgets import is_hidden
@@ -17,26 +15,6 @@ from batchsim.view.pictures.headline import token_figures_of
 from batchsim.view.pictures.views import views_of
 
 FIRST = DEFAULTS["tokens"]
-
-
-@pytest.fixture(scope="module")
-def one_of_tokens():
-    before = set(_instances)
-    panel = bs.explore(requests=300, link="mode=tokens")
-    for mode in ("requests", "tokens"):  # whose controls are made now
-        panel.controls["mode"].value = mode
-    KEPT.update(_instances.keys() - before)
-    yield panel
-    KEPT.difference_update(_instances.keys() - before)
-
-
-@pytest.fixture
-def panel(one_of_tokens):
-    """The panel of earlier tests, back at the beginning."""
-    one_of_tokens.session.left.update(DEFAULTS)
-    one_of_tokens.session.pinned = one_of_tokens.session.pinned_state = None
-    one_of_tokens.session.reset()
-    return one_of_tokens
 
 
 def text(widget):
@@ -105,150 +83,12 @@ def test_a_step_time_opens_in_tokens_with_its_numbers():
     assert panel.status.value == ""
 
 
-@pytest.mark.parametrize(
-    ("control", "value"),
-    [
-        ("rate_per_s", 6.0),
-        ("prompt_mean", 300),
-        ("prompts", "geometric"),
-        ("prompt_cv", 0.5),
-        ("prompt_most", 2000),
-        ("output_mean", 200),
-        ("outputs", "fixed"),
-        ("output_cv", 1.5),
-        ("output_most", 300),
-        ("max_num_seqs", 8),
-        ("max_num_batched_tokens", 256),
-        ("kv_blocks", 400),
-        ("first", "prefill"),
-        ("token_map", "memory"),
-        ("batching", "size_or_wait"),
-        ("servers", 2),
-        ("token_replicas", 2),
-        ("step", "llama-2-7b/h100/vllm"),
-        ("noise_cv", 0.5),
-        ("ttft_objective_ms", 300),
-        ("tpot_objective_ms", None),
-        ("itl_objective_ms", 80.0),
-        ("workload", "gamma"),
-        ("workload", "closed"),
-        ("seed", 4),
-    ],
-)
-def test_every_control_moves_the_picture(panel, control, value):
-    frame = panel.screen.frame
-    panel.controls[control].value = value
-    assert panel.status.value == ""
-    assert panel.screen.frame != frame
-
-
-# Settings with little memory, under which each parameter of these rules matters.
-SGLANG = {"batching": "new_token_ratio", "kv_blocks": 400, "init_new_token_ratio": 0.7}
-TGI = {"batching": "waiting_served_ratio", "chunked": "off", "prompt_most": 2048}
-
-
-@pytest.mark.parametrize(
-    ("first", "control", "value"),
-    [
-        ({"max_num_batched_tokens": 256}, "long_prefill_token_threshold", 64),
-        ({"max_num_batched_tokens": 900, "prompt_most": 900, "kv_blocks": None}, "chunked", "off"),
-        ({"kv_blocks": 400}, "reserve", "life"),
-        ({"kv_blocks": 400, "reserve": "life"}, "limit", 1500),
-        ({"kv_blocks": 400}, "block_size", 17),
-        ({"kv_blocks": 400}, "watermark_blocks", 40),
-        ({"rate_per_s": 40}, "queue_limit", 3),
-        ({"rate_per_s": 40}, "timeout_ms", 900),
-        (SGLANG, "max_prefill_tokens", 300),
-        (SGLANG, "init_new_token_ratio", 0.2),
-        (SGLANG, "min_new_token_ratio", 0.5),
-        (SGLANG, "decay_steps", 3),
-        (SGLANG, "mixed", "on"),
-        (TGI, "waiting_served_ratio", 2),
-        (TGI | {"waiting_served_ratio": 2}, "max_waiting_tokens", 2),
-        ({"token_replicas": 2}, "token_routing", "least_tokens"),
-        ({"step": "own"}, "fixed_ms", 12),
-        ({"step": "own"}, "weights_ms", 20),
-        ({"step": "own"}, "per_token_ms", 0.2),
-        ({"step": "own"}, "per_read_ms", 0.001),
-        ({"step": "own"}, "per_pair_ms", 0.00001),
-    ],
-)
-def test_controls_that_matter_to_some_settings_move_the_words_there(panel, first, control, value):
-    panel.move_to(FIRST.replace(**first))
-    assert not is_hidden(panel.controls[control])
-    words = panel.readout.value
-    panel.controls[control].value = value
-    assert panel.status.value == ""
-    assert panel.readout.value != words
-
-
-def test_every_control_of_tokens_is_among_those_that_are_moved_here():
-    moved = {
-        mark.args[1][i][-2]
-        for test in (test_every_control_moves_the_picture,
-                     test_controls_that_matter_to_some_settings_move_the_words_there)
-        for mark in test.pytestmark
-        for i in range(len(mark.args[1]))
-    }  # fmt: skip
-    of_tokens = {
-        name
-        for name, control in KINDS["tokens"].controls.items()
-        if control.page and name not in KINDS["requests"].controls
-    }
-    assert of_tokens <= moved | {"max_model_len"}  # it only refuses
-
-
-def test_a_length_that_the_model_does_not_have_is_refused_in_the_field(panel):
-    panel.move_to(FIRST)
-    with pytest.raises(ValueError, match="must hold every prompt with its output"):
-        panel.controls["max_model_len"].value = 4096
-    panel.controls["max_model_len"].value = 5120
-    assert panel.scenario.rule.max_model_len == 5120
-
-
 def test_its_own_step_time_begins_as_the_one_that_was_chosen(panel):
     panel.controls["step"].value = "llama-2-7b/h100/vllm"
     words = panel.readout.value
     panel.controls["step"].value = "own"
     assert panel.readout.value == words
     assert panel.controls["weights_ms"].value == bs.published("llama-2-7b/h100/vllm").weights_ms
-
-
-@pytest.mark.parametrize(
-    ("control", "value", "words"),
-    [
-        ("kv_blocks", 20, "must fit into the memory, 20 blocks"),
-        ("chunked", "off", "must fit into the budget"),
-    ],
-)
-def test_what_can_never_run_keeps_the_last_good_picture_and_says_why(panel, control, value, words):
-    frame, result = panel.screen.frame, panel.result
-    panel.controls[control].value = value
-    assert words in panel.status.value
-    assert (panel.screen.frame, panel.result) == (frame, result)
-    panel.controls[control].value = getattr(FIRST, control)
-    assert panel.status.value == ""
-
-
-@pytest.mark.parametrize(
-    ("control", "typed", "words"),
-    [
-        ("max_num_seqs", "0", "max_num_seqs must be at least 1, got 0"),
-        ("max_num_batched_tokens", "many", "max_num_batched_tokens must be a whole number"),
-        ("prompt_mean", "0", "Mean prompt (tokens) must be at least 1, got 0"),
-    ],
-)
-def test_a_typed_value_that_makes_no_sense_is_refused_beside_its_field(panel, control, typed, words):
-    knob, frame = panel.controls[control], panel.screen.frame
-    knob.field.value = typed
-    assert words in knob.refusal.value
-    assert panel.screen.frame == frame
-
-
-def test_a_slider_of_whole_numbers_on_a_log_scale_gives_whole_numbers(panel):
-    panel.controls["kv_blocks"].slider.value = 10**3.303
-    assert panel.state.kv_blocks == 2010
-    assert isinstance(panel.state.kv_blocks, int)
 
 
 def test_while_a_slider_is_dragged_runs_are_shorter_and_whole_when_it_is_let_go():

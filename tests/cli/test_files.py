@@ -1,0 +1,98 @@
+"""`batchsim init` writes a scenario that explains every knob."""
+
+import dataclasses
+import re
+import tomllib
+
+import pytest
+from shell import SCENARIO, SHORT, as_json, refused, run, run_json
+
+import batchsim as bs
+from batchsim.scenario.routing import NAMES
+from batchsim.scenario.toml import KINDS, from_tables, read_toml
+
+
+def test_init_writes_a_scenario_that_runs_as_it_is(written):
+    assert bs.Scenario.from_toml("scenario.toml") == SCENARIO
+    assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
+
+
+# Noise stands within a service time, lengths within the only tokens, a routing in its line of the scenario.
+INLINE = ("noise", "length", "tokens", "routing", "autoscale", "prefixes")
+
+
+def test_init_explains_every_knob_there_is(written):
+    names = {field.name for field in (*dataclasses.fields(bs.Scenario), *dataclasses.fields(bs.Tokens))}
+    for part, kinds in KINDS.items():
+        for name, ways in kinds.items() if part not in INLINE else ():
+            assert f'kind = "{name}"' in written
+            if dataclasses.is_dataclass(ways[0]) and name != "Trace":
+                names |= {field.name for field in dataclasses.fields(ways[0])}
+    for name in names:
+        (line, *_) = re.findall(rf"^(?:# )?(?:{name} = .*|\[{name}\])$", written, re.M)
+        assert "#" in line or line.startswith("[") or name in ("rate_per_s", "mean_rate_per_s")
+    (routings,) = re.findall(r"^# routing = .*$", written, re.M)
+    assert all(name in routings or f'kind = "{kind.__name__}"' in routings for name, kind in NAMES.items())
+
+
+KINDS_WRITTEN = [(part, kind) for part, kinds in KINDS.items() for kind in kinds if part not in INLINE]
+
+
+@pytest.mark.parametrize(("part", "kind"), KINDS_WRITTEN)
+def test_every_alternative_that_init_offers_is_one(written, part, kind):
+    tables = tomllib.loads(written)
+    block = re.search(rf'^# \[{part}\]\n# kind = "{kind}".*\n(?:# .*\n)*', written, re.M)
+    if block is None:  # it is the one that is in use
+        assert tables[part]["kind"] == kind
+        return
+    tables[part] = tomllib.loads(re.sub("^# ", "", block[0], flags=re.M))[part]
+    if kind in ("Continuous", "NewTokenRatio", "StepTime", "WaitingServedRatio"):
+        end = written.index("# In place of Continuous")
+        all_three = written[written.index('# [rule]\n# kind = "Continuous"') : end]
+        tables = (
+            tomllib.loads(re.sub("^# ", "", all_three, flags=re.M))
+            | {part: tables[part]}
+            | {"workload": tables["workload"]}
+        )
+    if kind in ("PaddedTime", "PackedTime", "SizeTable", "Buckets", "SortedWindow"):
+        tables["workload"]["sizes"] = {"kind": "Lognormal", "mean": 80, "cv": 1, "at_most": 512}
+    assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
+
+
+def test_the_options_that_init_leaves_out_can_be_used(written):
+    used = re.sub(
+        r"^# (queue_limit|timeout_ms|slowdown|padding|noise|compile_ms) ", r"\1 ", written, flags=re.M
+    )
+    shared = re.sub(r"^# (devices|host_ms|contention) ", r"\1 ", written, flags=re.M)
+    sharing = read_toml(bs.Scenario, shared)[0]
+    assert (sharing.devices, sharing.host_ms, sharing.contention) == (1, 0.5, 1.2)
+    scenario = read_toml(bs.Scenario, used)[0]
+    assert scenario.queue_limit == 1000
+    assert scenario.timeout_ms == 200
+    assert scenario.slowdown == {1: 1.0, 2: 1.8}
+    assert scenario.service.padding == (1, 8, 32)
+    assert scenario.service.noise == bs.Noise(0.1)
+    assert scenario.service.compile_ms == ((1, 300), (32, 650))
+
+
+def test_the_tables_for_the_commands_say_what_flags_do(written, tmp_path):
+    begin = written.index("# [simulate]")
+    used = written[:begin] + re.sub("^# ", "", written[begin:], flags=re.M)
+    (tmp_path / "all.toml").write_text(used)
+    found = run_json("simulate", "all.toml", "--requests", "3000", "--warmup", "0.25", "--seed", "7")
+    assert found["summary"] == as_json(bs.simulate(SCENARIO, 3000, warmup=0.25, seed=7).summary())
+    found = run_json("tune", "all.toml", "--requests", "3000", "--over", "max_batch_size=8,16")
+    assert found["objective"] == {
+        "p99_ms": 50, "attainment": 0.995, "max_loss": 0.001, "min_throughput_per_s": 700
+    }  # fmt: skip
+    assert {(row["max_batch_size"], row["max_wait_ms"]) for row in found["candidates"]} == {
+        (size, wait) for size in (8, 16) for wait in (0, 5, 10, 15, 20)
+    }
+
+
+def test_init_never_writes_over_a_file_unless_it_is_told_to(written, tmp_path):
+    (tmp_path / "scenario.toml").write_text("mine")
+    assert "scenario.toml already exists" in refused("init")
+    assert (tmp_path / "scenario.toml").read_text() == "mine"
+    run("init", "--force")
+    assert (tmp_path / "scenario.toml").read_text() == written

@@ -1,0 +1,28 @@
+"""Fixtures of several files."""
+
+import pytest
+from conftest import KEPT
+from ipywidgets.widgets.widget import _instances
+
+import batchsim as bs
+from batchsim.view.explorer.state import DEFAULTS
+
+
+@pytest.fixture(scope="module")
+def one_of_tokens():
+    before = set(_instances)
+    panel = bs.explore(requests=300, link="mode=tokens")
+    for mode in ("requests", "tokens"):  # whose controls are made now
+        panel.controls["mode"].value = mode
+    KEPT.update(_instances.keys() - before)
+    yield panel
+    KEPT.difference_update(_instances.keys() - before)
+
+
+@pytest.fixture
+def panel(one_of_tokens):
+    """The panel of earlier tests, back at the beginning."""
+    one_of_tokens.session.left.update(DEFAULTS)
+    one_of_tokens.session.pinned = one_of_tokens.session.pinned_state = None
+    one_of_tokens.session.reset()
+    return one_of_tokens

@@ -1,0 +1,137 @@
+"""The heat map shows what the surface says."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from pictures import (
+    BASE,
+    SIZES,
+    WAITS,
+    shown,
+)
+
+import batchsim as bs
+from batchsim.study.surface import Surface
+from batchsim.view.canvas.cells import colours
+from batchsim.view.pictures.heat_map import TIED, HeatMapView, position
+from batchsim.view.pictures.load import LoadView
+
+# What each view shows.
+
+
+def names_of(view):
+    return [entry.text for entry in view.entries if entry.value is None]
+
+
+# The heat map.
+
+
+@pytest.mark.parametrize("look", [{}, {"width_px": 700}, {"size": "projector", "ratio": 2}])
+def test_a_click_in_the_middle_of_a_cell_finds_it(cases, look):
+    picture = shown(cases["plain"], large="map", **look)
+    picture.pixels()
+    ax, height = picture.view(HeatMapView).ax, picture.bbox.height
+    for row in range(4):
+        for column in range(4):
+            x, y = ax.transData.transform((column + 0.5, row + 0.5))
+            spot = picture.at(x / picture.bbox.width, 1 - y / height)
+            assert (spot.change is None) == bool(spot.refused)
+            if spot.change is not None:
+                rule = spot.change["rule"]
+                assert (rule.max_batch_size, rule.max_wait_ms) == (SIZES[column], WAITS[row])
+
+
+def test_a_cell_without_a_steady_state_has_no_colour(cases):
+    found = cases["at least"].surface
+    drawn = np.asarray(shown(cases["at least"]).view(HeatMapView).image.get_array())
+    void = found.overloaded | found.refused | np.isinf(found.p99_ms)
+    assert void.any()
+    np.testing.assert_array_equal(drawn[..., 3] == 0, void)
+
+
+def test_the_colours_are_palest_at_the_objective_and_end_at_a_quarter_and_four_times_of_it():
+    values = np.geomspace(20 / 4, 20 * 4, 51)[None]
+    grey = colours(values, 20.0)[0, :, :3] @ [0.299, 0.587, 0.114]
+    assert np.argmax(grey) == 25
+    assert (np.diff(grey[:26]) >= 0).all()
+    assert (np.diff(grey[25:]) <= 0).all()
+    np.testing.assert_array_equal(colours(values * 100, 20.0)[0, -1], colours(values, 20.0)[0, -1])
+
+
+def test_without_an_objective_the_best_is_the_strongest_colour():
+    grey = colours(np.geomspace(1, 100, 50)[None], None)[0, :, :3] @ [0.299, 0.587, 0.114]
+    assert (np.diff(grey) >= 0).all()
+
+
+def test_the_star_is_on_the_surfaces_best(cases):
+    row, column = cases["plain"].surface.best()
+    star = shown(cases["plain"]).view(HeatMapView).star
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (column + 0.5, row + 0.5)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tied(Surface):
+    """A surface whose best setting is not the one with the lowest p99, but tied with it."""
+
+    def best(self):
+        return (1, 3)
+
+    def ties(self):
+        tied = np.zeros(self.p99_ms.shape, dtype=bool)
+        tied[:2, 2:] = True
+        return tied
+
+
+class Alone(Tied):
+    """A surface whose best setting has no equal."""
+
+    def ties(self):
+        tied = np.zeros(self.p99_ms.shape, dtype=bool)
+        tied[self.best()] = True
+        return tied
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, theme):
+    plain = cases["plain"]
+    grid = {f.name: getattr(plain.surface, f.name) for f in dataclasses.fields(plain.surface)}
+    data = dataclasses.replace(plain, surface=Tied(**grid))
+    picture = shown(data, large="map", theme=theme)
+    view = picture.view(HeatMapView)
+    for frames in view.ties:
+        corners = frames.get_path().vertices.reshape(-1, 5, 2)
+        assert {(math.floor(x), math.floor(y)) for x, y in corners[:, 0]} == {(2, 0), (3, 0), (2, 1), (3, 1)}
+        assert (
+            (corners > np.floor(corners)) & (corners < np.ceil(corners))
+        ).all()  # inside, beside the border
+    assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (3.5, 1.5)
+    assert TIED in names_of(view)
+    assert "3 others do not differ significantly" in picture.describe(data)
+    picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
+    assert TIED not in names_of(view)
+    assert all(len(frames.get_path().vertices) == 1 for frames in view.ties)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "where"),
+    [
+        ({"max_batch_size": 10, "max_wait_ms": 2.5}, (2.0, 1.0)),  # half way between 4 and 16, 0 and 5
+        ({"max_batch_size": 64, "max_wait_ms": 90}, (3.5, 2.5)),  # beyond: at the last finite one
+        ({"max_wait_ms": math.inf}, (2.5, 3.5)),
+    ],
+)
+def test_todays_place_is_also_between_the_grids_values(cases, knobs, where):
+    assert position(cases["plain"].surface, BASE.replace(knobs).rule) == pytest.approx(where)
+
+
+def test_a_rule_of_another_kind_has_no_place_on_the_map(cases):
+    assert position(cases["plain"].surface, bs.AtLeast(2, 8)) is None
+
+
+@pytest.mark.parametrize("link", ["max_batch_size=4", "rate_per_s=3000", "service=published&rate_per_s=1500"])
+def test_the_present_load_stands_within_the_axes(link):
+    panel = bs.explore(requests=2000, link=link)
+    right = panel.picture.view(LoadView).top.get_xlim()[1]
+    assert panel.scenario.workload.rate_per_s <= right / 1.02

@@ -1,0 +1,177 @@
+"""A moment of a run of token generation, in pictures."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.token_plans import crowded_plans, token_plans
+from oracles.watched import Watched
+from token_pictures import TOKENS, token_data_of
+
+import batchsim as bs
+from batchsim._format import percent
+from batchsim.result import Result
+from batchsim.result.token_run import TokenRun
+from batchsim.view.film.seats import seats
+from batchsim.view.pictures import moments as moments
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.moments import moment
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.steps import StepsView
+
+
+class Counting(Watched):
+    """An engine that notes how many tokens of each step are of prompts, and how many of answers."""
+
+    def __init__(self, plan):
+        super().__init__(plan)
+        self.tokens = []
+
+    def start(self, engine):
+        started = super().start(engine)
+        if started:
+            telling = [self.begun[row.request.number][1] is not None for row in engine.rows]
+            counts = [row.tokens for row in engine.rows]
+            answers = sum(count for count, tells in zip(counts, telling, strict=True) if tells)
+            self.tokens.append((sum(counts) - answers, answers))
+        return started
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(token_plans(), crowded_plans()), st.floats(0, 1), st.sampled_from([(3, 9), (120, 600)]))
+def test_a_moment_is_what_the_engine_does_and_who_sits_there_in_the_whole_run(plan, part, steps):
+    engine = Counting(plan)
+    log = engine.run()
+    result = Result((TokenRun(plan.scenario, log),), 0, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments, "STEPS", steps)
+        now = moment(result, part * float(log.batch_finish_s.max(initial=0)))
+    if now is None:
+        assert not (log.batch_server == 0).any()
+        return
+    assert (log.batch_server[now.steps] == 0).all()
+    counted = np.array(engine.tokens)[now.steps]
+    np.testing.assert_array_equal(np.stack([now.prompt_tokens, now.answer_tokens], axis=1), counted)
+    whole = seats(result).within(now.begin_s, now.end_s)
+    here = whole.of(whole.server == 0)
+    columns = ("request", "seat", "begin_s", "again")
+    assert sorted(zip(*(getattr(now.seats, name).tolist() for name in columns), strict=True)) == sorted(
+        zip(*(getattr(here, name).tolist() for name in columns), strict=True)
+    )
+
+
+def test_a_moment_of_whole_batches_is_two_of_them(token_cases):
+    now, result = token_cases["whole"].moment(), token_cases["whole"].result
+    starts = result.batches.start_s
+    first = int(np.searchsorted(starts, now.begin_s))
+    assert starts[first] == now.begin_s
+    assert now.end_s == result.batches.finish_s[first + 1]
+
+
+def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(token_cases, shown):
+    view, now = shown("short", StepsView), token_cases["short"].moment()
+    total, edges_ms, base = view.bars["prefill"].get_data()
+    np.testing.assert_array_equal(total[::2], now.column("step_tokens"))
+    np.testing.assert_array_equal((total - base)[::2], now.prompt_tokens)
+    np.testing.assert_allclose(edges_ms[::2], 1000 * (now.column("batch_start_s") - now.begin_s))
+    np.testing.assert_allclose(edges_ms[1::2], 1000 * (now.column("batch_finish_s") - now.begin_s))
+    assert len(view.preempted.get_xdata()) == np.count_nonzero(now.column("step_preempted")) > 0
+
+
+def test_while_nothing_runs_no_tokens_are_drawn(token_cases, shown):
+    view, now = shown("free", StepsView), token_cases["free"].moment()
+    gaps = now.column("batch_start_s")[1:] > now.column("batch_finish_s")[:-1]
+    assert gaps.any()
+    total, _, _ = view.bars["prefill"].get_data()
+    np.testing.assert_array_equal(total[1::2] == 0, gaps)
+
+
+def test_seats_and_memory_are_shares_of_their_limits(token_cases, shown):
+    view, now = shown("short", StepsView), token_cases["short"].moment()
+    for name, column, most in (("seats", "step_running", 8), ("memory", "step_blocks", 40)):
+        values, edges_ms, _ = view.lines[name].get_data()
+        starts_ms = 1000 * (now.column("batch_start_s") - now.begin_s) + 1e-3
+        places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
+        np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
+        share = percent(float(now.column(column).mean() / most))
+        assert any(entry.value and entry.value.startswith(f"{share} of {most}") for entry in view.entries)
+    assert not shown("free", StepsView).lines["memory"].get_visible()
+
+
+def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token_cases, shown):
+    view, now = shown("pinned", StepsView), token_cases["pinned"].moment()
+    steps = token_cases["pinned"].pinned.result.steps
+    for name, column, most in (("seats", "running", 8), ("memory", "kv_blocks", TOKENS.rule.kv_blocks)):
+        values, edges_ms, _ = view.other_lines[name].get_data()
+        for at_s in np.linspace(now.begin_s, now.end_s, 50)[:-1] + 1e-5:
+            here = (steps.start_s <= at_s) & (at_s < steps.finish_s)
+            place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
+            assert values[place] == pytest.approx(100 * getattr(steps, column)[here].sum() / most)
+
+
+def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
+    data = ViewData(bs.simulate(TOKENS.replace(max_num_seqs=2**31), 200))
+    picture, most = LivePicture(830, large="steps", mode="tokens"), data.result.steps.running.max()
+    picture.view(StepsView).update(data)
+    entries = [entry.value for entry in picture.view(StepsView).entries if entry.value]
+    assert entries[0].endswith(f"of {most} that ever run")
+
+
+def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases, shown):
+    for name in ("short", "whole"):
+        view, now = shown(name, SeatsView), token_cases[name].moment()
+        rows, drawn_ms = now.seats, 0.0
+        ends = np.clip([rows.begin_s, rows.end_s], now.begin_s, now.end_s)
+        for part in ("prefill", "again", "decode", "padded"):
+            corners = view.bars[part].get_path().vertices
+            if len(corners) > 1:
+                corners = corners.reshape(-1, 5, 2)
+                drawn_ms += (corners[:, 1, 0] - corners[:, 0, 0]).sum()
+        assert drawn_ms == pytest.approx(1000 * (ends[1] - ends[0]).sum())
+        assert view.bars["padded"].get_visible() == (name == "whole")
+        assert view.preempted.get_visible() == (name == "short")
+
+
+@pytest.mark.parametrize("name", ["pinned", "moved", "two", "whole"])
+def test_above_the_seats_are_those_taken_and_at_the_same_time_in_the_other_setting(token_cases, shown, name):
+    data, view = token_cases[name], shown(name, SeatsView)
+    now = data.moment()
+    for line, each in ((view.taken, data), (view.other_taken, data.other)):
+        assert line.get_visible() == (each is not None)
+        if each is None:
+            continue
+        steps = each.result.steps
+        counts, edges_ms, _ = line.get_data()
+        for at_s in np.linspace(now.begin_s, now.end_s, 60)[:-1] + 1e-5:
+            here = (steps.server == 0) & (steps.start_s <= at_s) & (at_s < steps.finish_s)
+            place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
+            assert counts[place] == steps.running[here].sum()
+        assert counts.max() <= view.strip.get_ylim()[1]
+    said = [label.text for label in view.values.labels if "on average" in label.text]
+    beside = {"pinned": "in A", "moved": "before"}.get(name, "on average")
+    assert said[0].endswith(beside)
+    assert ("in A." in view.describe(data)[0]) == (name == "pinned")
+    strip = view.strip_box
+    spot = view.spot(strip.left + 0.5 * strip.width, strip.top + 5, data)
+    assert re.search(r"^\d+ seats? taken", spot.text)
+    assert (beside in spot.text) == (name in ("pinned", "moved"))
+
+
+def test_steps_and_seats_are_those_of_the_server_that_is_chosen(token_cases):
+    data, result = token_cases["two"], token_cases["two"].result
+    for server in (0, 1):
+        now = data.moment(server)
+        assert (result.steps.server[now.steps] == server).all()
+        for kind in (SeatsView, StepsView):
+            picture = LivePicture(830, large=kind.KEY, mode="tokens", server=server)
+            picture.show(data)
+            labels = [label.text for label in picture.view(kind).values.labels]
+            assert f"server {server + 1} of 2" in labels
+        assert f"server {server + 1} of 2" in picture.describe(data)
+    whole = token_data_of(TOKENS.replace(rule=bs.SizeOrWait(6, 100), servers=2))
+    found, every = whole.moment(1), seats(whole.result)
+    mine = (every.server == 1) & (every.begin_s < found.end_s) & (every.end_s > found.begin_s)
+    assert found.seats.request.tolist() == every.request[mine].tolist()
