@@ -12,7 +12,7 @@ from browser.share import Share
 
 pytestmark = pytest.mark.alone
 BAR, AIM = 12, 20  # times faster than the textbook's panel
-BAR_REDRAWS, AIM_REDRAWS = 12, 25  # in a drag of a second, on two free cores
+AIM_REDRAWS = 25  # in a drag of a second, on two free cores
 BUSY = 2 / 3  # of the bars, which even a busy machine must reach
 EXPLORER = "import batchsim as bs\npanel = bs.explore()\npanel"
 TEXTBOOK = "%matplotlib inline\nimport textbook\ntextbook.panel()"
@@ -87,13 +87,8 @@ def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explo
     dragged = explorer.drag("rate_per_s", to=0.1, steps=50, seconds=1)
     free = share()
     explorer.quiet(600)
-    with capsys.disabled():
-        print(
-            f"\n{dragged['values']} values in {dragged['seconds']:.2f} s: {len(explorer.frames())} redraws "
-            f"(aim: {AIM_REDRAWS}); {free:.0%} of the processors were ours"
-        )
+    redraws = len(explorer.frames())
     assert dragged["values"] == 50
-    assert len(explorer.frames()) >= free * BUSY * BAR_REDRAWS
     assert explorer.redraws_after_release() <= 3  # one that was begun, the last, and the axes that shrink
     rate_per_s = explorer.kernel.ask("panel.state.rate_per_s")
     assert rate_per_s == float(f"{10 ** explorer.slid('rate_per_s'):.3g}")
@@ -101,6 +96,14 @@ def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explo
     assert explorer.kernel.ask("panel.data.result.scenario.workload.rate_per_s") == rate_per_s
     assert explorer.words() == explorer.page.locator(explorer.picture).get_attribute("alt")
     assert explorer.picture_bytes() == explorer.kernel.run("import hashlib", DRAWN_AFRESH)
+    # A slow machine draws less, by a drag as by one key after the other.
+    of_keys = 1000 * dragged["seconds"] / median(explorer.move_ms(*move) for move in MOVES)
+    with capsys.disabled():
+        print(
+            f"\n{dragged['values']} values in {dragged['seconds']:.2f} s: {redraws} redraws "
+            f"(aim: {AIM_REDRAWS}), single keys {of_keys:.0f}; {free:.0%} of the processors were ours"
+        )
+    assert redraws >= BUSY * of_keys
 
 
 def test_tokens_follow_a_key_in_at_most_twice_the_time_that_requests_take(explorer, capsys):

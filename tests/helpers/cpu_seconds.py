@@ -27,7 +27,6 @@ class CpuSeconds:
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.began_s = config, 0.0
         self.of_tests: list[tuple[float, str, str]] = []
-        self.of_workers_s = 0.0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -46,18 +45,10 @@ class CpuSeconds:
         if report.when == "teardown":
             self.of_tests.append((report.cpu_s, report.nodeid, report.why))
 
-    def pytest_sessionfinish(self) -> None:
-        if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput["cpu_s"] = spent_s()
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node) -> None:
-        self.of_workers_s += getattr(node, "workeroutput", {}).get("cpu_s", 0.0)
-
     def pytest_terminal_summary(self, terminalreporter) -> None:
         if hasattr(self.config, "workerinput"):  # whose numbers the first process has
             return
-        sum_s = spent_s() + self.of_workers_s
+        sum_s = spent_s()  # by now the workers have ended
         terminalreporter.section(f"{sum_s:,.0f} CPU seconds")
         for cpu_s, test, why in sorted(self.of_tests, reverse=True)[:SHOWN]:
             if cpu_s >= SOME:
