@@ -54,6 +54,7 @@ FREE = st.one_of(
 )
 
 
+@pytest.mark.dear("hundreds of random scenarios go through six engines")
 @pytest.mark.plain
 @settings(max_examples=500)
 @given(TIED, CHUNKS, WARMUPS)
@@ -68,6 +69,7 @@ def test_the_compiled_loop_of_a_rule_with_levels_agrees(plan, chunk, warmup):
     assert_requests_agree(plan, chunk, warmup)
 
 
+@pytest.mark.dear("hundreds of random scenarios go through six engines")
 @pytest.mark.plain
 @settings(max_examples=150)
 @given(FREE, st.integers(0, 99), CHUNKS, WARMUPS)

@@ -81,6 +81,7 @@ def test_the_picture_follows_a_key_12_times_faster_than_the_textbooks(explorer, 
     assert free * late(ours_ms) <= 2 * median(ours_ms)
 
 
+@pytest.mark.dear("a server, a browser, and an explorer that opens")
 def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explorer, capsys):
     explorer.page.evaluate("watch.frames.length = 0")
     share = Share()
