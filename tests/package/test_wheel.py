@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from batchsim._parts import EXTRAS
 
-ROOT = Path(__file__).parents[2]
 WHEELS, SDISTS = sorted(ROOT.glob("dist/*.whl")), sorted(ROOT.glob("dist/*.tar.gz"))
 pytestmark = pytest.mark.skipif(not WHEELS, reason="`make package` builds the wheel")
 # Packages of those who work on batchsim, and a CUDA of several GB, are not installed here.

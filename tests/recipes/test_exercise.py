@@ -6,7 +6,8 @@ import re
 
 import nbformat
 import pytest
-from project_copies import CONTRIBUTING, NUMBERS, ROOT, copied
+from places import ROOT
+from project_copies import CONTRIBUTING, NUMBERS, copied
 from project_copies import python as python_in
 
 LESSON = "why_batch"

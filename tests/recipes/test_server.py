@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from project_copies import CONTRIBUTING, ROOT, changed, copied, python
+from places import ROOT
+from project_copies import CONTRIBUTING, changed, copied, python
 
 import batchsim
 
