@@ -8,7 +8,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -19,14 +19,17 @@ from oracles.agreement import assert_columns_equal
 
 import batchsim as bs
 from batchsim.engines import full_batches, saturation
+from batchsim.result import size_variety
 from batchsim.result.metrics import COMPONENTS, COMPUTING, METRICS, SHARES, TOKENS
 from batchsim.result.standard_error import NoInterval
 
 SEED = 3
 PICTURES, PANELS = 6, 12  # one row in so many is drawn, and explored
-# A saturation rate is measured by as few requests as the runs have: others test how exact it is.
+# A saturation rate and the variety of sizes are measured by as few requests as the runs have: others test
+# how exact they are.
 SHORT = (
     patch.object(full_batches, "QUEUED", 1 << 10),
+    patch.object(size_variety, "PILOT", 1 << 10),
     patch.multiple(saturation, REQUESTS=300, LEAST=100, EACH=10, SLOW_ROWS=3000),
 )
 OF_SERVED = (
@@ -287,7 +290,9 @@ def main(kind, part, parts):
     mpl.use("agg")
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", UserWarning)
-    with SHORT[0], SHORT[1]:
+    with ExitStack() as stack:
+        for each in SHORT:
+            stack.enter_context(each)
         found = [*failures(kind, range(int(part), len(pairwise.stored()[kind]["rows"]), int(parts)))]
     print(*found, sep="\n")
     return min(len(found), 99)
