@@ -1,7 +1,7 @@
 # make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
 # make app       the explorer alone, as a page (PORT=8888, PAGES=40 at once; for a class, HOST=0.0.0.0 TOKEN=...: docs/class.md)
 # make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
-# make test-all  these, every lesson and every browser test that measures time: on a quiet machine
+# make test-all  these, what is rare, every lesson and every browser test that measures time: on a quiet machine
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
@@ -42,6 +42,7 @@ BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/brows
 BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
 BROWSER_ALONE := $(BROWSER) tests/web/test_entries.py -m alone
 PLAIN = $(shell grep -rl --include="test_*.py" "mark\.plain" tests)
+RARE = $(shell grep -rl --include="test_*.py" --exclude-dir=browser "mark\.rare" tests)
 ENGINES := $(addprefix tests/,$(addsuffix .py,agreement/test_agreement agreement/test_replicas engines/compiled/test_engine scenario/test_priorities scenario/rules/test_rules scenario/rules/test_rules_of_servers engines/test_engines study/test_surface agreement/test_tokens))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
@@ -77,7 +78,7 @@ test: $(VENV)/.installed-test
 	@awk '{ s += $$1; n += $$2 } END { printf "%d tests: %d CPU seconds, besides notebooks and types\n", n, s }' $(CPU_SECONDS)
 
 test-all: test
-	$(UNITS) -n $(WORKERS) --maxprocesses=4 -m plain $(PLAIN)
+	$(UNITS) -n $(WORKERS) --maxprocesses=4 -m "(plain or rare) and not alone" $(sort $(PLAIN) $(RARE))
 	export BATCHSIM_BROWSER=required; $(BROWSER_ALONE)
 	$(NOTEBOOKS) $(filter-out $(wildcard $(QUICK)),$(wildcard $(EXECUTED)))
 
@@ -87,11 +88,11 @@ types:
 
 # What would compile a loop for each rule, and claims nothing of the compiler. `make test-all` compiles it.
 plain:
-	@NUMBA_DISABLE_JIT=1 $(UNITS) -m plain $(PLAIN)
+	@NUMBA_DISABLE_JIT=1 $(UNITS) -m "plain and not rare" $(PLAIN)
 
 units:
-	$(UNITS) -m "not plain" tests/agreement/test_agreement.py
-	$(UNITS) -m "not alone and not plain" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/agreement/test_agreement.py
+	$(UNITS) -m "not plain and not rare" tests/agreement/test_agreement.py
+	$(UNITS) -m "not alone and not plain and not rare" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/agreement/test_agreement.py
 
 # What they say comes when they are over, not among what `units` says.
 pages:

@@ -228,8 +228,11 @@ def run_grid(rows, n, servers, largest, space, thresholds, floats, ranks, keys, 
             at += 2
 
 
-def entries() -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Return the entries by the names under which the module exports them, with their arguments' types."""
+def entries(*rules: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Return the entries by the names under which the module exports them, with their arguments' types.
+
+    Of the rules with these names, or of all.
+    """
     ranks = FLOATS, WHOLES, INTS, WHOLES
     found: dict[str, Any] = {
         "draw": (draw, (types.int64, INT, FLOATS)),
@@ -237,7 +240,7 @@ def entries() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "find_ranks": (find_ranks, (INT, *ranks)),
         "run_grid": (run_grid, (INT, INT, INT, INT, INT, FLOATS, FLOATS, *ranks)),
     }
-    for rule in map(usual, RULES):
+    for rule in (usual(kind) for kind in RULES if not rules or kind.__name__ in rules):
         loop = (INT, INT, INT, INT, INT, YES, FLOATS, INTS, OCTETS, WHOLES)
         if rule.threshold is None:
             found[f"run_{type(rule).__name__}"] = run_rule, (typeof(rule.params), *loop)

@@ -1,6 +1,7 @@
 """The compiled loops as one WebAssembly module: Numba's LLVM text, compiled for wasm32 and linked.
 
-As a program, `python -m batchsim.web.wasm FILE` writes the module.
+As a program, `python -m batchsim.web.wasm FILE` writes the module. Names of rules behind it leave out the
+others, which takes less time.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -26,28 +27,32 @@ EXPORTS = ["--export-memory", "--export=__heap_base"]
 PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK"), "0")
 
 
-def built(folder: Path) -> Path:
+def built(folder: Path, rules: tuple[str, ...] = ()) -> Path:
     """Return the module's file in a folder, built in about a minute unless it is there from the same code.
 
     MissingPart without ziglang.
     """
     own = (Path(__file__).with_name("entries.py"), Path(__file__))
-    tools = "-".join(importlib.metadata.version(name) for name in ("numba", "llvmlite"))
-    file = folder / f"{digest([*sources(), *own])[:16]}-{tools}.wasm"
+    tools = (importlib.metadata.version(name) for name in ("numba", "llvmlite"))
+    file = folder / f"{digest([*sources(), *own])[:16]}-{'-'.join((*tools, *rules))}.wasm"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(file) as into:
-            into.write(build())
+            into.write(build(*rules))
     return file
 
 
-def build() -> bytes:
-    """Return the module, or raise MissingPart without ziglang, which links it."""
+def build(*rules: str) -> bytes:
+    """Return the module, with the loops of these rules or of all.
+
+    MissingPart without ziglang, which links it.
+    """
     _parts.need("ziglang")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "batchsim.wasm")
         # In a process of its own, which has no optimised loops yet.
-        subprocess.run([sys.executable, "-m", __name__, str(file)], env=os.environ | PLAIN, check=True)
+        command = [sys.executable, "-m", __name__, str(file), *rules]
+        subprocess.run(command, env=os.environ | PLAIN, check=True)
         return file.read_bytes()
 
 
@@ -77,7 +82,7 @@ def object_of(name: str, function: Any, types: Any, machine: Any) -> bytes:
     return code
 
 
-def main(path: str) -> None:
+def main(path: str, *rules: str) -> None:
     """Write the module to a file."""
     import llvmlite.binding as llvm
 
@@ -87,8 +92,9 @@ def main(path: str) -> None:
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
     with tempfile.TemporaryDirectory() as folder:
-        files = {name: Path(folder, f"{name}.o") for name in entries()}
-        for name, (function, types) in entries().items():
+        found = entries(*rules)
+        files = {name: Path(folder, f"{name}.o") for name in found}
+        for name, (function, types) in found.items():
             files[name].write_bytes(object_of(name, function, types, machine))
         exports = [*EXPORTS, *(f"--export={name}" for name in files)]
         subprocess.run([sys.executable, "-m", *LINKER, *exports, "-o", path, *files.values()], check=True)

@@ -31,9 +31,13 @@ for (const call of calls) console.log(answered(engine, call));
 """
 
 
+# A size and a wait, a least size, a tuple of sizes, a rule with memory, and one that freezes its batches.
+FEW = "SizeOrWait", "AtLeast", "PreferredSizes", "PullThenWait", "FrozenBatches"
+
+
 @functools.cache
-def module():
-    """The module's file, built unless an earlier test has done so."""
+def module(rules=FEW):
+    """The module's file with the loops of these rules, or with (), of all, built once."""
     pytest.importorskip("ziglang", reason="the module is linked by ziglang: pip install batchsim[web]")
     from batchsim.web import wasm
 
@@ -41,7 +45,7 @@ def module():
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:  # one of several processes builds it, the others wait
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return wasm.built(folder)
+        return wasm.built(folder, rules)
 
 
 def descriptions():
@@ -74,14 +78,14 @@ def unpacked(value):
     return {name: unpacked(each) for name, each in value.items()}
 
 
-def in_node(calls, folder):
+def in_node(calls, folder, rules=FEW):
     """Run calls of the engine in one process of Node; return what each returned."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no Node, which runs the page's engine without a browser")
     jobs = folder / "jobs.json"
     jobs.write_text(written(calls))
-    files = map(str, (SCRIPTS / "engine.js", CALLS, module(), jobs))
+    files = map(str, (SCRIPTS / "engine.js", CALLS, module(rules), jobs))
     command = [node, "--input-type=module", "--eval", IN_NODE, "--", *files]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr

@@ -5,6 +5,7 @@ import timeit
 from functools import partial
 
 import numpy as np
+from web_module import FEW
 
 import batchsim as bs
 from batchsim.scenario.rules import RULES
@@ -57,10 +58,11 @@ def random_setting(generator, kind):
     return rule, service, servers, settings_of(rule, service, servers, **more)
 
 
-def random_cases():
-    """Random settings of every rule, and the calls of the page's engine for them."""
+def random_cases(names=FEW):
+    """Random settings of these rules, or of every one, and the calls of the page's engine for them."""
     generator = np.random.default_rng(29)
-    cases = [random_setting(generator, RULES[number % len(RULES)]) for number in range(SETTINGS)]
+    rules = [rule for rule in RULES if not names or rule.__name__ in names]
+    cases = [random_setting(generator, rules[number % len(rules)]) for number in range(SETTINGS)]
     return cases, [{"does": "run", "settings": case[-1]} for case in cases]
 
 

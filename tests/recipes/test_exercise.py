@@ -10,6 +10,8 @@ from places import ROOT
 from project_copies import CONTRIBUTING, NUMBERS, copied
 from project_copies import python as python_in
 
+pytestmark = pytest.mark.plain  # a copy compiles each loop again
+
 LESSON = "why_batch"
 
 EXERCISE = '''

@@ -6,6 +6,8 @@ import pytest
 from places import DATA
 from project_copies import CONTRIBUTING, NUMBERS, changed, copied, python
 
+pytestmark = pytest.mark.plain  # a copy compiles each loop again
+
 RECIPE = re.compile(r"\| a metric that needs a new sum \| (\w+) files: (.*) \|\n")
 SERVICE = "--max-wait-ms", 5, "--fixed-ms", 5, "--per-item-ms", 0.25
 # The lines that are added, and the line above each.

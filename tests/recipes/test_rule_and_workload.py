@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from project_copies import CONTRIBUTING, NUMBERS, copied, python
 
+pytestmark = pytest.mark.plain  # a copy compiles each loop again
+
 COPIED = ("batchsim", "docs/book", "tests/oracles", "tests/data")
 
 RULE = '''

@@ -8,6 +8,8 @@ from project_copies import CONTRIBUTING, changed, copied, python
 
 import batchsim
 
+pytestmark = pytest.mark.plain  # a copy compiles each loop again
+
 # An invented server with its own names, a rounded wait, a limit, and a YAML file.
 ACME = """
 from batchsim import _check

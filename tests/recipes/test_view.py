@@ -5,6 +5,8 @@ import re
 import pytest
 from project_copies import CONTRIBUTING, NUMBERS, changed, copied, python
 
+pytestmark = pytest.mark.plain  # a copy compiles each loop again
+
 RECIPE = re.compile(
     r"\| a view of the explorer \| (\w+) files: its own in `(\S+)`; its name in `(\w+)` \(`(\S+)` there\)"
 )

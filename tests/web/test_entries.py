@@ -28,11 +28,17 @@ def in_node(tmp_path_factory):
     return lambda *calls: web_module.in_node(calls, tmp_path_factory.mktemp("node"))
 
 
-@pytest.fixture(scope="module")
-def runs(in_node):
-    """What the page makes of random settings of every rule, and the result of its arrivals as a trace."""
-    cases, calls = random_cases()
-    return [(run, traced(case, run)) for case, run in zip(cases, in_node(*calls), strict=True)]
+RARE = pytest.mark.rare("compiles a loop for each rule, in WebAssembly and natively")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(web_module.FEW, id="few"), pytest.param((), id="every", marks=RARE)]
+)
+def runs(request, tmp_path_factory):
+    """What the page makes of random settings of rules, and the result of its arrivals as a trace."""
+    cases, calls = random_cases(request.param)
+    found = web_module.in_node(calls, tmp_path_factory.mktemp("runs"), request.param)
+    return [(run, traced(case, run)) for case, run in zip(cases, found, strict=True)]
 
 
 def test_every_batch_is_that_of_simulate_to_the_bit(runs):
@@ -216,9 +222,12 @@ def test_without_ziglang_the_build_names_the_extra(monkeypatch):
         wasm.build()
 
 
-def test_the_module_is_small_and_needs_nothing_from_outside():
-    content = web_module.module().read_bytes()
-    assert len(gzip.compress(content)) < 40_000  # of the page's 500 kB
+@pytest.mark.parametrize(
+    ("rules", "bytes_"), [(web_module.FEW, 20_000), pytest.param((), 40_000, marks=RARE)]
+)
+def test_the_module_is_small_and_needs_nothing_from_outside(rules, bytes_):
+    content = web_module.module(rules).read_bytes()
+    assert len(gzip.compress(content)) < bytes_  # of the page's 500 kB
     assert b"\x02" not in section_numbers(content)  # section 2: imports
 
 
