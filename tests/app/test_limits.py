@@ -12,15 +12,22 @@ from batchsim.app.kernel import MEGABYTES
 from batchsim.app.limits import BURST, STATES, Allowance, without_secrets
 
 
-def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(tmp_path):
+RARE = pytest.mark.rare("opens two pages, and the server computes what the floods ask for")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "others"), [(CLOSED[1:], 0), pytest.param(KINDS, 1, marks=RARE)], ids=["soon", "each"]
+)
+def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(tmp_path, kinds, others):
     async def attacked(server):
-        page, other = await opened_page(server), await connected(server, await opened_page(server))
-        for kind in KINDS:
+        page, *other = [await opened_page(server) for _ in range(1 + others)]
+        other = [await connected(server, each) for each in other]
+        for kind in kinds:
             victim = await connected(server, page)
             assert await flood(victim, kind) is (kind in CLOSED), kind
-            assert await response_s(other) > 0
+            assert all([await response_s(each) > 0 for each in other])
             await close(victim)
-        await close(other)
+        await close(*other)
 
     with running("app", tmp_path / "app") as server:
         asyncio.run(attacked(server))

@@ -18,6 +18,7 @@ from batchsim.engines.compiled.jit import WHAT
 DOORS = [NOTEBOOKS / "00-explorer.ipynb", NOTEBOOKS / "app.ipynb"]  # they teach nothing
 COPIES = sorted(set(notebooks("notebooks/*.ipynb")) - set(DOORS))  # of the lessons, for students
 EXECUTED = [*DOORS, *LESSONS]
+LONG = ("07-", "08-", "09-")
 ASKS = "predict(", "draw_p99("  # what a student commits to before an outcome
 EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
 
@@ -267,7 +268,12 @@ def test_every_link_of_a_lesson_leads_to_a_file(path):
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-@every_copy
+RARE = pytest.mark.rare("simulates for long; the other lessons run whole in `make test`")
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(each, marks=[RARE] * each.name.startswith(LONG), id=each.stem) for each in COPIES]
+)
 def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     asked, said, namespace = [], "", {"__name__": "__main__", "display": lambda *_: None}

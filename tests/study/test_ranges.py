@@ -7,16 +7,16 @@ from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
 POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), bs.Affine(5, 0.25))
+RARE = pytest.mark.rare("runs a fine grid beside the search, as for Poisson traffic")
 
 
 @pytest.mark.parametrize(
     ("workload", "limit"),
     [
-        (bs.Poisson(2000), SLO(p99_ms=40)),
-        (bs.Gamma(2000, 0.3), SLO(mean_ms=30)),
-        (bs.Gamma(1200, 1.5), SLO(p99_ms=60)),
+        pytest.param(bs.Poisson(2000), SLO(p99_ms=40), id="Poisson"),
+        pytest.param(bs.Gamma(2000, 0.3), SLO(mean_ms=30), id="regular", marks=RARE),
+        pytest.param(bs.Gamma(1200, 1.5), SLO(p99_ms=60), id="bursty", marks=RARE),
     ],
-    ids=["Poisson", "regular", "bursty"],
 )
 def test_a_search_of_ranges_is_near_the_best_of_a_fine_grid_for_less_than_a_tenth(workload, limit):
     scenario, key = POISSON.replace(workload=workload), limit.latency.key
