@@ -11,7 +11,6 @@ from browser.servers import TOKEN, running
 from batchsim.app.kernel import MEGABYTES
 from batchsim.app.limits import BURST, STATES, Allowance, without_secrets
 
-
 RARE = pytest.mark.rare("opens two pages, and the server computes what the floods ask for")
 
 
