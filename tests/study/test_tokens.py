@@ -389,7 +389,7 @@ def test_a_request_that_is_alone_takes_what_it_takes_alone():
     ],
 )
 def test_an_objective_that_no_setting_can_meet_takes_no_full_run(limits, words):
-    best = bs.tune(LIGHT, bs.SLO(**limits), GRID)
+    best = bs.tune(LIGHT, bs.SLO(**limits), GRID, requests=20_000)
     assert not best.met
     assert best.requests_simulated <= 20_000
     assert (best.candidates.requests <= 20_000).all()

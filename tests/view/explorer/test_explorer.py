@@ -10,6 +10,7 @@ from runs import in_python
 
 import batchsim as bs
 from batchsim._format import number
+from batchsim.engines.compiled.jit import compiled_uncached
 from batchsim.view.explorer.state import State
 
 
@@ -29,6 +30,20 @@ def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
     assert panel.status.value == ""
 
 
+def test_what_is_compiled_meanwhile_is_announced_and_then_forgotten(panel, monkeypatch):
+    def loop():
+        return 1
+
+    loop.__module__ = "batchsim.engines.a_loop"
+    run, compiled, told = panel.session.runner.run, compiled_uncached(loop), []
+    monkeypatch.setattr(panel.session.runner, "run", lambda *given: compiled() and run(*given))
+    monkeypatch.setattr(panel.session, "say", lambda text, alert=False: told.append(text))
+    panel.session.refresh()
+    assert ["compiling" in text for text in told] == [True, False]
+    assert told[-1] == ""
+
+
+@pytest.mark.rare("compiles all that an explorer needs; a loop of a line is announced above")
 def test_what_is_compiled_on_opening_is_announced_and_then_forgotten(tmp_path):
     """As on a fresh machine: the loops of the run, and those of the numbers that its views ask for."""
     code = """
