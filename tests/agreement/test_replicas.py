@@ -42,7 +42,7 @@ def test_replicas_agree_when_everything_is_tied(plan, chunk):
 
 
 @settings(max_examples=60)
-@given(plans_with_replicas(plans_with_ties((bs.PullThenWait,))), st.integers(1, 50))
+@given(plans_with_replicas(plans_with_ties((bs.SizeOrWait,))), st.integers(1, 50))
 def test_the_compiled_loop_of_replicas_agrees(plan, chunk):
     assert_replicas_agree(plan, chunk)
 

@@ -333,7 +333,7 @@ def test_engines_are_replicas_and_each_has_the_length_of_the_line():
     found = servers.config("vllm", data_parallel_size=4)
     assert (found.servers, found.replicas, found.routing) == (1, 4, "shortest_queue")
     scenario = found.scenario(bs.Poisson(20), bs.StepTime(2, 8, 0.1), bs.Tokens(50, bs.Geometric(9)))
-    assert set(bs.simulate(scenario, 60).replica) == {0, 1, 2, 3}
+    assert set(bs.simulate(scenario, 60, engine="simpy").replica) == {0, 1, 2, 3}
     text = servers.write("vllm", scenario)
     assert "--data-parallel-size 4" in text
     assert "Not as requested" not in text

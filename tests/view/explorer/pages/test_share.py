@@ -13,8 +13,9 @@ from batchsim.view.explorer.state import DEFAULT
 
 
 @pytest.fixture
-def panel():
-    return bs.explore(requests=300)
+def panel(panel_again):
+    yield panel_again
+    panel_again.tabs.selected_index = 0
 
 
 def turn(panel, page):
@@ -38,7 +39,8 @@ def test_a_link_may_be_pasted_before_the_page_was_ever_open(panel):
     assert panel.result.scenario == panel.scenario
 
 
-def test_the_link_and_the_python_follow_while_the_picture_is_hidden(panel):
+def test_the_link_and_the_python_follow_while_the_picture_is_hidden():
+    panel = bs.explore(requests=300)
     panel.predict.predicting.value = True
     turn(panel, "Class")
     for wait_ms in (50, 60):
