@@ -63,6 +63,7 @@ def test_requests_agree_when_everything_is_tied(plan, chunk, warmup):
     assert_requests_agree(plan, chunk, warmup)
 
 
+@pytest.mark.dear("the first test of all: it compiles the loops of requests")
 @settings(max_examples=60)
 @given(plans_with_ties((bs.FrozenBatches,), priorities=True), CHUNKS, WARMUPS)
 def test_the_compiled_loop_of_a_rule_with_levels_agrees(plan, chunk, warmup):
@@ -85,6 +86,7 @@ def test_requests_of_different_sizes_agree(plan, chunk, warmup):
     assert_requests_agree(plan, chunk, warmup)
 
 
+@pytest.mark.dear("hundreds of random scenarios, and the loops of tokens are compiled")
 @settings(max_examples=600)
 @given(token_plans(), st.integers(1, 50), st.integers(-1, 40), st.sampled_from([0.0, 0.3]))
 def test_tokens_agree(plan, chunk, room, warmup):

@@ -41,6 +41,7 @@ def test_replicas_agree_when_everything_is_tied(plan, chunk):
     assert_replicas_agree(plan, chunk)
 
 
+@pytest.mark.dear("the routed loop is compiled")
 @settings(max_examples=60)
 @given(plans_with_replicas(plans_with_ties((bs.SizeOrWait,))), st.integers(1, 50))
 def test_the_compiled_loop_of_replicas_agrees(plan, chunk):
@@ -54,6 +55,7 @@ def test_replicas_agree_on_random_traffic(plan, chunk):
     assert_replicas_agree(plan, chunk)
 
 
+@pytest.mark.dear("the routed loop of tokens is compiled")
 @settings(max_examples=200)
 @given(
     st.one_of(token_plans(), token_plans(), crowded_plans(), reusing_plans(most_servers=2)),

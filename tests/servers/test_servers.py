@@ -47,6 +47,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.dear("the loops of three servers' rules are compiled")
 @pytest.mark.parametrize(("wait_ms", "rate", "cells"), [(row[0], row[1], row[2:]) for row in TABLE])
 def test_the_same_two_numbers_mean_as_many_things_as_the_table_says(wait_ms, rate, cells):
     # A handler that blocks makes Ray Serve like those that pull, unless batches are often full.

@@ -41,6 +41,7 @@ def runs(request, tmp_path_factory):
     return [(run, traced(case, run)) for case, run in zip(cases, found, strict=True)]
 
 
+@pytest.mark.dear("the page's module is built")
 def test_every_batch_is_that_of_simulate_to_the_bit(runs):
     assert len(runs) == SETTINGS
     for run, result in runs:
