@@ -48,6 +48,7 @@ def test_a_wait_is_forming_while_its_own_replica_has_an_idle_server():
     assert not result.queueing_ms.round(9).any()
 
 
+@pytest.mark.dear("the routed loop is compiled")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=str)
 @pytest.mark.parametrize("warmup", [0.0, 0.3])
 def test_a_summary_has_the_metrics_of_a_run_that_keeps_its_columns(routing, warmup):
@@ -324,6 +325,7 @@ def test_the_cheapest_setting_says_what_a_percent_of_its_latency_costs():
         _ = unpriced.costs
 
 
+@pytest.mark.dear("closed loops of autoscaled replicas run in SimPy")
 @pytest.mark.parametrize("workload", [bs.Poisson(6000), bs.ClosedLoop(60, 0.01)], ids=repr)
 def test_the_cheapest_setting_has_the_lowest_cost_where_only_a_run_tells_it(workload):
     # All of them may have 4 replicas: those that keep the queue short pay for more of them.
@@ -412,7 +414,7 @@ NOISY = bs.Affine(5, 0.25).with_noise(0.1)
 
 
 @pytest.mark.parametrize("scenario", [
-    bs.Scenario(bs.Poisson(10_000), bs.PullThenWait(32, 10), NOISY),
+    bs.Scenario(bs.Poisson(10_000), bs.SizeOrWait(32, 10), NOISY, timeout_ms=1000),  # in the general loop
     bs.Scenario(bs.Poisson(10_000), bs.SizeOrWait(32, 10), NOISY),
     bs.Scenario(bs.Poisson(2000), bs.Continuous(32, 512), bs.StepTime(6.88, 9.997, 0.09631).with_noise(0.1),
                 tokens=bs.Tokens(50, 2)),
