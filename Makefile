@@ -39,7 +39,8 @@ RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout 120
 # Tests marked `alone` measure time or take long: they run one after the other, on an otherwise idle machine.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
-BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
+# In one process, as each would start servers, a browser and pages of its own.
+BROWSER_BESIDE := $(BROWSER) -m "not alone"
 BROWSER_ALONE := $(BROWSER) tests/web/test_entries.py -m alone
 PLAIN = $(shell grep -rl --include="test_*.py" "mark\.plain" tests)
 RARE = $(shell grep -rl --include="test_*.py" --exclude-dir=browser "mark\.rare" tests)

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from browser.kernel import Kernel
-from browser.panel import EXPLORER, KNOB, TEXTBOOK, TEXTBOOK_SLIDER, Noise, Panel
+from browser.panel import EXPLORER, TEXTBOOK, TEXTBOOK_SLIDER, Panel
 from browser.servers import ROOT, running
 
 REQUIRED = os.environ.get("BATCHSIM_BROWSER") == "required"
@@ -62,53 +62,130 @@ def server(kind):
 lab, notebook, app = server("lab"), server("notebook"), server("app")
 
 
+KEPT = {}  # the panels whose page and kernel tests share, by their server
+PAGE = {"viewport": {"width": 1280, "height": 1000}, "color_scheme": "light"}
+# A kept kernel begins anew; or its panel does, for a test that wants the same cells.
+ANEW = "from ipywidgets import Widget; Widget.close_all(); get_ipython().reset(new_session=False)"
+BEGUN = "begun = panel.tabs.selected_index, panel.large.value"
+AGAIN = """
+panel.share.theme.value, panel.share.size.value, panel.config.box.text = "auto", "page", ""
+panel.predict.predicting.value = panel.words.value = False
+panel.session.reset()
+panel.tabs.selected_index, panel.large.value = begun
+"""
+INTO_VIEW = (
+    "document.querySelector('.batchsim-explorer').scrollIntoView({ block: 'nearest' })"  # as one that opens
+)
+FILL = """(cells) => {
+    const notebook = jupyterapp.shell.currentWidget.model.sharedModel;
+    notebook.transact(() => {
+        notebook.deleteCellRange(0, notebook.cells.length);
+        const bare = ({ cell_type, source, metadata }) => ({ cell_type, source, metadata });
+        notebook.insertCells(0, cells.map(bare)); // without the outputs that a file holds
+    });
+}"""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    while report.failed and KEPT:  # the next test has a page and a kernel that this one has not touched
+        KEPT.popitem()[1].close()
+    return report
+
+
 @pytest.fixture(scope="package")
 def opened(browser):
-    """Open a panel: `with opened(server, *cells)` in a notebook, cells or code; `opened(app)` the app."""
+    """Open a panel: `with opened(server, *cells)` in a notebook, cells or code; `opened(app)` the app.
+
+    It has the page and the kernel of the test before, as new ones take longer than what most tests try. Those
+    that try the beginning, or spoil the page, are `alone`.
+    """
 
     @contextlib.contextmanager
-    def opened(server, *cells, textbook=False, query="", picture=EXPLORER, met=True, **page):
-        known = server.kernels()
-        name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
-        if cells:
-            nbformat.write(notebook_of(cells), server.folder / name)
-        context = patient(browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page}))
-        context.add_init_script(path=HERE / "watch.js")
-        if met:  # the reader has seen the opening
-            context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
-        view, noise = context.new_page(), Noise()
-        noise.listen(view)
-        answers = of_the_kernel(view)
-        kernel = None
+    def opened(server, *cells, alone=False, textbook=False, query="", met=True, **page):
+        alone, page = alone or textbook or query or not met, {**PAGE, **page}
+        panel, cells = None if alone else KEPT.get(server), cells_of(cells)
+        is_new = panel is None
+        if is_new:
+            context = patient(browser.new_context(**(page if alone else PAGE)))
+            context.add_init_script(path=HERE / "watch.js")
+            if met:  # the reader has seen the opening
+                context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
+            panel = Panel(context.new_page(), server)
+            if not alone:
+                KEPT[server] = panel
         try:
-            began = time.perf_counter()
-            view.goto(server.address(name if cells else "", query), wait_until="commit")
-            if cells:
-                for _ in range(20 * MOST_S):  # the page shows an idle kernel before it has one
-                    if READY in answers:
-                        break
-                    view.wait_for_timeout(50)
-                assert READY in answers, "the kernel does not answer"
-                noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
-                began = run_all_cells(view)
-            view.wait_for_selector(TEXTBOOK if textbook else f"{picture}[data-frame]")
-            seconds = time.perf_counter() - began
-            kernel = Kernel(*(server.kernels() - known if cells else server.kernels(session_of(view))))
-            selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (picture, KNOB)
-            panel = Panel(view, kernel, noise, *selectors, seconds)
+            if is_new:
+                begin(panel, cells, query, textbook)
+            else:
+                go_on(panel, cells)
+            if not alone:
+                panel.page.set_viewport_size(page["viewport"])
+                panel.page.emulate_media(color_scheme=page["color_scheme"])
             if met:  # else the film plays from the beginning, and nothing is at rest
                 panel.watch()
+            if not is_new:
+                panel.page.evaluate(INTO_VIEW)
             yield panel
         except BaseException:
-            print(f"what the page showed: {server.folder / name}.png")
-            view.screenshot(path=f"{server.folder / name}.png")
+            shown = server.folder / f"{time.time():.0f}.png"
+            print(f"what the page showed: {shown}")
+            panel.page.screenshot(path=shown)
             raise
         finally:
-            if kernel:
-                kernel.close()
-            context.close()
+            if alone:
+                panel.close()
 
-    return opened
+    yield opened
+    while KEPT:
+        KEPT.popitem()[1].close()
+
+
+def begin(panel, cells, query, textbook):
+    """Open a page, whose kernel then begins, and wait for the picture."""
+    server, page, known = panel.server, panel.page, panel.server.kernels()
+    name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
+    if cells:
+        kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
+        nbformat.write(notebook, server.folder / name)
+    answers, began = of_the_kernel(page), time.perf_counter()
+    page.goto(server.address(name if cells else "", query), wait_until="commit")
+    if cells:
+        for _ in range(20 * MOST_S):  # the page shows an idle kernel before it has one
+            if READY in answers:
+                break
+            page.wait_for_timeout(50)
+        assert READY in answers, "the kernel does not answer"
+        panel.noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
+        began = run_all_cells(page)
+    if textbook:
+        panel.picture, panel.knob = TEXTBOOK, TEXTBOOK_SLIDER
+    page.wait_for_selector(TEXTBOOK if textbook else f"{EXPLORER}[data-frame]")
+    panel.seconds = time.perf_counter() - began
+    panel.kernel = Kernel(*(server.kernels() - known if cells else server.kernels(session_of(page))))
+    panel.cells = cells
+    if not textbook:
+        panel.kernel.run(BEGUN)
+
+
+def go_on(panel, cells):
+    """Bring a kept page and its kernel back to the beginning, of the same cells or of others."""
+    panel.page.set_viewport_size(PAGE["viewport"])
+    panel.page.mouse.move(0, 0)
+    others = cells != panel.cells
+    panel.kernel.run(ANEW if others else AGAIN)
+    if others:
+        panel.page.evaluate(FILL, cells_of([""]))
+    panel.quiet()
+    panel.noise.clear()
+    if others:
+        panel.page.evaluate(FILL, cells)
+        run_all_cells(panel.page)
+        panel.picture, panel.cells = EXPLORER, cells
+        panel.page.wait_for_selector(f"{EXPLORER}[data-frame]")
+        panel.kernel.run(BEGUN)
 
 
 def patient(page):
@@ -122,10 +199,11 @@ def session_of(page):
     return json.loads(page.text_content("#jupyter-config-data"))["kernelId"]
 
 
-def notebook_of(cells):
-    kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [nbformat.v4.new_code_cell(cell) if isinstance(cell, str) else cell for cell in cells]
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
+def cells_of(cells):
+    return [
+        nbformat.v4.new_code_cell(each, id=str(at)) if isinstance(each, str) else each
+        for at, each in enumerate(cells)
+    ]
 
 
 def of_the_kernel(page):

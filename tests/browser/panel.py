@@ -1,12 +1,13 @@
 """A panel of sliders in a page: what it shows, and hands that move it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from browser.kernel import Kernel
+from browser.servers import Server
 
 # Where things are: the one place that knows the pages' insides.
 EXPLORER = ".batchsim-main img.batchsim-screen"
@@ -15,6 +16,10 @@ KNOB = ".batchsim-knob-{name}"
 HANDLE = ".noUi-handle"
 TEXTBOOK_SLIDER = ".widget-hslider:has(.widget-label:text-is('{name}'))"
 LINES = ".batchsim-readout [role=status]"
+PANEL = """import batchsim as bs
+from batchsim.view.explorer.state import State
+panel = bs.explore(requests=500)
+panel"""
 SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
 
 
@@ -24,7 +29,7 @@ def eventually(holds: Callable[[], Any], seconds: float = 300) -> bool:
     while time.monotonic() < until:
         if holds():
             return True
-        time.sleep(0.02)
+        time.sleep(0.05)
     return False
 
 
@@ -40,6 +45,10 @@ class Noise:
         page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
         page.on("request", lambda request: self._asked(request.url))
 
+    def clear(self) -> None:
+        self.errors.clear()
+        self.elsewhere.clear()
+
     def _asked(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("data", "blob") and parts.hostname != "127.0.0.1":
@@ -49,11 +58,21 @@ class Noise:
 @dataclass
 class Panel:
     page: Any
-    kernel: Kernel
-    noise: Noise
-    picture: str
-    knob: str
+    server: Server
+    kernel: Kernel | None = None  # until it has answered
+    noise: Noise = field(default_factory=Noise)
+    picture: str = EXPLORER
+    knob: str = KNOB
     seconds: float = 0.0  # from Run, or from the address of an app, to the picture
+    cells: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        self.noise.listen(self.page)
+
+    def close(self) -> None:
+        if self.kernel:
+            self.kernel.close()
+        self.page.context.close()
 
     def watch(self) -> None:
         """Wait for the picture, and keep watching it."""

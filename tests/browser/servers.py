@@ -22,6 +22,7 @@ COMMANDS = {
     "notebook": ["notebook"],
 }
 JUPYTER = ["--ip=127.0.0.1", "--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
+JUPYTER += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
 
 
 @dataclass(frozen=True)

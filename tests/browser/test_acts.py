@@ -39,7 +39,7 @@ CLOCK = """() => {
 FAST, STILL = "times = 5", "times = 0"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def panel(lab, opened):
     with opened(lab, GAME, PAPER, EXPLORER, viewport=SIZE) as panel:
         yield panel
@@ -76,6 +76,7 @@ def test_a_game_is_played_from_the_keyboard_and_compared_by_python(panel):
     assert cells == shown
     assert panel.kernel.ask("len(game.sends_s)") > 3
     assert "best policy" in said.inner_text()
+    page.evaluate("delete performance.now")  # the browser's own is back
     assert panel.noise.errors == []
 
 
@@ -119,7 +120,7 @@ def test_a_drawing_with_a_gap_is_told_so_and_a_whole_one_is_judged(panel):
 
 
 def test_without_a_kernel_the_game_and_the_paper_say_so_and_go_on(lab, opened):
-    with opened(lab, GAME, PAPER, EXPLORER, viewport=SIZE) as panel:
+    with opened(lab, GAME, PAPER, EXPLORER, alone=True, viewport=SIZE) as panel:
         page = panel.page
         start = page.get_by_role("button", name="Start", exact=True)
         start.wait_for()

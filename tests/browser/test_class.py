@@ -35,10 +35,9 @@ NOTE = f"""text => {{
 HAS = """([text, count]) => questions.some((each) => each.text === text && total(each) === count)"""
 
 
-@pytest.fixture(scope="module")
-def server(browser, tmp_path_factory):
-    with running("app", tmp_path_factory.mktemp("class")) as server:
-        yield server
+@pytest.fixture
+def server(app):
+    return app
 
 
 @pytest.fixture
@@ -196,7 +195,7 @@ panel.predict.reveal.click()
 
 def test_a_page_of_the_app_sends_its_predictions_and_a_reload_is_the_same_student(server, opened):
     question = "Max wait goes from 10 ms to 40 ms. Throughput: falls, stays or rises?"
-    with opened(server) as panel:
+    with opened(server, alone=True) as panel:
         panel.kernel.run(ANSWERED.format(way="rises"))
         assert panel.kernel.ask("panel.session.cover") != ""
         assert eventually(lambda: [each["counts"] for each in shown(server, question)] == [[0, 0, 1]])
@@ -210,7 +209,7 @@ def test_a_page_of_the_app_sends_its_predictions_and_a_reload_is_the_same_studen
         with closing(Kernel(*server.kernels(session_of(panel.page)))) as kernel:
             kernel.run(ANSWERED.format(way="falls"))
         assert eventually(lambda: [each["counts"] for each in shown(server, question)] == [[1, 0, 0]])
-    with opened(server) as panel:  # another browser
+    with opened(server, alone=True) as panel:  # another browser
         panel.kernel.run(ANSWERED.format(way="falls"))
         assert eventually(lambda: [each["counts"] for each in shown(server, question)] == [[2, 0, 0]])
 

@@ -1,13 +1,10 @@
 """Light and dark: the explorer is one surface with the page around it, and its text is legible."""
 
-import json
-
 import pytest
 
-from browser.panel import eventually
+from browser.panel import PANEL, eventually
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
-THEMES = "@jupyterlab/apputils-extension/themes.jupyterlab-settings"
+TURN = "(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })"
 SURFACE = {"light": [255, 255, 255], "dark": [17, 17, 17]}
 # Texts whose contrast with what is behind them is too low, and the surfaces.
 COLOURS = """(selector) => {
@@ -73,7 +70,7 @@ def check(panel, scheme):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_app_has_the_colours_that_the_browser_prefers(app, opened, scheme):
-    with opened(app, color_scheme=scheme) as panel:
+    with opened(app, alone=scheme == "dark", color_scheme=scheme) as panel:
         check(panel, scheme)
         assert panel.page.evaluate(COLOURS, panel.picture)["window"] == SURFACE[scheme]
         other = {"light": "dark", "dark": "light"}[scheme]
@@ -97,11 +94,9 @@ def test_colours_that_the_reader_chooses_hold_for_the_controls_too(app, opened, 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_jupyterlab_the_explorer_is_one_surface_with_its_cell(lab, opened, scheme):
-    settings = lab.folder.parent / "user-settings" / THEMES
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text(json.dumps({"theme": f"JupyterLab {scheme.title()}"}))
-    try:
-        with opened(lab, PANEL, viewport={"width": 1280, "height": 800}) as panel:
+    with opened(lab, PANEL, viewport={"width": 1280, "height": 800}) as panel:
+        panel.page.evaluate(TURN, f"JupyterLab {scheme.title()}")
+        try:
             check(panel, scheme)
-    finally:
-        settings.unlink()
+        finally:
+            panel.page.evaluate(TURN, "JupyterLab Light")

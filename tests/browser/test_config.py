@@ -2,9 +2,8 @@
 
 import pytest
 
-from browser.panel import eventually
+from browser.panel import PANEL, eventually
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 BOX = ".batchsim-config textarea"
 BOXES = "them => them.map((it) => document.querySelector(it).getBoundingClientRect().toJSON())"
 TRITON = """\
@@ -24,7 +23,7 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture(scope="module", params=["lab", "app"])
+@pytest.fixture(params=["lab", "app"])
 def panel(request, opened):
     server = request.getfixturevalue(request.param)
     cells = [PANEL] if request.param == "lab" else []

@@ -11,7 +11,7 @@ TOP = "document.querySelector('.batchsim-explorer').getBoundingClientRect().top"
 COVERED = ".batchsim-covered img.batchsim-screen"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def panel(lab, opened):
     with opened(lab, PANEL, viewport={"width": 1280, "height": 800}) as panel:
         yield panel
@@ -42,8 +42,6 @@ def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
 
 
 def test_a_key_that_is_held_down_is_one_move_and_two_keys_are_two(panel):
-    panel.kernel.run("panel.share.buttons['Reset'].click()")
-    panel.quiet(600)
     panel.handle("max_wait_ms").focus()
     waits = [panel.kernel.ask(WAIT)]
     for _ in range(3):  # down again without up is what a keyboard repeats
@@ -60,8 +58,6 @@ def test_a_key_that_is_held_down_is_one_move_and_two_keys_are_two(panel):
 
 
 def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
-    panel.kernel.run("panel.share.buttons['Reset'].click()")
-    panel.quiet(600)
     panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab", has_text="Predict").click()
     panel.page.get_by_text("Predict before seeing").click()
     panel.quiet(600)
@@ -91,8 +87,6 @@ def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
 
 
 def test_the_pointer_is_told_what_a_click_does_and_a_click_enlarges(panel):
-    panel.kernel.run("panel.predict.predicting.value = False")
-    panel.quiet(600)
     picture, tip = panel.page.locator(panel.picture), panel.page.locator(".batchsim-tip")
     box = picture.bounding_box()
 
@@ -111,7 +105,7 @@ def test_the_pointer_is_told_what_a_click_does_and_a_click_enlarges(panel):
 
 
 def test_a_last_value_that_arrives_after_its_drag_ends_with_an_exact_run(panel):
-    panel.kernel.run("panel.predict.predicting.value = False; panel.session.turn_to('tokens')")
+    panel.kernel.run("panel.session.turn_to('tokens')")
     panel.quiet(600)
     # As from a page whose slider waited for a busy kernel: a move, and no gesture.
     panel.kernel.run("panel.controls['max_num_seqs'].slider.set_state({'value': 99})")

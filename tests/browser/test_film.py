@@ -11,7 +11,6 @@ from batchsim.view.scripts import JS, bundle
 from browser.panel import EXPLORER, eventually
 from browser.share import Share
 
-# One page for all, as a page and its kernel take longer to begin than a film to be tried.
 PAGE = """import batchsim as bs
 from ipywidgets import VBox
 panel = bs.explore(requests=20_000, play=True)
@@ -23,7 +22,7 @@ film = bs.film(bs.compare_servers(scenario, requests=5000))"""
 TOKENS = """tokens = bs.Tokens(prompt=200, output=bs.Geometric(60))
 step = bs.published("llama-3.1-8b/rtx-4090")
 film = bs.film(bs.Scenario(bs.Poisson(6), bs.Continuous(8), step, tokens=tokens))"""
-SOURCES = {"explorer": "film = panel", "alone": ALONE, "lanes": LANES, "tokens": TOKENS}
+SOURCES = {"explorer": "", "alone": ALONE, "lanes": LANES, "tokens": TOKENS}
 CANVAS = ".batchsim-player canvas"
 FILM = "document.querySelector('.batchsim-player')?.film"
 SECONDS, AT_LEAST, AIM = 3, 50, 60  # frames in a second while the kernel is busy
@@ -40,9 +39,10 @@ SEEN = f"""(seconds) => new Promise((done) => {{
 }})"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def page(lab, opened):
     with opened(lab, PAGE, viewport={"width": 1280, "height": 800}) as panel:
+        show_the_explorer(panel)
         yield panel
 
 
@@ -50,21 +50,20 @@ def page(lab, opened):
 EACH = [pytest.param(name, marks=() if name == "explorer" else pytest.mark.alone) for name in SOURCES]
 
 
-@pytest.fixture(scope="module", params=EACH)
+@pytest.fixture(params=EACH)
 def panel(request, page):
     """The page with one film in it, and nothing else."""
-    page.kernel.run("shown.children = ()")
-    page.page.wait_for_selector(CANVAS, state="detached")
-    page.kernel.run(f"{SOURCES[request.param]}\nshown.children = (film,)")
-    if request.param == "explorer":
-        page.look_at(EXPLORER)
-    page.page.wait_for_function(f"{FILM}?.pen")
-    page.kernel.run("player = film.play.player if film is panel else film")
-    return page
+    if request.param != "explorer":
+        page.kernel.run("shown.children = ()")
+        page.page.wait_for_selector(CANVAS, state="detached")
+        page.kernel.run(f"{SOURCES[request.param]}\nshown.children = (film,); player = film")
+        page.page.wait_for_function(f"{FILM}?.pen")
+    yield page
+    if request.param != "explorer":
+        show_the_explorer(page)
 
 
 def show_the_explorer(page):
-    """Leave the explorer alone in the page: another film may be there, which a moment later is gone."""
     page.kernel.run("film = panel; shown.children = (panel,); player = panel.play.player")
     page.look_at(EXPLORER)
     page.page.wait_for_function(f"{FILM}?.pen")
@@ -270,13 +269,11 @@ def test_reduced_motion_shows_event_after_event_without_gliding(panel):
 
 def test_axe_finds_nothing_in_the_explorer_and_its_film(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    show_the_explorer(page)
     found = axe.run(page.page, context=".batchsim-explorer").response["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["id"] != "region"] == []
 
 
 def test_the_page_marks_the_acting_line_while_it_plays(page):
-    show_the_explorer(page)
     found = collect(
         page,
         """const lines = ".batchsim-acting [role=group] > div > div";
@@ -304,7 +301,6 @@ SETTLED = """(not (panel.session.moved or panel.session.data_coarse)
 
 
 def test_the_film_is_the_run_after_each_drag_while_paused_with_a_busy_kernel(page):
-    show_the_explorer(page)
     page.kernel.run("from batchsim.view.film.pseudocode import pseudocode")
     page.page.evaluate(f"{FILM}.pace(3)")  # ten times slower: on a busy machine it must not end before Pause
     knobs = {"requests": ("rate_per_s", "max_wait_ms"), "tokens": ("rate_per_s", "max_num_seqs")}

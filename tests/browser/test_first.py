@@ -19,7 +19,7 @@ def test_from_run_to_the_picture(kind, browser, opened, tmp_path, monkeypatch, c
     with running(kind, tmp_path / "server") as server:
         for _ in range(2):
             share = Share()
-            with opened(server, *cells, viewport={"width": 1280, "height": 800}) as panel:
+            with opened(server, *cells, alone=True, viewport={"width": 1280, "height": 800}) as panel:
                 seconds.append(panel.seconds)
                 free.append(share())
     with capsys.disabled():

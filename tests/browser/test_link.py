@@ -6,7 +6,8 @@ from browser.panel import eventually
 
 LINK = "mode=tokens&max_num_seqs=64&rate_per_s=3&seed=4&ttft_objective_ms=500"
 STATE = "[panel.state.to_link(), panel.session.style.large]"
-CLIPBOARD = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+CLIPBOARD = """window.copied = "";
+navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"""
 
 
 @pytest.mark.parametrize("kind", ["app", "lab"])

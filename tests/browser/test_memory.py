@@ -34,7 +34,7 @@ def left():
 
 
 def test_1000_moves_leave_memory_and_the_number_of_figures_where_they_were(lab, opened):
-    with opened(lab, PANEL) as panel:
+    with opened(lab, PANEL, alone=True) as panel:
         before = panel.kernel.run(MOVING + "move(200)", "left()")
         panel.quiet(300)
         page_before = panel.heap()

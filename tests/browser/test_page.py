@@ -3,17 +3,10 @@
 VS Code is a front end too, but it cannot be run here.
 """
 
-from functools import partial
-from itertools import count, takewhile
-
 import pytest
 
-from browser.panel import SETTLES_MS, eventually
+from browser.panel import PANEL, SETTLES_MS, eventually
 
-PANEL = """import batchsim as bs
-from batchsim.view.explorer.state import State
-panel = bs.explore(requests=500)
-panel"""
 # States that show the controls for which the first state has no use.
 STATES = (
     "State()",
@@ -93,20 +86,23 @@ FOCUSED = f"""() => {{
     document.activeElement.dataset.visited = "yes";
     return ({WHAT})(document.activeElement);
 }}"""
-TO_CHANGE = f"""() => [...document.querySelectorAll(
-    "[class*=batchsim-knob-] :is(input, select, .noUi-handle)"
-)].filter((it) => it.checkVisibility()).map({WHAT})"""
+# The controls that the Tab key reaches on each page of the tabs.
+REACHED = """[[name for name in panel.controls.by_name
+    if relevant(name, vars(panel.state)) and CONTROLS[name].page in (MAIN, page)]
+    for page in [*panel.settings, *(each.title for each in panel.pages)]]"""
 TABS = ".batchsim-tabs > .lm-TabBar .lm-TabBar-tab"
+UNVISITED = "document.querySelectorAll('[data-visited]').forEach((it) => it.removeAttribute('data-visited'))"
 NOT_VISITED = """() => [...document.querySelectorAll(
     ".batchsim :is(button, input, select, textarea, [role=slider], .batchsim-main img.batchsim-screen)"
 )].filter((it) => it.checkVisibility() && !it.disabled && !it.dataset.visited)
   .map((it) => it.outerHTML.slice(0, 200))"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def panel(lab, opened):
     with opened(lab, PANEL) as panel:
         yield panel
+        assert panel.noise.errors == panel.noise.elsewhere == []
 
 
 def go_to(panel, state):
@@ -128,15 +124,12 @@ def walk(panel):
 
 
 def turn_to(panel, page):
-    """Open a page of controls with the keyboard; False where there are no more."""
-    if page == panel.page.locator(TABS).count():
-        return False
+    """Open a page of controls with the keyboard."""
     # The tab that the Tab key comes to, which need not be the open one: count from the first.
     panel.page.locator(f"{TABS}[tabindex='0']").focus()
     for key in ("Home", *["ArrowRight"] * page, "Enter"):
         panel.page.keyboard.press(key)
     assert eventually(lambda: panel.kernel.ask("panel.tabs.selected_index") == page)
-    return True
 
 
 def values(panel):
@@ -148,8 +141,9 @@ def differs(panel, name, before):
 
 
 def test_the_tab_key_comes_by_everything(panel):
-    go_to(panel, STATES[0])
-    for page in takewhile(partial(turn_to, panel), count()):
+    panel.page.evaluate(UNVISITED)
+    for page in range(panel.page.locator(TABS).count()):
+        turn_to(panel, page)
         panel.quiet()  # else the kernel adds to the page behind the focus
         kinds = [kind for _, kind in walk(panel)]
         assert len(kinds) < 100
@@ -157,23 +151,30 @@ def test_the_tab_key_comes_by_everything(panel):
         assert panel.page.evaluate(NOT_VISITED) == [], page
 
 
-def test_the_keyboard_alone_changes_every_control(panel):
-    changed = set()
-    for state in STATES:
-        go_to(panel, state)
-        for _ in takewhile(partial(turn_to, panel), count()):
-            if {tuple(what) for what in panel.page.evaluate(TO_CHANGE)} <= changed:
-                continue
-            for name, kind in walk(panel):
-                if name and kind != "button" and (name, kind) not in changed:
-                    before = values(panel)
-                    for key in KEYS.get(kind, ["Control+A", *TYPED.get(name, ""), "Enter"]):
-                        panel.page.keyboard.press(key)
-                    assert eventually(differs(panel, name, before[name])), (name, kind)
-                    changed.add((name, kind))
-                    go_to(panel, state)
-    assert {name for name, _ in changed} == set(values(panel)) - {"mode"}  # whose buttons test_tokens presses
-    assert {name for name, kind in changed if kind == "input"} == set(TYPED)
+def test_the_keyboard_alone_changes_every_control(lab, opened):
+    # Where there is room for one view, each move draws only that one.
+    with opened(lab, PANEL, viewport={"width": 850, "height": 1000}) as panel:
+        panel.kernel.run("from batchsim.view.explorer.control import MAIN")
+        panel.kernel.run("from batchsim.view.explorer.kinds import CONTROLS, relevant")
+        changed = set()
+        for state in STATES:
+            go_to(panel, state)
+            for page, reached in enumerate(panel.kernel.ask(REACHED)):
+                if set(reached) - {"mode"} <= {name for name, _ in changed}:
+                    continue
+                turn_to(panel, page)
+                for name, kind in walk(panel):
+                    if name and kind != "button" and (name, kind) not in changed:
+                        before = values(panel)
+                        for key in KEYS.get(kind, ["Control+A", *TYPED.get(name, ""), "Enter"]):
+                            panel.page.keyboard.press(key)
+                        assert eventually(differs(panel, name, before[name])), (name, kind)
+                        changed.add((name, kind))
+                        go_to(panel, state)
+        assert {name for name, _ in changed} == set(values(panel)) - {
+            "mode"
+        }  # whose buttons test_tokens presses
+        assert {name for name, kind in changed if kind == "input"} == set(TYPED)
 
 
 def centre_of(panel, row, column):
@@ -190,7 +191,6 @@ def centre_of(panel, row, column):
 
 
 def test_a_click_on_the_heat_map_moves_the_sliders_there(panel):
-    go_to(panel, STATES[0])
     panel.page.locator(".batchsim-large select").select_option(value="p99 of every setting at this load")
     panel.quiet(400)
     row, column = panel.kernel.ask("[int(n) for n in panel.data.surface.best()]")
@@ -203,7 +203,6 @@ def test_a_click_on_the_heat_map_moves_the_sliders_there(panel):
 
 
 def test_arrow_keys_on_the_picture_walk_the_heat_map(panel):
-    go_to(panel, STATES[0])
     before = panel.kernel.ask("panel.state.max_batch_size")
     panel.page.locator(panel.picture).focus()
     panel.page.keyboard.press("ArrowLeft")
@@ -211,8 +210,6 @@ def test_arrow_keys_on_the_picture_walk_the_heat_map(panel):
 
 
 def test_what_makes_no_sense_is_refused_where_it_is_typed(panel):
-    go_to(panel, STATES[0])
-    panel.quiet(SETTLES_MS)  # a key of the test before may end its gesture now
     pixels, field = panel.pixels(), panel.typed("max_batch_size")
     field.fill("0")
     field.press("Enter")
@@ -251,7 +248,6 @@ LINKS = (
 
 
 def test_a_link_is_the_state_and_no_slider_rounds_it(panel, late_echoes):
-    go_to(panel, STATES[0])
     panel.page.locator(TABS).last.click()
     panel.quiet()  # else the kernel's own link replaces what is typed
     field = panel.page.get_by_placeholder("paste a link here")
@@ -265,7 +261,6 @@ def test_a_link_is_the_state_and_no_slider_rounds_it(panel, late_echoes):
 
 
 def test_a_service_time_of_another_scale_brings_values_that_no_slider_rounds(panel, late_echoes):
-    go_to(panel, STATES[0])
     for name in ("nnunet/t4/fp16", "gpunet-085ms/v100-32gb/fp16", "bert-large/t4/fp16/trt", "nnunet/t4/fp16"):
         chosen = f"panel.controls['service'].value = 'Published: {name}'"
         brought = panel.kernel.run(chosen, "panel.state.to_link()")  # before any echo
@@ -281,7 +276,6 @@ def test_an_overloaded_setting_says_so(panel):
 
 
 def test_the_picture_says_what_the_line_of_words_says(panel):
-    go_to(panel, STATES[0])
     assert panel.move_ms("max_wait_ms", "ArrowRight") > 0
     panel.quiet(SETTLES_MS)  # the whole run follows the rough one
     assert panel.words() == panel.page.locator(panel.picture).get_attribute("alt")
@@ -302,10 +296,5 @@ def test_it_lives_alone_in_a_page_whose_address_says_its_state(app, opened):
         assert panel.typed("max_wait_ms").input_value() == "5"
         assert panel.move_ms("max_wait_ms", "ArrowRight") > 0
         assert panel.page.locator("pre, .jp-CodeCell-input, .jp-InputArea").count() == 0
-    assert panel.noise.errors == []
-    assert panel.noise.elsewhere == []
-
-
-def test_no_hand_above_has_made_an_error_or_asked_another_machine(panel):
     assert panel.noise.errors == []
     assert panel.noise.elsewhere == []

@@ -2,9 +2,8 @@
 
 import pytest
 
-from browser.panel import HANDLE
+from browser.panel import HANDLE, PANEL
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 SIZES = [(1280, 800), (1440, 900), (1920, 1080)]
 MAIN = ("rate_per_s", "max_batch_size", "max_wait_ms", "servers", "objective_ms")
 # What is not wholly within the window and the part of the page that scrolls, and by how much.

@@ -45,7 +45,7 @@ def late(times_ms):
 
 @pytest.fixture(scope="module")
 def explorer(lab, opened):
-    with opened(lab, EXPLORER) as panel:
+    with opened(lab, EXPLORER, alone=True) as panel:
         yield panel
 
 

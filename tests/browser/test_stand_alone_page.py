@@ -7,7 +7,7 @@ import pytest
 import web_module
 
 from batchsim.web import page as built
-from browser.conftest import patient
+from browser.conftest import KEPT, patient
 from browser.panel import eventually
 
 WIDE, PHONE = {"width": 1280, "height": 1000}, {"width": 360, "height": 740}
@@ -24,6 +24,7 @@ canvas.fillText = function (text, ...rest) {
 };
 canvas.createPattern = function (...all) { patterns++; return createPattern.apply(this, all); };
 """
+EMULATED = {"color_scheme": "light", "reduced_motion": "no-preference"}  # what a page can be told
 DRAG = """async ([figure, control]) => {
   const input = batchsim.figures[figure].host.querySelector(`input[name=${control}]`);
   input.scrollIntoView({ block: "end" });
@@ -48,25 +49,44 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, file):
-    """Open the file without a network; an error or a request to anywhere fails the test."""
+    """Open the file without a network; an error or a request to anywhere fails the test.
+
+    Tests share a tab, which loads the file anew, but for those that want another browser.
+    """
 
     @contextlib.contextmanager
-    def opened(before="", fragment="", live=True, met=True, **options):
-        context = patient(browser.new_context(**{"viewport": WIDE, "offline": True, **options}))
-        context.add_init_script(before)
-        if met:  # the reader has seen the opening
-            context.add_init_script("localStorage.setItem('batchsim-opening', 1)")
-        page, errors, requests = context.new_page(), [], []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on(
-            "console", lambda line: live and line.type in ("error", "warning") and errors.append(line.text)
-        )
-        page.on("request", lambda request: requests.append(request.url))
+    def opened(before="", fragment="", live=True, met=True, viewport=WIDE, **options):
+        shared = met and not before and options.keys() <= EMULATED.keys()
+        context = KEPT.get(file) if shared else None
+        if context is None:
+            context = patient(
+                browser.new_context(viewport=viewport, offline=True, **({} if shared else options))
+            )
+            context.add_init_script(before or SPY)
+            if met:  # the reader has seen the opening
+                context.add_init_script("localStorage.setItem('batchsim-opening', 1)")
+            context.new_page()
+        if shared:
+            KEPT[file] = context
+        (page,), errors, requests = context.pages, [], []
+        listening = {
+            "pageerror": lambda error: errors.append(str(error)),
+            "console": lambda line: live and line.type in ("error", "warning") and errors.append(line.text),
+            "request": lambda request: requests.append(request.url),
+        }
+        page.goto("about:blank")  # as another fragment alone would not load the file again
+        for event, hear in listening.items():
+            page.on(event, hear)
+        page.set_viewport_size(viewport)
+        page.emulate_media(**{name: options.get(name, usual) for name, usual in EMULATED.items()})
         page.goto(file.as_uri() + fragment)
         if live:
             page.wait_for_selector("html.live")
         yield page
-        context.close()
+        for event, hear in listening.items():
+            page.remove_listener(event, hear)
+        if not shared:
+            context.close()
         assert not errors
         assert not [url for url in requests if not re.match("file:|blob:|data:", url)]
 
@@ -154,7 +174,7 @@ def drag(page, begin, end):
 
 
 def test_it_opens_from_a_disk_without_a_network_and_draws(opened):
-    with opened(SPY) as page:
+    with opened() as page:
         until(page, "batchsim.figures.choose.data.map !== undefined")
         for figure in FIGURES:
             assert page.evaluate(f"batchsim.figures.{figure}.data.run.finish_s.length") == 20_000
@@ -217,7 +237,7 @@ def test_the_parts_of_a_picture_can_be_dragged(opened):
 
 
 def test_unstable_settings_are_labelled_as_in_the_explorer(opened):
-    with opened(SPY) as page:
+    with opened() as page:
         figure = page.locator("#why")
         assert "overloaded" in figure.locator(".numbers").inner_text()
         until(page, "written.includes('Overloaded: the queue grows')")
@@ -371,7 +391,7 @@ def test_a_live_region_says_what_a_move_changed(opened):
 
 
 def test_no_meaning_has_a_hue_alone(opened):
-    with opened(SPY) as page:
+    with opened() as page:
         until(page, "batchsim.figures.choose.data.map !== undefined")
         words = {"forming", "queueing", "computing", "p50", "p99", "objective", "overloaded", "★"}
         assert eventually(lambda: words <= set(page.evaluate("written")))

@@ -2,10 +2,9 @@
 
 import pytest
 
-from browser.panel import SETTLES_MS, eventually
+from browser.panel import PANEL, SETTLES_MS, eventually
 from browser.test_sizes import OUTSIDE, resize
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=500)\npanel"
 SWITCH = ".batchsim-knob-mode button"
 
 
@@ -45,10 +44,10 @@ CUT = """() => {
 
 @pytest.mark.parametrize("kind", ["app", "lab"])
 def test_no_line_of_the_pseudo_code_is_cut_while_play_is_open(kind, request, opened):
-    server, of_tokens = request.getfixturevalue(kind), "mode=tokens&max_num_seqs=64&rate_per_s=3"
-    cell = f"import batchsim as bs\npanel = bs.explore(requests=500, link={of_tokens!r}, play=True)\npanel"
-    cells, query = ((), f"&{of_tokens}") if kind == "app" else ((cell,), "")
-    with opened(server, *cells, query=query, viewport={"width": 1366, "height": 768}) as panel:
+    server, cells = request.getfixturevalue(kind), () if kind == "app" else (PANEL,)
+    with opened(server, *cells, viewport={"width": 1366, "height": 768}) as panel:
+        panel.kernel.run("panel.session.open_link('mode=tokens&max_num_seqs=64&rate_per_s=3')")
+        panel.kernel.run("panel.turn_to(panel.play)")
         assert eventually(lambda: len(panel.page.evaluate(CUT)) == 7)
         for width, height in ((1366, 768), (1280, 800)):
             resize(panel, width, height)

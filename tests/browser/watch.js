@@ -17,9 +17,11 @@
 
   // A picture counts once it is decoded and an animation frame has gone by: from then on it is on the screen.
   watch.start = async (selector) => {
+    const goes = Boolean(watch.selector);
     watch.selector = selector;
     watch.pressed = watch.arrived = null;
     watch.frames = []; // when each new picture was on the screen, in ms since the page began
+    if (goes) return;
     addEventListener("keydown", () => (watch.pressed = performance.now()), true);
     addEventListener("pointerup", () => (watch.arrived = Number(shown()?.dataset.arrived)), true);
     let last = shown();
