@@ -62,9 +62,9 @@ INSERT = """(text) => {
 
 @pytest.fixture(scope="module")
 def small(browser, tmp_path_factory):
-    """An app with few places, which listens on other addresses of this machine, too."""
+    """An app with few places."""
     options = (f"--Sessions.max_sessions={PLACES}",)
-    with running("app", tmp_path_factory.mktemp("small"), *options, host="0.0.0.0") as server:
+    with running("app", tmp_path_factory.mktemp("small"), *options) as server:
         yield server
 
 
@@ -118,23 +118,23 @@ def upgraded(server, path):
         asked.close()
 
 
-def test_another_machine_needs_the_token_and_with_it_moves_the_picture(small, opened, browser):
+def test_another_machine_needs_the_token_and_with_it_moves_the_picture(opened, browser, tmp_path):
     address = own_address()
     if not address:
         pytest.skip("this machine has no address but the loopback's")
-    elsewhere = replace(small, url=small.url.replace("127.0.0.1", address))
-    stranger = patient(browser.new_page())
-    assert stranger.goto(elsewhere.url).status == 403
-    assert "needs its token" in stranger.inner_text("body")
-    stranger.close()
-    assert eventually(lambda: not kernels(small))  # a page that closes ends its kernel a moment later
-    with opened(elsewhere, alone=True) as panel:
-        panel.move_ms("max_wait_ms", "ArrowRight")
-        assert panel.noise.errors == []
-        socket = f"/api/kernels/{session_of(panel.page)}/channels"
-        assert upgraded(elsewhere, socket) == 403, "who knows a session's name is not in it"
-        assert upgraded(elsewhere, f"{socket}?token=not-{TOKEN}") == 403
-        assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
+    with running("app", tmp_path / "app", host="0.0.0.0") as server:
+        elsewhere = replace(server, url=server.url.replace("127.0.0.1", address))
+        stranger = patient(browser.new_page())
+        assert stranger.goto(elsewhere.url).status == 403
+        assert "needs its token" in stranger.inner_text("body")
+        stranger.close()
+        with opened(elsewhere, alone=True) as panel:
+            panel.move_ms("max_wait_ms", "ArrowRight")
+            assert panel.noise.errors == []
+            socket = f"/api/kernels/{session_of(panel.page)}/channels"
+            assert upgraded(elsewhere, socket) == 403, "who knows a session's name is not in it"
+            assert upgraded(elsewhere, f"{socket}?token=not-{TOKEN}") == 403
+            assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
 
 
 def test_a_page_without_its_server_says_so(opened, tmp_path):

@@ -14,7 +14,6 @@ from places import DATA as ALL_DATA
 
 import batchsim as bs
 from batchsim.measured.load_tests import LoadTest, Stage
-from batchsim.study import stages
 from batchsim.study.calibration import _fitted
 from batchsim.study.stages import predicted
 
@@ -440,16 +439,14 @@ def known(prior=None, spread=0.5, fitted=3, seed=1):
 @pytest.mark.parametrize("seed", range(3))
 def test_an_interval_holds_what_a_known_server_does_and_is_wide_near_saturation(seed):
     found = known(seed=seed)
-    wide = []
-    for row in found.to_frame().to_dict("records"):
-        assert row["latency_ms_low"] <= row["latency_ms"] <= row["latency_ms_high"]
-        wide.append(row["latency_ms_high"] / row["latency_ms_low"])
+    rows = found.to_frame().to_dict("records")
+    assert all(row["latency_ms_low"] <= row["latency_ms"] <= row["latency_ms_high"] for row in rows)
+    wide = [row["latency_ms_high"] / row["latency_ms_low"] for row in rows]
     assert 2.5 < wide[-1] > 1.5 * max(wide[:2])
     highest = found.predictions[-1]
     assert 0 < highest.unstable < 1
-    assert "of the draws are unstable at this rate" in repr(highest)
-    assert "of the draws are unstable at this rate" in repr(found)
-    assert highest.interval("latency_ms") == (row["latency_ms_low"], row["latency_ms_high"])
+    assert all("of the draws are unstable at this rate" in repr(each) for each in (highest, found))
+    assert highest.interval("latency_ms") == (rows[-1]["latency_ms_low"], rows[-1]["latency_ms_high"])
 
 
 def test_without_a_count_an_unstable_draw_makes_the_interval_infinite():
@@ -461,11 +458,10 @@ def test_without_a_count_an_unstable_draw_makes_the_interval_infinite():
 
 
 def test_beyond_saturation_nothing_but_a_count_or_a_limit_makes_latencies_finite(monkeypatch):
-    monkeypatch.setattr(stages, "MOST", 20_000)
+    monkeypatch.setattr("batchsim.study.stages.MOST", 20_000)
     found = known()
-    overload = dataclasses.replace(
-        found.test.stages[-1], requests=0, asked_per_s=2 * found.test.stages[-1].asked_per_s
-    )
+    last = found.test.stages[-1]
+    overload = dataclasses.replace(last, requests=0, asked_per_s=2 * last.asked_per_s)
     predicted_ms = found.predict(overload)
     assert (predicted_ms.latency_ms, predicted_ms.interval("latency_ms")[1]) == (math.inf, math.inf)
     assert math.isnan(predicted_ms.ttft_ms)
