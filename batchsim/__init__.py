@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from batchsim.study.tune import tune
     from batchsim.view.explorer import explore
     from batchsim.view.explorer.film_player import film
-    from batchsim.view.film.lanes import lanes
     from batchsim.view.pictures.curves import capacity_curves, frontier
+    from batchsim.view.pictures.lanes import lanes
     from batchsim.view.pictures.plot import plot
     from batchsim.view.pictures.sweep_map import heat_map
 
@@ -84,7 +84,7 @@ _ON_FIRST_USE = {
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
-    "heat_map": "view.pictures.sweep_map", "lanes": "view.film.lanes",
+    "heat_map": "view.pictures.sweep_map", "lanes": "view.pictures.lanes",
     "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep",
     "study": "study",  # of the public names that it had, it tells what to use instead
     "teaching": "teaching", "theory": "theory", "tune": "study.tune",

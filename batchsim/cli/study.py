@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas
 
     from batchsim.study.recommendation import Recommendation
-    from batchsim.view.pictures.chart import Chart
 
 # Shown if requests are lost; the other columns count served requests only.
 LOSS = ("p99_all_ms", "loss")
@@ -82,7 +81,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
             columns = [*axes, *shown, "infeasible"]
             output.print_frame(f"Over {output.in_words(scenario)}", frame.assign(infeasible=reason)[columns])
 
-    def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Chart":
+    def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> Any:
         """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
         if len(knobs) == 1:
             from batchsim.view.pictures.curves import capacity_curves

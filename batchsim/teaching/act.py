@@ -6,8 +6,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from batchsim.view.canvas.theme import looks
 from batchsim.view.scripts import JS, widget
+from batchsim.view.theme import looks
 
 
 class Act(anywidget.AnyWidget):

@@ -53,7 +53,7 @@ def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
 
 def _html(value: Any, printed: str) -> str:
     if hasattr(value, "savefig"):
-        from batchsim.view.canvas.words import described  # and with it matplotlib, which drew the figure
+        from batchsim.view.pictures.picture import described  # and with it matplotlib, which drew the figure
 
         png, width = BytesIO(), round(value.get_figwidth() * value.dpi)
         value.savefig(png, format="png", dpi=SHARP * value.dpi)
@@ -69,7 +69,7 @@ def _html(value: Any, printed: str) -> str:
 
 def with_words(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the data that IPython stores with a figure's picture: a description of it."""
-    from batchsim.view.canvas.words import PNG, described  # and with it matplotlib, which drew the figure
+    from batchsim.view.pictures.picture import PNG, described  # and with it matplotlib, which drew the figure
 
     return {}, {PNG: {"alt": described(figure)}}
 

@@ -17,16 +17,16 @@ from batchsim.scenario.rules.rule import Trigger
 from batchsim.study.surface import LOADS, MAP_REQUESTS
 from batchsim.teaching import game
 from batchsim.theory.batch import at_least
-from batchsim.view.canvas import axes, cells
-from batchsim.view.canvas.theme import COMPONENTS, LEAST_PX, in_words, looks
+from batchsim.view import scales
 from batchsim.view.explorer.control import Control
 from batchsim.view.explorer.opening import STEPS
 from batchsim.view.explorer.reasons import LATENCY
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import COLUMNS, WAITS, sizes
-from batchsim.view.pictures import breakdown, heat_map, latency
+from batchsim.view.pictures import breakdown, cells, latency
 from batchsim.view.pictures.load import LABELS
 from batchsim.view.pictures.views import VIEWS
+from batchsim.view.theme import COMPONENTS, LEAST_PX, in_words, looks
 from batchsim.web.calls import call
 
 SHOWN = ("rate_per_s", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms", "servers", "objective_ms")
@@ -60,15 +60,15 @@ def descriptions() -> dict[str, Any]:
         ],
         "views": {view.KEY: {"name": view.NAME, "short": view.SHORT} for view in VIEWS["requests"]
             if view.KEY in DRAWN},
-        "overloaded": latency.GrowingView.OVERLOADED,
+        "overloaded": latency.OVERLOADED,
         "latency": {"bins": latency.BINS, "tail": latency.TAIL, "near": latency.NEAR,
             "headroom": latency.HEADROOM, "percentiles": [*latency.PERCENTILES]},
         "groups": breakdown.GROUPS,
         "load": {"loads": LOADS, "label": LABELS["rate_per_s"]},
         "map": {"sizes": sizes(LARGEST_MAPPED), "waits": WAITS, "columns": COLUMNS, "requests": MAP_REQUESTS,
             "colours": "".join(bytes(colour[:3]).hex() for colour in cells.COLOURS), "factor": cells.FACTOR,
-            "words": {"overloaded": heat_map.OVERLOADED, "beyond": heat_map.BEYOND}},
-        "axis": {"steps": axes.STEPS, "coarse": axes.COARSE},
+            "words": {"overloaded": "overloaded", "beyond": "too slow"}},
+        "axis": {"steps": scales.STEPS, "coarse": scales.COARSE},
         "triggers": {int(trigger): in_words(trigger.name.lower()) for trigger in Trigger},
         "played": played(),
         "opening": [step._asdict() for step in STEPS],

@@ -6,7 +6,7 @@ from browser.panel import eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=4_000)\npanel"
 WAIT = "panel.result.scenario.rule.max_wait_ms"
-LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
+LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.figure.axes]"
 TOP = "document.querySelector('.batchsim-explorer').getBoundingClientRect().top"
 COVERED = ".batchsim-covered img.batchsim-screen"
 

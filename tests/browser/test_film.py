@@ -6,8 +6,8 @@ from statistics import median
 
 import pytest
 
-from batchsim.view.canvas.theme import looks
 from batchsim.view.scripts import JS, bundle
+from batchsim.view.theme import looks
 from browser.panel import EXPLORER, eventually
 from browser.share import Share
 

@@ -114,7 +114,7 @@ def test_the_controls_fold_above_the_picture_where_there_is_no_room_beside_it(ap
         assert knobs["y"] + knobs["height"] <= seen["picture"][1]
         panel.page.locator(".batchsim-large select").select_option(label="p99 of every setting at this load")
         panel.quiet(400)
-        assert panel.kernel.ask("panel.picture.views[0].KEY") == "map"
+        assert panel.kernel.ask("panel.picture.large") == "map"
         resize(panel, 1280, 800)
         assert not panel.page.evaluate(GEOMETRY)["narrow"]
         assert panel.kernel.ask("[len(panel.picture.views), panel.tabs.selected_index]") == [6, 0]

@@ -1,92 +1,37 @@
-"""What tests of live pictures look at: settings, looks, places and texts."""
+"""What tests of pictures look at: settings, looks, views in plain axes, and texts where they are drawn."""
 
 import math
 import warnings
 from itertools import combinations
 
+from matplotlib.axis import Tick
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import batchsim as bs
 from batchsim.study.surface import load_curve, surface
 from batchsim.theory.expected import theory_curve
-from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.views import views_of
-
-
-def pixels(picture):
-    return picture.pixels().copy()
-
-
-def assert_drawn_within_places(picture):
-    """Each tile draws on its own pixels alone."""
-    frame, renderer = picture._frame(), picture.agg.get_renderer()
-    for tile in picture.tiles:
-        frame[:] = 255
-        tile.draw_fixed(renderer)
-        tile.draw_moving(renderer)
-        frame[tile.region] = 255
-        assert (frame[..., :3] == 255).all()
-
-
-def places_of(tile, picture):
-    """Each text of a view with its rectangle in CSS pixels: (text, left, top, right, bottom)."""
-    renderer, ratio = picture.agg.get_renderer(), picture.ratio
-    for artist in (*tile.fixed, *tile.moving):
-        if isinstance(artist, Lettering):
-            for label in artist.labels:
-                width = artist.font_px * width_em(label.text)
-                left = label.x - width * {"left": 0, "center": 0.5, "right": 1}[label.align]
-                yield label.text, left, label.y - 0.76 * artist.font_px, left + width, label.y
-        elif isinstance(artist, Text) and artist.get_text():
-            box = artist.get_window_extent(renderer)
-            top, bottom = picture.height_px - box.y1 / ratio, picture.height_px - box.y0 / ratio
-            yield artist.get_text(), box.x0 / ratio, top, box.x1 / ratio, bottom
-
-
-def assert_texts_laid_out(picture, name):
-    """No text is over another or too small."""
-    for tile in picture.tiles:
-        tile.refresh()  # all that drawing it does to texts
-        for one, other in combinations(list(places_of(tile, picture)), 2):
-            apart = one[3] <= other[1] or other[3] <= one[1] or one[4] <= other[2] or other[4] <= one[2]
-            assert apart, (name, one, other)
-        for artist in (*tile.fixed, *tile.moving):
-            if isinstance(artist, Lettering) and artist.labels:
-                assert artist.font_px >= 11.9, (name, artist.labels)
-            elif isinstance(artist, Text) and artist.get_text():
-                assert artist.get_fontsize() >= 11.9, (name, artist.get_text())
-
 
 LOOKS = [
     {}, {"size": "projector", "theme": "dark"}, {"width_px": 570}, {"width_px": 1500, "height_px": 900},
-    {"width_px": 380, "height_px": 500, "alone": True},
+    {"width_px": 380, "height_px": 500, "alone": True}, {"width_px": 544, "height_px": 490, "theme": "dark"},
 ]  # fmt: skip
-
-
-def over(view, across, down, data):
-    box = view.plot_box
-    return view.spot(box.left + across * box.width, box.top + down * box.height, data)
-
-
-LEAST = {"width_px": 544, "height_px": 470}  # with less, the large view is alone
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
-ALWAYS = sorted(views_of("requests"))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
 
 
-def data_of(scenario, objective_ms=20.0, pinned=None, before=None, requests=3000, compared=True):
+def data_of(scenario, objective_ms=20.0, pinned=None, before=None, requests=3000):
     result = bs.simulate(scenario, requests)
     closed = isinstance(scenario.workload, bs.ClosedLoop)
-    y_values = SIZES if isinstance(scenario.rule, bs.AtLeast) else WAITS
     curve = load_curve(scenario, 500)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so short a run has no interval for some numbers
-        both = bs.compare(pinned.result, result) if pinned is not None and compared else None
+        both = None if pinned is None else bs.compare(pinned.result, result)
     return ViewData(
         result=result,
-        surface=surface(scenario, SIZES, y_values, 500),
+        surface=surface(scenario, SIZES, SIZES if isinstance(scenario.rule, bs.AtLeast) else WAITS, 500),
         curve=curve,
         theory=None if closed else theory_curve(scenario, curve.x_values),
         objective_ms=objective_ms,
@@ -96,12 +41,85 @@ def data_of(scenario, objective_ms=20.0, pinned=None, before=None, requests=3000
     )
 
 
-def shown(data, width_px=860, large="latency", **look):
-    picture = LivePicture(width_px, large=large, **look)
+def shown(data, large="latency", **look):
+    """A live picture of data."""
+    kind = {"mode": data.result.scenario.kind, "parts": data.parts}
+    picture = LivePicture(**{"width_px": 860, "large": large} | kind | look)
     picture.show(data)
     return picture
 
 
-def enlarged(data, kind, **look):
-    """The large view of that kind."""
-    return shown(data, large=kind.KEY, **look).view(kind)
+def pixels(picture):
+    return picture.pixels().copy()
+
+
+def drawn(kind, data, large=True):
+    """A view in axes of its own."""
+    return kind().draw(Figure(figsize=(8, 6)).subplots(len(kind.PANELS), squeeze=False).ravel(), data, large)
+
+
+def over(view, across, down, data):
+    """What is at fractions of the first axes' width and height, from the top left."""
+    place = view.ax.transAxes.transform((across, 1 - down))
+    return view.spot(view.ax, *view.ax.transData.inverted().transform(place), data)
+
+
+def names_of(ax):
+    """The names of a legend."""
+    legend = ax.get_legend()
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+def texts_in(part):
+    """The texts of a figure that are drawn."""
+    hidden = set()
+    for ax in part.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            near, ticks = 1e-9 * (high - low), axis.get_major_ticks()
+            for tick in (each for each in axis.get_children() if isinstance(each, Tick)):
+                if not (ax.axison and tick in ticks and low - near <= tick.get_loc() <= high + near):
+                    hidden |= {tick.label1, tick.label2}
+            if not ax.axison:
+                hidden |= {axis.label, axis.offsetText}
+    found = part.findobj(
+        lambda each: (
+            isinstance(each, Text) and each.get_visible() and each.get_text() and each.get_alpha() != 0
+        )
+    )
+    return [text for text in found if text not in hidden]
+
+
+def assert_texts_laid_out(picture, name=""):
+    """No text is cut off, over another, or too small."""
+    picture.pixels()
+    renderer, px, wrong = picture.figure.canvas.get_renderer(), picture.ratio, []
+    for key, part in picture.parts.items():
+        with picture.styled():  # on which the number of ticks depends
+            boxes = [(text, text.get_window_extent(renderer)) for text in texts_in(part)]
+        place = part.bbox.padded(px)
+        for text, box in boxes:
+            if not (place.x0 <= box.x0 and box.x1 <= place.x1 and place.y0 <= box.y0 and box.y1 <= place.y1):
+                wrong.append((key, "cut off", text.get_text(), box.extents.round(1), place.extents.round(1)))
+            if text.get_fontsize() < 11.9:
+                wrong.append((key, "small", text.get_text()))
+        for (one, a), (other, b) in combinations(boxes, 2):
+            across, up = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+            if across > 3 * px and up > 3 * px:  # a box has room for descenders
+                wrong.append((key, "over another", one.get_text(), other.get_text(), across, up))
+    assert not wrong, (name, wrong)
+
+
+def assert_all_within(figure):
+    """No text of a figure is cut off, over another, or too small; return each with its box."""
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    boxes = [(text, text.get_window_extent(renderer)) for text in texts_in(figure)]
+    for text, box in boxes:
+        assert -1 <= box.x0 <= box.x1 <= figure.bbox.width + 1, text
+        assert -1 <= box.y0 <= box.y1 <= figure.bbox.height + 1, text
+        assert text.get_fontsize() * figure.dpi / 72 >= 11.9, text
+    for (one, a), (other, b) in combinations(boxes, 2):
+        across, up = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert across <= 3 or up <= 4, (one, other)
+    return boxes

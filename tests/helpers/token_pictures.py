@@ -4,7 +4,6 @@ import warnings
 
 import batchsim as bs
 from batchsim.study.surface import load_curve
-from batchsim.view.pictures import moments as moments
 from batchsim.view.pictures.data import ViewData
 
 STEP = bs.StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001, per_pair_ms=0.00001)

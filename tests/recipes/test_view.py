@@ -8,7 +8,8 @@ from project_copies import CONTRIBUTING, NUMBERS, changed, copied, python
 pytestmark = pytest.mark.plain  # a copy compiles each loop again
 
 RECIPE = re.compile(
-    r"\| a view of the explorer \| (\w+) files: its own in `(\S+)`; its name in `(\w+)` \(`(\S+)` there\)"
+    r"\| a view of the explorer and of `bs.plot` \| (\w+) files: its own in `(\S+)`, a class with .*?; "
+    r"its name in `(\w+)` \(`(\S+)` there\)"
 )
 
 VIEW = '''
@@ -17,8 +18,8 @@ VIEW = '''
 import numpy as np
 
 from batchsim._format import number
-from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
+from batchsim.view.scales import nice
 from batchsim.view.pictures.view import View
 
 
@@ -27,38 +28,43 @@ class GapsView(View):
 
     KEY, NAME, SHORT = "gaps", "Gaps between arrivals", "Gaps (s)"
 
-    def add_artists(self) -> None:
-        self.ax = self.add_plot(self.axes_box(), "requests" * self.large, "gap (s)" * self.large)
-        (self.line,) = self.ax.plot([], [], **self.now_style)
-        self.set_moving(self.line)
+    def make(self) -> None:
+        self.set(self.ax, xlabel="requests", ylabel="gap (s)")
+        (self.gaps,) = self.ax.plot([], [], **self.now_style)
 
     def update(self, data: ViewData) -> None:
         gaps_s = np.sort(np.diff(data.result.arrival_s))
-        self.line.set_data(np.arange(gaps_s.size), gaps_s)
-        self.set_limits(self.ax, x=(0, gaps_s.size), y=(0, nice(float(gaps_s[-1]))))
+        self.gaps.set_data(np.arange(gaps_s.size), gaps_s)
+        self.limits(self.ax, x=(0, gaps_s.size), y=(0, nice(float(gaps_s[-1]))))
 
     def describe(self, data: ViewData) -> list[str]:
         return [f"The longest gap between arrivals is {number(np.diff(data.result.arrival_s).max())} s."]
 '''
 
 CHECK = """
+from matplotlib.figure import Figure
+
 import batchsim as bs
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
 
 scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
-picture = bs.plot(bs.simulate(scenario, 300))
-assert picture.views[-1].KEY == "gaps", picture.views
+result = bs.simulate(scenario, 300)
+picture = bs.plot(result)
+assert [*picture.views][-1] == "gaps", picture.views
 assert "The longest gap" in picture.words
-assert len({view.box for view in picture.views}) == 5
 assert picture.png()
 
+figure = Figure()
+ax = figure.subplots()
+assert bs.plot(result, "gaps", ax=ax) is ax
+assert len(ax.lines[0].get_xdata()) == 299
+
 live = LivePicture()
-assert [view.KEY for view in live.views].count("gaps") == 1
 assert len(live.views) == 7
-areas = [view.box.width * view.box.height for view in live.views]
-assert sum(areas) == live.width_px * (live.height_px - live.headline.box.bottom), areas
-assert not any(a.box.overlaps(b.box) for i, a in enumerate(live.views) for b in live.views[:i])
+live.show(ViewData(result))
+live.pixels()
+assert sum(wide * high for _, _, wide, high in live.places().values()) > 0.999
 
 panel = bs.explore(requests=300)
 assert ("Gaps between arrivals", "gaps") in panel.large.options
@@ -90,6 +96,7 @@ def copy(tmp_path_factory):
 def test_a_view_is_as_many_files_as_contributing_says(copy):
     project, files = copy
     assert len(changed(project)) == files
+    assert VIEW.count("\n") <= 80
 
 
 def test_a_view_that_is_named_is_plotted_live_and_in_the_explorers_list(copy):

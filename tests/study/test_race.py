@@ -115,7 +115,7 @@ def test_the_picture_of_the_race_has_each_round_the_objective_and_the_fresh_run(
     drawn = [line.get_xydata().tolist() for line in ax.lines]
     assert [len(labels), found.result.percentile(99)] in [point for line in drawn for point in line]
     assert any({y for _, y in line} == {50} for line in drawn)
-    names = {text.get_text() for text in chart.legends[0].get_texts()}
+    names = {text.get_text() for text in chart.axes[0].get_legend().get_texts()}
     assert {"recommended", "objective: 50", "goes on", "leaves the race"} <= names
 
 

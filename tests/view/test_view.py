@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pictures import drawn, names_of, over
 
 import batchsim as bs
 from batchsim._format import duration, number, percent
-from batchsim.view.canvas.lettering import width_em
-from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.reasons import of_requests
@@ -23,7 +22,7 @@ from batchsim.view.film.window import request_window
 from batchsim.view.film.words import describe
 from batchsim.view.pictures.breakdown import BreakdownView
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.headline import figures_of, levels
+from batchsim.view.pictures.headline import as_html, figures_of, levels
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.replicas import ReplicasView
 from batchsim.view.pictures.timeline import TimelineView
@@ -66,24 +65,21 @@ def test_a_moment_says_compiling_until_the_shape_is_compiled():
 
 def test_the_timeline_begins_with_the_cold_start_and_has_a_word_and_a_hatch_for_it():
     result, scenario = bs.simulate(COLD, 2000), bs.Scenario(bs.Poisson(100), COLD.rule, bs.Affine(20, 1))
-    picture = LivePicture(1200, 700, large="timeline")
+    view = drawn(TimelineView, ViewData(result))
     for each, cold in ((result, True), (bs.simulate(scenario, 2000), False)):
         data = ViewData(each)
-        view = picture.view(TimelineView)
-        view.update(data)
+        view.show(data)
         assert view.compiling.get_visible() == cold
-        assert ("compiling" in [entry.text for entry in view.entries]) == cold
+        assert ("compiling" in names_of(view.ax)) == cold
         assert (data.window.first == 0) == cold
         assert ("beginning" in view.describe(data)[0]) == cold
-    view.update(ViewData(result))
+    view.show(ViewData(result))
     corners = view.compiling.get_path().vertices.reshape(-1, 5, 2)
     wide_ms = np.ptp(corners[:, :, 0], axis=1)
     first, last = ViewData(result).window[:2]
     expected_ms = 1000 * (result.ready_s - result.batches.start_s)[first : last + 1]
     assert wide_ms == pytest.approx(expected_ms)
-    box = view.plot_box
-    spot = view.spot(box.left + 5, box.top + 1, ViewData(result))
-    assert "compiling" in spot.text
+    assert "compiling" in over(view, 0.01, 0.005, ViewData(result)).text
 
 
 def test_the_explorers_control_says_that_its_cost_is_one_for_all_sizes():
@@ -105,26 +101,19 @@ def results():
 
 
 def test_the_breakdown_and_the_timeline_have_a_part_for_it_where_devices_are_shared(results):
-    picture = LivePicture(1200, 700, large="breakdown")
-    timeline = LivePicture(1200, 700, large="timeline").view(TimelineView)
-    breakdown = picture.view(BreakdownView)
+    timeline, breakdown = (drawn(kind, ViewData(results[OWN])) for kind in (TimelineView, BreakdownView))
     for scenario in (SHARED, OWN, SHARED):  # as one setting follows another
         shared, data = scenario is SHARED, ViewData(results[scenario])
-        breakdown.update(data)
-        timeline.update(data)
+        breakdown.show(data)
+        timeline.show(data)
         assert breakdown.bars["device_wait"].get_visible() == shared
         assert timeline.bars["device_wait"].get_visible() == shared
-        assert ("device wait" in [entry.text for entry in timeline.entries]) == shared
-        assert ("device wait" in [label.text for label in breakdown.values.labels]) == shared
+        assert ("device wait" in names_of(timeline.ax)) == shared
+        assert breakdown.names["device_wait"].get_visible() == shared
         assert ("device wait" in breakdown.describe(data)[0]) == shared
     tops = breakdown.bars["forming"].get_data().values
     groups = np.array_split(np.sort(results[SHARED].latency_ms), tops.size)
     np.testing.assert_allclose(tops, [group.mean() for group in groups])
-
-
-def test_the_part_is_told_from_the_others_without_its_colour():
-    assert len({style.hatch for style in COMPONENTS.values()}) == len(COMPONENTS)
-    assert len({style.width for style in COMPONENTS.values()}) == len(COMPONENTS)
 
 
 def test_a_moment_says_that_a_batch_waits_for_its_device(results):
@@ -146,7 +135,7 @@ def test_lanes_have_it_in_their_legend_where_one_of_them_shares():
     for scenario in (SHARED, OWN):
         lanes = bs.lanes(scenario, {"small": bs.SizeOrWait(2, 1), "large": bs.SizeOrWait(8, 3)}, begin_s=1)
         shared = scenario is SHARED
-        assert ("device wait" in [text.get_text() for text in lanes.texts]) == shared
+        assert ("device wait" in [text.get_text() for text in lanes.legends[0].get_texts()]) == shared
         batches = [lane["batches"] for lane in lanes.lanes]
         assert any((each["begin_s"] > each["asked_s"]).any() for each in batches) == shared
 
@@ -179,22 +168,21 @@ def result():
 
 
 def test_a_plot_has_bars_of_the_load_and_the_batch_size_of_each_replica(result):
-    (view,) = (each for each in bs.plot(result).views if isinstance(each, ReplicasView))
-    of_each = result.by_replica()
+    view, of_each = bs.plot(result).views["replicas"], result.by_replica()
     assert view.bars[0].get_data().values[::2] == pytest.approx(100 * of_each["utilisation"])
     assert view.bars[1].get_data().values[::2] == pytest.approx(of_each["mean_batch_size"].fillna(0))
-    assert ReplicasView not in map(type, bs.plot(bs.simulate(FOUR.replace(replicas=1), 500)).views)
+    assert "replicas" not in bs.plot(bs.simulate(FOUR.replace(replicas=1), 500)).views
 
 
 def test_the_view_of_tokens_has_the_same_columns():
     tokens = bs.Tokens(bs.Geometric(300), bs.Geometric(40))
     scenario = bs.Scenario(bs.Poisson(40), bs.Continuous(16), bs.StepTime(7, 10, 0.1), tokens=tokens)
     result = bs.simulate(scenario.replace(replicas=3, routing="least_tokens"), 500)
-    (view,) = (each for each in bs.plot(result).views if isinstance(each, ReplicasView))
     of_each, data = result.by_replica(), ViewData(result)
+    view = drawn(ReplicasView, data)
     assert view.bars[0].get_data().values[::2] == pytest.approx(100 * of_each["utilisation"])
     assert view.bars[1].get_data().values[::2] == pytest.approx(of_each["mean_batch_size"])
-    assert f"p99 {duration(of_each['p99_ms'][1])}" in view.spot(*middle(view.boxes[0]), data).text
+    assert f"p99 {duration(of_each['p99_ms'][1])}" in over(view, 0.5, 0.5, data).text
     panel = bs.explore(scenario, requests=100)
     assert "replicas" not in dict(panel.large.options).values()
     panel.controls["token_replicas"].value = 2
@@ -202,30 +190,18 @@ def test_the_view_of_tokens_has_the_same_columns():
     assert "Each of 2 replicas is" in panel.readout.value
 
 
-def middle(box):
-    return box.left + box.width / 2, box.top + box.height / 2
-
-
 def test_the_view_says_the_extremes_and_the_numbers_of_the_replica_under_the_pointer(result):
     data, picture = ViewData(result), LivePicture(large="replicas", parts=("by_replica",))
     picture.show(data)
-    of_each, view = result.by_replica(), picture.view(ReplicasView)
+    of_each, view = result.by_replica(), picture.views["replicas"]
     busy = 100 * of_each["utilisation"]
     said = re.search(r"4 replicas is between (\d+)% and (\d+)% busy", picture.describe(data))
     assert [*map(float, said.groups())] == pytest.approx([busy.min(), busy.max()], abs=1)
-    for box in view.boxes:
+    for ax in view.axes:
         for k in range(4):
-            spot = view.spot(box.left + (k + 0.5) * box.width / 4, box.top + 20, data)
+            spot = view.spot(ax, k + 0.3, 1, data)
             assert spot.text.startswith(f"Replica {k}: {percent(of_each['share'][k])} of the requests, ")
             assert f"{number(of_each['mean_batch_size'][k])}" in spot.text or not of_each["batches"][k]
-
-
-def test_the_views_fill_the_picture_with_and_without_one_of_replicas():
-    for parts in ((), ("by_replica",), ("sizes", "by_replica")):
-        live = LivePicture(parts=parts)
-        areas = [view.box.width * view.box.height for view in live.views]
-        assert len(areas) == 6 + len(parts)
-        assert sum(areas) == live.width_px * (live.height_px - live.headline.box.bottom)
 
 
 def test_a_snapshot_counts_who_waits_at_each_replica_and_forms_where_a_server_is_idle(result):
@@ -329,13 +305,12 @@ def test_the_explorer_shows_what_each_level_gets():
     for q, figure in zip((50, 99), figures_of(explorer.data), strict=False):
         for level in (1, 2):
             assert explorer.data.levels_ms[level][q == 99] == pytest.approx(found[f"p{q}_ms"][level])
-            assert f"level {level} " in figure.levels[0]
-    assert levels(explorer.data, 99)[0] in explorer.readout.value
-    shown = [label.text for label in explorer.picture.headline.notes.labels]
-    assert any(text.startswith(levels(explorer.data, 99)[0]) for text in shown)
+            assert f"level {level} " in figure.levels
+    assert levels(explorer.data, 99) in explorer.readout.value
+    assert levels(explorer.data, 99) in as_html(explorer.data)
     explorer.controls["priorities"].value = ()
     assert explorer.data.levels_ms == {}
-    assert "level" not in " ".join(label.text for label in explorer.picture.headline.notes.labels)
+    assert "level" not in as_html(explorer.data)
 
 
 def test_under_overload_the_level_that_keeps_up_has_a_latency_and_the_other_grows():
@@ -343,7 +318,7 @@ def test_under_overload_the_level_that_keeps_up_has_a_latency_and_the_other_grow
     assert data.overloaded
     assert data.levels_ms[1][1] < 40
     assert math.isinf(data.levels_ms[2][1])
-    assert levels(data, 99)[0].endswith("level 2 grows")
+    assert levels(data, 99).endswith("level 2 grows")
 
 
 def test_a_level_of_which_many_are_lost_says_so():
@@ -351,17 +326,4 @@ def test_a_level_of_which_many_are_lost_says_so():
     data = ViewData(bs.simulate(lossy, 20_000))
     assert not data.overloaded
     assert np.isfinite(data.levels_ms[1]).all()
-    assert levels(data, 99)[0].endswith("level 2 lost")
-
-
-@pytest.mark.parametrize(("width_px", "shown"), [(1000, 0), (700, 1), (560, 2)])
-def test_the_headline_says_the_levels_as_briefly_as_it_must(width_px, shown):
-    data = ViewData(bs.simulate(TWO, 5000))
-    headline = LivePicture(width_px, 600).headline
-    headline.update(data)
-    notes = [label for label in headline.notes.labels if label.text]
-    texts = [label.text for label in notes]
-    assert levels(data, 99)[shown] in texts
-    for label in notes:
-        place = max(x for x, _ in headline.places if x <= label.x)
-        assert label.x + headline.em * width_em(label.text) <= place + headline.wide
+    assert levels(data, 99).endswith("level 2 lost")

@@ -7,16 +7,19 @@ import nbformat
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from pictures import drawn
 from tracked import notebooks
 
 import batchsim as bs
-from batchsim.view.canvas.theme import COMPILING, COMPONENTS, PHASES, THEMES, fill_style
 from batchsim.view.film.lane_kinds import KINDS
 from batchsim.view.film.snapshot import PlayRange
+from batchsim.view.pictures.cells import border
 from batchsim.view.pictures.curves import STYLES
-from batchsim.view.pictures.heat_map import BEYOND, MEASURES, HeatMapView
+from batchsim.view.pictures.heat_map import MEASURES, HeatMapView
 from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.view import View
 from batchsim.view.pictures.views import views_of
+from batchsim.view.theme import COMPILING, COMPONENTS, PHASES, THEMES, fill_style
 
 LESSONS = notebooks("notebooks/solutions/*.ipynb")
 STEP = bs.published("llama-3.1-8b/rtx-4090")
@@ -102,12 +105,18 @@ def shown():
     [(what, key) for what in ("before", "pinned") for key in views_of("requests")]
     + [("tokens", key) for key in views_of("tokens")],
 )
-def test_the_legend_of_each_view_can_be_read_without_hue(shown, what, large, theme):
+def test_the_legend_of_each_view_can_be_read_without_hue(shown, what, large, theme, monkeypatch):
     mode = "tokens" if what == "tokens" else "requests"
-    picture = LivePicture(1000, 640, theme=theme, large=large, mode=mode)
+    if large not in views_of(mode, shown[what].parts):
+        return
+    picture = LivePicture(1000, 640, theme=theme, large=large, mode=mode, alone=True)
+    entries = {}
+    legend = View.legend
+    monkeypatch.setattr(
+        View, "legend", lambda self, ax, found: (entries.update(found), legend(self, ax, found))
+    )
     picture.show(shown[what])
-    (view,) = (view for view in picture.views if view.large)
-    assert confused({entry.text: of_entry(entry.style) for entry in view.entries if entry.style}) == []
+    assert confused({name: of_entry(style) for name, style in entries.items()}) == []
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
@@ -135,27 +144,34 @@ def test_the_legends_of_lanes_can_be_read_without_hue(theme):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_now_before_a_and_the_objective_are_told_apart_without_hue(theme):
-    view = LivePicture(1000, 640, theme=theme).views[0]
-    styles = {"now": view.now_style, "before": view.other_styles[False], "A": view.other_styles[True]}
+def test_now_before_a_and_the_objective_are_told_apart_without_hue(shown, theme):
+    picture = LivePicture(1000, 640, theme=theme, alone=True)
+    picture.show(shown["before"])
+    view = picture.views["latency"]
+    styles = {"now": view.now_style}
+    styles |= {name: view.other_style(shown[key]) for name, key in (("before", "before"), ("A", "pinned"))}
     assert confused({name: of_entry(style) for name, style in styles.items()}) == []
 
 
 def test_which_side_of_the_objective_a_cell_of_the_map_is_on_is_seen_without_hue(shown):
-    picture = LivePicture(1000, 640, large="map")
-    picture.show(shown["before"])
-    view = picture.view(HeatMapView)
+    view = drawn(HeatMapView, shown["before"])
     values = MEASURES["p99_ms"].values(shown["before"].surface)
     beyond = np.isfinite(values) & (values > shown["before"].objective_ms)
     assert 0 < beyond.sum() < beyond.size
-    assert view.cells[BEYOND].get_hatch()
-    assert len(view.cells[BEYOND].get_path().vertices) == 5 * beyond.sum()
-    assert BEYOND in [entry.text for entry in view.entries]
+    edges = border(MEASURES["p99_ms"].within(values, shown["before"]))
+    for lines in view.border:
+        assert [segment.tolist() for segment in lines.get_segments()] == [
+            [*map(list, edge)] for edge in edges
+        ]
 
 
-@pytest.mark.parametrize("parts", [COMPONENTS, PHASES, COMPONENTS | {"compiling": COMPILING}])
-def test_the_parts_of_a_latency_have_a_hatch_each(parts):
-    assert len({style.hatch for style in parts.values()}) == len(parts)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("parts", [PHASES, COMPONENTS | {"compiling": COMPILING}], ids=["tokens", "requests"])
+def test_the_parts_of_a_latency_are_told_apart_without_hue(parts, theme):
+    areas = {
+        name: {"colour": getattr(theme, part.colour), "hatch": part.hatch} for name, part in parts.items()
+    }
+    assert confused(areas) == []
 
 
 def test_the_lines_of_a_chart_have_a_dash_and_a_mark_that_no_other_has():

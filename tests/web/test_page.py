@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 import batchsim as bs
 from batchsim import web
 from batchsim.cli import app
-from batchsim.view.canvas.cells import colours
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import sizes, waits
+from batchsim.view.pictures.cells import colours
 from batchsim.view.scripts import bundle
 from batchsim.web import page
 from batchsim.web.descriptions import SHOWN, descriptions

@@ -9,8 +9,6 @@ from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.servers.server import ServerConfig
-from batchsim.view.canvas.theme import THEMES
-from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
 from batchsim.view.explorer.controls import Controls
@@ -30,7 +28,9 @@ from batchsim.view.explorer.widgets import hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.picture import PNG
 from batchsim.view.pictures.views import views_of
+from batchsim.view.theme import THEMES
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 PAID = "price_per_hour", "watts"  # fields of a scenario that no control changes

@@ -10,15 +10,14 @@ from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import available, simulated
-from batchsim.view.canvas.picture import Picture
-from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer.player import Player
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_window
-from batchsim.view.film.lanes import Lanes
 from batchsim.view.film.snapshot import REQUESTS, Film
 from batchsim.view.film.window import Window, request_window
-from batchsim.view.pictures.live import Moment
+from batchsim.view.pictures.lanes import Lanes
+from batchsim.view.pictures.live import moment_picture
 from batchsim.view.pictures.moments import window
+from batchsim.view.pictures.picture import PNG, Picture
 
 
 class FilmPlayer(Player):
@@ -89,4 +88,4 @@ def run_film(result: Result, requests: int) -> tuple[Window, str, Callable[[], P
     around = window(result)
     found = request_window(film, (around.begin_s, around.end_s), requests)
     name = counted(min(result.arrival_s.size, requests), "request")
-    return found, name, lambda: Moment(result)
+    return found, name, lambda: moment_picture(result)

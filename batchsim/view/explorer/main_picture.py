@@ -8,6 +8,7 @@ from batchsim.view.explorer import presets
 from batchsim.view.explorer.kind import full_only
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import Screen
+from batchsim.view.pictures.headline import as_html
 from batchsim.view.pictures.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.pictures.view import Spot
 
@@ -61,23 +62,25 @@ class MainPicture(Screen):
             self.picture = LivePicture(*self.style)
         self.picture.show(session.seen)
         words = self.alt if session.cover else self.picture.describe(session.seen)
-        self.show(self.picture.png(), words)
+        self.show(self.picture.frame(), words, as_html(session.seen))
 
     def still(self) -> bytes | None:
         """Return the present picture as a PNG for a stored notebook; None if it is covered."""
         session, (width_px, height_px) = self.session, STORED_PX
         if not session.visible or session.data is None:
             return None
-        style = session.style._replace(width_px=width_px, height_px=height_px, ratio=1.0, alone=False)
-        if style == self.style:
-            return self.frame
-        picture = LivePicture(*style)
-        picture.show(session.data)
-        return picture.png()
+        return self.fresh(width_px=width_px, height_px=height_px, ratio=1.0, alone=False).png()
+
+    def fresh(self, **style: Any) -> LivePicture:
+        """Return a picture of the present data with its numbers as a line, in the page's style or another."""
+        assert self.session.data is not None
+        picture = LivePicture(*self.session.style._replace(**style))
+        picture.show(self.session.data, line=True)
+        return picture
 
     def _release(self) -> None:
         if self.session.visible and self.picture.release():
-            self.show(self.picture.png(), self.alt)
+            self.show(self.picture.frame(), self.alt, self.numbers)
 
     # Messages from the page.
 

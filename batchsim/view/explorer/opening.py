@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import anywidget
 import traitlets
 
-from batchsim.view.canvas.picture import Box
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.session import Session
@@ -98,14 +97,5 @@ class Opening(anywidget.AnyWidget):
         """Tell the page where the views are."""
         if self.step < 0:
             return
-        picture = self.screen.picture
-        views = {view.KEY: view.box for view in picture.views}
-        head = Box(0, 0, picture.width_px, min(box.top for box in views.values()))
-        parts = {step.name: [head, views[step.name]] for step in STEPS if step.name in views}
-        width, height = picture.width_px, picture.height_px
-        self.boxes = {
-            name: [
-                [box.left / width, box.top / height, box.width / width, box.height / height] for box in boxes
-            ]
-            for name, boxes in parts.items()
-        }
+        parts = self.screen.picture.places()
+        self.boxes = {step.name: [parts[step.name]] for step in STEPS if step.name in parts}

@@ -34,10 +34,11 @@ export function render({ model, el }) {
   el.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; }); // notebooks have shortcuts on letters
   const lie = () => { // over its part of the explorer's picture
     el.style.display = model.get("shown") ? "" : "none";
-    const picture = el.parentElement?.querySelector(".batchsim-screen-box");
+    const box = el.parentElement?.querySelector(".batchsim-screen-box"), picture = box?.querySelector(".batchsim-screen");
     if (!placed() || !picture) return;
     panel()?.querySelector(".batchsim-moment")?.append(words);
-    const [left, top, width, height] = model.get("place"), { offsetLeft: x, offsetTop: y, offsetWidth: w, offsetHeight: h } = picture;
+    const [left, top, width, height] = model.get("place"), { offsetWidth: w, offsetHeight: h } = picture;
+    const [x, y] = [box.offsetLeft + picture.offsetLeft, box.offsetTop + picture.offsetTop];
     Object.assign(el.style, { left: `${x + left * w}px`, top: `${y + top * h}px`, width: `${width * w}px`, height: `${height * h}px` });
   };
   let loaded = null, told = [null, null, false], reported = 0; // the kernel's film, and the moment that it knows of

@@ -8,10 +8,10 @@ import numpy as np
 import traitlets
 
 from batchsim import _check
-from batchsim.view.canvas.theme import looks
 from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.window import Window
 from batchsim.view.scripts import widget
+from batchsim.view.theme import looks
 
 
 class Player(anywidget.AnyWidget):

@@ -17,7 +17,6 @@ from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import SERVERS, SIZE_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.slo import SLO
-from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
@@ -39,6 +38,7 @@ from batchsim.view.film.snapshot import Film
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.scales import nice
 
 LARGEST_SLID = 64  # larger batch sizes can be typed
 # Controls that are fields of the scenario, under the same name.

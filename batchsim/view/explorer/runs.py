@@ -27,8 +27,8 @@ from batchsim.study.surface import (
     surface,
 )
 from batchsim.theory.expected import theory_curve
-from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
+from batchsim.view.scales import nice
 
 # Requests of each point of the load curve, and with replicas, if the beginning of the traffic is typical.
 CURVE_REQUESTS = (50_000, 10_000)

@@ -1,4 +1,4 @@
-// The explorer's picture: PNG frames come in; clicks, keys, gestures and the page's size go out.
+// The explorer's picture: frames come in; clicks, keys, gestures and the page's size go out.
 // In this order: helpers, frames, the size, the pointer, the keys, and `render`, which joins them.
 
 import { element, isDark } from "../../web/js/dom.js";
@@ -39,9 +39,9 @@ function download(name, type, bytes) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// Show a PNG in an <img> once it is decoded, to avoid flicker; false if it is no longer wanted by then.
-async function showPng(img, bytes, wanted) {
-  const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
+// Show an image in an <img> once it is decoded, to avoid flicker; false if it is no longer wanted by then.
+async function showFrame(img, bytes, wanted) {
+  const url = URL.createObjectURL(new Blob([bytes], { type: "image/webp" }));
   const next = new Image();
   next.src = url;
   try {
@@ -59,14 +59,15 @@ async function showPng(img, bytes, wanted) {
   return true;
 }
 
-function frames(model, img) {
+function frames(model, img, numbers) {
   let shown = -1;
   return async () => {
-    const number = model.get("number"), bytes = model.get("frame");
+    const number = model.get("number"), bytes = model.get("frame"), text = model.get("numbers");
     if (!bytes?.byteLength) return;
     img.dataset.arrived = number; // `frame` follows once it is decoded
-    if (!(await showPng(img, bytes, () => number > shown))) return;
+    if (!(await showFrame(img, bytes, () => number > shown))) return;
     shown = number;
+    if (numbers.innerHTML !== text) numbers.innerHTML = text;
     img.dataset.frame = number;
   };
 }
@@ -89,8 +90,8 @@ function visibleHeight(panel) {
   return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
 }
 
-// Lay the explorer out, and return the size of its picture; null while it is hidden.
-function layOut(panel, el) {
+// Lay the explorer out, and return the size of its picture, below the numbers; null while it is hidden.
+function layOut(panel, el, numbers) {
   const panelWidth = panel.getBoundingClientRect().width;
   if (panelWidth < 50) return null;
   const narrow = innerWidth < NARROW_WINDOW_PX || panelWidth < NARROW_PANEL_PX;
@@ -107,7 +108,7 @@ function layOut(panel, el) {
   height = Math.max(Math.floor(height), LEAST_HEIGHT_PX);
   el.style.height = `${height}px`;
   panel.style.setProperty("--batchsim-height", `${height + below}px`);
-  return { width_px: Math.max(width, LEAST_PX), height_px: height, alone: narrow };
+  return { width_px: Math.max(width, LEAST_PX), height_px: Math.max(height - numbers.offsetHeight, LEAST_PX), alone: narrow };
 }
 
 function bringIntoView(panel) {
@@ -152,7 +153,7 @@ function tooltips(model, img, tip) {
     const right = at.x > img.clientWidth / 2, low = at.y > img.clientHeight - 80;
     tip.style.left = right ? "" : `${at.x + 14}px`;
     tip.style.right = right ? `${img.clientWidth - at.x + 10}px` : "";
-    tip.style.top = low ? "" : `${at.y + 16}px`;
+    tip.style.top = low ? "" : `${img.offsetTop + at.y + 16}px`;
     tip.style.bottom = low ? `${img.clientHeight - at.y + 10}px` : "";
     if (answered && (answered.x !== at.x || answered.y !== at.y)) setTimeout(ask, 30);
   };
@@ -239,13 +240,14 @@ export function render({ model, el }) {
   el.classList.add("batchsim-screen-box");
   const img = element("img", { className: "batchsim-screen", tabIndex: 0 }), cover = element("div", { className: "batchsim-cover" });
   const tip = element("div", { className: "batchsim-tip", hidden: true, attributes: { "aria-hidden": "true" } }); // the picture's description includes it
-  el.append(img, cover, tip);
-  const draw = frames(model, img), showTip = tooltips(model, img, tip);
+  const numbers = element("div", { className: "batchsim-numbers" });
+  el.append(numbers, img, cover, tip);
+  const draw = frames(model, img, numbers), showTip = tooltips(model, img, tip);
   arrowKeys(model, img);
 
   let panel = null, measuring, seen = false, gesture = null;
   const measure = () => {
-    const box = panel && layOut(panel, el);
+    const box = panel && layOut(panel, el, numbers);
     if (!box) return; // hidden, as on a closed tab
     const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = isDark(el);
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
@@ -271,6 +273,7 @@ export function render({ model, el }) {
     later();
   });
   resizes.observe(el);
+  resizes.observe(numbers);
   window.addEventListener("resize", later);
   const themeChanges = new MutationObserver(later);
   themeChanges.observe(document.body, { attributes: true });

@@ -120,7 +120,7 @@ def line(text: str, role: str = "status") -> str:
 class Screen(anywidget.AnyWidget):
     """An image that is replaced without a flicker, with a text alternative.
 
-    `frame` is a PNG; `show` sends a new one. `width_px`, `height_px`,
+    `frame` is an image, and `numbers` HTML above it; `show` sends new ones. `width_px`, `height_px`,
     `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
     background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
     It fills the height of the window, and sends messages about clicks, keys and gestures.
@@ -132,6 +132,7 @@ class Screen(anywidget.AnyWidget):
     frame = traitlets.Bytes().tag(sync=True)
     number = traitlets.Int(0).tag(sync=True)
     alt = traitlets.Unicode().tag(sync=True)
+    numbers = traitlets.Unicode().tag(sync=True)
     cover = traitlets.Unicode().tag(sync=True)
     width_px = traitlets.Int(0).tag(sync=True)
     height_px = traitlets.Int(0).tag(sync=True)
@@ -139,9 +140,9 @@ class Screen(anywidget.AnyWidget):
     ratio = traitlets.Float(1.0).tag(sync=True)
     dark = traitlets.Bool(False).tag(sync=True)
 
-    def show(self, frame: bytes, alt: str) -> None:
+    def show(self, frame: bytes, alt: str, numbers: str = "") -> None:
         with self.hold_sync():
-            self.frame, self.alt, self.number = frame, alt, self.number + 1
+            self.frame, self.alt, self.numbers, self.number = frame, alt, numbers, self.number + 1
 
     def download(self, name: str, media_type: str, content: bytes) -> None:
         """Let the reader's browser keep a file."""

@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
 
 import numpy as np
-from matplotlib.path import Path
 
 from batchsim import _check
 from batchsim._format import (
@@ -22,42 +20,13 @@ from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import MOST
 from batchsim.servers.comparison import REQUESTS, Group, ServerComparison, compare_servers
-from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.cells import rectangles
-from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.theme import (
-    COMPONENTS,
-    TELLING,
-    in_words,
-)
 from batchsim.view.film.snapshot import Film, PlayRange
 from batchsim.view.film.token_film import TokenFilm
 from batchsim.view.film.window import Lane, Window, lanes_words, request_lane, token_lane
+from batchsim.view.scales import nice
+from batchsim.view.theme import COMPONENTS, TELLING, in_words
 
 HIGH, TALL, LEAST, TEXTS = 1.3, 14.0, 0.35, 9.2  # ems: rows of seats, at most all, at least one; the names
-
-
-class Canvas(Protocol):
-    """What lanes are drawn on: `put` adds areas of a fill, `write_in` writes into bars that have room."""
-
-    font_px: float
-    stretch: PlayRange
-
-    def x_px(self, times_s: np.ndarray) -> np.ndarray: ...
-
-    def put(
-        self, name: str, left: np.ndarray, right: np.ndarray, top: np.ndarray, bottom: np.ndarray
-    ) -> None: ...
-
-    def outline(self, path: Path, width: float) -> None: ...
-
-    def paper(self, path: Path) -> None: ...
-
-    def mark(self, x: np.ndarray, y: np.ndarray) -> None: ...
-
-    def write_in(
-        self, numbers: np.ndarray, left: np.ndarray, right: np.ndarray, y: np.ndarray, margin: float
-    ) -> None: ...
 
 
 class RequestLanes:
@@ -69,7 +38,6 @@ class RequestLanes:
     is_staged = True  # whether a film of one run has a stage instead of a lane
     least_scale = 1  # the shortest queue that fills the height
     sides = 10.0, 7.5  # ems: the column of names, and that of a narrow picture
-    split = 0.68, 0.0  # where the queue ends: a share of the height, and ems
 
     @staticmethod
     def usual_rules(scenario: Scenario) -> dict[str, Rule]:
@@ -125,32 +93,13 @@ class RequestLanes:
             forming |= idle & ((waiting > 0) | (replicas == 1))
         return times_s, count, np.where(forming, "forming", "queueing")
 
-    @classmethod
-    def draw(cls, view: "Canvas", lane: Lane, box: Box) -> None:
-        """Draw the batches in their rows."""
-        batches, em, pitch = lane["batches"], view.font_px, box.height / lane["servers"]
-        begin_s, until_s = view.stretch
-        seen = (batches["start_s"] <= until_s) & (batches["finish_s"] > begin_s)
-        start, asked, device, end = (
-            view.x_px(batches[name][seen]) for name in ("start_s", "asked_s", "begin_s", "finish_s")
-        )
-        top = box.top + pitch * batches["server"][seen]
-        bottom = top + pitch - min(1.0, 0.2 * pitch)
-        view.put("computing", start, end, top, bottom)
-        view.put("device_wait", asked, device, top, bottom)
-        view.outline(
-            rectangles(np.stack([start, top], -1), np.stack([end, bottom], -1)), min(1.0, 0.15 * pitch)
-        )
-        if pitch >= 1.2 * em:
-            view.write_in(batches["size"][seen], start, end, top + pitch / 2, 0.4)
-
 
 class TokenLanes(RequestLanes):
     """Lanes with a row for each seat, below the length of the queue."""
 
     shown, simulated = 30, 2000  # fewer, as answers take longer, and only the SimPy engine has some rules
     noun, answers_last, is_staged, least_scale = "rule", True, False, 8
-    sides, split = (11.5, 10.1), (0.0, 1.5)
+    sides = 11.5, 10.1
     wait_ms = 1000.0  # of the usual rules
 
     @classmethod
@@ -234,38 +183,6 @@ class TokenLanes(RequestLanes):
     def waiting(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         count = lane["queue"]["waiting"]
         return lane["queue"]["at_s"], count, np.full(count.size, "waiting")
-
-    @classmethod
-    def draw(cls, view: "Canvas", lane: Lane, box: Box) -> None:
-        """Draw the seats: a prompt fills its row, tokens do not; empty seats of a busy server are hatched."""
-        em, stays, busy = view.font_px, lane["stays"], lane["busy"]
-        gap = 0.5 * em
-        high = (box.height - gap * (lane["servers"] - 1)) / (lane["servers"] * lane["seats"])
-        here = (stays["seat"] < lane["seats"]) & (stays["server"] < lane["servers"])
-        stays = {name: column[here] for name, column in stays.items()}
-
-        def top_of(server: np.ndarray, seat: Any) -> np.ndarray:
-            return box.top + high * (server * lane["seats"] + seat) + gap * server
-
-        spells = busy["server"] < lane["servers"]
-        top = top_of(busy["server"][spells], 0)
-        from_x, to_x = (view.x_px(busy[name][spells]) for name in ("begin_s", "end_s"))
-        view.put("empty", from_x, to_x, top, top + high * lane["seats"])
-        begin, first, last, end = (
-            view.x_px(stays[name]) for name in ("begin_s", "first_token_s", "last_token_s", "end_s")
-        )
-        top, bare = top_of(stays["server"], stays["seat"]), high - min(1.0, 0.15 * high)
-        view.paper(rectangles(np.stack([begin, top], -1), np.stack([end, top + high], -1)))
-        until = end - np.where(end - begin > 3, 1.0, 0.0)  # a line of paper separates successive requests
-        low, again = top + bare * (1 - TELLING) / 2, stays["again"]
-        for name, which in (("prefill", ~again), ("again", again)):
-            view.put(name, begin[which], np.minimum(first, until)[which], top[which], top[which] + bare)
-        view.put("decode", first, np.minimum(last, until), low, low + bare * TELLING)
-        view.put("padded", last, until, low, low + bare * TELLING)
-        gone = stays["preempted"] & (stays["end_s"] <= view.stretch.until_s)
-        view.mark(end[gone], top[gone] + high / 2)
-        if high >= 1.2 * em:
-            view.write_in(stays["request"], begin, np.minimum(last, until), top + high / 2, 0.6)
 
 
 KINDS = {"requests": RequestLanes, "tokens": TokenLanes}  # by the scenario's kind

@@ -14,8 +14,8 @@ from batchsim.result import Result
 from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.rule import ANYONE
-from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.snapshot import Activity, Snapshot
+from batchsim.view.theme import THEMES, named
 
 
 @dataclass(frozen=True)

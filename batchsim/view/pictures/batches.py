@@ -1,42 +1,42 @@
 """How large the batches are, and why they left."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from batchsim._format import fixed, number, percent
-from batchsim.result import Result
+from batchsim.result.distributions import bar_edges, by_trigger
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Spot, StackedView
+from batchsim.view.pictures.view import Spot, StackedView, Style
+from batchsim.view.scales import nice
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
 
-# Colour and hatch; the rule's steps have the names of the triggers.
+# Their colours and hatches; the rule's steps have the names of the triggers.
 TRIGGERS = {
-    Trigger.FULL: ("sky", ""), Trigger.ENOUGH: ("sky", ".."), Trigger.WAIT: ("orange", "//"),
-    Trigger.BACKLOG: ("purple", "\\\\"), Trigger.DRAIN: ("faint", "xx"),
+    Trigger.FULL: ("blue", ""), Trigger.ENOUGH: ("sky", ".."), Trigger.WAIT: ("orange", ""),
+    Trigger.BACKLOG: ("purple", ""), Trigger.DRAIN: ("faint", ""),
 }  # fmt: skip
-MOST_BARS = 64
 
 
 class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
-    KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes (%)"
+    KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes"
     RANK = 2
-    ROWS, SMALL_ROWS = 2, 2
 
-    def add_artists(self) -> None:
-        self.plot_box = self.axes_box()
-        size = "batch size (requests)" if self.large else "batch size"
-        self.ax = self.add_plot(self.plot_box, size, "batches (%)" * self.large)
+    def make(self) -> None:
         self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.add_bars(self.ax, TRIGGERS)
+        self.set(
+            self.ax, xlabel="batch size (requests)" if self.large else "batch size", ylabel="batches (%)"
+        )
+        self.mean = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
 
     def update(self, data: ViewData) -> None:
         results = [each.result for each in (data, data.other) if each is not None]
@@ -44,18 +44,19 @@ class BatchView(StackedView):
         shares, *of_other = (by_trigger(result, edges) for result in results)
         other = (of_other[0].sum(axis=0), edges) if of_other else None
         highest = self.show_bars(shares[list(TRIGGERS)], edges, other, self.other_style(data))
-        self.set_limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
-        rule, kinds = data.result.scenario.rule, [kind for kind in self.styles if shares[kind].any()]
-        entries = [Entry(label_of(rule, kind), self.styles[kind]) for kind in kinds]
-        mean = f"mean {fixed(data.summary['mean_batch_size'])}"
-        self.show_legend([*entries, Entry("mean 00.00", value=mean)])
+        self.limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
+        rule = data.result.scenario.rule
+        self.entries = [
+            (label_of(rule, kind), style) for kind, style in self.styles.items() if shares[kind].any()
+        ]
+        self.legend(self.ax, self.entries)
+        self.write(self.mean, f"mean {fixed(data.summary['mean_batch_size'])}" * self.large, 1, 1, up=-0.2)
 
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        (low, high), across = self.ax.get_xlim(), self.across(x_px, y_px)
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         edges = bar_edges(data.result.scenario.rule.largest_batch)
-        if across is None or (size := low + (high - low) * across) >= edges[-1]:
+        if not edges[0] <= x < edges[-1]:
             return None
-        bar = int(np.searchsorted(edges, size, side="right")) - 1
+        bar = int(np.searchsorted(edges, x, side="right")) - 1
         shares = by_trigger(data.result, edges)[:, bar]
         first, last = math.ceil(edges[bar]), math.floor(edges[bar + 1])
         name = f"Batches of {first}" if first == last else f"Batches of {first} to {last}"
@@ -83,11 +84,15 @@ class BatchView(StackedView):
         edges = np.asarray(self.bars[Trigger.FULL].get_data()[1])
         if answer.batch_size_pmf is None or edges[1] - edges[0] > 1:
             return
-        style: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": self.theme.ink}
+        style: Style = {
+            "marker": "o",
+            "linestyle": "none",
+            "color": self.look.ink,
+            "markersize": 0.3 * self.em,
+        }
         sizes, expected = np.arange(1, answer.batch_size_pmf.size), 100 * answer.batch_size_pmf[1:]
-        self.set_moving(*self.ax.plot(sizes, expected, markersize=3.5, zorder=4, **style))
-        *names, mean = self.entries
-        self.show_legend([*names, Entry("theory", style | {"markersize": 5}), mean])
+        self.ax.plot(sizes, expected, zorder=4, **style)
+        self.legend(self.ax, [*self.entries, ("theory", style)])
 
 
 def label_of(rule: Rule, trigger: Trigger) -> str:
@@ -99,22 +104,3 @@ def label_of(rule: Rule, trigger: Trigger) -> str:
     """
     labels = (step.label for step in rule.steps if step.trigger == trigger)
     return next(labels, trigger.name.lower())
-
-
-def bar_edges(largest: int) -> np.ndarray:
-    """Return the edges of bars for batch sizes 1 to `largest`: a bar for each size, or for several.
-
-    >>> bar_edges(3), bar_edges(65_536)[:2]
-    (array([0.5, 1.5, 2.5, 3.5]), array([5.0000e-01, 1.0245e+03]))
-    """
-    step = math.ceil(largest / MOST_BARS)
-    return 0.5 + step * np.arange(math.ceil(largest / step) + 1.0)
-
-
-def by_trigger(result: Result, edges: np.ndarray) -> np.ndarray:
-    """Return the percentage of the batches of each size that left by each trigger, shape (triggers, bars)."""
-    bars, step = edges.size - 1, int(edges[1] - edges[0])
-    bar = (result.batches.batch_size - 1) // step
-    kinds = result.batches.trigger.astype(np.intp) * bars + bar
-    counts = np.bincount(kinds, minlength=len(Trigger) * bars).reshape(len(Trigger), bars)
-    return 100 * counts / max(len(result.batches), 1)

@@ -3,33 +3,40 @@
 from typing import ClassVar
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, unit_of
-from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.lettering import Label, apart
-from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle, in_words
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Heights, Spot, StackedView
+from batchsim.view.pictures.view import Spot, StackedView, apart
+from batchsim.view.scales import nice
+from batchsim.view.theme import COMPONENTS, PHASES, ComponentStyle, in_words
 
 GROUPS = 20
-NAME_ROOM, SMALL_NAME_ROOM = 6.6, 5.2  # right of the axes, in ems
 
 
 class BreakdownView(StackedView):
     """The mean components of the latency, for groups of ever slower requests."""
 
-    KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes (ms)"
+    KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes"
     RANK = 1
     PARTS: ClassVar[dict[str, ComponentStyle]] = COMPONENTS
 
-    def add_artists(self) -> None:
-        box = self.plot_box = self.axes_box(right=NAME_ROOM if self.large else SMALL_NAME_ROOM)
-        requests = "requests, from the fastest to the slowest (%)" if self.large else "fastest to slowest (%)"
-        self.ax = self.add_plot(box, requests, "")
+    def make(self) -> None:
+        name = "requests, from the fastest to the slowest (%)" if self.large else "fastest to slowest (%)"
+        self.ax.set_xlabel(name, loc="center" if self.large else "left")
         # From the bottom up: computing below, forming on top.
-        styles = {name: (style.colour, style.hatch) for name, style in reversed(self.PARTS.items())}
-        self.add_bars(self.ax, styles)
-        self.set_limits(self.ax, x=(0, 100))
+        self.add_bars(self.ax, {name: style[:2] for name, style in reversed(self.PARTS.items())})
+        self.limits(self.ax, x=(0, 100))
+        self.names = {
+            name: self.text(self.ax, va="center" if self.large else "baseline") for name in self.bars
+        }
+        # They stand beside the axes, which leave room for the longest of them, that other data may have.
+        room = self.text(self.ax, alpha=0)
+        room.set_in_layout(True)
+        self.write(room, max(map(in_words, self.names), key=len), 100, 0, right=0.4)
+        # In a small view they are at even distances, and rarely change.
+        self.fixed += [room] if self.large else [room, *self.names.values()]
+        self.mean = self.text(self.ax, xycoords="axes fraction", va="top", color=self.look.soft)
 
     def update(self, data: ViewData) -> None:
         means, edges = _group_means(data, *self.bars)
@@ -38,48 +45,41 @@ class BreakdownView(StackedView):
         of_other = None if before is None else _group_means(before, "latency")
         other = of_other and (of_other[0][0], of_other[1])
         highest = self.show_bars(means, edges, other, self.other_style(data))
-        self.set_limits(self.ax, y=(0, nice(1.05 * highest)))
+        self.limits(self.ax, y=(0, nice((1.2 if self.large else 1.05) * highest)))
         upper = self.ax.get_ylim()[1]
-        self.set_label(self.ax.yaxis, "mean of each twentieth" if self.large else "", upper)
-        self.show_legend(
-            [Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper)
-        )
+        self.label(self.ax.yaxis, "mean of each twentieth" if self.large else "mean", upper)
+        if self.large:
+            self.write(self.mean, self._mean(data, *unit_of(upper)), 0, 1, right=0.3, up=-0.3)
+        self._name_parts(data, means, upper)
 
     def followed(self, data: ViewData) -> tuple[float, float]:
         groups = min(data.ranked.count, GROUPS)
         group = int(data.ranked.below(data.followed_ms) * groups / data.ranked.count)
         return 100 * group / groups, 100 * (group + 1) / groups
 
-    def _names(self, data: ViewData, means: np.ndarray, upper: float) -> list[Label]:
-        """Return the names of the components with their means, right of their last bars."""
-        if not data.summary["served"]:
-            return []
-        named = [
-            row for row, name in enumerate(self.bars)
-            if means[row].any() or (name in COMPONENTS and data.has(name))
-        ]  # fmt: skip
-        box, last = self.plot_box, means[:, -1]
-        middles = np.cumsum(last) - last / 2
-        line, unit = 1.3 * self.em, unit_of(upper)[1]
-        lines = 2 if self.large else 1  # the name, and the mean
-        places = apart(
-            [box.bottom - box.height * each / upper for each in middles[named]],
-            lines * line,
-            box.top + line,
-            box.bottom - (lines - 1) * line,
-        )
-        labels = []
-        for name, place in zip(np.array([*self.bars])[named], places, strict=True):
-            labels.append(Label(in_words(name), box.right + 0.5 * self.em, place))
-            if self.large:
-                labels.append(
-                    Label(self.written(data.mean_ms(name), unit), box.right + 0.5 * self.em, place + line)
-                )
-        return labels
+    def _name_parts(self, data: ViewData, means: np.ndarray, upper: float) -> None:
+        """Write the names of the components right of their last bars, with their means if it is large."""
+        named = {
+            name: row for row, name in enumerate(self.bars)
+            if data.summary["served"] and (means[row].any() or (name in COMPONENTS and data.has(name)))
+        }  # fmt: skip
+        if not self.large:
+            if self.changed("names", (*named, upper)):
+                for name, text in self.names.items():
+                    up = 0.5 + 1.25 * list(named).index(name) if name in named else 0
+                    self.write(text, in_words(name) * (name in named), 100, 0, right=0.4, up=up)
+            return
+        middles, unit = np.cumsum(means[:, -1]) - means[:, -1] / 2, unit_of(upper)[1]
+        line = 2.3 * self.em / 72 * self.ax.figure.dpi / self.ax.bbox.height * upper
+        places = apart([middles[row] for row in named.values()], line, line / 2, upper - line / 2)
+        for name, text in self.names.items():
+            written = f"{in_words(name)}\n{self.written(data.mean_ms(name), unit)}" if name in named else ""
+            self.write(text, written, 100, places[list(named).index(name)] if written else 0, right=0.4)
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
         """Return the mean of a part in the axis' unit."""
-        return fixed(mean_ms / unit_ms)
+        mean = mean_ms / unit_ms
+        return "< 0.001" if 0 < mean < 0.001 else fixed(mean)  # as little is a rounding error, and long
 
     def _mean(self, data: ViewData, unit: str, ms: float) -> str:
         if not data.summary["served"]:
@@ -88,12 +88,11 @@ class BreakdownView(StackedView):
             return "overloaded: it grows with the run"
         return f"mean {fixed(data.summary['mean_latency_ms'] / ms)} {unit}"
 
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        across = self.across(x_px, y_px)
-        if across is None or not data.summary["served"]:
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        if not data.summary["served"]:
             return None
         means, _ = _group_means(data, *self.bars)
-        group = int(across * means.shape[1])
+        group = min(int(x / 100 * means.shape[1]), means.shape[1] - 1)
         parts = ", ".join(
             f"{in_words(name)} {duration(mean)}"
             for name, mean in zip(self.bars, means[:, group], strict=True)
@@ -124,10 +123,7 @@ class TokenBreakdownView(BreakdownView):
         return duration(mean_ms)  # in its own unit: a prefill may be a thousandth of the decode
 
 
-def _group_means(data: ViewData, *parts: str) -> Heights:
+def _group_means(data: ViewData, *parts: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the means of parts, shape (parts, groups), over groups of equal size, and their edges."""
     groups = min(max(data.ranked.count, 1), GROUPS)
-    means = np.zeros((len(parts), groups))
-    there = [row for row, part in enumerate(parts) if data.has(part)]
-    means[there] = data.ranked.group_means([data.part_ms(parts[row]) for row in there], groups)
-    return means, np.linspace(0, 100, groups + 1)
+    return data.group_means(parts, groups), np.linspace(0, 100, groups + 1)

@@ -1,33 +1,50 @@
-"""The base of pictures of many scenarios: a figure, labels of its axes, its scale and its legend."""
+"""What pictures of studies share: their style, their axes or the caller's, scales and legends."""
 
 import math
-from collections.abc import Iterable, Sequence
-from io import BytesIO
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.ticker import LogFormatter
 
 from batchsim import _check
-from batchsim.view.canvas.words import Worded
+from batchsim.view.pictures.picture import Picture, styled
+from batchsim.view.pictures.view import below
+from batchsim.view.theme import LIGHT
 
+FONT, SMALL, LINE = 11, 9, 1.3  # points
+SIZE, DPI = (7.6, 5.2), 100  # inches, and pixels in one
+STYLE: dict[str, Any] = LIGHT.rc(FONT, LINE) | {"figure.dpi": 80}
 ROOM = 0.1  # part of the height for marks at the upper edge
 WIDE = 20  # largest over smallest number: beyond, a scale is logarithmic
 
 
-class Chart(Worded):
-    """A figure without pyplot that shows itself in a notebook."""
+@contextmanager
+def axes(ax: Axes | None, **more: Any) -> Iterator[Axes]:
+    """Yield the caller's axes, or new ones in a picture in the common style; `more` is as of rcParams."""
+    if ax is not None:
+        _check.instance("ax", ax, Axes, "matplotlib Axes")
+        yield ax
+        return
+    with styled(LIGHT, SMALL, LINE), style.context(more):
+        yield Picture(figsize=SIZE, dpi=DPI, layout="constrained").add_subplot()
 
-    def __init__(self) -> None:
-        super().__init__(figsize=(7.6, 5.2), dpi=100, layout="constrained")
-        FigureCanvasAgg(self)
 
-    def _repr_png_(self) -> bytes:
-        png = BytesIO()
-        self.savefig(png, format="png")
-        return png.getvalue()
+def panels(count: int, **options: Any) -> Any:
+    """Return the axes, one below the other, of a new picture; `options` are those of `subplots`."""
+    with styled(LIGHT, SMALL, LINE):
+        picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
+        return picture.subplots(count, 1, squeeze=False, **options)[:, 0]
+
+
+def picture_of(ax: Axes) -> Picture:
+    """Return the picture that holds axes of our own."""
+    picture = ax.get_figure(root=True)
+    assert isinstance(picture, Picture)
+    return picture
 
 
 def check_columns(frame: Any, *names: str) -> None:
@@ -101,11 +118,8 @@ def room_above(ax: Axes, highest: float) -> None:
         ax.set_ylim(top=max(ax.get_ylim()[1], float(scale.inverted().transform(np.array([top]))[0])))
 
 
-def show_legend(chart: Worded, handles: Sequence[Any]) -> None:
-    """Put a legend below, in up to three columns, as the width allows."""
-    options: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
-    for columns in range(min(max(len(handles), 1), 3), 0, -1):
-        legend = chart.legend(handles=handles, ncols=columns, **options)
-        if columns == 1 or legend.get_window_extent().width <= chart.bbox.width:
-            break
-        legend.remove()
+def show_legend(ax: Axes, handles: Sequence[Any]) -> None:
+    """Put a legend below axes, in as many columns as the width allows."""
+    if handles:
+        widest = max(len(line) for each in handles for line in str(each.get_label()).splitlines())
+        below(ax, handles, widest, frameon=False)

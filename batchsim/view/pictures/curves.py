@@ -1,23 +1,25 @@
 """Curves: the trade-off of a grid of settings, a metric along one knob, and the latency on each server."""
 
 import math
+import textwrap
 from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
-from matplotlib.lines import Line2D
+from matplotlib import rcParams
+from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
 from batchsim.servers.comparison import Group, ServerComparison
-from batchsim.view.canvas.lettering import apart
-from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.figures import begun, name_lines, small
+from batchsim.view.pictures.figures import name_lines
+from batchsim.view.pictures.picture import Picture
+from batchsim.view.pictures.view import apart
+from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
     from batchsim.study.capacity import Capacity
@@ -35,8 +37,9 @@ ON_TOP: dict[str, Any] = {"zorder": 5, "linestyle": "none", "markeredgecolor": B
 
 
 def frontier(
-    settings: "Recommendation | pandas.DataFrame", value: str | None = None, objective: float | None = None
-) -> Chart:
+    settings: "Recommendation | pandas.DataFrame", value: str | None = None, objective: float | None = None,
+    ax: Axes | None = None,
+) -> Picture | Axes:  # fmt: skip
     """Return a picture of the trade-off: latency against the saturation rate, for each number of servers.
 
     `settings` is what `tune` or `sweep` returned. Lines join the Pareto frontier: the settings that no other
@@ -49,7 +52,7 @@ def frontier(
     >>> from batchsim.study.sweep import sweep
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> frontier(sweep(scenario, {"max_batch_size": [8, 16, 32]}, 2000, progress=False))
-    <Chart size 760x520 with 1 Axes>
+    <Picture size 760x520 with 1 Axes>
     """
     best, front, x = None, None, "saturation_per_s"
     if isinstance(settings, pandas.DataFrame):
@@ -70,37 +73,43 @@ def frontier(
     if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
-    chart, ax = begun()
-    ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
-    groups = front.groupby("servers") if "servers" in front else [(0, front)]
-    for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
-        label, rows = counted(servers, "server") if servers else "Pareto frontier", rows.sort_values(x)
-        steps: dict[str, Any] = {"color": colour, "marker": marker, "drawstyle": "steps-pre"}
-        ax.plot(rows[x], rows[value], style, label=label, **steps)
-    title = "The trade-off between latency and saturation rate"
-    varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
-    if varied and len(front) <= LABELLED:
-        title += f"\nbeside each point: {', '.join(map(heading, varied))}"
-        for _, row in front.iterrows():
-            text = ", ".join(charts.texts(row[knob] for knob in varied))
-            ax.annotate(
-                text, (row[x], row[value]), xytext=(0, 9), textcoords="offset points", fontsize=8, ha="center"
-            )
-    answer = ""
-    if best is not None and math.isfinite(best[value]):
-        answer = best["outcome"]
-        star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": answer}
-        ax.plot(best[x], best[value], "*", **star, **ON_TOP)
-    ax.margins(x=0.1)
-    return _finish(chart, x, value, title, answer, [*others[value], *front[value]], objective)
+    own = ax is None
+    with charts.axes(ax) as ax:
+        ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
+        groups = front.groupby("servers") if "servers" in front else [(0, front)]
+        for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
+            label, rows = counted(servers, "server") if servers else "Pareto frontier", rows.sort_values(x)
+            steps: dict[str, Any] = {"color": colour, "marker": marker, "drawstyle": "steps-pre"}
+            ax.plot(rows[x], rows[value], style, label=label, **steps)
+        title = "The trade-off between latency and saturation rate"
+        varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
+        if varied and len(front) <= LABELLED:
+            title += f"\nbeside each point: {', '.join(map(heading, varied))}"
+            for _, row in front.iterrows():
+                text = ", ".join(charts.texts(row[knob] for knob in varied))
+                ax.annotate(
+                    text,
+                    (row[x], row[value]),
+                    xytext=(0, 9),
+                    textcoords="offset points",
+                    fontsize=8,
+                    ha="center",
+                )
+        answer = ""
+        if best is not None and math.isfinite(best[value]):
+            answer = best["outcome"]
+            star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": answer}
+            ax.plot(best[x], best[value], "*", **star, **ON_TOP)
+        ax.margins(x=0.1)
+        _finish(ax, x, value, title, answer, [*others[value], *front[value]], objective)
+    return charts.picture_of(ax) if own else ax
 
 
 def _finish(
-    chart: Chart, x: str, value: str, title: str, answer: str, drawn: list[float],
+    ax: Axes, x: str, value: str, title: str, answer: str, drawn: list[float],
     objective: float | None, highest: float | None = None,
-) -> Chart:  # fmt: skip
-    """Give a picture its scale, which holds what is drawn and the objective, and name what it draws."""
-    (ax,) = chart.axes
+) -> None:  # fmt: skip
+    """Give axes their scale, which holds what is drawn and the objective, and name what they show."""
     if objective is not None:
         name = f"objective: {objective:g}"
         ax.axhline(objective, color=VERMILION, linewidth=1.4, label=name)
@@ -109,16 +118,15 @@ def _finish(
     if highest is not None and drawn:
         charts.room_above(ax, max(*drawn, highest))
     ax.set(xlabel=heading(x), ylabel=heading(value))
-    with small():
-        ax.set_title(title)
-        name_lines(ax, answer)
-    return chart
+    ax.set_title(title)
+    name_lines(ax, answer)
 
 
 def capacity_curves(
     frames: "pandas.DataFrame | Capacity | Mapping[str, pandas.DataFrame | Capacity]",
     x: str = "rate_per_s", value: str | None = None, objective: float | None = None,
-) -> Chart:  # fmt: skip
+    ax: Axes | None = None,
+) -> Picture | Axes:  # fmt: skip
     """Return a picture of a metric along one knob, such as the rate: a line for each of {label: frame}.
 
     A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
@@ -133,7 +141,7 @@ def capacity_curves(
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> frame = sweep(scenario, {"rate_per_s": [500, 1000, 2000]}, 2000, progress=False)
     >>> capacity_curves({"a wait of 10 ms": frame}, objective=20)
-    <Chart size 760x520 with 1 Axes>
+    <Picture size 760x520 with 1 Axes>
     """
     given: dict[str, Any] = dict(frames) if isinstance(frames, Mapping) else {"": frames}
     if not given:
@@ -153,52 +161,64 @@ def capacity_curves(
             raise ValueError(f"{curve} must have one row for each {x}: choose among the other knobs")
     levels = charts.distinct(each for frame in named.values() for each in frame[x])
     numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
-    chart, ax = begun()
-    reach: dict[str, float] = {}  # up to where each line keeps the objective
-    drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
-    bands: list[float] = []
-    losing = any(np.isposinf(frame[value].to_numpy(float)).any() for frame in named.values())
-    lost = ", or too many requests lost" if losing else ""
-    notes = {
-        "x": f"overloaded,\nor not possible{lost}",
-        "o": "of the served requests alone:\nothers are lost",
-    }
-    for (colour, style, marker), (name, frame) in zip(cycle(STYLES), named.items(), strict=False):
-        place = np.array([each if numeric else levels.index(each) for each in frame[x]], float)
-        order = np.argsort(place)
-        place, frame = place[order], frame.iloc[order]
-        there = _feasible(frame, value)
-        at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or heading(value)
-        partial = charts.of_served_alone(frame, value)[there]
-        if name in capacities and x == "rate_per_s":
-            capacity = capacities[name]
-            edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
-            label += f"\ncapacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
-            reach[label] = max(edges, default=0.0)
-            ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
-        elif numeric and objective is not None and (crossings := _crossings(at, numbers, objective, partial)):
-            label += f"\n{objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
-            reach[label] = max(crossings)
-            ax.plot(crossings, np.full(len(crossings), objective), "D", color=colour, **ON_TOP)
-        ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
-        drawn += numbers.tolist()
-        if partial.any():
-            note = {"label": notes.pop("o", "")} | HOLLOW
-            ax.plot(
-                at[partial], numbers[partial], marker, linestyle="none", color=colour, markersize=4, **note
-            )
-        if (band := _band(frame[there], value)) is not None:
-            ax.fill_between(at, *band, color=colour, alpha=0.18, linewidth=0)
-            bands += band[1][np.isfinite(band[1])].tolist()
-        if (top := np.full(place[~there].size, AT_THE_TOP)).size:
-            note = {"label": notes.pop("x", ""), "transform": ax.get_xaxis_transform()}
-            ax.plot(place[~there], top, "x", color=colour, **note)
-    crosses = "x" not in notes
-    if not numeric:
-        ax.set_xticks(range(len(levels)), charts.texts(levels))
-    highest = max(bands, default=-math.inf) if crosses else None
-    answer = max(reach, key=lambda label: reach[label]) if len(named) > 1 and reach else ""
-    return _finish(chart, x, value, f"{heading(value)} by {heading(x)}", answer, drawn, objective, highest)
+    own = ax is None
+    with charts.axes(ax) as ax:
+        reach: dict[str, float] = {}  # up to where each line keeps the objective
+        drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
+        bands: list[float] = []
+        losing = any(np.isposinf(frame[value].to_numpy(float)).any() for frame in named.values())
+        lost = ", or too many requests lost" if losing else ""
+        notes = {
+            "x": f"overloaded,\nor not possible{lost}",
+            "o": "of the served requests alone:\nothers are lost",
+        }
+        for (colour, style, marker), (name, frame) in zip(cycle(STYLES), named.items(), strict=False):
+            place = np.array([each if numeric else levels.index(each) for each in frame[x]], float)
+            order = np.argsort(place)
+            place, frame = place[order], frame.iloc[order]
+            there = _feasible(frame, value)
+            at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or heading(value)
+            partial = charts.of_served_alone(frame, value)[there]
+            if name in capacities and x == "rate_per_s":
+                capacity = capacities[name]
+                edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
+                label += f"\ncapacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
+                reach[label] = max(edges, default=0.0)
+                ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
+            elif (
+                numeric
+                and objective is not None
+                and (crossings := _crossings(at, numbers, objective, partial))
+            ):
+                label += f"\n{objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
+                reach[label] = max(crossings)
+                ax.plot(crossings, np.full(len(crossings), objective), "D", color=colour, **ON_TOP)
+            ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
+            drawn += numbers.tolist()
+            if partial.any():
+                note = {"label": notes.pop("o", "")} | HOLLOW
+                ax.plot(
+                    at[partial],
+                    numbers[partial],
+                    marker,
+                    linestyle="none",
+                    color=colour,
+                    markersize=4,
+                    **note,
+                )
+            if (band := _band(frame[there], value)) is not None:
+                ax.fill_between(at, *band, color=colour, alpha=0.18, linewidth=0)
+                bands += band[1][np.isfinite(band[1])].tolist()
+            if (top := np.full(place[~there].size, AT_THE_TOP)).size:
+                note = {"label": notes.pop("x", ""), "transform": ax.get_xaxis_transform()}
+                ax.plot(place[~there], top, "x", color=colour, **note)
+        crosses = "x" not in notes
+        if not numeric:
+            ax.set_xticks(range(len(levels)), charts.texts(levels))
+        highest = max(bands, default=-math.inf) if crosses else None
+        answer = max(reach, key=lambda label: reach[label]) if len(named) > 1 and reach else ""
+        _finish(ax, x, value, f"{heading(value)} by {heading(x)}", answer, drawn, objective, highest)
+    return charts.picture_of(ax) if own else ax
 
 
 def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:
@@ -236,77 +256,59 @@ def _crossings(x: np.ndarray, numbers: np.ndarray, objective: float, partial: np
 
 
 MARKED = (0, 50, 90, 99, 99.9)  # percentiles
-LEAD_PX = 26.0  # from the axes to the names
-LINE_PX, WRAP = 17.0, 24  # of a label: the height of a line, and its letters
+WRAP, APART = 24, 1.25  # letters of a line, and the distance of lines in heights of letters
 
 
 def _wrapped(group: Group) -> str:
     """Return the names of a group, in lines, with its p99."""
-    lines = [""]
-    for name in group.names:
-        text = f"{lines[-1]}, {name}" if lines[-1] else name
-        if lines[-1] and len(text) > WRAP:
-            lines[-1] += ","
-            lines.append(name)
-        else:
-            lines[-1] = text
+    names = textwrap.fill(", ".join(group.names), WRAP, break_long_words=False, break_on_hyphens=False)
     p99 = f"p99 {duration(group.result.percentile(99))}" if group.stable else "its queue grows\nwithout bound"
-    return "\n".join([*lines, p99])
+    return f"{names}\n{p99}"
 
 
-def server_curves(comparison: ServerComparison) -> Chart:
+def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Picture | Axes:
     """Return a picture of the latency at each percentile, a line for servers whose rules are the same.
 
     Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
     """
-    chart, ax = begun()
-    chart.set_size_inches(9.6, 5.2)
-    reached = min(group.result.metrics.served for group in comparison.groups)
-    shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
-    # On this logarithmic scale, each further nine of the percentile takes the same room.
-    places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
-    qs = 100 * (1 - 10**-places)
-    ends, styles, labels, drawn = [], [], [], []
-    for (colour, style, _), group in zip(cycle(STYLES), comparison.groups, strict=False):
-        styles.append((colour, style))
-        labels.append(_wrapped(group))
-        if group.stable:
-            latencies = group.result.metrics.percentiles(qs)
-            said = labels[-1].replace("\n", " ")  # for the description: the picture has it at the line's end
-            ax.plot(places, latencies, style, color=colour, linewidth=1.8, label=said)
-            drawn += [float(latencies[0]), float(latencies[-1])]
-            ends.append(float(latencies[-1]))
-        else:
-            ends.append(np.inf)
-    charts.scale(ax, drawn)
-    if not drawn:
-        ax.set_yticks([])
-    charts.room_above(ax, max(drawn, default=1.0))
-    marks = [-np.log10(1 - q / 100) for q in shown]
-    ax.xaxis.set_major_locator(FixedLocator(marks))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
-    ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
-    with small():
+    own = ax is None
+    with charts.axes(ax) as ax:
+        reached = min(group.result.metrics.served for group in comparison.groups)
+        shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
+        # On this logarithmic scale, each further nine of the percentile takes the same room.
+        places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
+        named, drawn = [], []
+        for (colour, style, _), group in zip(cycle(STYLES), comparison.groups, strict=False):
+            label, end = _wrapped(group), math.inf
+            if group.stable:
+                latencies = group.result.metrics.percentiles(100 * (1 - 10**-places))
+                said = label.replace("\n", " ")  # for the description: the picture has it at the line's end
+                ax.plot(places, latencies, style, color=colour, label=said)
+                drawn += [float(latencies[0]), end := float(latencies[-1])]
+            named.append((label, colour, end))
+        charts.scale(ax, drawn)
+        if not drawn:
+            ax.set_yticks([])
+        charts.room_above(ax, max(drawn, default=1.0))
+        marks = [-np.log10(1 - q / 100) for q in shown]
+        ax.xaxis.set_major_locator(FixedLocator(marks))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
+        ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
         ax.set_title(f"The same traffic, {len(comparison.rules)} servers")
-    names = [chart.text(0, 0, label, va="center", color=BLACK, fontsize=9) for label in labels]
-    wide, tall = chart.bbox.size
-    beside = LEAD_PX + max(name.get_window_extent().width for name in names)  # the layout adds an edge
-    for name in names:
-        name.set_in_layout(False)
-    chart.set_layout_engine("constrained", rect=(0, 0, 1 - beside / wide, 1))
-    chart.draw_without_rendering()  # the layout: labels are placed in pixels
-    box = ax.get_window_extent()
-    tops = [ax.transData.transform((0, end))[1] if np.isfinite(end) else box.y1 for end in ends]
-    lines = LINE_PX * max(label.count("\n") + 1 for label in labels)
-    low, high = 0.6 * lines, chart.bbox.height - 0.6 * lines
-    for y, moved, (colour, style), name in zip(
-        tops, apart(tops, lines, low, high), styles, names, strict=True
-    ):
-        at, left = (box.x1 + 2) / wide, (box.x1 + LEAD_PX) / wide
-        line: dict[str, Any] = {"color": colour, "linestyle": style}
-        lead = Line2D([at, left - 4 / wide], [y / tall, moved / tall], **line)
-        chart.add_artist(lead)
-        lead.set_in_layout(False)
-        name.set_position((left, moved / tall))
-    return chart
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        figure.draw_without_rendering()  # the layout: now the heights of lines are known
+        height = 72 * ax.get_window_extent().height / figure.dpi
+        ends = [height * min(ax.transAxes.inverted().transform(ax.transData.transform((0, end)))[1], 1)
+                if end < math.inf else height for *_, end in named]  # fmt: skip
+        lines = max(label.count("\n") + 1 for label, *_ in named)
+        least = APART * rcParams["font.size"] * lines
+        for (label, colour, _), place in zip(named, apart(ends, least, 0, height), strict=True):
+            beside: dict[str, Any] = {
+                "xycoords": "axes fraction",
+                "textcoords": "offset points",
+                "annotation_clip": False,
+            }
+            ax.annotate(label, (1, place / height), (8, 0), va="center", color=colour, **beside)
+    return charts.picture_of(ax) if own else ax

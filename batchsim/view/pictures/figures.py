@@ -12,31 +12,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from batchsim import _format
-from batchsim.view.canvas.lettering import apart
-from batchsim.view.canvas.theme import COMPONENTS, LIGHT
-from batchsim.view.pictures.chart import Chart, is_wide
+from batchsim.view.pictures.chart import FONT, STYLE, is_wide
+from batchsim.view.pictures.picture import Picture
+from batchsim.view.pictures.view import apart
+from batchsim.view.theme import COMPONENTS, LIGHT
 
-FONT, SMALL = 11, 9
-STYLE: dict[str, Any] = LIGHT.rc(FONT) | {
-    "figure.dpi": 80, "axes.titlelocation": "left", "axes.titlesize": "medium", "axes.titleweight": "bold",
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": LIGHT.faint, "lines.linewidth": 1.8,
-}  # fmt: skip
 FAINT = 0.598  # the brightness from which letters are faint on white
 FULL = 0.8  # of the width: the name of a line that ends before stands at its end
 LINE = 1.5  # the least distance of two lines of names, in heights of their letters
 SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
-
-
-def begun(**more: Any) -> tuple[Chart, Axes]:
-    """Return a picture, in smaller letters, and its empty axes; `more` is as of matplotlib's rcParams."""
-    with small(**more):
-        chart = Chart()
-        return chart, chart.add_subplot()
-
-
-def small(**more: Any) -> Any:
-    """Return a context that draws in the same style, in smaller letters."""
-    return style.context(STYLE | {"font.size": SMALL} | more)
 
 
 def name_lines(ax: Axes, answer: str = "") -> None:
@@ -45,6 +29,8 @@ def name_lines(ax: Axes, answer: str = "") -> None:
         figure.draw_without_rendering()  # now the scales are known
     ends: tuple[list[Any], list[Any]] = [], []  # of lines that end before the edge, and at it
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+        if isinstance(handle, Line2D) and not np.isfinite(np.asarray(handle.get_ydata(), dtype=float)).any():
+            continue  # there is nothing to name
         if name == answer and isinstance(handle, Line2D):
             handle.set(linewidth=1.7 * handle.get_linewidth(), zorder=4)
         x, y = _end(ax, handle)
@@ -61,10 +47,10 @@ def name_lines(ax: Axes, answer: str = "") -> None:
         lines = max((name.count("\n") + 1 for _, name, *_ in group), default=1)
         places = apart([y * height for *_, y, _ in group], LINE * FONT * lines, 0, height)
         for (style, name, x, _, beside), place in zip(group, places, strict=True):
-            ax.annotate(name, (x, place / height), (beside, 0), **_FROM_POINT, va="center", **style)
+            ax.annotate(name, (x, place / height), (beside, 0), **FROM_POINT, va="center", **style)
 
 
-_FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
 _AFTER: Any = {"textcoords": "offset points", "va": "center"}
 _FROM_TOP: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
 
@@ -102,11 +88,7 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     total, left = sum(lengths.values()), np.zeros(len(rows))
     for part in parts:
         look, length = COMPONENTS[part], lengths[part]
-        fill: dict[str, Any] = {
-            "color": getattr(LIGHT, look.colour),
-            "hatch": look.hatch,
-            "edgecolor": "white",
-        }
+        fill: dict[str, Any] = {"color": getattr(LIGHT, look.colour), "edgecolor": "white"}
         ax.barh(range(len(rows)), length, 0.62, left, label=part, **fill)
         widest = int(np.argmax(length))
         if length[widest] > SEEN * np.max(total):
@@ -125,15 +107,14 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     ax.invert_yaxis()
 
 
-def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = "") -> Chart:
+def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = "") -> Picture:
     """Return a picture of some columns of a table side by side; `answer` is the row to highlight.
 
     >>> draw_table(pandas.DataFrame({"p99 (ms)": [34, 23]}, index=["today", "no wait"]), ["p99 (ms)"])
-    <Chart size 800x158 with 1 Axes>
+    <Picture size 800x158 with 1 Axes>
     """
     with style.context(STYLE):
-        chart = Chart()
-        chart.set_size_inches(8, 0.9 + 0.34 * len(table))
+        chart = Picture(figsize=(8, 0.9 + 0.34 * len(table)), dpi=100, layout="constrained")
         for ax, column in zip(
             chart.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True
         ):

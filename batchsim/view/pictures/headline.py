@@ -1,23 +1,15 @@
-"""The four main numbers, in large figures: latencies against their objectives, throughput, and load."""
+"""The four main numbers of a run: latencies against their objectives, throughput, and load."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from html import escape
 from typing import NamedTuple
-
-import numpy as np
-from matplotlib.patches import PathPatch
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
 from batchsim.scenario import ClosedLoop
-from batchsim.view.canvas.cells import NOWHERE, rectangles
-from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.pictures.data import NAMED, ViewData
 
-HIGH = 5.6  # of a row of figures, in ems
-LINES = (1.4, 3.55, 5.0)  # baselines, in ems
-FIGURE = 1.9  # the size of the figures, in ems
 UP, DOWN, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}", "unchanged"
 LIMIT = "\N{LESS-THAN OR EQUAL TO}"
 MET, MISSED = "\N{CHECK MARK}", "\N{BALLOT X}"
@@ -27,8 +19,8 @@ Writer = Callable[[float], str]
 class Figure(NamedTuple):
     """A number: its name, value, unit, interval, and change since the last move.
 
-    `levels` replaces the interval: the numbers of the priority levels, longest text first. `beside` follows
-    the unit if it has room. An `alert`, a missed objective or an overload, has a bar beside it.
+    `levels` replaces the interval: the numbers of the priority levels. `beside` follows the unit. An `alert`
+    is a missed objective or an overload.
     """
 
     name: str
@@ -36,68 +28,35 @@ class Figure(NamedTuple):
     unit: str
     interval: str = ""
     change: str = ""
-    levels: tuple[str, ...] = ()
+    levels: str = ""
     beside: str = ""
     alert: bool = False
 
+    @property
+    def notes(self) -> str:
+        """What stands below the number."""
+        return "  ".join(filter(None, (self.levels or self.interval, self.change)))
 
-class Headline(Tile):
-    """Four figures, side by side or in two rows."""
 
-    def __init__(self, picture: Picture, box: Box) -> None:
-        super().__init__(picture, box)
-        em, theme = picture.font_px, self.theme
-        self.em = em
-        rows = 2 if box.height > 1.5 * HIGH * em else 1
-        columns = 4 // rows
-        self.wide = box.width / columns
-        self.places = [
-            (box.left + (i % columns) * self.wide + 0.8 * em, box.top + (i // columns) * HIGH * em)
-            for i in range(4)
-        ]
-        self.names = {
-            alert: Lettering(picture, em, theme.ink if alert else theme.soft) for alert in (False, True)
-        }
-        self.figures = {
-            alert: Lettering(picture, FIGURE * em, theme.objective if alert else theme.ink, "bold")
-            for alert in (False, True)
-        }
-        self.notes = Lettering(picture, em, theme.ink)
-        self.bars = self.add(PathPatch(NOWHERE, facecolor=theme.objective, linewidth=0))
-        self.set_moving(*self.names.values(), *self.figures.values(), self.notes, self.bars)
+def as_html(data: ViewData) -> str:
+    """Return the four numbers for a page."""
+    parts = []
+    for figure in FIGURES[data.result.scenario.kind](data):
+        look = "batchsim-number batchsim-missed" if figure.alert else "batchsim-number"
+        name, value, unit, beside, notes = map(
+            escape, (figure.name, figure.value, figure.unit, figure.beside, figure.notes)
+        )
+        number = f"<b>{value}</b> <span>{unit}</span> <i>{beside}</i>"
+        parts.append(f'<div class="{look}"><div>{name}</div><div>{number}</div><div>{notes}</div></div>')
+    return "".join(parts)
 
-    def update(self, data: ViewData) -> None:
-        notes, shown, em = [], FIGURES[data.result.scenario.kind](data), self.em
-        labels: dict[Lettering, list[Label]] = {
-            each: [] for each in (*self.names.values(), *self.figures.values())
-        }
-        for figure, (x, top) in zip(shown, self.places, strict=True):
-            first, second, third = (top + line * em for line in LINES)
-            labels[self.names[figure.alert]].append(Label(figure.name, x, first))
-            labels[self.figures[figure.alert]].append(Label(figure.value, x, second))
-            after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
-            unit = f"{figure.unit}   {figure.beside}" if figure.beside else figure.unit
-            fits = after + self.em * width_em(unit) <= x + self.wide - 1.6 * self.em
-            notes.append(Label(unit if fits else figure.unit, after, second))
-            texts = [text for text in (figure.interval, figure.change) if text]
-            if figure.levels:
-                texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
-            elif not self._fits(texts):
-                texts = texts[-1:]  # the change alone
-            notes.append(Label("  ".join(filter(None, texts)), x, third))
-        for lettering, texts_there in {**labels, self.notes: notes}.items():
-            lettering.show(texts_there)
-        begin = [place for figure, place in zip(shown, self.places, strict=True) if figure.alert]
-        corners = np.add(np.reshape(begin, (-1, 2)), [-0.6 * em, (LINES[0] - 0.9) * em])
-        size = 0.25 * em, (LINES[2] - LINES[0] + 1.1) * em
-        self.bars.set_path(rectangles(corners, np.add(corners, size)))
 
-    def _fits(self, texts: Sequence[str]) -> bool:
-        return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
-
-    def _fitting(self, both: list[list[str]], alone: tuple[str, ...]) -> list[str]:
-        """Return the first texts that fit: the levels with the change, otherwise alone."""
-        return next((texts for texts in [*both, *([each] for each in alone)] if self._fits(texts)), [])
+def as_line(data: ViewData) -> str:
+    """Return the four numbers as a line of text, above a still picture."""
+    found = FIGURES[data.result.scenario.kind](data)
+    return "     ".join(
+        " ".join(filter(None, (each.name, each.value, each.unit, each.beside))) for each in found
+    )
 
 
 def figures_of(data: ViewData) -> list[Figure]:
@@ -177,18 +136,12 @@ def latency_figure(
     return Figure(name, write(value), unit, _between(interval, write), change, alert=missed)
 
 
-def levels(data: ViewData, q: int) -> tuple[str, ...]:
-    """Return the p50 or the p99 of each priority level, as ever shorter texts; () without several."""
+def levels(data: ViewData, q: int) -> str:
+    """Return the p50 or the p99 of each priority level; "" without several."""
     found = {level: both[q == 99] for level, both in data.levels_ms.items()}
     texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
     texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
-    if not texts:
-        return ()
-    long, short = (
-        ", ".join(f"{name}{level}{then} {texts[level]}" for level in found if level in texts)
-        for name, then in (("level ", ""), ("", ":"))
-    )
-    return long, short, short.replace(" ms", "")
+    return ", ".join(f"level {level} {texts[level]}" for level in found if level in texts)
 
 
 def digits(per_s: float) -> str:

@@ -1,7 +1,6 @@
 """How long requests take: the distribution of latency, or the queue that grows without end."""
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,20 +19,17 @@ from batchsim._format import (
     typed_duration,
     unit_of,
 )
-from batchsim.engines.token_log import TokenLog
-from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
-from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.lettering import Label, apart, width_em
+from batchsim.result.distributions import POINTS, queue_length
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import SMALL, Entry, Spot, View, outline
+from batchsim.view.pictures.view import DASHED, Spot, View, apart, outline
+from batchsim.view.scales import nice
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
-
+OVERLOADED = "Overloaded: the queue grows"
 HEADROOM = 1.12  # above the highest bar
-POINTS = 201  # of the queue's curve
 
 
 class GrowingView(View):
@@ -42,16 +38,19 @@ class GrowingView(View):
     KEY = "latency"
     COMPARED: ClassVar[dict[str, tuple[str, str]]]  # differences B - A: name, unit
     UNSTEADY: ClassVar[str]  # what has no steady state
-    OVERLOADED = "Overloaded: the queue grows"
-    SMALL_ROOM = SMALL._replace(left=3.7)  # for 100%
     RANK = 0
 
-    def add_queue(self, ax: Axes) -> None:
+    def add_queue(self) -> None:
         """Add the artists of the queue to the view's axes."""
-        self.ax = ax
-        self.queue, self.other_queue = (ax.plot([], [], zorder=3, **self.now_style)[0] for _ in range(2))
-        (self.growth,) = ax.plot([], [], zorder=3, **self.line_style("soft", "-."))
-        self.set_moving(self.queue, self.growth, self.other_queue)
+        (self.queue,) = self.ax.plot([], [], zorder=3, **self.now_style)
+        (self.other_queue,) = self.ax.plot([], [], zorder=2.5)
+        (self.growth,) = self.ax.plot([], [], zorder=3, **self.style("soft", "-.", 0.7))
+        self.note = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
+
+    def title(self, data: ViewData) -> str:
+        if data.overloaded:
+            return OVERLOADED if self.large else "Requests waiting"
+        return super().title(data)
 
     def update(self, data: ViewData) -> None:
         grows = data.overloaded
@@ -59,12 +58,9 @@ class GrowingView(View):
         other = data.other if data.other is not None and data.other.overloaded == grows else None
         missing = [*self.missing(data, other), *[self.other_queue] * (other is None)]
         for artist in self.moving:
-            if artist is not self.values:
+            if artist not in (self.note, self.frame, self.lack):
                 of_queue = artist in (self.queue, self.growth, self.other_queue)
                 artist.set_visible(of_queue == grows and artist not in missing)
-        if self.hold("title", grows):
-            name = self.NAME if self.large else self.SHORT
-            self.title.set_text((self.OVERLOADED if self.large else "Requests waiting") if grows else name)
         if grows:
             self._show_queue(data, other)
         else:
@@ -92,19 +88,19 @@ class GrowingView(View):
                 waiting, end_s = queue_length(each.result)
                 line.set_data(np.linspace(0, end_s, POINTS), waiting)
                 highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
-        self.set_limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
-        self.set_label(self.ax.xaxis, "time (s)")
-        if self.hold("y label", True):
+        self.limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
+        self.label(self.ax.xaxis, "time (s)")
+        if self.changed("y label", "queue"):
             self.ax.yaxis.set_major_formatter(tick)
-            self.ax.set_ylabel("requests waiting" * self.large)
+            self.ax.yaxis.set_label_text("requests waiting")
         growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-        self.show_legend([Entry("", value=growth)])
+        self.write(self.note, growth * self.large, 1, 1, up=-0.3)
 
-    def show_percent(self, label: str = "") -> None:
+    def show_percent(self, label: str) -> None:
         """Label the vertical axis with percentages."""
-        if self.hold("y label", False):
+        if self.changed("y label", "percent"):
             self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-            self.ax.set_ylabel(label)
+            self.ax.yaxis.set_label_text(label)  # `set_ylabel` would centre it
 
     def spot_of_queue(self, at_s: float, data: ViewData) -> Spot | None:
         """Return the number of waiting requests at a time."""
@@ -158,53 +154,38 @@ def describe_objective(limit_ms: float, p99_ms: float, share: float) -> str:
     return f"{limit} is {met}: {percent(share)} of requests are within it."
 
 
-def queue_length(result: Result) -> tuple[np.ndarray, float]:
-    """Return the number of waiting requests at equally spaced times, and the last time, in seconds.
-
-    The times are from 0 to the last arrival, shape (POINTS,). It requires a run that serves all requests.
-    """
-    end_s = float(result.arrival_s[-1])
-    times_s = np.linspace(0, end_s, POINTS)
-    if isinstance(result.log, TokenLog):
-        started = np.searchsorted(np.sort(result.start_s), times_s, side="right")
-    else:
-        left = np.concatenate([[0], np.cumsum(result.batches.batch_size)])
-        started = left[np.searchsorted(result.batches.start_s, times_s, side="right")]
-    return np.searchsorted(result.arrival_s, times_s, side="right") - started, end_s
-
-
 SAID = (50, 95, 99)  # the percentiles in the description
-PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # the percentiles of the picture, and their dashes
+PERCENTILES = {50: DASHED, 99: "-"}  # the percentiles of the picture, and their dashes
 BINS = 60
 TAIL = 2.0  # p99s: where a long tail is cut off; the last bar contains the rest
 NEAR = 1.6  # widths of the distribution: an objective farther away is not shown
+ABOVE = 0.93  # of the height: where the lines of percentiles end, below their names
 
 
 class LatencyView(GrowingView):
     """The distribution of latency with its percentiles."""
 
     NAME, SHORT = "Latency", "Latency"
-    SMALL_ROWS = 1  # for the lines' names
     COMPARED: ClassVar = {"p99_ms": ("p99", " ms"), "throughput_per_s": ("throughput", "/s")}
     UNSTEADY = "latency"
 
-    def add_artists(self) -> None:
-        theme = self.theme
-        box = self.plot_box = self.axes_box(top=1.4 if self.large else 0)  # for two rows of labels
-        ax = self.add_plot(box, "latency (ms)", "")
-        self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.13, lw=0)
-        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, zorder=2)
+    def make(self) -> None:
+        theme, ax = self.look, self.ax
+        self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.1, lw=0)
+        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, linewidth=0, zorder=2)
         self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
         self.other_bars = ax.stairs([0], [0, 1], zorder=3)
-        self.objective = ax.axvline(0, zorder=2.5, **self.objective_style)
+        top = ABOVE if self.large else 1.0
+        self.objective = ax.axvline(0, ymax=top, zorder=2.5, **self.style("objective", width=0.8))
         self.lines = {
-            q: ax.axvline(0, zorder=4, **self.line_style("ink", dashes, 0.9))
+            q: ax.axvline(0, ymax=top, zorder=4, **self.style("ink", dashes, 0.65))
             for q, dashes in PERCENTILES.items()
         }
-        self.set_moving(
-            self.late, self.bars, self.other_fill, self.other_bars, self.objective, *self.lines.values()
-        )
-        self.add_queue(ax)
+        names = {"ha": "center", "va": "top", "xycoords": ax.get_xaxis_transform()}
+        self.names = [self.text(ax, **names) for _ in (*PERCENTILES, "objective")]
+        self.names[-1].set_color(theme.objective)
+        self.slower = self.text(ax, xycoords="axes fraction", ha="right", va="bottom")
+        self.add_queue()
 
     def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
         missing: list[Artist] = [self.late, self.objective] * (data.objective_ms is None)
@@ -217,7 +198,7 @@ class LatencyView(GrowingView):
         right_ms = max(upper_ms(each) for each in (data, other) if each is not None)
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
-        self.set_limits(self.ax, "latency", x=(0, right_ms))
+        self.limits(self.ax, "latency", x=(0, right_ms))
         right_ms = float(self.ax.get_xlim()[1])  # limits only grow until a release
         edges = np.linspace(0, right_ms, BINS + 1)
         highest = 0.0
@@ -234,81 +215,54 @@ class LatencyView(GrowingView):
         if objective_ms is not None:
             self.objective.set_xdata([objective_ms] * 2)
             self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
-        self.set_label(self.ax.xaxis, "latency", right_ms)
-        self.show_percent()
-        self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
-        notes = [Entry("", value=self._note(data))] if self.large else []
-        self.show_legend(notes, (self._marks if self.large else self._names)(data, values, right_ms))
+        self.label(self.ax.xaxis, "latency", right_ms)
+        self.show_percent("requests")
+        room = 1.15 if self.large else 1.0  # for the names
+        self.limits(self.ax, "latency", y=(0, nice(HEADROOM * room * highest) if highest else 10.0))
+        if self.large:
+            self._name_lines(data, values, right_ms)
 
-    def _names(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
-        """Return the names of the percentiles above their lines, in the one row of a small view."""
-        box, wide, y = self.plot_box, width_em("p99") * self.em, self.plot_box.top - 0.5 * self.em
-        shown = {
-            f"p{q}": box.left + box.width * value / right_ms
-            for q, value in values.items()
-            if value <= right_ms
-        }
-        low, high = self.box.left + wide / 2, self.box.right - wide / 2 - 2
-        places = dict(zip(shown, apart([*shown.values()], wide + 0.4 * self.em, low, high), strict=True))
-        labels = [Label(name, x, y, "center") for name, x in places.items()]
-        if data.objective_ms is not None and data.objective_ms <= right_ms:
-            half = width_em("objective") * self.em / 2
-            middle = box.left + box.width * data.objective_ms / right_ms
-            middle = min(max(middle, self.box.left + half), self.box.right - half - 2)
-            if all(abs(x - middle) > half + wide / 2 + 0.4 * self.em for x in places.values()):
-                labels.append(Label("objective", middle, y, "center"))
-        return labels
+    def _name_lines(self, data: ViewData, values: dict[int, float], right_ms: float) -> None:
+        """Name the lines above them; beside them where they are too near each other."""
+        unit = unit_of(right_ms)[1]
+        marks = [(f"p{q} {fixed(value / unit)}", value) for q, value in values.items()]
+        marks.append(("", math.inf) if data.objective_ms is None else ("", data.objective_ms))
+        if data.objective_ms is not None:
+            marks[-1] = f"objective {typed(data.objective_ms / unit)}", data.objective_ms
+        shown = [at for at, (_, ms) in enumerate(marks) if ms <= right_ms]
+        wide = 6.6 * self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width * right_ms
+        places = apart([marks[at][1] for at in shown], wide, wide / 2, right_ms - wide / 2)
+        where = dict(zip(shown, places, strict=True))
+        for at, (text, (words, _)) in enumerate(zip(self.names, marks, strict=True)):
+            self.write(text, words * (at in where), where.get(at, 0), 1)
+        beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
+        slower = f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}" if beyond >= 0.005 else ""
+        self.write(self.slower, slower, 1, 0, up=0.4)
+        self.write(self.note, self._note(data), 1, 0.82)
 
     def followed(self, data: ViewData) -> tuple[float, float] | None:
         at_ms = min(data.followed_ms, float(self.ax.get_xlim()[1]))
         return None if data.overloaded else (at_ms, at_ms)
 
     def _note(self, data: ViewData) -> str:
-        """Return the words below the title: the difference from A, or the share within the objective."""
+        """Return the words in the corner: the difference from A, or the share within the objective."""
         if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):
-            return " ".join(lines)
+            return "\n".join(lines)
         notes = []
         if data.objective_ms is not None:
             share = percent(data.result.attainment(data.objective_ms))
             notes.append(f"{share} within {typed_duration(data.objective_ms)}")
         if data.loss:
             notes.append(f"{percent(data.loss)} lost")
-        return ", ".join(notes)
+        return "\n".join(notes)
 
-    def _marks(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
-        """Return the names of the lines, above them, in two rows if one is too narrow."""
-        box, unit = self.plot_box, unit_of(right_ms)[1]
-        marks = [(f"p{q} {fixed(value / unit)}", value) for q, value in values.items()]
-        if data.objective_ms is not None and data.objective_ms <= right_ms:
-            marks.append((f"objective {typed(data.objective_ms / unit)}", data.objective_ms))
-        taken = [-math.inf, -math.inf]  # the right ends of both rows' last labels
-        labels = []
-        for text, at_ms in sorted(marks, key=lambda mark: mark[1]):
-            if not math.isfinite(at_ms) or at_ms > right_ms:
-                continue
-            half = self.em * width_em(text) / 2
-            x = min(max(box.left + box.width * at_ms / right_ms, box.left + half), self.box.right - half - 4)
-            row = 0 if x - half > taken[0] else 1
-            x = max(x, taken[row] + half)
-            taken[row] = x + half + 0.5 * self.em
-            labels.append(Label(text, x, box.top - (0.5 + 1.3 * row) * self.em, "center"))
-        beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
-        if beyond >= 0.005:
-            at = box.right, box.bottom - self.em
-            labels.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
-        return labels
-
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        across = self.across(x_px, y_px)
-        if across is None:
-            return None
-        at = self.ax.get_xlim()[1] * across
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         if data.overloaded:
-            return self.spot_of_queue(at, data)
+            return self.spot_of_queue(x, data)
         if not data.ranked.count:
             return None
-        below = data.ranked.below(at) / data.ranked.count
-        return Spot(self.KEY, f"{percent(below)} of the requests take less than {duration(at)}")
+        below = data.ranked.below(x) / data.ranked.count
+        return Spot(self.KEY, f"{percent(below)} of the requests take less than {duration(x)}")
 
     def carried(self, data: ViewData) -> str:
         frozen = data.result.scenario.rule.forms_while_busy
@@ -340,23 +294,21 @@ class LatencyView(GrowingView):
         intervals = {} if data.overloaded else data.result.intervals([f"p{q}_ms" for q in PERCENTILES])
         for low, high in intervals.values():
             if low < high:
-                self.set_moving(
-                    self.ax.axvspan(low, high, color=self.theme.ink, alpha=0.18, lw=0, zorder=3.5)
-                )
+                self.ax.axvspan(low, high, color=self.look.ink, alpha=0.18, lw=0, zorder=3.5)
 
     def show_theory(self, answer: "Answer", data: ViewData) -> None:
         """Draw the distribution that theory expects, or its mean if that is all it gives."""
         if data.overloaded:
             return
-        style = self.line_style("ink", "-.")
+        style = self.style("ink", "-.", 0.7)
         edges = np.asarray(self.bars.get_data()[1])
         below = answer.below(edges)
         if below is None:
-            self.set_moving(self.ax.axvline(answer.mean_latency_ms, zorder=5, **style))
+            self.ax.axvline(answer.mean_latency_ms, zorder=5, **style)
         else:
             share = 100 * np.diff(np.append(below[:-1], 1.0))  # as in the run, the last bar contains the tail
-            self.set_moving(self.ax.stairs(share, edges, zorder=5, **style))
-            self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * float(share.max()))))
+            self.ax.stairs(share, edges, zorder=5, **style)
+            self.limits(self.ax, "latency", y=(0, nice(HEADROOM * float(share.max()))))
 
 
 def upper_ms(data: ViewData) -> float:

@@ -1,23 +1,40 @@
-"""The explorer's picture of a run: four numbers, one large view, the others small; and a film's still."""
+"""The explorer's picture of a run, redrawn at every move: one large view, the others small; and stills."""
 
-from itertools import pairwise
+from contextlib import nullcontext
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import Bbox, ScaledTranslation
+from PIL import Image
 
 from batchsim import _check
 from batchsim.result import Result
-from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.theme import PAGE, SIZES, THEMES, named
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.headline import HIGH, Headline, levels
+from batchsim.view.pictures.headline import as_line, levels
+from batchsim.view.pictures.picture import Picture, styled
 from batchsim.view.pictures.timeline import TimelineView
-from batchsim.view.pictures.view import Spot
-from batchsim.view.pictures.views import VIEWS, RunPicture, views_of
+from batchsim.view.pictures.view import Spot, View
+from batchsim.view.pictures.views import VIEWS, in_words, views_of
+from batchsim.view.theme import PAGE, SIZES, THEMES, named
 
 LEAST_PX, MOST_PX = 240, 4096
+PRINT_DPI = 200
+POINTS = 72  # of an inch: with so many CSS pixels in one, points are CSS pixels
 MOST_ROWS = 3
-LEAST_EM = 15.1, 11.0  # the width and the height of a small view: smaller, and its names would not fit
+LEAST_EM = 15.1, 13.5  # the width and the height of a small view: smaller, and its names would not fit
+WIDE_EM = 44  # a large view whose axes stand side by side
+
+# The places of subfigures and axes by the look of a picture and the rows of its legends: to compute them
+# takes as long as to draw two pictures, and numbers of other data have room in them.
+KEPT = 64
+LAYOUTS: dict[tuple[Any, ...], tuple[list[np.ndarray], list[Bbox]]] = {}
 
 
-class LivePicture(RunPicture):
+class LivePicture:
     """All views of a run in one figure, one of them large.
 
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
@@ -25,6 +42,10 @@ class LivePicture(RunPicture):
     a picture too small for their names. `show` draws a `ViewData`, `describe` puts it into words, and `at`
     answers the pointer. `mode` is the kind of run: "requests" or "tokens"; `parts` are those that the run
     has of `data.PARTS`. Views of steps and seats show `server`.
+
+    Each view is in a subfigure. matplotlib marks it as stale when an artist changes that is not animated: a
+    limit, a unit, a name in a legend. A redraw draws stale subfigures, and over the stored pixels of all of
+    them the animated artists, which are those that the views move.
     """
 
     def __init__(
@@ -38,63 +59,217 @@ class LivePicture(RunPicture):
         named("mode", mode, VIEWS)
         views = views_of(mode, parts)
         first = named("large", large, views)
-        colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
-        super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))
-        top = round(HIGH * self.font_px * (2 if alone and width_px < 40 * self.font_px else 1))
-        others = [kind for kind in views.values() if kind is not first]
+        self.theme, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
+        self.mode, self.em = mode, self.size.em_px(width_px)
+        self.style = width_px, height_px, ratio, size, large, alone, mode, parts
+        self.data: ViewData | None = None
+        self.width_px, self.height_px, self.ratio = width_px, height_px, ratio
         with self.styled():
-            self.headline = Headline(self, Box(0, 0, width_px, top))
-        rows = min(max(len(others) - 2, 1), MOST_ROWS)
-        last = len(others) - rows + 1  # in the last row
-        tight = (
-            width_px / max(last, 3) < LEAST_EM[0] * self.font_px
-            or (height_px - top) / rows < LEAST_EM[1] * self.font_px
-        )
-        if alone or tight:
-            places = [(first, Box(0, top, width_px, height_px - top), True)]
-        else:
+            inches = ((width_px + 1e-6) / POINTS, (height_px + 1e-6) / POINTS)  # matplotlib truncates pixels
+            self.figure = Picture(figsize=inches, dpi=POINTS * ratio)
+            others = [kind for kind in views.values() if kind is not first]
+            rows = min(max(len(others) - 2, 2), MOST_ROWS)
+            columns = len(others) - rows + 1  # of the last row
+            cell_em = width_px / max(columns, 3) / self.em, height_px / rows / self.em
+            shown = (
+                [first] if alone or cell_em[0] < LEAST_EM[0] or cell_em[1] < LEAST_EM[1] else [first, *others]
+            )
             # The large view takes two of three columns, down to the last row, and small ones fill the rest.
-            xs = [round(width_px * part / 3) for part in range(4)]
-            ys = [round(top + (height_px - top) * part / rows) for part in range(rows + 1)]
-            small = [Box(xs[2], y, width_px - xs[2], low - y) for y, low in pairwise(ys[:-1])]
-            ends = [round(width_px * part / last) for part in range(last + 1)]
-            small += [Box(x, ys[-2], right - x, ys[-1] - ys[-2]) for x, right in pairwise(ends)]
-            places = [(first, Box(0, top, xs[2], ys[-2] - top), True)]
-            places += [(kind, box, False) for kind, box in zip(others, small, strict=False)]
-        self.mode = mode
-        self.add_views(places, self.size.line_px)
-        for view in self.views:
-            view.server = server
+            grid = self.figure.add_gridspec(rows, 3 * columns)
+            places = [grid[:-1, : 2 * columns] if len(shown) > 1 else grid[:, :]]
+            places += [grid[row, 2 * columns :] for row in range(rows - 1)]
+            places += [grid[-1, 3 * at : 3 * (at + 1)] for at in range(columns)]
+            self.views: dict[str, View] = {kind.KEY: kind() for kind in shown}
+            self.parts: dict[str, SubFigure] = {
+                kind.KEY: self.figure.add_subfigure(place, facecolor=self.theme.background)
+                for kind, place in zip(shown, places, strict=False)
+            }
+        for view in self.views.values():
+            view.server, view.styled = server, self.styled
+        self.large = first.KEY
+        self.background: Any = None
 
-    def show(self, data: ViewData) -> None:  # type: ignore[override]
+    def styled(self) -> Any:
+        return styled(self.theme, self.em, self.size.line_px)
+
+    def show(self, data: ViewData, line: bool = False) -> None:
+        """Draw data; the axes are made and laid out with the first, and with a `line` of the four numbers."""
         if (kind := data.result.scenario.kind) != self.mode:
             raise TypeError(f"a picture of {self.mode} must show a run of {self.mode}, got one of {kind}")
-        super().show(data)
-        self.headline.update(data)
+        begins, self.data = self.data is None, data
+        if not begins:
+            for view in self.views.values():
+                view.show(data)
+            if any(now > then for now, then in zip(self._rows(), self.rows, strict=True)):
+                self._lay_out(data)
+            return
+        with self.styled():
+            if line:
+                self.figure.suptitle(as_line(data), x=0.01, ha="left", fontweight="normal")
+            for key, view in self.views.items():
+                axes = self._axes(self.parts[key], view, key == self.large)
+                beside = len({ax.get_position().x0 for ax in axes})
+                view.legend_px = self.parts[key].bbox.width / beside - 5 * self.em * self.ratio
+                view.draw(axes, data, large=key == self.large)
+                lift_labels(view)
+                keep_room(view)
+                for artist in view.moving:
+                    artist.set_animated(True)
+            self._lay_out(data)
+        self.moving = [artist for view in self.views.values() for artist in view.moving]
+
+    def _lay_out(self, data: ViewData) -> None:
+        """Place the axes, and then what depends on their sizes: columns of legends, and distances."""
+        axes = [ax for view in self.views.values() for ax in view.axes]
+        key = (*self.style, self.figure.get_suptitle() != "", *self._rows())
+        with self.styled():
+            if key in LAYOUTS:
+                for part, points in zip(self.parts.values(), LAYOUTS[key][0], strict=True):
+                    part.bbox_relative.set_points(points)
+                for ax, place in zip(axes, LAYOUTS[key][1], strict=True):
+                    ax.set_position(place)
+            else:
+                for ax in axes:
+                    ax.set_in_layout(True)  # which a `set_position` ends
+                ConstrainedLayoutEngine(hspace=0, wspace=0).execute(self.figure)
+                for ax in axes:  # away from the edges of pixels, so that rounding errors move nothing
+                    box = Bbox(ax.bbox.get_points().round() + 0.2)
+                    ax.set_position(box.transformed(ax.figure.transSubfigure.inverted()))
+            for view in self.views.values():
+                view.known.clear()
+                view.show(data)
+            for name, view in self.views.items():
+                if name != self.large:  # its names begin at the edge, as they may be wider than its axes
+                    box, left = view.ax.bbox, self.parts[name].bbox.x0 + 0.6 * self.em * self.ratio
+                    lift_labels(view, (left - box.x0) / box.width)
+        if key not in LAYOUTS:
+            boxes = [part.bbox_relative.get_points().copy() for part in self.parts.values()]
+            LAYOUTS[key] = boxes, [ax.get_position() for ax in axes]
+            while len(LAYOUTS) > KEPT:
+                LAYOUTS.pop(next(iter(LAYOUTS)))
+        self.rows = self._rows()
+
+    def _rows(self) -> list[int]:
+        """Return the numbers of rows of the legends, on which the layout depends."""
+        return [rows for view in self.views.values() for rows in view.rows.values()]
+
+    def _axes(self, part: SubFigure, view: View, large: bool) -> list[Axes]:
+        shares = view.PANELS if large else view.PANELS[:1]
+        beside = view.BESIDE and part.bbox.width / self.ratio >= WIDE_EM * self.em
+        if beside:
+            return list(part.subplots(1, len(shares), squeeze=False).ravel())
+        return list(part.subplots(len(shares), 1, squeeze=False, height_ratios=shares).ravel())
+
+    def pixels(self) -> np.ndarray:
+        """Return the picture as uint8, shape (rows, columns, 4), in a buffer that the next draw changes."""
+        canvas: Any = self.figure.canvas
+        if self.background is None:
+            with self.styled():
+                canvas.draw()
+        else:
+            canvas.restore_region(self.background)
+        stale = [part for part in self.parts.values() if part.stale]
+        renderer = canvas.get_renderer()
+        with self.styled() if stale else nullcontext():
+            for part in stale:
+                part.draw(renderer)
+        if stale or self.background is None:
+            self.background = canvas.copy_from_bbox(self.figure.bbox)
+        for artist in self.moving:
+            artist.draw(renderer)
+        return np.asarray(canvas.buffer_rgba())
+
+    def png(self) -> bytes:
+        """Return the picture as PNG: exactly the pixels of the screen."""
+        file = BytesIO()
+        Image.fromarray(self.pixels()[..., :3]).save(file, "png", compress_level=1)
+        return file.getvalue()
+
+    def frame(self) -> bytes:
+        """Return the pixels of the screen for the page, as WebP: without loss, and twice as fast as PNG."""
+        file = BytesIO()
+        Image.fromarray(self.pixels()).save(file, "webp", lossless=True, method=0, quality=0)
+        return file.getvalue()
+
+    def save(self, file: Any, kind: str) -> None:
+        """Write the picture: "png", "svg" or "pdf"."""
+        for artist in self.moving:
+            artist.set_animated(False)  # which files leave out
+        with self.styled():
+            self.figure.savefig(file, format=kind, dpi=PRINT_DPI)
+
+    def release(self) -> bool:
+        """Let the axes shrink to the present data; return whether a redraw is necessary."""
+        if self.data is not None:
+            for view in self.views.values():
+                view.release(self.data)
+            if self._rows() != self.rows:
+                self._lay_out(self.data)
+        return any(part.stale for part in self.parts.values())
+
+    @property
+    def words(self) -> str:
+        return self.describe(self.data) if self.data is not None else ""
 
     def describe(self, data: ViewData) -> str:
-        sentence = f" The p99 by priority: {levels(data, 99)[0]}." if data.levels_ms else ""
-        return super().describe(data) + sentence
+        """Return a description of the picture in sentences: everything that the eye can see."""
+        sentence = f" The p99 by priority: {levels(data, 99)}." if data.levels_ms else ""
+        return in_words(self.views.values(), data) + sentence
+
+    def places(self) -> dict[str, list[float]]:
+        """Return the box of each view as fractions: left, top, width and height."""
+        whole = self.figure.bbox
+        return {
+            key: [
+                part.bbox.x0 / whole.width, 1 - part.bbox.y1 / whole.height,
+                part.bbox.width / whole.width, part.bbox.height / whole.height,
+            ]
+            for key, part in self.parts.items()
+        }  # fmt: skip
 
     def at(self, across: float, down: float) -> Spot | None:
         """Return the answer to the pointer at fractions of the width and the height, from the top left."""
-        x, y = across * self.width_px, down * self.height_px
-        for view in self.views:
-            box = view.box
-            if self.data is not None and box.left <= x < box.right and box.top <= y < box.bottom:
-                if not view.large:
-                    return Spot(view.KEY, f"Enlarge: {view.NAME}")
-                return None if view.lacks(self.data) else view.spot(x, y, self.data)
+        x, y = self.figure.bbox.width * across, self.figure.bbox.height * (1 - down)
+        for key, part in self.parts.items():
+            if self.data is None or not part.bbox.contains(x, y):
+                continue
+            view = self.views[key]
+            if key != self.large:
+                return Spot(key, f"Enlarge: {view.NAME}")
+            for ax in view.axes:
+                if not view.lacks(self.data) and ax.bbox.contains(x, y):
+                    across, up = ax.transData.inverted().transform((x, y))
+                    return view.spot(ax, across, up, self.data)
         return None
+
+
+def lift_labels(view: View, left: float = 0) -> None:
+    """Put the names of vertical axes above them, under the title, where they need no turning."""
+    view.heading.set_x(left)
+    up = 0.8 if not view.large else 0.45  # of a small view above the topmost number, which is below its name
+    for ax in view.axes:
+        above = ax.transAxes + ScaledTranslation(0, up * view.em / 72, ax.figure.dpi_scale_trans)
+        ax.yaxis.label.set(rotation=0, ha="left", va="baseline")
+        ax.yaxis.set_label_coords(left, 1, transform=above)
+    view.ax.set_title(view.heading.get_text(), pad=(up + 1.3 if view.ax.get_ylabel() else 0.6) * view.em)
+
+
+def keep_room(view: View) -> None:
+    """Let the layout leave room beside axes for numbers that other data may have: by unseen texts."""
+    for ax in view.axes:
+        for x, side in ((0, "right"), (1, "center")):
+            if x or len(ax.get_yticks()):
+                ax.text(x, 0, "100%", ha=side, va="bottom", alpha=0, transform=ax.transAxes)
 
 
 WIDTH_PX, HEIGHT_PX = 900, 260
 
 
-class Moment(RunPicture):
-    """The timeline of a result, the still of its film."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(WIDTH_PX, HEIGHT_PX, 1.0, THEMES["light"], PAGE.em_px(WIDTH_PX))
-        self.add_views([(TimelineView, Box(0, 0, WIDTH_PX, HEIGHT_PX), True)], PAGE.line_px)
-        self.show(ViewData(result))
+def moment_picture(result: Result) -> Picture:
+    """Return the timeline of a result, the still of its film."""
+    data, view = ViewData(result), TimelineView()
+    with styled(THEMES["light"], PAGE.em_px(WIDTH_PX)):
+        picture = Picture(figsize=(WIDTH_PX / POINTS, HEIGHT_PX / POINTS), dpi=POINTS, layout="constrained")
+        view.draw(picture.subplots(), data)
+    picture.words = in_words([view], data)
+    return picture

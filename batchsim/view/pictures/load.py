@@ -11,15 +11,13 @@ from matplotlib.lines import Line2D
 from batchsim._format import counted, duration, number, percent, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
-from batchsim.view.canvas.axes import log_ticks, nice, nice_span
-from batchsim.view.canvas.lettering import Label, apart, width_em
-from batchsim.view.canvas.picture import Box
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Spot, Style, View
+from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View, apart
+from batchsim.view.scales import log_ticks, nice, nice_span
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
 UNITS = {"rate_per_s": "/s", "clients": " clients"}
-SOLID, DASHED, DOTTED = ("-", 1.4), ((0, (4, 2)), 1.0), ((0, (1, 1)), 1.2)  # dashes and widths
+SOLID, THIN, DOTS = ("-", 1.0), (DASHED, 0.8), (DOTTED, 0.9)  # dashes and widths
 
 
 class Curve(NamedTuple):
@@ -35,10 +33,9 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Axes with some curves: durations on a logarithmic scale, or a rate; its share of the height."""
+    """Axes with some curves: durations on a logarithmic scale, or a rate."""
 
     label: str
-    share: float
     curves: tuple[Curve, ...]
     durations: bool = True
 
@@ -52,9 +49,8 @@ class LoadPanels(View):
 
     KEY, NEEDS = "load", "curve"
     RANK = None
-    PANELS: ClassVar[tuple[Panel, ...]]
+    CURVES: ClassVar[tuple[Panel, ...]]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
-    GAP, NAME_ROOM = 2.2, 2.5  # in ems: between panels, and right of them for the curves' names
 
     def heights(self, data: ViewData) -> dict[str, float]:
         """Return the present setting's number for each column of the curve; NaN if it has no such number."""
@@ -64,59 +60,54 @@ class LoadPanels(View):
         """Return the objective of each panel of durations."""
         raise NotImplementedError
 
-    def add_artists(self) -> None:
-        whole = self.plot_box = self.axes_box(right=self.NAME_ROOM if self.large else 0)
-        self.panels = self.PANELS if self.large else self.PANELS[:1]
-        self.boxes, top = [], whole.top
-        height = whole.height - self.GAP * self.em * (len(self.panels) - 1)
-        total = sum(panel.share for panel in self.panels)
-        for panel in self.panels:
-            self.boxes.append(Box(whole.left, top, whole.width, height * panel.share / total))
-            top = self.boxes[-1].bottom + self.GAP * self.em
-        self.plots = [
-            self.add_plot(
-                box, "", panel.label * self.large,
-                numbers="xy" if panel is self.panels[-1] else "y",
-            )
-            for panel, box in zip(self.panels, self.boxes, strict=True)
-        ]  # fmt: skip
-        self.top = self.plots[0]
-        for panel, ax in zip(self.panels, self.plots, strict=True):
+    def make(self) -> None:
+        self.panels = self.CURVES[: len(self.axes)]
+        for ax in self.axes[:-1]:
+            ax.tick_params(labelbottom=False)
+        for panel, ax in zip(self.panels, self.axes, strict=True):
             if panel.durations:
                 ax.set_yscale("log")
+                ax.minorticks_off()
             else:
-                ax.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
-        self._add_lines()
-        self.values.halo = "" if self.large else self.theme.background  # lines pass names
-
-    def _add_lines(self) -> None:
-        theme, width = self.theme, self.line_px
+                ax.set_ylabel(panel.label)
+                ax.yaxis.set_major_locator(Ticks(3))
 
         def line(ax: Axes, zorder: float, style: Style) -> Line2D:
             return ax.plot([], [], zorder=zorder, **style)[0]
 
-        dots: Style = {"marker": ".", "markersize": 3 * width} if self.large else {}
+        dots: Style = {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {}
         self.drawn = [curve for panel in self.panels for curve in panel.curves]
-        axes = [ax for panel, ax in zip(self.panels, self.plots, strict=True) for _ in panel.curves]
-        looks = [self.line_style("now", *curve.look) | dots for curve in self.drawn]
-        self.curves = [line(ax, 3, look) for ax, look in zip(axes, looks, strict=True)]
-        self.theory = line(self.top, 3.5, self.line_style("ink", ":", 0.9))
-        of_durations = [ax for panel, ax in zip(self.panels, self.plots, strict=True) if panel.durations]
-        self.limits = [ax.axhline(1, zorder=2.2, **self.objective_style) for ax in of_durations]
+        axes = [ax for panel, ax in zip(self.panels, self.axes, strict=True) for _ in panel.curves]
+        looks = [self.style("now", *curve.look) | dots for curve in self.drawn]
+        self.curves = [line(ax, 3, each) for ax, each in zip(axes, looks, strict=True)]
+        self.theory = line(self.ax, 3.5, self.style("ink", ":", 0.65))
+        of_durations = [ax for panel, ax in zip(self.panels, self.axes, strict=True) if panel.durations]
+        objective = self.style("objective", width=0.8)
+        self.objective_lines = [ax.axhline(1, zorder=2.2, **objective) for ax in of_durations]
         self.other_curves = [line(ax, 2.5, self.now_style) for ax in axes]
-        size = (4.5 if self.large else 3.5) * width
-        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": size}
+        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
         self.other_points = [line(ax, 4, diamond | {"markerfacecolor": "none"}) for ax in axes]
-        now = diamond | {"color": theme.now, "markeredgecolor": theme.background}
+        now = diamond | {"color": self.look.now, "markeredgecolor": self.look.background}
         self.points = [line(ax, 5, now) for ax in axes]
-        # Lines across the whole height are independent of the scale: a logarithmic one has no 0.
-        edge = self.line_style("soft", (0, (4, 1, 1, 1)))
-        self.saturation = [ax.axvline(0, zorder=3, **edge) for ax in self.plots]
-        self.beyond = [ax.axvspan(0, 0, color=theme.faint, lw=0) for ax in self.plots]
-        self.set_moving(
-            *self.curves, self.theory, *self.limits, *self.other_curves, *self.other_points, *self.points,
-            *self.saturation, *self.beyond,
+        # An area across the whole height is independent of the scale: a logarithmic one has no 0.
+        self.beyond = [ax.axvspan(0, 0, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
+        self.names = [self.text(ax, va="center", color=self.look.now) for ax in axes]
+        if not self.large:
+            words = [curve.name for curve in self.drawn]
+            options = self.legend_style | {"handlelength": 1.6, "labelspacing": 0.2, "framealpha": 0.8}
+            self.ax.legend(
+                self.curves, words, loc="upper left", borderpad=0.1, frameon=True, edgecolor="none", **options
+            )
+        self.theory_name = self.text(self.ax, va="center")
+        self.saturated = self.text(
+            self.ax, xycoords=self.ax.get_xaxis_transform(), ha="right", va="center", rotation=90,
+            color=self.look.soft,
         )  # fmt: skip
+        right = {"ha": "left", "va": "bottom", "color": self.look.objective}
+        self.objective_names = [
+            self.text(ax, xycoords=ax.get_yaxis_transform(), **right) for ax in of_durations
+        ]
+        self.fixed += [self.saturated, *self.objective_names]
 
     def update(self, data: ViewData) -> None:
         curve, theory, other = data.curve, data.theory, data.other
@@ -135,28 +126,29 @@ class LoadPanels(View):
             last = max(last, float(other.curve.x_values[-1]))
             of_other = self._show(other, self.other_curves, self.other_points)
             heights = [np.concatenate(both) for both in zip(heights, of_other, strict=True)]
-        right = nice(max(1.03 * x, last))
         at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # theory may lack some rates
         self.theory.set_visible(self.large and bool(at.any()))
         if theory is not None:
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
-        self._scale(curve.x, right, heights)
-        right = float(self.top.get_xlim()[1])  # limits only grow until a release
+        self._scale(curve.x, nice(max(1.03 * x, last)), heights)
+        right = float(self.ax.get_xlim()[1])  # limits only grow until a release
         beyond = curve.saturation < right
-        for line, area in zip(self.saturation, self.beyond, strict=True):
-            line.set_visible(beyond)
+        for area in self.beyond:
             area.set_visible(beyond)
-            line.set_xdata([curve.saturation] * 2)
             area.set_bounds(curve.saturation, 0, right - curve.saturation, 1)
-        for line, limit_ms in zip(self.limits, self.objectives(data), strict=False):
+        em = self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width * right
+        room = bool(right - curve.saturation > 6 * em)  # for the names of the curves, too
+        self.write(self.saturated, "overloaded" * (self.large and room), right, 0.22, right=-0.3)
+        objectives = zip(self.objective_lines, self.objective_names, self.objectives(data), strict=False)
+        for line, text, limit_ms in objectives:
             line.set_ydata([limit_ms or np.nan] * 2)
+            low, high = line.axes.get_ylim()  # type: ignore[union-attr]
+            roomy = self.large and self.ax.bbox.width > 34 * self.em / 72 * self.ax.figure.dpi
+            inside = roomy and limit_ms is not None and low < limit_ms < high
+            words = f"objective {typed_duration(limit_ms)}" if inside and limit_ms is not None else ""
+            self.write(text, words, 0, limit_ms or 1, right=0.3, up=0.15)
         if self.large:
-            note = ""
-            if np.isfinite(curve.saturation):
-                note = f"grey: overloaded, beyond {number(curve.saturation)} per s"
-            self.show_legend([Entry("", value=note)], self._names(data))
-        else:
-            self.show_legend([], self._names_at_the_left())
+            self._name_curves(right)
 
     def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
         """Draw the curves and the setting's point on each; return the heights of each curve."""
@@ -174,83 +166,50 @@ class LoadPanels(View):
 
     def _scale(self, x: str, right: float, heights: Sequence[np.ndarray]) -> None:
         heights = list(heights)
-        for panel, ax in zip(self.panels, self.plots, strict=True):
+        for panel, ax in zip(self.panels, self.axes, strict=True):
             every = np.concatenate([heights.pop(0) for _ in panel.curves])
             if not panel.durations:
-                self.set_limits(ax, x, x=(0, right), y=(0, nice(1.08 * float(np.nanmax(every)))))
+                self.limits(ax, x, x=(0, right), y=(0, nice(1.08 * float(np.nanmax(every)))))
                 continue
             positive = every[np.isfinite(every) & (every > 0)]
             span = nice_span(float(positive.min()), float(positive.max())) if positive.size else (1.0, 100.0)
-            self.set_limits(ax, x, x=(0, right), y=span)
+            self.limits(ax, x, x=(0, right), y=span)
             span = ax.get_ylim()
-            if self.hold(panel.label, span):
+            if self.changed(panel.label, span):
                 log_ticks(ax.yaxis, *span, most=6 if self.large and len(self.panels) < 3 else 4)
-            self.set_label(ax.yaxis, panel.label * self.large, span[1])
-        self.set_label(self.plots[-1].xaxis, LABELS[x])
+            self.label(ax.yaxis, panel.label, span[1])
+        self.label(self.axes[-1].xaxis, LABELS[x])
 
-    def _names(self, data: ViewData) -> list[Label]:
-        """Return the names of the lines, at their ends, and of the objectives."""
-        labels, lines = [], list(self.curves)
-        limits = iter(self.objectives(data))
-        for panel, ax, box in zip(self.panels, self.plots, self.boxes, strict=True):
-            mine = {curve.name: lines.pop(0) for curve in panel.curves}
-            if not panel.durations:
+    def _name_curves(self, right: float) -> None:
+        """Name each curve above the point at a fifth of the width, the lower ones below theirs."""
+        names, lines = list(self.names), list(self.curves)
+        for panel, ax in zip(self.panels, self.axes, strict=True):
+            found = [(names.pop(0), curve.name, lines.pop(0)) for curve in panel.curves]
+            if ax is self.ax:
+                there = "theory" if self.theory.get_visible() else ""
+                found.append((self.theory_name, there, self.theory))
+            ends = []
+            for text, name, line in found:
+                xs, ys = (np.asarray(each, dtype=float) for each in line.get_data())
+                known = np.flatnonzero(np.isfinite(ys) & (ys > 0) & (xs <= right))
+                if not name or not known.size:
+                    self.write(text, "", 0, 0)
+                    continue
+                ends.append((text, name, float(xs[known[-1]]), float(ys[known[-1]])))
+            if not panel.durations or not ends:
                 continue
-            if ax is self.top and self.theory.get_visible():
-                mine["theory"] = self.theory
-            names = self._beside(mine, ax, box, data.curve.saturation)
-            labels += names
-            limit_ms = next(limits)
-            if limit_ms is not None:
-                y = self._y_px(limit_ms, ax, box) - 0.35 * self.em
-                if box.top + 1.25 * self.em < y <= box.bottom:
-                    text = f"objective {typed_duration(limit_ms)}"
-                    left, end = box.left + 0.3 * self.em, box.left + (0.6 + width_em(text)) * self.em
-                    # On the right where a curve that ends early has its name on the left.
-                    over = any(abs(name.y - y) < self.em and name.x < end for name in names)
-                    at = (box.right, y, "right") if over else (left, y, "left")
-                    labels.append(Label(text, *at))
-        return labels
+            least = 1.2 * self.em / 72 * ax.figure.dpi / ax.bbox.height
+            up = ax.transData + ax.transAxes.inverted()
+            heights = [float(up.transform((x, y))[1]) for _, _, x, y in ends]
+            places = apart(heights, least, least / 2, 1 - least / 2)
+            for (text, name, x, _), place in zip(ends, places, strict=True):
+                y = float(up.inverted().transform((0.0, place))[1])
+                self.write(text, name, x, y, right=0.5)
 
-    def _names_at_the_left(self) -> list[Label]:
-        """Return the names of a small view's lines where they begin: above each, the lowest one's below."""
-        box, em = self.boxes[0], self.em
-        starts = {}
-        for curve, line in zip(self.panels[0].curves, self.curves, strict=False):
-            ys = np.asarray(line.get_ydata(), dtype=float)
-            if (there := ys[np.isfinite(ys) & (ys > 0)]).size:
-                starts[curve.name] = self._y_px(float(there[0]), self.top, box)
-        lowest = max(starts.values(), default=0.0)
-        below = len(starts) > 1 and lowest + 1.3 * em <= box.bottom
-        wanted = [y + (1.1 if below and y == lowest else -0.35) * em for y in starts.values()]
-        places = apart(wanted, 1.25 * em, box.top + 0.8 * em, box.bottom - 0.2 * em)
-        return [Label(name, box.left + 0.4 * em, y) for name, y in zip(starts, places, strict=True)]
-
-    def _beside(self, lines: dict[str, Line2D], ax: Axes, box: Box, saturation: float) -> list[Label]:
-        ends = {}
-        for name, line in lines.items():
-            xs, ys = (np.asarray(each, dtype=float) for each in line.get_data())
-            there = np.flatnonzero(np.isfinite(ys) & (ys > 0))
-            if there.size:
-                ends[name] = float(xs[there[-1]]), float(ys[there[-1]])
-        em, right = self.em, ax.get_xlim()[1]
-        heights = [self._y_px(y, ax, box) + 0.36 * em for _, y in ends.values()]
-        places = apart(heights, 1.25 * em, box.top + 0.8 * em, box.bottom)
-        x_px = max((box.left + box.width * x / right for x, _ in ends.values()), default=box.right) + 0.7 * em
-        edge_px = box.left + box.width * min(saturation / right, 2)
-        if x_px - em < edge_px < x_px + 3 * em:  # not across the line
-            x_px = edge_px + 0.4 * em
-        return [Label(name, x_px, y) for name, y in zip(ends, places, strict=True)]
-
-    def _y_px(self, height: float, ax: Axes, box: Box) -> float:
-        low, high = np.log(ax.get_ylim())
-        return float(box.bottom - box.height * (math.log(height) - low) / (high - low))
-
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        curve, across = data.curve, self.across(x_px, y_px)
-        if not across:  # a load of 0 cannot be chosen
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        curve = data.curve
+        if x <= 0:  # a load of 0 cannot be chosen
             return None
-        x = self.top.get_xlim()[1] * across
         value = max(round(x), 1) if curve.x == "clients" else float(f"{x:.3g}")
         text = f"{value:,.6g}{UNITS[curve.x]}"
         if x < curve.saturation:
@@ -313,12 +272,12 @@ class LoadPanels(View):
 class LoadView(LoadPanels):
     """Mean and p99 latency above, throughput below, against the arrival rate or the number of clients."""
 
-    NAME, SHORT = "Latency and throughput by load", "Latency by load (ms)"
-    PANELS = (
-        Panel("latency", 0.62, (
-            Curve("p99", "p99_ms", SOLID, "p99 about {}"), Curve("mean", "mean_ms", DASHED, "mean {}"),
+    NAME, SHORT, PANELS = "Latency and throughput by load", "Latency by load", (0.62, 0.38)
+    CURVES = (
+        Panel("latency", (
+            Curve("p99", "p99_ms", SOLID, "p99 about {}"), Curve("mean", "mean_ms", THIN, "mean {}"),
         )),
-        Panel("throughput (per s)", 0.38, (Curve("", "throughput_per_s", SOLID),), durations=False),
+        Panel("throughput (per s)", (Curve("", "throughput_per_s", SOLID),), durations=False),
     )  # fmt: skip
     ENDS: ClassVar = {"mean": "mean_ms", "p99": "p99_ms"}
 
@@ -342,19 +301,17 @@ class LoadView(LoadPanels):
 class TokenLoadView(LoadPanels):
     """TTFT and answers above, TPOT below, then throughput, against the arrival rate or the clients."""
 
-    NAME, SHORT = "TTFT, TPOT and throughput by load", "TTFT by load (ms)"
-    NAME_ROOM = 4.6
-    PANELS = (
-        Panel("TTFT, answer", 0.4, (
+    NAME, SHORT, PANELS = "TTFT, TPOT and throughput by load", "TTFT by load", (0.4, 0.34, 0.26)
+    CURVES = (
+        Panel("TTFT, answer", (
             Curve("p99", "ttft_p99_ms", SOLID, "TTFT p99 about {}"),
-            Curve("mean", "mean_ttft_ms", DASHED, "mean {}"),
-            Curve("answer p99", "p99_ms", DOTTED, "answer p99 {}"),
+            Curve("mean", "mean_ttft_ms", THIN, "mean {}"),
+            Curve("answer p99", "p99_ms", DOTS, "answer p99 {}"),
         )),
-        Panel("TPOT", 0.34, (
-            Curve("p99", "tpot_p99_ms", SOLID, "TPOT p99 {}"),
-            Curve("mean", "mean_tpot_ms", DASHED, "mean {}"),
+        Panel("TPOT", (
+            Curve("p99", "tpot_p99_ms", SOLID, "TPOT p99 {}"), Curve("mean", "mean_tpot_ms", THIN, "mean {}"),
         )),
-        Panel("answers (per s)", 0.26, (Curve("", "throughput_per_s", SOLID),), durations=False),
+        Panel("answers (per s)", (Curve("", "throughput_per_s", SOLID),), durations=False),
     )  # fmt: skip
     ENDS: ClassVar = {
         "mean TTFT": "mean_ttft_ms", "p99 TTFT": "ttft_p99_ms", "mean TPOT": "mean_tpot_ms",

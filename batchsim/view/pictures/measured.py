@@ -15,9 +15,9 @@ from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result.metrics import heading
 from batchsim.study.calibration import Calibration
-from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, VERMILION
 from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.chart import Chart
+from batchsim.view.pictures.picture import Picture
+from batchsim.view.theme import BLACK, BLUE, GREEN, VERMILION
 
 WIDTH = 0.12  # width of a size's samples, in powers of 2
 WIDE = 5  # largest over smallest number: beyond, a scale is logarithmic
@@ -36,7 +36,7 @@ KNEE: dict[str, Any] = {"color": BLACK, "linestyle": ":", "linewidth": 1}
 FULL: dict[str, Any] = {"color": VERMILION, "linestyle": "-.", "linewidth": 1}
 
 
-def measured(measurement: Measurement) -> Chart:
+def measured(measurement: Measurement) -> Picture:
     """Return a picture of a measurement: above the time of a batch, below the throughput, by batch size.
 
     Samples are dots, disturbed samples crosses; the line joins the medians of the quiet ones, with their 95 %
@@ -46,10 +46,9 @@ def measured(measurement: Measurement) -> Chart:
     >>> measured(Measurement(
     ...     "mlp", "a GPU", "gpu", "0.10", (1, 8), 2, ((1.0, 1.1), (2.0, 2.1)), (), "2026-01-01"
     ... ))
-    <Chart size 760x520 with 2 Axes>
+    <Picture size 760x520 with 2 Axes>
     """
-    chart = Chart()
-    top, low = chart.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+    top, low = charts.panels(2, sharex=True, height_ratios=[3, 2])
     _show_samples(top, measurement)
     _show_curve(top, measurement, throughput=False)
     _show_curve(low, measurement, throughput=True)
@@ -76,8 +75,8 @@ def measured(measurement: Measurement) -> Chart:
     low.set(xlabel="batch size", ylabel="throughput (per s)")
     top.set_ylabel("time of a batch (ms)")
     top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
-    charts.show_legend(chart, _handles(measurement))
-    return chart
+    charts.show_legend(low, _handles(measurement))
+    return charts.picture_of(low)
 
 
 def _show_samples(ax: Axes, measurement: Measurement) -> None:
@@ -139,14 +138,14 @@ PANELS = (
 )  # fmt: skip
 
 
-def calibrated(calibration: Calibration) -> Chart:
+def calibrated(calibration: Calibration) -> Picture:
     """Return a picture of a calibration: each stage measured (dots; hollow: held out) and simulated."""
     frame = calibration.to_frame()
     shown = [panel for panel in PANELS if frame[panel[0]].notna().any()]
     shown = [panel for panel in shown if len(shown) < len(PANELS) or panel[0] != "latency_ms"]
-    chart, places, handles = Chart(), np.arange(len(frame)), []
+    places, handles = np.arange(len(frame)), []
     fits = frame["fitted"].to_numpy(bool)
-    for ax, (name, label) in zip(chart.subplots(len(shown), 1, sharex=True), shown, strict=True):
+    for ax, (name, label) in zip(charts.panels(len(shown), sharex=True), shown, strict=True):
         measured_values, simulated = (frame[each].to_numpy(float) for each in (name, f"{name}_simulated"))
         handles = [
             *ax.plot(places, simulated, **CURVE | {"marker": "x"}, label="simulated"),
@@ -162,15 +161,15 @@ def calibrated(calibration: Calibration) -> Chart:
         ax.grid(alpha=0.3)
     ax.set_xticks(places, frame["load"])
     ax.set_xlabel("load of the stage")
-    charts.show_legend(chart, handles)
-    return chart
+    charts.show_legend(ax, handles)
+    return charts.picture_of(ax)
 
 
 FARTHEST = 1.6  # the band is cut off at this multiple of the lines' longest latency
 BAR_WIDTH = 0.4  # the distance of two sizes is 1
 
 
-def overlay(compared: Fidelity) -> Chart:
+def overlay(compared: Fidelity) -> Picture:
     """Return a picture of a replay and its simulation: the latencies by share of requests, and batches.
 
     The simulated line is the median of the repeats, and the band contains 95 of 100 of them at each share:
@@ -181,10 +180,9 @@ def overlay(compared: Fidelity) -> Chart:
     >>> scenario = Scenario(Poisson(500), SizeOrWait(2, 1), Affine(1, 0.1))
     >>> model = load_model("mlp", width=8)
     >>> overlay(compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False))
-    <Chart size 760x520 with 2 Axes>
+    <Picture size 760x520 with 2 Axes>
     """
-    chart = Chart()
-    latency, batches = chart.subplots(2, height_ratios=(3, 2))
+    latency, batches = charts.panels(2, height_ratios=(3, 2))
     repeats, handles = compared.repeats, []
     low_ms, high_ms = np.quantile(repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     handles += [
@@ -226,5 +224,5 @@ def overlay(compared: Fidelity) -> Chart:
     latency.set_title(title, fontsize="medium")
     for ax in (latency, batches):
         ax.grid(alpha=0.3)
-    charts.show_legend(chart, handles)
-    return chart
+    charts.show_legend(batches, handles)
+    return charts.picture_of(batches)

@@ -1,86 +1,109 @@
 """A still picture of one result."""
 
 import math
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, overload
 
+from matplotlib.axes import Axes
+
+from batchsim import _check
 from batchsim._format import fixed
 from batchsim.device.fidelity import Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
 from batchsim.study.calibration import Calibration
-from batchsim.view.canvas.picture import Box, Tile
-from batchsim.view.canvas.theme import PAGE
-from batchsim.view.pictures.chart import Chart
 from batchsim.view.pictures.data import ViewData, parts_of
+from batchsim.view.pictures.headline import as_line
 from batchsim.view.pictures.measured import calibrated, measured, overlay
-from batchsim.view.pictures.views import RunPicture, views_of
+from batchsim.view.pictures.picture import Picture, styled
+from batchsim.view.pictures.view import View
+from batchsim.view.pictures.views import in_words, views_of
+from batchsim.view.theme import LIGHT
 
 if TYPE_CHECKING:
     from batchsim.study.recommendation import Recommendation
 
-WIDTH_PX, ROW_PX, LINE_PX = 1000, 320, 26  # the line is the theory's, below the views
+WIDTH, ROW, DPI = 10.0, 3.2, 100  # inches, and pixels in one
+SINGLE = 7.6, 4.4  # inches
+FONT, LINE = 8.6, 1.15  # points
 
 
-class Plot(RunPicture):
-    """The views that need only a result, in two columns."""
+def run_picture(result: Result, theory: bool) -> Picture:
+    """Return the views that need only a result, in two columns, with its four numbers above them."""
+    data, kinds = ViewData(result), views_of_result(result)
+    rows = math.ceil(len(kinds) / 2)
+    with styled(LIGHT, FONT, LINE):
+        picture = Picture(figsize=(WIDTH, rows * ROW), dpi=DPI, layout="constrained")
+        picture.suptitle(as_line(data), x=0.01, ha="left", fontweight="normal")
+        grid = picture.add_gridspec(rows, 2)
+        views = {}
+        for at, (key, kind) in enumerate(kinds.items()):
+            # The last of an odd number has both columns.
+            cell = grid[at // 2, at % 2] if at % 2 or at + 1 < len(kinds) else grid[at // 2, :]
+            count = len(kind.PANELS)
+            if kind.BESIDE:
+                inner = cell.subgridspec(1, count)
+            else:
+                inner = cell.subgridspec(count, 1, height_ratios=kind.PANELS)
+            views[key] = kind().draw([picture.add_subplot(inner[at]) for at in range(count)], data)
+        for view in views.values():
+            view.show_intervals(data)
+        words = in_words(views.values(), data)
+        if theory:
+            line = _show_theory(views.values(), data)
+            picture.supxlabel(line, x=0.01, ha="left", fontsize=FONT)
+            words += f" {line[0].upper()}{line[1:]}."
+    picture.words, picture.views = words, views
+    return picture
 
-    def __init__(self, result: Result, theory: bool = False) -> None:
-        views = [*views_of(result.scenario.kind, parts_of(result.scenario)).values()]
-        views = [view for view in views if view.RANK is not None]
-        views.sort(key=lambda view: view.RANK or 0)
-        rows, data = math.ceil(len(views) / 2), ViewData(result)
-        super().__init__(WIDTH_PX, rows * ROW_PX, font_px=PAGE.font_px)
-        row_px, wide = (rows * ROW_PX - LINE_PX * theory) // rows, WIDTH_PX // 2
-        boxes = [Box(x, y * row_px, wide, row_px) for y in range(rows) for x in (0, wide)]
-        if len(views) % 2:  # the last has both columns
-            boxes[len(views) - 1] = Box(0, boxes[-1].top, WIDTH_PX, row_px)
-        self.add_views([(view, box, True) for view, box in zip(views, boxes, strict=False)], PAGE.line_px)
-        with self.styled():
-            self.show(data)
-            for view in self.views:
-                view.show_intervals(data)
-            if theory:
-                below, em_px = Box(0, rows * row_px, WIDTH_PX, LINE_PX), self.font_px
-                at, text = (em_px, below.bottom - 0.8 * em_px), self._show_theory(data)
-                self.theory = Tile(self, below).add_text(*at, text, color=self.theme.ink)
 
-    def _show_theory(self, data: ViewData) -> str:
-        """Draw what theory expects of the scenario, and return it in words."""
-        from batchsim.theory import Answer, expected
+def views_of_result(result: Result) -> dict[str, type[View]]:
+    """Return the views that need only a result, by their keys, in the order of `bs.plot`."""
+    views = views_of(result.scenario.kind, parts_of(result.scenario)).items()
+    shown = [(key, view) for key, view in views if view.RANK is not None]
+    return dict(sorted(shown, key=lambda pair: pair[1].RANK or 0))
 
-        try:
-            answer = expected(data.result.scenario)
-        except ValueError as unstable:
-            return f"no steady state: {unstable}"
-        if not answer:
-            return repr(answer)
-        assert isinstance(answer, Answer)
-        for view in self.views:
-            view.show_theory(answer, data)
-        low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
-        kind = "theory" if answer.exact else "approximately"
-        surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
-        theory = f"{kind}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
-        return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
+
+def _show_theory(views: Iterable[View], data: ViewData) -> str:
+    """Draw what theory expects of the scenario, and return it in words."""
+    from batchsim.theory import Answer, expected
+
+    try:
+        answer = expected(data.result.scenario)
+    except ValueError as unstable:
+        return f"no steady state: {unstable}"
+    if not answer:
+        return repr(answer)
+    assert isinstance(answer, Answer)
+    for view in views:
+        view.show_theory(answer, data)
+    low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
+    kind = "theory" if answer.exact else "approximately"
+    surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
+    theory = f"{kind}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
+    return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
 @overload
-def plot(result: "Measurement | Calibration | Fidelity | ServerComparison | Recommendation") -> Chart: ...
+def plot(result: Any, view: str | None = None, *, ax: None = None, theory: bool = False) -> Picture: ...
 @overload
-def plot(result: Result, theory: bool = False) -> Plot: ...
+def plot(result: Any, view: str | None = None, *, ax: Axes, theory: bool = False) -> Axes: ...
 def plot(
     result: "Result | Measurement | Calibration | Fidelity | ServerComparison | Recommendation",
-    theory: bool = False,
-) -> Plot | Chart:
-    """Return a figure of a result: latency, where the time goes, batches, and a timeline.
+    view: str | None = None, *, ax: Axes | None = None, theory: bool = False,
+) -> Picture | Axes:  # fmt: skip
+    """Return a figure of a result: latency, where the time goes, batches, and a timeline; or one `view`.
 
     A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
     seats. An overloaded run shows its growing queue instead of latencies. Bands around the percentiles are
-    their 95 % intervals. Requests with sizes add their batches, and the latency by size;
-    several replicas add the load and the batch size of each. `theory=True` adds
-    what queueing theory expects as a dotted line, or the reason why it expects nothing. Other
-    results have other figures:
+    their 95 % intervals. Requests with sizes add their batches, and the latency by size; several replicas add
+    the load and the batch size of each. `theory=True` adds what queueing theory expects as a dotted line, or
+    the reason why it expects nothing.
+
+    `view` is "latency", "breakdown", "batches", "timeline", "sizes", "replicas", "steps" or "seats": it is
+    drawn into `ax`, under your settings of matplotlib, and the axes are returned; without `ax`, a figure is.
+    Other results have other figures, those of `tune` and `compare_servers` with an `ax`, too:
 
     - from `tune`: the race of the settings, round by round, to the full run with a fresh seed;
     - from `compare_servers`: the latency on each server, from the median to the tail;
@@ -91,28 +114,67 @@ def plot(
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)
     >>> plot(result, theory=True)
-    <Plot size 1000x640 with 4 Axes>
+    <Picture size 1000x640 with 4 Axes>
+    >>> from matplotlib.figure import Figure
+    >>> plot(result, "latency", ax=Figure().subplots()).get_xlabel()
+    'latency (ms)'
     """
-    if isinstance(result, ServerComparison):
-        from batchsim.view.pictures.curves import server_curves  # and with it pandas
-
-        return server_curves(result)
-    if not isinstance(result, Result | Measurement | Calibration | Fidelity) and hasattr(result, "rounds"):
-        from batchsim.view.pictures.race import race
-
-        return race(result)
-    if isinstance(result, Measurement | Calibration | Fidelity):
-        if theory:
-            raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
-        if isinstance(result, Calibration):
-            return calibrated(result)
-        return measured(result) if isinstance(result, Measurement) else overlay(result)
     if not isinstance(result, Result):
-        raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
+        if view is not None:
+            raise ValueError(f"view must be None for a {type(result).__name__}, got {view!r}")
+        return _other_picture(result, theory, ax)
     if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
     if theory and result.scenario.kind == "tokens":
         raise ValueError("theory must be False for a result of token generation, got True")
     if result.scenario.kind == "tokens":
         _ = result.steps  # ValueError before anything is drawn, if the log is folded
-    return Plot(result, theory)
+    if view is None:
+        if ax is not None:
+            raise ValueError(f"ax must come with a view, {_known(result)}, got no view")
+        return run_picture(result, theory)
+    kinds = views_of_result(result)
+    if view not in kinds:
+        hint = _check.nearest(view, kinds, True) if isinstance(view, str) else ""
+        raise ValueError(f"view must be {_known(result)}, got {view!r}{hint}")
+    if ax is not None:
+        _check.instance("ax", ax, Axes, "matplotlib Axes")
+        _draw(kinds[view], ax, ViewData(result), theory)
+        return ax
+    with styled(LIGHT, FONT, LINE):
+        picture = Picture(figsize=SINGLE, dpi=DPI, layout="constrained")
+        picture.words = _draw(kinds[view], picture.subplots(), ViewData(result), theory)
+    return picture
+
+
+def _known(result: Result) -> str:
+    return " or ".join(map(repr, views_of_result(result)))
+
+
+def _draw(kind: type[View], ax: Axes, data: ViewData, theory: bool) -> str:
+    """Draw a view and return it in words."""
+    view = kind().draw(ax, data)
+    view.show_intervals(data)
+    if theory:
+        _show_theory([view], data)
+    return in_words([view], data)
+
+
+def _other_picture(result: Any, theory: bool, ax: Axes | None) -> Picture | Axes:
+    """Return the figure of what is not a Result."""
+    if isinstance(result, ServerComparison):
+        from batchsim.view.pictures.curves import server_curves  # and with it pandas
+
+        return server_curves(result, ax)
+    if not isinstance(result, Measurement | Calibration | Fidelity):
+        if not hasattr(result, "rounds"):
+            raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
+        from batchsim.view.pictures.race import race
+
+        return race(result, ax)
+    for name, given in (("theory", theory), ("ax", ax)):
+        if given:
+            raise ValueError(f"{name} must be left out for a {type(result).__name__}, got {given!r}")
+    if isinstance(result, Calibration):
+        return calibrated(result)
+    return measured(result) if isinstance(result, Measurement) else overlay(result)

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, percent
-from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.picture import Box
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Entry, Heights, Spot, Style, View, outline
+from batchsim.view.pictures.view import DASHED, Spot, View, outline
+from batchsim.view.scales import nice
 
-BETWEEN, ABOVE = 5.2, 4.4  # two plots side by side, or one above the other, in ems
 WIDTH = 0.8  # of a bar
 COLUMNS = {"utilisation": 100.0, "mean_batch_size": 1.0}  # of the plots, and their units
 
@@ -20,7 +19,7 @@ def _columns(data: ViewData) -> Mapping[str, np.ndarray]:
     return data.by_replica
 
 
-def _apart(heights: np.ndarray) -> Heights:
+def _apart(heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return bars with gaps between them."""
     values = np.zeros(2 * heights.size - 1)
     values[::2] = heights
@@ -30,32 +29,31 @@ def _apart(heights: np.ndarray) -> Heights:
 class ReplicasView(View):
     """Bars by replica: how busy each is, and, if the view is large, how many requests its batches hold."""
 
-    KEY, NAME, SHORT = "replicas", "Load and batch size by replica", "Load by replica (%)"
+    KEY, NAME, SHORT = "replicas", "Load and batch size by replica", "Load by replica"
     RANK, NEEDS, LACKS = 5, "by_replica", "only for several replicas"
+    PANELS, BESIDE = (1.0, 1.0), True
 
-    def add_artists(self) -> None:
-        boxes = [*self.two_boxes(BETWEEN, ABOVE)] if self.large else [self.axes_box()]
-        labels = ["server time that computes (%)", "mean batch size"] if self.large else [""]
-        # The name of the replicas is below their axis; one below the other, both would have it at one place.
-        names = [""] * (len(boxes) - 1) if boxes[0].left == boxes[-1].left else ["replica"] * (len(boxes) - 1)
-        parts = zip(boxes, [*names, "replica"], labels, strict=True)
-        self.boxes = boxes
-        self.plots = [self.add_plot(*part) for part in parts]
-        style: Style = {"facecolor": self.theme.blue, "linewidth": 0}
-        self.bars = [ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, **style) for ax in self.plots]
-        self.others = [ax.stairs([0], [0, 1], baseline=None, zorder=3) for ax in self.plots]
-        self.mean_style = self.line_style("ink", (0, (4, 2)), 1.0)
-        self.means = [ax.plot([], [], zorder=4, **self.mean_style)[0] for ax in self.plots]
-        for ax in self.plots:
+    def make(self) -> None:
+        labels = "server time that computes (%)", "mean batch size"
+        for ax, label in zip(self.axes, labels, strict=False):
+            self.set(ax, ylabel=label, xlabel="replica")
             ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-        self.set_moving(*self.bars, *self.others, *self.means)
+        colour, self.mean_style = self.look.blue, self.style("ink", DASHED, 0.7)
+        self.bars = [
+            ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, color=colour, linewidth=0)
+            for ax in self.axes
+        ]
+        self.others = [ax.stairs([0], [0, 1], baseline=None, zorder=3) for ax in self.axes]
+        self.means = [ax.plot([], [], zorder=4, **self.mean_style)[0] for ax in self.axes]
+        right = {"ha": "right", "va": "top", "color": self.look.soft}
+        self.imbalance = self.text(self.axes[-1], xycoords="axes fraction", **right)
 
     def update(self, data: ViewData) -> None:
         other = data.other if data.other is not None and data.other.by_replica is not None else None
         of_all = 100 * data.summary["utilisation"], data.summary["mean_batch_size"]
         count = len(_columns(data)["utilisation"])
         most = max(count, len(_columns(other)["utilisation"]) if other is not None else 0)
-        for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.plots)]):
+        for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.axes)]):
             heights = unit * np.nan_to_num(_columns(data)[column])
             self.bars[at].set_data(*_apart(heights))
             self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
@@ -67,17 +65,12 @@ class ReplicasView(View):
                 self.others[at].set(**outline(self.other_style(data)))
                 highest = max(highest, float(before.max(initial=0)))
             top = 100.0 if column == "utilisation" else nice(1.05 * max(highest, 1.0))
-            self.set_limits(self.plots[at], x=(-0.5, most - 0.5), y=(0, top))
-        imbalance = Entry("imbalance 00.00", value=f"imbalance {fixed(data.result.imbalance)}")
-        self.show_legend([Entry("all replicas", self.mean_style), imbalance] if self.large else [])
+            self.limits(self.axes[at], x=(-0.5, most - 0.5), y=(0, top))
+        self.legend(self.ax, [("all replicas", self.mean_style)] * self.large)
+        self.write(self.imbalance, f"imbalance {fixed(data.result.imbalance)}" * self.large, 1, 1, up=-0.2)
 
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        found = next((box for box in self.boxes if box.overlaps(Box(x_px, y_px, 1e-6, 1e-6))), None)
-        if found is None:
-            return None
-        low, high = self.plots[0].get_xlim()
-        k = round(low + (high - low) * (x_px - found.left) / found.width)
-        columns = _columns(data)
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        k, columns = round(x), _columns(data)
         if not 0 <= k < len(columns["utilisation"]):
             return None
         row = {name: float(column[k]) for name, column in columns.items()}

@@ -3,23 +3,20 @@
 from typing import Any
 
 import numpy as np
-from matplotlib.patches import PathPatch
+from matplotlib.axes import Axes
 from matplotlib.path import Path
-from matplotlib.ticker import FixedLocator
 
 from batchsim._format import counted, duration, listed, number, percent
-from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.cells import NOWHERE, rectangles
-from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.theme import TELLING, fill_style
+from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
-from batchsim.view.pictures.steps import place_of
-from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.steps import place_of, server_in_words
+from batchsim.view.pictures.view import BELOW, Spot, Style, Ticks, View, outline
+from batchsim.view.scales import nice
+from batchsim.view.theme import TELLING, fill_style
 
 FEW = 40  # up to this number, empty seats are shown, too
 LANE = 0.88  # height of a lane, as a part of the distance between two
-STRIP, APART = 2.2, 1.9  # ems: the counts above the seats, and the gap
 # The same names as in `bs.lanes`, in the order of the legend.
 NAMES = {
     "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
@@ -30,74 +27,61 @@ NAMES = {
 class SeatsView(View):
     """Each seat's prompts and tokens; hatched while it is empty, or kept for the others of a batch.
 
-    Above, in a large view, are the numbers of taken seats, now and in the setting before, or in A.
+    Below, in a large view, are the numbers of taken seats, now and in the setting before, or in A.
     """
 
-    KEY, NAME, SHORT = "seats", "The seats", "Seats over time"
-    RANK = 3
-    ROWS, SMALL_ROWS = 2, 2
+    KEY, NAME, SHORT = "seats", "The seats", "Seats taken"
+    RANK, PANELS = 3, (0.78, 0.22)
     data: ViewData | None = None
     part: Moment | None = None  # of the run, that is shown
 
-    def add_artists(self) -> None:
-        theme = self.theme
-        self.plot_box = self.axes_box()
-        if self.large:
-            self._add_strip()
-        ax = self.ax = self.add_plot(self.plot_box, "", "seat" * self.large, grid="")
+    def make(self) -> None:
+        theme, ax = self.look, self.ax
+        ax.grid(visible=False)
+        self.set(ax, ylabel="seat")
         self.styles: dict[str, Style] = {name: fill_style(theme, name) for name in NAMES}
         order = dict.fromkeys(NAMES, 2) | {"empty": 1}
-        self.paper = PathPatch(NOWHERE, zorder=1.5, linewidth=0, facecolor=theme.background)
-        self.bars = {
-            name: PathPatch(NOWHERE, zorder=order[name], **style) for name, style in self.styles.items()
-        }
-        for artist in (self.paper, *self.bars.values()):
-            ax.add_artist(artist)
-        self.preempted = self.add_preemptions(ax, edge=0.4)
-        self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
-        self.set_moving(self.paper, *self.bars.values(), self.preempted, self.numbers)
+        self.paper = self.areas(ax, 1.5, linewidth=0, facecolor=theme.background)
+        self.bars = {name: self.areas(ax, order[name], **style) for name, style in self.styles.items()}
+        self.preempted = self.add_preemptions(ax)
+        self.strip = self.axes[1] if len(self.axes) > 1 else None
+        if self.strip is not None:
+            ax.tick_params(labelbottom=False)
+            self.set(self.strip, ylabel="taken")
+            self.strip.set_xlabel("", loc="left")  # beside it is the place
+            self.strip.yaxis.set_major_locator(Ticks(2, integer=True))
+            self.taken, self.other_taken = (
+                self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
+            )
+            self.taken.set(**outline(self.style("blue")))  # as in the steps
+            soft: Style = {"xycoords": "axes fraction", "color": theme.soft}
+            self.place = self.text(self.strip, **BELOW, **soft)
+            self.mean = self.text(self.strip, ha="right", va="bottom", **soft)
 
-    def _add_strip(self) -> None:
-        whole = self.plot_box
-        self.strip_box = whole._replace(height=STRIP * self.em)
-        top = self.strip_box.bottom + APART * self.em
-        self.plot_box = whole._replace(top=top, height=whole.bottom - top)
-        self.strip = self.add_plot(self.strip_box, "", "seats taken", ticks=False, numbers="y")
-        self.strip.yaxis.get_major_locator().set_params(nbins=2, integer=True)  # type: ignore[call-arg]
-        self.taken, self.other_taken = (
-            self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
-        )
-        self.taken.set(**outline(self.line_style("blue", "-", 1.4)))  # as in the steps
-        self.set_moving(self.taken, self.other_taken)
+    def title(self, data: ViewData) -> str:
+        return super().title(data) + server_in_words(self.server, data) * (not self.large)
 
     def update(self, data: ViewData) -> None:
         self.data = data
         self.part = now = data.moment(self.server)
-        self.name_server(data.result.scenario.all_servers)
         for artist in self.moving:
-            artist.set_visible(now is not None)
+            if artist is not self.lack:
+                artist.set_visible(now is not None)
         if now is None:
-            self.numbers.show([])
-            self.show_legend([])
+            self.legend(self.axes[-1], [])
             return
-        found, begin_s, last_ms, lanes = (
-            now.seats,
-            now.begin_s,
-            1000 * (now.end_s - now.begin_s),
-            lanes_of(now),
-        )
-        self.set_label(self.ax.xaxis, "time", last_ms)
-        self.set_limits(self.ax, lanes, x=(0, last_ms), y=(lanes + 0.5, 0.5))
-        if self.hold("lanes", lanes):
-            most = 8 if self.large else max(int(self.plot_box.height / (2 * self.em)), 1)
-            self.ax.yaxis.set_major_locator(FixedLocator(_ticks(lanes, most)))
+        found, begin_s, lanes = now.seats, now.begin_s, lanes_of(now)
+        last_ms = 1000 * (now.end_s - begin_s)
+        self.label(self.axes[-1].xaxis, "time", last_ms)
+        self.limits(self.ax, lanes, x=(0, last_ms), y=(lanes + 0.5, 0.5))
+        if self.changed("lanes", lanes):
+            self.ax.set_yticks(_ticks(lanes, 8 if self.large else 5))
 
         def ms(times_s: np.ndarray) -> np.ndarray:
             return np.clip(1000 * (times_s - begin_s), 0, last_ms)
 
-        begin, first, last, end = map(
-            ms, (found.begin_s, found.first_token_s, found.last_token_s, found.end_s)
-        )
+        stays = found.begin_s, found.first_token_s, found.last_token_s, found.end_s
+        begin, first, last, end = map(ms, stays)
         middle = found.seat + 1.0
         self.paper.set_path(_bars(begin, end, middle, 1.0))
         self._put("prefill", begin, first, middle, LANE, ~found.again)
@@ -110,20 +94,17 @@ class SeatsView(View):
         back = found.preempted & (found.end_s <= now.end_s)
         self.preempted.set_visible(bool(back.any()))
         self.preempted.set_data(end[back], middle[back])
-        self.numbers.show(self._numbers(found.request, begin, last, middle))
         seen = {name for name, bars in self.bars.items() if bars.get_visible()}
         if (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum():
             seen.discard("empty")
-        low = {"decode": {"share": TELLING}}
-        entries = [
-            Entry(text, self.styles[name] | low.get(name, {})) for name, text in NAMES.items() if name in seen
-        ]
-        entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * bool(back.any())
-        labels = place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em)
-        self.show_legend(entries, [*labels, self._show_taken(now, last_ms)] if self.large else [])
+        entries = [(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
+        entries += [("preempted", self.mark)] * bool(back.any())
+        self.legend(self.axes[-1], entries if self.large else entries[:2])
+        if self.strip is not None:
+            self._show_taken(self.strip, now, last_ms)
 
-    def _show_taken(self, now: Moment, last_ms: float) -> Label:
-        """Draw the numbers of taken seats, here and in the other setting, and return their means in words."""
+    def _show_taken(self, ax: Axes, now: Moment, last_ms: float) -> None:
+        """Draw the numbers of taken seats, here and in the other setting, with their means."""
         assert self.data is not None
         said, highest = [], 1
         kinds = [(self.taken, now.result, "on average")]
@@ -137,9 +118,9 @@ class SeatsView(View):
             line.set_data(counts, 1000 * (edges_s - now.begin_s))
             highest = max(highest, int(counts.max()))
             said.append(f"{number(_mean(edges_s, counts))} {name}")
-        self.set_limits(self.strip, "taken", x=(0, last_ms), y=(0, nice(1.1 * highest)))
-        box = self.strip_box
-        return Label(", ".join(said), box.right, box.top - 0.6 * self.em, "right")
+        self.limits(ax, "taken", x=(0, last_ms), y=(0, nice(1.1 * highest)))
+        self.write(self.mean, ", ".join(said), 1, 1, up=0.2)
+        self.write(self.place, place_of(now), 1, 0, up=-2.75)
 
     def _put(
         self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float,
@@ -149,33 +130,12 @@ class SeatsView(View):
         self.bars[name].set_path(_bars(from_ms[some], to_ms[some], middle[some], high))
         self.bars[name].set_visible(bool(some.any()))  # a hatch takes time even without an area
 
-    def _numbers(
-        self, requests: np.ndarray, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray
-    ) -> list[Label]:
-        """Return the number of each request whose bar has room for it."""
-        box, right_ms = self.plot_box, float(self.ax.get_xlim()[1])
-        bottom, top = self.ax.get_ylim()
-        if not self.large or LANE * TELLING * box.height / (bottom - top) < self.em:
-            return []
-        left, right = (box.left + box.width * each / right_ms for each in (from_ms, to_ms))
-        y = box.top + box.height * (middle - top) / (bottom - top) + 0.36 * self.em
-        return [
-            Label(text, (start + end) / 2, at, "center")
-            for text, start, end, at in zip(map(str, requests), left, right, y, strict=True)
-            if end - start > (width_em(text) + 0.6) * self.em
-        ]
-
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, self.part
-        in_strip = self.large and self.strip_box.top <= y_px < self.strip_box.bottom
-        if now is not None and box.left <= x_px < box.right and in_strip:
-            return self._spot_of_taken(now, (x_px - box.left) / box.width, data)
-        across = self.across(x_px, y_px)
-        if now is None or across is None:
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        if (now := self.part) is None:
             return None
-        low, high = self.ax.get_ylim()
-        at_s = now.begin_s + float(self.ax.get_xlim()[1]) * across / 1000
-        seat = round(high + (low - high) * (y_px - box.top) / box.height)
+        if ax is self.strip:
+            return self._spot_of_taken(now, now.begin_s + x / 1000, data)
+        at_s, seat = now.begin_s + x / 1000, round(y)
         found = now.seats
         here = np.flatnonzero((found.seat == seat - 1) & (found.begin_s <= at_s) & (at_s < found.end_s))
         if not here.size:
@@ -192,8 +152,7 @@ class SeatsView(View):
         end = ", then preempted" * bool(found.preempted[row])
         return Spot(self.KEY, f"Seat {seat:,}: request {request:,}, {sizes}: {listed(told)}{end}")
 
-    def _spot_of_taken(self, now: Moment, across: float, data: ViewData) -> Spot | None:
-        at_s = now.begin_s + across * float(self.ax.get_xlim()[1]) / 1000
+    def _spot_of_taken(self, now: Moment, at_s: float, data: ViewData) -> Spot | None:
         if at_s >= now.end_s:
             return None
         counts = []

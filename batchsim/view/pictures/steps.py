@@ -1,22 +1,20 @@
 """The steps of token generation: their tokens, and how many seats and blocks of memory are taken."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
 
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous
-from batchsim.view.canvas.axes import nice
-from batchsim.view.canvas.lettering import Label
-from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.theme import PHASES
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
-from batchsim.view.pictures.view import Entry, Spot, StackedView, Style
+from batchsim.view.pictures.view import BELOW, DASHED, Spot, StackedView, Ticks
+from batchsim.view.scales import nice
+from batchsim.view.theme import PHASES
 
 LEAST_MS = 1e-6  # shorter gaps between two steps are rounding errors
 ENDLESS = 2**20  # seats: as many are no limit
-UPPER = 0.6  # the tokens' part of the height
 COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log
 PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 
@@ -27,73 +25,76 @@ class StepsView(StackedView):
     A small view has only the tokens.
     """
 
-    KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
-    RANK = 2
-    ROWS, SMALL_ROWS = 2, 2
+    KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Step tokens"
+    RANK, PANELS = 2, (0.6, 0.4)
 
-    def add_artists(self) -> None:
-        whole = self.plot_box = self.axes_box()
-        upper = whole
-        if self.large:
-            gap = 1.1 * self.em
-            upper = Box(whole.left, whole.top, whole.width, UPPER * whole.height - gap)
-            below = whole.top + UPPER * whole.height + gap
-            lower = Box(whole.left, below, whole.width, whole.bottom - below)
-        self.top = self.add_plot(upper, "", "tokens" * self.large, numbers="y" if self.large else "xy")
-        self.low = self.add_plot(lower, "", "taken") if self.large else None
-        self.upper_box = upper
-        # From the bottom up: every step has tokens of answers. A hatch would break narrow bars into pieces.
-        self.add_bars(self.top, {name: PHASES[name][:2] for name in ("decode", "prefill")})
-        self.budget = self.top.axhline(1, zorder=2.5, **self.line_style("soft", (0, (4, 2)), 0.8))
-        self.preempted = self.add_preemptions(self.top)
-        self.set_moving(self.budget, self.preempted)
-        self.lines: dict[str, StepPatch] = {}
-        self.other_lines: dict[str, StepPatch] = {}
+    def make(self) -> None:
+        self.set(self.ax, ylabel="tokens")
+        # From the bottom up: every step has tokens of answers.
+        self.add_bars(self.ax, {name: (PHASES[name].colour, "") for name in ("decode", "prefill")})
+        self.budget = self.ax.axhline(1, zorder=2.5, **self.style("soft", DASHED, 0.6))
+        right = {"ha": "right", "va": "bottom", "color": self.look.soft}
+        self.budget_name = self.text(self.ax, xycoords=self.ax.get_yaxis_transform(), **right)
+        self.place = self.text(self.axes[-1], xycoords="axes fraction", **BELOW, color=self.look.soft)
+        self.preempted = self.add_preemptions(self.ax)
+        self.low = self.axes[1] if len(self.axes) > 1 else None
         if self.low is not None:
+            self.ax.tick_params(labelbottom=False)
             self.low.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-            self.low.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
-            for name, style in self._line_styles().items():
-                self.lines[name] = self.low.stairs([0], [0, 1], baseline=None, zorder=3, **style)
-                self.other_lines[name] = self.low.stairs([0], [0, 1], baseline=None, zorder=2.5)
-            self.set_moving(*self.lines.values(), *self.other_lines.values())
+            self.low.set_xlabel("", loc="left")  # beside it is the place
+            self.low.yaxis.set_major_locator(Ticks(3))
+            self.set(self.low, ylabel="taken")
+            self.line_styles = {
+                "seats": self.style("blue"), "memory": self.style("orange", DASHED)
+            }  # fmt: skip
+            both: dict[str, list[StepPatch]] = {name: [] for name in self.line_styles}
+            for name, style in self.line_styles.items():
+                for zorder in (3, 2.5):
+                    line = self.low.stairs([0], [0, 1], baseline=None, zorder=zorder)
+                    line.set(
+                        edgecolor=style["color"], linestyle=style["linestyle"], linewidth=style["linewidth"]
+                    )
+                    both[name].append(line)
+            self.lines, self.other_lines = ({name: pair[at] for name, pair in both.items()} for at in (0, 1))
 
-    def _line_styles(self) -> dict[str, Style]:
-        theme, wide = self.theme, self.line_px
-        return {
-            "seats": {"edgecolor": theme.blue, "linewidth": 1.4 * wide},
-            "memory": {"edgecolor": theme.orange, "linewidth": 1.4 * wide, "linestyle": (0, (4, 2))},
-        }
+    def title(self, data: ViewData) -> str:
+        return super().title(data) + server_in_words(self.server, data) * (not self.large)
 
     def update(self, data: ViewData) -> None:
         now = data.moment(self.server)
-        self.name_server(data.result.scenario.all_servers)
         for artist in self.moving:
-            artist.set_visible(now is not None)
+            if artist is not self.lack:
+                artist.set_visible(now is not None)
         if now is None:
-            self.show_legend([])
+            self.legend(self.ax, [])
             return
         edges_ms = _edges_ms(now)
         heights = np.array([_with_gaps(each, edges_ms) for each in (now.answer_tokens, now.prompt_tokens)])
         highest = self.show_bars(heights, edges_ms, None, {})
+        self.limits(self.ax, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
+        right_ms, top = float(self.ax.get_xlim()[1]), float(self.ax.get_ylim()[1])
         rule = now.result.scenario.rule
-        self.set_limits(self.top, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
-        right_ms = float(self.top.get_xlim()[1])
-        budget = rule.max_num_batched_tokens if isinstance(rule, Continuous) else None
-        if budget is not None and budget > self.top.get_ylim()[1]:
-            budget = None
-        self.budget.set_visible(budget is not None)
-        self.budget.set_ydata([budget or 0] * 2)
+        budget = rule.max_num_batched_tokens if isinstance(rule, Continuous) else 0
+        seen = 0 < budget <= top
+        self.budget.set_visible(seen)
+        self.budget.set_ydata([budget] * 2)
+        self.write(self.budget_name, f"budget {budget:,}" * (seen and self.large), 1, budget, up=0.15)
         back = np.flatnonzero(now.column("step_preempted"))
         self.preempted.set_visible(bool(back.size))
-        self.preempted.set_data(edges_ms[2 * back], np.full(back.size, 0.96 * self.top.get_ylim()[1]))
-        axis = self.top.xaxis if self.low is None else self.low.xaxis
+        self.preempted.set_data(edges_ms[2 * back], np.full(back.size, 0.96 * top))
         if self.low is not None:
-            self._show_lines(data, now, edges_ms, right_ms)
-        self.set_label(axis, "time", right_ms)
-        labels = self._labels(now, budget) if self.large else []
-        self.show_legend(self._entries(now, bool(back.size)), labels)
+            self._show_lines(data, now, edges_ms)
+        self.label(self.axes[-1].xaxis, "time", right_ms)
+        self.write(self.place, place_of(now) * self.large, 1, 0, up=-2.75)
+        entries = [(text, self.styles[name]) for name, text in PARTS.items()]
+        entries += [("preempted", self.mark)] * bool(back.size)
+        if self.low is not None:
+            for name, share in taken_shares(now).items():
+                said = f"{percent(float(np.mean(share)))} of {limit_in_words(now, name)}"
+                entries.append((said, self.line_styles[name]))
+        self.legend(self.axes[-1], entries)
 
-    def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray, right_ms: float) -> None:
+    def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray) -> None:
         assert self.low is not None
         style, highest = self.other_style(data), 0.0
         for lines, each in ((self.lines, data), (self.other_lines, data.other)):
@@ -108,35 +109,14 @@ class StepsView(StackedView):
                     highest = max(highest, 100 * float(counts.max()) / limits[name])
                 if each is not data:
                     line.set(edgecolor=style["color"], linewidth=style["linewidth"])
-                    line.set_linestyle(self._line_styles()[name].get("linestyle", "-"))
-        self.set_limits(self.low, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
+        self.limits(self.low, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
 
-    def _entries(self, now: Moment, preempts: bool) -> list[Entry]:
-        entries = [Entry(text, self.styles[name]) for name, text in PARTS.items()]
-        entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * preempts
-        for name, share in taken_shares(now).items() if self.large else ():
-            style = self._line_styles()[name]
-            line = {"color": style["edgecolor"], "linewidth": style["linewidth"]}
-            line |= {"linestyle": style.get("linestyle", "-")}
-            of = f"of {limit_in_words(now, name)}"
-            entries.append(Entry(f"00.0% {of}", line, f"{percent(float(np.mean(share)))} {of}"))
-        return entries
-
-    def _labels(self, now: Moment, budget: int | None) -> list[Label]:
-        labels = place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em)
-        if budget is not None:
-            box, high = self.upper_box, float(self.top.get_ylim()[1])
-            y = box.bottom - box.height * budget / high
-            labels.append(Label(f"budget {budget:,}", box.right, y - 0.35 * self.em, "right"))
-        return labels
-
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        now, across = data.moment(self.server), self.across(x_px, y_px)
-        if now is None or across is None:
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        now = data.moment(self.server)
+        if now is None:
             return None
-        at_ms = float(self.top.get_xlim()[1]) * across
         edges_ms = _edges_ms(now)
-        place = int(np.searchsorted(edges_ms, at_ms, side="right")) - 1
+        place = int(np.searchsorted(edges_ms, x, side="right")) - 1
         if place >= edges_ms.size - 1:
             return None
         if place % 2:
@@ -172,13 +152,16 @@ class StepsView(StackedView):
         return [f"{steps}: {tokens}, {taken} taken" + (f", {back:,} preempted." if back else ".")]
 
 
-def place_of(now: Moment, box: Box, y: float) -> list[Label]:
-    """Return the time and the server of a moment, as labels left and right of the time axis' name."""
-    labels = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)]
+def place_of(now: Moment) -> str:
+    """Return the time of a moment, and the server if there are several."""
     servers = now.result.scenario.all_servers
-    return labels + [Label(f"server {now.server + 1:,} of {servers:,}", box.right, y, "right")] * (
-        servers > 1
-    )
+    which = f", server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
+    return f"from {number(now.begin_s, 4)} s on{which}"
+
+
+def server_in_words(server: int, data: ViewData) -> str:
+    """Return the server of a view, "" if there is only one."""
+    return f", server {server + 1:,}" if data.result.scenario.all_servers > 1 else ""
 
 
 def limits_of(result: Result) -> dict[str, int]:

@@ -12,11 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from batchsim.result.metrics import better, heading
-from batchsim.view.canvas.cells import COLOURS, border, ends
-from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
 from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.figures import begun, small
+from batchsim.view.pictures.cells import COLOURS, border, ends
+from batchsim.view.pictures.picture import Picture
+from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
 
 if TYPE_CHECKING:
     import pandas
@@ -34,8 +33,8 @@ PARTIAL: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 0
 
 def heat_map(
     frame: "pandas.DataFrame", x: str = "max_batch_size", y: str = "max_wait_ms", value: str | None = None,
-    objective: float | None = None, today: tuple[Any, Any] | None = None,
-) -> Chart:  # fmt: skip
+    objective: float | None = None, today: tuple[Any, Any] | None = None, ax: Axes | None = None,
+) -> Picture | Axes:  # fmt: skip
     """Return a picture of a metric of a sweep over two of its knobs, a cell a point.
 
     `frame` is what `sweep` returned, with one row for each pair: select rows of a sweep over more knobs.
@@ -44,14 +43,14 @@ def heat_map(
     it, for a throughput those of at least `objective`. A star marks the best cell, and a frame `today`, the
     values (x, y) of the present setting. By default `value` is the p99 of all requests, where a lost request
     counts as infinitely late. Other latencies ignore lost requests: cells that lose some are hatched, and
-    neither best nor within the objective.
+    neither best nor within the objective. With `ax` it is drawn into these axes, which are returned.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> over = {"max_batch_size": [4, 8, 16], "max_wait_ms": [0, 5, 10]}
     >>> heat_map(sweep(scenario, over, 2000, progress=False), objective=16)
-    <Chart size 760x520 with 2 Axes>
+    <Picture size 760x520 with 2 Axes>
     """
     value = charts.p99_of_all(frame) if value is None else value
     charts.check_columns(frame, x, y, value, "infeasible", "requests")
@@ -75,53 +74,58 @@ def heat_map(
     rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
     finite = numbers[np.isfinite(numbers)]
 
-    chart, ax = begun(**{"axes.grid": False})
-    ax.spines[:].set_visible(False)
-    handles: list[Any] = []
-    if finite.size:
-        norm, colour_map = _colours(finite, value, objective)
-        cells = np.ma.masked_invalid(numbers)
-        ax.pcolormesh(cells, norm=norm, cmap=colour_map, edgecolors="white", linewidth=0.5)
-        colours = ScalarMappable(norm, colour_map)
-        bar = chart.colorbar(
-            colours, ax=ax, label=heading(value), extend="neither" if objective is None else "both"
-        )
-        bar.outline.set_visible(False)
-        if isinstance(norm, LogNorm):
-            charts.plain_log(bar.ax.yaxis)
-        within = np.zeros(numbers.shape, dtype=bool)
-        if objective is not None:
-            within = rated >= objective if better(value) == "higher" else rated <= objective  # NaN is neither
-            sign = "≥" if better(value) == "higher" else "≤"
-            handles += _show_border(ax, within, f"{heading(value)} {sign} {objective:g}")
-        best = _best(rated, value)
-        if numbers.size <= MANY:
-            bold = within.copy()
-            bold[best or (slice(0), slice(0))] = True  # the answer
-            _write_numbers(ax, numbers, bold, colours)
-        if best is not None:
-            at = ", ".join(charts.texts([columns[best[1]], rows[best[0]]]))
-            handles += _show_best(
-                ax, best, f"{'highest' if better(value) == 'higher' else 'lowest'}: {rated[best]:.3g} at {at}"
+    own = ax is None
+    with charts.axes(ax) as ax:
+        ax.grid(visible=False)
+        ax.spines[:].set_visible(False)
+        handles: list[Any] = []
+        if finite.size:
+            norm, colour_map = _colours(finite, value, objective)
+            cells = np.ma.masked_invalid(numbers)
+            ax.pcolormesh(cells, norm=norm, cmap=colour_map, edgecolors="white", linewidth=0.5)
+            colours = ScalarMappable(norm, colour_map)
+            bar = ax.figure.colorbar(
+                colours, ax=ax, label=heading(value), extend="neither" if objective is None else "both"
             )
-    lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
-    refused = ~np.isfinite(numbers) & ~unstable & ~losing
-    for hatched, style in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
-        for row, column in np.argwhere(hatched):
-            ax.add_patch(Rectangle((column, row), 1, 1, **style))
-        handles += [Patch(**style)] if hatched.any() else []
-    if today is not None and today[0] in columns and today[1] in rows:
-        corner = columns.index(today[0]), rows.index(today[1])
-        ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY))
-        handles.append(Patch(**TODAY))
-    ax.set(xlim=(0, len(columns)), ylim=(0, len(rows)), xlabel=heading(x), ylabel=heading(y))
-    ax.set_xticks(np.arange(len(columns)) + 0.5, charts.texts(columns))
-    ax.set_yticks(np.arange(len(rows)) + 0.5, charts.texts(rows))
-    ax.tick_params(length=0)
-    with small():
+            bar.outline.set_visible(False)
+            if isinstance(norm, LogNorm):
+                charts.plain_log(bar.ax.yaxis)
+            within = np.zeros(numbers.shape, dtype=bool)
+            if objective is not None:
+                within = (
+                    rated >= objective if better(value) == "higher" else rated <= objective
+                )  # NaN is neither
+                sign = "≥" if better(value) == "higher" else "≤"
+                handles += _show_border(ax, within, f"{heading(value)} {sign} {objective:g}")
+            best = _best(rated, value)
+            if numbers.size <= MANY:
+                bold = within.copy()
+                bold[best or (slice(0), slice(0))] = True  # the answer
+                _write_numbers(ax, numbers, bold, colours)
+            if best is not None:
+                at = ", ".join(charts.texts([columns[best[1]], rows[best[0]]]))
+                handles += _show_best(
+                    ax,
+                    best,
+                    f"{'highest' if better(value) == 'higher' else 'lowest'}: {rated[best]:.3g} at {at}",
+                )
+        lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
+        refused = ~np.isfinite(numbers) & ~unstable & ~losing
+        for hatched, style in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
+            for row, column in np.argwhere(hatched):
+                ax.add_patch(Rectangle((column, row), 1, 1, **style))
+            handles += [Patch(**style)] if hatched.any() else []
+        if today is not None and today[0] in columns and today[1] in rows:
+            corner = columns.index(today[0]), rows.index(today[1])
+            ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY))
+            handles.append(Patch(**TODAY))
+        ax.set(xlim=(0, len(columns)), ylim=(0, len(rows)), xlabel=heading(x), ylabel=heading(y))
+        ax.set_xticks(np.arange(len(columns)) + 0.5, charts.texts(columns))
+        ax.set_yticks(np.arange(len(rows)) + 0.5, charts.texts(rows))
+        ax.tick_params(length=0)
         ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}")
-    charts.show_legend(chart, handles)
-    return chart
+        charts.show_legend(ax, handles)
+    return charts.picture_of(ax) if own else ax
 
 
 def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, ListedColormap]:

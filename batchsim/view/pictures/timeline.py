@@ -1,22 +1,21 @@
 """A few batches from the middle of a run or its cold start: their requests and when each was computed."""
 
 import numpy as np
-from matplotlib.collections import LineCollection
-from matplotlib.patches import PathPatch
+from matplotlib.axes import Axes
 from matplotlib.path import Path
-from matplotlib.ticker import FixedLocator
 
 from batchsim._format import counted, duration, listed, number
 from batchsim.engines.log import Status
 from batchsim.result import Result
-from batchsim.view.canvas.cells import NOWHERE, rectangles
-from batchsim.view.canvas.lettering import Label
-from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
+from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Window
-from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.view import BELOW, Spot, Style, View, outline
+from batchsim.view.scales import nice
+from batchsim.view.theme import COMPILING, COMPONENTS, in_words
 
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
+THICK = 0.72  # of the distance between two rows
 
 
 class TimelineView(View):
@@ -24,56 +23,45 @@ class TimelineView(View):
 
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment, by request"
     RANK = 3
-    SMALL_ROWS = 2
     part: Window | None = None  # of the run, that is shown
 
-    def add_artists(self) -> None:
-        theme, thin = self.theme, 0.6 * self.line_px
-        self.plot_box = self.axes_box()
-        ax = self.ax = self.add_plot(self.plot_box, "time (ms)", "", grid="x", numbers="x")
-        ax.yaxis.set_major_locator(FixedLocator([]))
+    def make(self) -> None:
+        theme, thin, ax = self.look, 0.5 * self.line_pt, self.ax
+        ax.set_yticks([])
+        ax.set_xlabel("", loc="left" if self.large else "center")  # beside it is the place
+        ax.grid(visible=False, axis="y")
+        ax.grid(visible=True, axis="x")
         # One path for all bars of a component: separate lines would take ten times as long to draw.
-        self.bars = {
-            name: PathPatch(NOWHERE, zorder=2, linewidth=0, facecolor=getattr(theme, style.colour))
-            for name, style in COMPONENTS.items()
-        }
-        style = self.compiling_style = {
+        self.bars = {name: self.areas(ax, 2, linewidth=0, **self._component(name)) for name in COMPONENTS}
+        self.compiling_style: Style = {
             "facecolor": getattr(theme, COMPILING.colour), "hatch": COMPILING.hatch,
             "edgecolor": theme.background, "linewidth": 0,
         }  # fmt: skip
-        self.compiling = PathPatch(NOWHERE, zorder=2.5, **style)
-        self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
-        self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
-        self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
-        self.other_batches = PathPatch(NOWHERE, zorder=1.5, facecolor="none")
-        for artist in (*self.bars.values(), self.compiling, self.waits, self.batches, self.other_batches):
-            ax.add_artist(artist)
-        mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
+        self.compiling = self.areas(ax, 2.5, **self.compiling_style)
+        self.waits = self.edges(ax, 2, color=theme.grey, linestyle=":", linewidth=thin)
+        frame: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
+        self.batches = self.areas(ax, 3, **frame)
+        self.other_batches = self.areas(ax, 1.5, facecolor="none")
+        mark: Style = {
+            "linestyle": "none",
+            "color": theme.ink,
+            "markeredgewidth": 0,
+            "markersize": 0.5 * self.em,
+        }
         self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
-        marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
-        self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
-        self.set_moving(
-            *self.bars.values(),
-            self.compiling,
-            self.batches,
-            self.other_batches,
-            self.waits,
-            *self.lost.values(),
-        )
-        self.height_px = ax.bbox.height / self.picture.ratio
+        self.lost = {status: ax.plot([], [], zorder=4, **style)[0] for status, style in self.styles.items()}
+        self.place = self.text(ax, xycoords="axes fraction", **BELOW, color=theme.soft)
 
     def update(self, data: ViewData) -> None:
         self.part, stretch, result = data.window, data.window, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
-        thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
         stretches = result.stretches(requests)
         for name, bars in self.bars.items():
             bars.set_visible(name in stretches)
         for name, (rows, from_s, to_s) in stretches.items():
             rows, from_s, to_s = (each[to_s > begin_s] for each in (rows, from_s, to_s))
             begin_ms, end_ms = 1000 * (np.maximum(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s)
-            half = thick * COMPONENTS[name].width / 2
-            corners = ((begin_ms, rows - half), (end_ms, rows + half))
+            corners = ((begin_ms, rows - THICK / 2), (end_ms, rows + THICK / 2))
             self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
         self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
         index = result.batch_index[requests]
@@ -81,17 +69,9 @@ class TimelineView(View):
         self.compiling.set_visible(compiles)
         if compiles:
             self.compiling.set_path(batch_frames(result, requests, begin_s, result.ready_s))
-        other = data.other
-        same = other is not None and other.result.arrival_s.size == result.arrival_s.size
-        self.other_batches.set_visible(same)
-        if same and other is not None:
-            # At another rate the same requests arrive at other times: the arrivals of the first are aligned.
-            shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
-            finish_s = other.result.batches.finish_s
-            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
-            self.other_batches.set(**outline(self.other_style(data)))
-        entries = [Entry(in_words(name), self._component(name)) for name in COMPONENTS if data.has(name)]
-        entries += [Entry("compiling", self.compiling_style)] * compiles
+        self._show_other(data, requests, begin_s)
+        entries = [(in_words(name), self._component(name)) for name in COMPONENTS if data.has(name)]
+        entries += [("compiling", self.compiling_style)] * compiles
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
             waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
@@ -102,20 +82,28 @@ class TimelineView(View):
             if status == Status.TIMED_OUT:
                 self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
             if rows.size:
-                size = {"markersize": 0.6 * self.em}
-                entries.append(Entry(_named(status), self.styles[status] | size))
-        left, bottom = self.plot_box.left, self.box.bottom - 0.7 * self.em
-        # A moving value next to the axis' label, which is fixed.
-        place = Label(f"from {number(begin_s, 4)} s on", left, bottom)
-        self.show_legend(entries, [place] * self.large)
-        last_ms = 1020 * (stretch.end_s - begin_s)  # 2 % more than its length
-        self.set_label(self.ax.xaxis, "time", last_ms)
-        self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
+                entries.append((_named(status), self.styles[status]))
+        last_ms = nice(1000 * (stretch.end_s - begin_s))
+        self.label(self.ax.xaxis, "time", last_ms)
+        self.limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
+        self.legend(self.ax, entries)
+        self.write(self.place, f"from {number(begin_s, 4)} s on" * self.large, 1, 0, up=-2.75)
+
+    def _show_other(self, data: ViewData, requests: np.ndarray, begin_s: float) -> None:
+        """Draw the batches that another setting makes of the same requests."""
+        result, other = data.result, data.other
+        same = other is not None and other.result.arrival_s.size == result.arrival_s.size
+        self.other_batches.set_visible(same)
+        if same and other is not None:
+            # At another rate the same requests arrive at other times: the arrivals of the first are aligned.
+            shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
+            finish_s = other.result.batches.finish_s
+            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
+            self.other_batches.set(**outline(self.other_style(data)))
 
     def _component(self, name: str) -> Style:
-        style = COMPONENTS[name]
-        share = style.width / COMPONENTS["computing"].width  # the bars differ in width, too
-        return {"facecolor": getattr(self.theme, style.colour), "lw": 0, "share": share}
+        colour, hatch, _ = COMPONENTS[name]
+        return {"facecolor": getattr(self.look, colour), "hatch": hatch, "edgecolor": self.look.background}
 
     def describe(self, data: ViewData) -> list[str]:
         stretch = data.window
@@ -127,12 +115,11 @@ class TimelineView(View):
         place = "beginning" if data.result.scenario.service.compile_ms else "middle"
         return [f"The timeline shows {requests} in {batches} from the {place} of the run, {span} long."]
 
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, stretch = self.plot_box, self.part
-        if stretch is None or self.across(x_px, y_px) is None:
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        stretch = self.part
+        if stretch is None or not stretch.requests.size:
             return None
-        row = min(int((y_px - box.top) / box.height * stretch.requests.size), stretch.requests.size - 1)
-        request = int(stretch.requests[row])
+        request = int(stretch.requests[int(np.clip(round(y), 0, stretch.requests.size - 1))])
         story, levels = data.result.story(request), data.result.priority
         name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")
         if data.result.scenario.most_replicas > 1:

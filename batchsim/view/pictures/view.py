@@ -1,47 +1,36 @@
-"""The base of all views of a run: a title, axes that keep their limits, labels, a description in words."""
+"""The base of all views of a run: a class that draws into axes once, and then follows new data."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.font_manager import FontProperties
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle, StepPatch
-from matplotlib.text import Text
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from batchsim._format import tick, tick_in, unit_of
-from batchsim.view.canvas.axes import Marks
-from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.canvas.theme import PHASES
+from batchsim.view.pictures.cells import NOWHERE
 from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.picture import look
+from batchsim.view.theme import PHASES
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
-TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between rows of a legend, in ems
-SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
-TWO = 44  # the least width of a view with two axes side by side, in ems
-
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
-
-
-class Room(NamedTuple):
-    """The room around the axes of a view, in ems."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
-LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.9, 2.2, 1.0, 3.0)
-SMALL_SWATCH, SMALL_ROW, SMALL_NEXT = 0.8, 1.3, 0.6  # the legend of a small view
+BELOW: dict[str, Any] = {"ha": "right", "va": "baseline"}  # beside the name of the horizontal axis
+DASHED, DOTTED = (0, (4, 2)), (0, (1, 1))
 
 
 class Spot(NamedTuple):
@@ -56,100 +45,88 @@ class Spot(NamedTuple):
     refused: str = ""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """An entry of a legend: a swatch and a name, or a value.
+class View:
+    """One subject of a picture: `draw` makes its artists in axes, and `update` gives them new data.
 
-    `style` holds the options of a line (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...);
-    its `share` is the patch's part of the full height. An entry with a `value` shows it; its `text` is then
-    the widest value, which determines the room.
-    """
-
-    text: str
-    style: Style = field(default_factory=dict)
-    value: str | None = field(default=None, compare=False)  # a new value leaves the legend where it is
-
-
-class View(Tile):
-    """One subject of a picture: `update` draws the data, and `describe` describes it in words.
-
-    A large view has numbers, names and notes; a small one names its axes and what it draws. Axes only grow
-    until `release` lets them shrink: with new limits at every move, a falling curve would not look lower.
+    Artists that `make` adds move with the data. What axes own (ticks, labels, limits) changes rarely, and
+    only by `set`, which compares first: a picture that is redrawn at every move then draws the moving artists
+    alone. Axes only grow until `release` lets them shrink: with new limits at every move, a falling curve
+    would not look lower. A view that is not `large` leaves out numbers and explanations.
     """
 
     KEY: ClassVar[str]
     NAME: ClassVar[str]  # the title of the large view
     SHORT: ClassVar[str]  # and of the small one
-    ROOM, SMALL_ROOM = LARGE, SMALL  # around the axes of a large view, and of a small one
-    ROWS, SMALL_ROWS = 1, 0  # of the legend of a large view, and of a small one, or for labels above its axes
+    PANELS: ClassVar[tuple[float, ...]] = (1.0,)  # heights of its axes; a small view has only the first
+    BESIDE: ClassVar[bool] = False  # whether its axes stand side by side where there is room
     NEEDS: ClassVar[str] = ""  # what the data must have for it to draw; else it says `LACKS`
-    LACKS: ClassVar[str] = "only for rules with a fast engine"
+    LACKS: ClassVar[str] = "only for rules\nwith a fast engine"
     RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
+    FRAMED: ClassVar[int] = 0  # the panel in which the request that the reader follows is framed
+    legend_px: float | None = None  # the width for its legends, by default that of its axes
     server = 0  # the one whose steps are shown
-    plot_box: Box  # of the axes
-    lack: Text | None = None  # the line of a view whose data lack what it draws
-    hidden: Sequence[Artist] = ()  # meanwhile
+    styled: Callable[[], AbstractContextManager[Any]] = nullcontext  # settings of what is made after `draw`
 
-    def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
-        super().__init__(picture, box)
-        self.em, self.line_px, self.large = picture.font_px, line_px, large
-        left, top = box.left + 0.8 * self.em, box.top + TITLE * self.em
-        title = self.NAME if large else self.SHORT
-        size_px = min(1.1 if large else 1.0, (box.width / self.em - 1) / width_em(title, "bold")) * self.em
-        self.title = self.add_text(left, top, title, weight="bold", fontsize=size_px)
-        self.marks: list[Marks] = []
-        self.entries: tuple[Entry, ...] = ()
-        self.swatches: list[Artist] = []
-        self.slots: list[tuple[float, float]] = []  # the places of the legend's values
-        self.names = Lettering(picture, self.em, self.theme.ink)
-        self.values = Lettering(picture, self.em, self.theme.ink, zorder=7)
-        self.fixed.append(self.names)
-        self.set_moving(self.values)
-        self.held: dict[str, tuple[Any, tuple[float, float]]] = {}
-        theme = self.theme  # styles that all views share
-        self.now_style = self.line_style("now", "-", 1.4)
-        self.objective_style = self.line_style("objective", "-", 1.2)
-        self.other_styles: dict[bool, Style] = {  # whether it is A, which is pinned
-            True: {"color": theme.ink, "linestyle": "--", "linewidth": 0.8 * line_px},
-            False: {"color": theme.ghost, "linestyle": "-", "linewidth": 2.0 * line_px},
-        }
-        self.add_artists()
+    def draw(self, axes: Axes | Sequence[Axes], data: ViewData, large: bool = True) -> Self:
+        """Draw into axes, under the present settings of matplotlib; with fewer than `PANELS`, the first."""
+        self.axes = [axes] if isinstance(axes, Axes) else list(axes)
+        self.ax, self.large, self.look = self.axes[0], large, look()
+        self.line_pt, self.em = rcParams["lines.linewidth"], rcParams["font.size"]
+        self.fixed: list[Artist] = []  # what `make` adds and does not move
+        self.known: dict[Any, Any] = {}
+        self.rows = dict.fromkeys(self.axes, 0)  # of legends
+        self.held: dict[Any, tuple[Any, tuple[float, float]]] = {}
+        there = {artist for ax in self.axes for artist in ax.get_children()}
+        for ax in self.axes:
+            ax.set_autoscale_on(False)
+            ax.xaxis.set_major_formatter(tick)
+            ax.yaxis.set_major_formatter(tick)
+            if ax.get_yscale() == "linear":
+                ax.yaxis.set_major_locator(Ticks(5 if large else 4))
+            if ax.get_xscale() == "linear":
+                ax.xaxis.set_major_locator(Ticks(6 if large else 4))
+        self.now_style = self.style("now")
+        self.heading = self.ax.set_title(self.NAME)
+        self.legend_style = {"fontsize": rcParams["legend.fontsize"], "labelcolor": self.look.ink}
+        self.make()
         # The request that the reader follows: a frame over the height of the axes.
-        style: Style = {"edgecolor": theme.vermilion, "linewidth": 1.5 * line_px, "fill": False, "zorder": 6}
-        ax = self.axes[0]
-        self.frame = ax.add_patch(Rectangle((0, 0), 0, 1, transform=ax.get_xaxis_transform(), **style))
-        self.set_moving(self.frame)
+        frame: Style = {
+            "edgecolor": self.look.vermilion,
+            "linewidth": self.line_pt,
+            "fill": False,
+            "zorder": 6,
+        }
+        self.frame = self.axes[min(self.FRAMED, len(self.axes) - 1)].axvspan(0, 0, **frame)
+        self.lack = self.text(self.ax, color=self.look.soft, xycoords="axes fraction", va="top")
+        every = (artist for ax in self.axes for artist in ax.get_children())
+        still = (Axes, Legend)  # what changes rarely
+        mine = (each for each in every if each not in there and not isinstance(each, still))
+        self.moving = sorted((each for each in mine if each not in self.fixed), key=Artist.get_zorder)
+        for artist in self.moving:
+            if not isinstance(artist, Text):
+                artist.set_in_layout(False)  # it is within the axes, and to measure it would take long
+        self.show(data)
+        return self
 
-    def add_artists(self) -> None:
-        """Make the axes and all artists, empty."""
+    def make(self) -> None:
+        """Make all artists, empty, in `self.axes`."""
         raise NotImplementedError
 
     def update(self, data: ViewData) -> None:
+        """Give the artists new data."""
         raise NotImplementedError
-
-    def followed(self, data: ViewData) -> tuple[float, float] | None:
-        """Return where the request that the reader follows is, from left to right; None for nowhere."""
-        return None
-
-    def show_followed(self, data: ViewData) -> None:
-        """Frame the request that the reader follows."""
-        found = None if math.isnan(data.followed_ms) else self.followed(data)
-        left, right = found or (0.0, 0.0)
-        self.frame.set(x=left, width=right - left, visible=found is not None)
 
     def describe(self, data: ViewData) -> list[str]:
         """Return a description of what the view shows, in sentences."""
         raise NotImplementedError
 
-    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        """Return what is at these CSS pixels of the picture; None for nothing."""
+    def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
+        """Return what is at a place of one of its axes, in data coordinates; None for nothing."""
         return None
 
-    def across(self, x_px: float, y_px: float) -> float | None:
-        """Return a place as a fraction of the width of the axes; None outside them."""
-        box = self.plot_box
-        across = (x_px - box.left) / box.width
-        return across if 0 <= across < 1 and box.top <= y_px <= box.bottom else None
+    def followed(self, data: ViewData) -> tuple[float, float] | None:
+        """Return where the request that the reader follows is, from left to right; None for nowhere."""
+        return None
 
     def show_intervals(self, data: ViewData) -> None:
         """Add the intervals that `bs.plot` shows."""
@@ -157,76 +134,8 @@ class View(Tile):
     def show_theory(self, answer: "Answer", data: ViewData) -> None:
         """Add what theory expects."""
 
-    def line_style(self, colour: str, linestyle: Any = "-", width: float = 1.0) -> Style:
-        colour = getattr(self.theme, colour)
-        return {"color": colour, "linestyle": linestyle, "linewidth": width * self.line_px}
-
-    def add_preemptions(self, ax: Axes, edge: float = 0.5) -> Line2D:
-        """Add marks of preemptions, and keep their style for the legend as `mark`."""
-        colour = getattr(self.theme, PHASES["preempted"].colour)
-        mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
-        self.mark = mark | {"markeredgecolor": self.theme.ink, "markeredgewidth": edge * self.line_px}
-        return ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
-
-    def other_style(self, data: ViewData) -> Style:
-        """Return the style of the comparison: A, or the setting before."""
-        return self.other_styles[data.pinned is not None]
-
-    # Axes.
-
-    def axes_box(self, right: float = 0.0, top: float = 0.0) -> Box:
-        """Return the box of the view's axes, with additional room `right` and `top`, in ems."""
-        box, em, room = self.box, self.em, self.ROOM if self.large else self.SMALL_ROOM
-        width = box.width - (room.left + room.right + right) * em
-        top += room.top + (ROW * (self.ROWS - 1) if self.large else SMALL_ROW * self.SMALL_ROWS)
-        height = box.height - (top + room.bottom) * em
-        return Box(box.left + room.left * em, box.top + top * em, width, height)
-
-    def two_boxes(self, beside: float, below: float) -> tuple[Box, Box]:
-        """Return two boxes for axes, so many ems apart: side by side in a wide view, else below another."""
-        whole, em = self.axes_box(), self.em
-        if self.box.width >= TWO * em:
-            width = (whole.width - beside * em) / 2
-            return whole._replace(width=width), whole._replace(left=whole.right - width, width=width)
-        height = (whole.height - below * em) / 2
-        return whole._replace(height=height), whole._replace(top=whole.bottom - height, height=height)
-
-    def add_plot(self, box: Box, x_label: str, y_label: str, **marks: Any) -> Axes:
-        """Return axes in the style of all views, with `Marks` around them."""
-        ax = self.add_axes(box)
-        ax.set(xlabel=x_label, ylabel=y_label)
-        ax.spines["left"].set_visible(False)
-        for axis, length in ((ax.xaxis, box.width), (ax.yaxis, box.height)):
-            most = max(min(int(length / (4.5 * self.em)), 5), 2)
-            axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
-            axis.set_major_formatter(tick)
-        left = box.left if self.large else self.box.left + 0.8 * self.em
-        self.marks.append(Marks(self, ax, box, left, **marks))
-        return ax
-
-    def refresh(self) -> None:
-        for marks in self.marks:
-            marks.refresh()
-
-    def set_limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
-        """Set the limits of axes, `x` and `y`, widened to those before if these are of the same `kind`.
-
-        Limits that stay the same make no tile stale.
-        """
-        for name, wanted in limits.items():
-            what = f"{name}{self.axes.index(ax)}"
-            before, ends = self.held.get(what, (None, wanted))
-            if before == kind and what in self.held:
-                wanted = self._grown(ends, wanted)
-            self.held[what] = kind, wanted
-            if self.hold(what, wanted):
-                ax.set(**{f"{name}lim": wanted})
-
-    def _grown(self, held: tuple[float, float], wanted: tuple[float, float]) -> tuple[float, float]:
-        """Return limits that include both; those of an inverted axis fall."""
-        if wanted[0] > wanted[1]:
-            return max(held[0], wanted[0]), min(held[1], wanted[1])
-        return min(held[0], wanted[0]), max(held[1], wanted[1])
+    def title(self, data: ViewData) -> str:
+        return self.NAME if self.large else self.SHORT
 
     def lacks(self, data: ViewData) -> bool:
         """Return whether the data lacks what this view draws."""
@@ -235,115 +144,157 @@ class View(Tile):
     def show(self, data: ViewData) -> None:
         """Draw the data, or a line if they lack what is drawn."""
         lacks = self.lacks(data)
-        if self.hold("lacks", lacks):
-            if lacks:
-                shown = (each for each in (*self.axes, *self.fixed, *self.moving) if each is not self.title)
-                self.hidden = [artist for artist in shown if artist.get_visible()]
-                place = self.box.left + 0.8 * self.em, self.box.top + (TITLE + 1.6) * self.em
-                self.lack = self.add_text(*place, self.LACKS, fontsize=self.em, color=self.theme.soft)
-            elif self.lack is not None:
-                self.remove([self.lack])
-            for artist in self.hidden:
+        if self.changed("lacks", lacks):
+            for ax in self.axes:
+                ax.axis("off" if lacks else "on")
+            for artist in (*self.moving, *self.fixed):
                 artist.set_visible(not lacks)
+            self.write(self.lack, self.LACKS * lacks, 0, 1)
+            self.lack.set_visible(lacks)
+        if (title := self.title(data)) != self.heading.get_text():
+            self.heading.set_text(title)
         if not lacks:
             self.update(data)
-            self.show_followed(data)
+            found = None if math.isnan(data.followed_ms) else self.followed(data)
+            left, right = found or (0.0, 0.0)
+            self.frame.set(x=left, width=right - left, visible=found is not None)
 
     def release(self, data: ViewData) -> None:
         """Let axes shrink to the present data."""
         self.held.clear()
         self.show(data)
 
-    def set_label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
+    # What views draw with.
+
+    def style(self, colour: str, dashes: Any = "-", width: float = 1.0) -> Style:
+        """Return the style of a line: a colour of the theme, and a multiple of the usual width."""
+        return {"color": getattr(self.look, colour), "linestyle": dashes, "linewidth": width * self.line_pt}
+
+    def other_style(self, data: ViewData) -> Style:
+        """Return the style of the comparison: A, which is pinned, or the setting before."""
+        if data.pinned is not None:
+            return {"color": self.look.ink, "linestyle": "--", "linewidth": 0.6 * self.line_pt}
+        return {"color": self.look.ghost, "linestyle": "-", "linewidth": 1.3 * self.line_pt}
+
+    def text(self, ax: Axes, **look: Any) -> Annotation:
+        """Return an empty text beside a place in data coordinates, which `write` fills."""
+        style: Style = {"textcoords": "offset points", "annotation_clip": False, "zorder": 7} | look
+        found: Annotation = ax.annotate("", (0, 0), (0, 0), **style)
+        found.set_in_layout(False)
+        return found
+
+    def areas(self, ax: Axes, zorder: float, **style: Any) -> PathPatch:
+        """Return an empty area: one artist for thousands of rectangles draws in the time of one."""
+        found = PathPatch(NOWHERE, zorder=zorder, **style)
+        ax.add_patch(found)
+        return found
+
+    def edges(self, ax: Axes, zorder: float, **style: Any) -> LineCollection:
+        """Return straight lines, none yet."""
+        found = LineCollection([], zorder=zorder, **style)
+        ax.add_collection(found)
+        return found
+
+    def write(
+        self, text: Annotation, words: str, x: float, y: float, right: float = 0, up: float = 0
+    ) -> None:
+        """Write words at a place, moved by so many ems; those of `self.fixed` rarely change."""
+        if self.changed(text, (words, x, y, right, up)) or text.get_visible() != bool(words):
+            text.set_visible(bool(words))
+            text.set_text(words)
+            text.xy = (x, y)
+            text.set_position((right * self.em, up * self.em))
+
+    def changed(self, what: Any, value: Any) -> bool:
+        """Return whether a value is new."""
+        new = what not in self.known or self.known[what] != value
+        self.known[what] = value
+        return new
+
+    def set(self, ax: Axes, **values: Any) -> None:
+        """Set properties of axes that are new: to set an equal value would make all be drawn again."""
+        new = {name: value for name, value in values.items() if self.changed((ax, name), value)}
+        if new:
+            ax.set(**new)
+
+    def limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
+        """Set the limits of axes, `x` and `y`, widened to those before if these are of the same `kind`."""
+        for name, (first, last) in limits.items():
+            before, ends = self.held.get((ax, name), (None, (first, last)))
+            if before == kind and (ax, name) in self.held:
+                grow = (min, max) if first <= last else (max, min)
+                first, last = grow[0](ends[0], first), grow[1](ends[1], last)
+            self.held[ax, name] = kind, (first, last)
+            scale = getattr(ax, f"get_{name}scale")()
+            self.set(ax, **{f"{name}lim": (None if scale == "log" and first <= 0 else first, last)})
+
+    def label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
         """Label an axis; an axis of durations up to `upper_ms` has a suitable unit."""
         unit, ms = ("", 1.0) if upper_ms is None else unit_of(upper_ms)
-        if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
+        if self.changed((axis, "label"), (label, unit)):
             axis.set_major_formatter(tick_in(ms))
-            axis.set_label_text(f"{label} ({unit})" if unit and label else label)
-            if "(ms)" in self.SHORT and unit and not self.large:
-                self.title.set_text(self.SHORT.replace("(ms)", f"({unit})"))
+            axis.set_label_text(f"{label} ({unit})" if unit else label)
 
-    def name_server(self, servers: int) -> None:
-        """Name the server in the title of a small view, if there are several and the title has room."""
-        if not self.large and self.hold("server", servers > 1):
-            text = f"{self.SHORT}, server {self.server + 1:,}"
-            fits = (1 + width_em(text, "bold")) * self.em <= self.box.width
-            self.title.set_text(text if servers > 1 and fits else self.SHORT)
+    def legend(self, ax: Axes, entries: Sequence[tuple[str, Style]]) -> None:
+        """Show names with the style of their lines or areas, below the axes."""
+        if not self.changed((ax, "legend"), [*entries]):
+            return
+        if (old := ax.get_legend()) is not None:
+            old.remove()
+        self.rows[ax] = 0
+        if not entries:
+            return
+        options = self.legend_style | {"frameon": False, "handlelength": 0.8, "handletextpad": 0.5}
+        with self.styled():
+            handles = [
+                Patch(label=name, **style) if "facecolor" in style else Line2D([], [], label=name, **style)
+                for name, style in entries
+            ]
+            widest = max(len(name) for name, _ in entries)
+            self.rows[ax] = below(ax, handles, widest, self.legend_px, labelspacing=0.25, **options)
 
-    # The legend: its names are fixed artists, its values are moving ones in fixed places.
+    def add_preemptions(self, ax: Axes) -> Line2D:
+        """Add marks of preemptions, and keep their style for the legend as `mark`."""
+        colour = getattr(self.look, PHASES["preempted"].colour)
+        self.mark: Style = {
+            "linestyle": "none", "marker": "v", "color": colour, "markeredgecolor": self.look.ink,
+            "markeredgewidth": 0.3 * self.line_pt, "markersize": 0.5 * self.em,
+        }  # fmt: skip
+        return ax.plot([], [], zorder=4, **self.mark)[0]
 
-    def show_legend(self, entries: Sequence[Entry], extra: Sequence[Label] = ()) -> None:
-        """Show entries below the title, in a small view without values; `extra`: moving labels elsewhere."""
-        self.entries = tuple(entry for entry in entries if self.large or entry.style)
-        if self.hold("legend", self.entries):
-            self.remove(self.swatches)
-            self.swatches, self.slots = [], []
-            with self.picture.styled():
-                self._lay_out()
-        values = [entry.value for entry in self.entries if entry.value is not None]
-        labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=self.large)]
-        self.values.show([*labels, *extra])
 
-    def _lay_out(self) -> None:
-        """Place the entries in up to `ROWS` rows, and shrink them if they are still too wide."""
-        names: list[Label] = []
-        if not self.large:
-            return self._lay_out_small()
-        room, rows = self.box.width - 1.6 * self.em, [[]]  # type: tuple[float, list[list[Entry]]]
-        for entry in self.entries:
-            if len(rows) < self.ROWS and sum(map(self._width, [*rows[-1], entry])) > room:
-                rows.append([])
-            rows[-1].append(entry)
-        shrink = min(1.0, room / max(*(sum(map(self._width, row)) for row in rows), 1))
-        for lettering in (self.names, self.values):
-            lettering.set_size(shrink * self.em)
-        for number, row in enumerate(rows):
-            x, y = self.box.left + 0.8 * self.em, self.box.top + (NOTE + ROW * number) * self.em
-            for entry in row:
-                begin = x
-                if entry.style:
-                    self.swatches.append(self.add(_swatch(entry.style, x, y, shrink * self.em)))
-                    begin += shrink * self.em * (SWATCH + GAP)
-                if entry.value is None:
-                    names.append(Label(entry.text, begin, y))
-                else:
-                    self.slots.append((begin, y))
-                x += self._width(entry) * shrink
-        self.names.show(names)
+class Ticks(MaxNLocator):
+    """At most so many round ticks, and fewer where their texts have no room."""
 
-    def _lay_out_small(self) -> None:
-        """Place each entry in the first of `SMALL_ROWS` rows that has room, and leave out those without."""
-        names, em = [], self.em
-        ends = [self.box.left + 0.8 * em] * self.SMALL_ROWS
-        for entry in self.entries:
-            room = (SMALL_SWATCH + GAP + width_em(entry.text)) * em
-            fit = [row for row, end in enumerate(ends) if end + room <= self.box.right - 0.3 * em]
-            if fit:
-                x, y = ends[fit[0]], self.box.top + (TITLE + SMALL_ROW * (fit[0] + 1)) * em
-                self.swatches.append(self.add(_swatch(entry.style, x, y, em, SMALL_SWATCH)))
-                names.append(Label(entry.text, x + (SMALL_SWATCH + GAP) * em, y))
-                ends[fit[0]] += room + SMALL_NEXT * em
-        self.names.show(names)
+    def __init__(self, most: int, **options: Any) -> None:
+        super().__init__(most, steps=[1, 2, 2.5, 5, 10], **options)
+        self.most = most
 
-    def _width(self, entry: Entry) -> float:
-        return self.em * (width_em(entry.text) + NEXT + (SWATCH + GAP if entry.style else 0))
+    def __call__(self) -> Any:
+        room: int = self.axis.get_tick_space()  # type: ignore[union-attr]
+        self.set_params(nbins=max(min(self.most, room), 1))
+        return super().__call__()
 
 
 class StackedView(View):
     """A view of stacked bars, with the outline of another setting's total over them."""
 
-    def add_bars(self, ax: Axes, colours: Mapping[Any, tuple[str, str]]) -> None:
-        """Add bars from the bottom up: by key, a colour of the theme and a hatch."""
-        self.styles: dict[Any, Style] = {}
-        self.bars: dict[Any, StepPatch] = {}
-        edge: Style = {"edgecolor": self.theme.background, "linewidth": 0}
-        for key, (colour, hatch) in colours.items():
-            style = self.styles[key] = edge | {"facecolor": getattr(self.theme, colour), "hatch": hatch}
-            self.bars[key] = ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
+    def add_bars(self, ax: Axes, fills: Mapping[Any, tuple[str, str]]) -> None:
+        """Add bars from the bottom up: by key, a colour of the theme and a hatch where colours are alike."""
+        edge = self.look.background
+        self.styles: dict[Any, Style] = {
+            key: {"facecolor": getattr(self.look, colour), "hatch": hatch, "edgecolor": edge}
+            for key, (colour, hatch) in fills.items()
+        }
+        self.bars = {
+            key: ax.stairs([0], [0, 1], baseline=[0], fill=True, linewidth=0, zorder=2, **style)
+            for key, style in self.styles.items()
+        }
         self.other_total = ax.stairs([0], [0, 1], baseline=None, zorder=3)
-        self.set_moving(*self.bars.values(), self.other_total)
 
-    def show_bars(self, heights: np.ndarray, edges: np.ndarray, other: Heights | None, style: Style) -> float:
+    def show_bars(
+        self, heights: np.ndarray, edges: np.ndarray, other: Heights | None, style: Style
+    ) -> float:  # fmt: skip
         """Draw heights, shape (bars' keys, bars), and another setting's total; return the highest."""
         tops = np.cumsum(heights, axis=0)
         for bars, height, top in zip(self.bars.values(), heights, tops, strict=True):
@@ -356,16 +307,59 @@ class StackedView(View):
         return float(max(tops.max(), 0 if other is None else other[0].max()))
 
 
+def below(ax: Axes, handles: Sequence[Any], widest: int, wide_px: float | None = None, **options: Any) -> int:
+    """Put a legend below axes and the name of their scale; return its number of rows.
+
+    `widest` is the number of letters of a column.
+    """
+    figure = ax.figure
+    em = FontProperties(size=options.get("fontsize", rcParams["legend.fontsize"])).get_size_in_points()
+    wide_px = ax.bbox.width if wide_px is None else wide_px
+    columns = min(max(int(72 * wide_px / figure.dpi / (em * (0.56 * widest + 3))), 1), len(handles))
+    rows = 1 + max((text.get_text().count("\n") for text in ax.get_xticklabels()), default=0)
+    pads = rcParams["xtick.major.size"] + rcParams["xtick.major.pad"]
+    pads += rcParams["axes.labelpad"] if ax.get_xlabel() else 0
+    down = (pads + (1.25 * (rows + bool(ax.get_xlabel())) + 0.1) * rcParams["font.size"]) / 72
+    place = ax.transAxes + ScaledTranslation(0, -down, figure.dpi_scale_trans)
+    ax.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=place, borderpad=0.1,
+        ncols=columns, columnspacing=1.2, borderaxespad=0.1, **options,
+    )  # fmt: skip
+    return math.ceil(len(handles) / columns)
+
+
 def outline(style: Style) -> Style:
     """Return the style of a line for the outline of bars."""
     return {"edgecolor": style["color"], **{key: style[key] for key in ("linestyle", "linewidth")}}
 
 
-def _swatch(style: Style, x: float, y: float, em: float, wide_em: float = SWATCH) -> Artist:
-    middle, wide = y - 0.33 * em, wide_em * em
-    if "facecolor" in style:
-        half = 0.38 * em * style.get("share", 1)
-        rest = {name: value for name, value in style.items() if name != "share"}
-        return Rectangle((x, middle - half), wide, 2 * half, **rest)
-    xs = [x, x + wide / 2, x + wide]
-    return Line2D(xs, [middle] * 3, solid_capstyle="butt", markevery=[1], **style)
+def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
+    """Return places moved as little as possible, in the same order, each at least `least` from the next.
+
+    It separates the labels of lines that end near each other, and keeps them from `low` to `high` if they
+    fit.
+
+    >>> apart([10, 12, 40], 8, 0, 44)
+    [7.0, 15.0, 40.0]
+    """
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    # Labels that would overlap form a group, centred on the mean of its members' places; that is where the
+    # sum of their squared moves is least. A group that reaches the one before it merges with it.
+    groups: list[tuple[float, int]] = []  # the middle, and the number of labels
+    for i in order:
+        groups.append((places[i], 1))
+        while len(groups) > 1:
+            (one, some), (two, more) = groups[-2:]
+            if two - more * least / 2 >= one + some * least / 2:
+                break
+            groups[-2:] = [((one * some + two * more) / (some + more), some + more)]
+    flat = [middle + (place - (n - 1) / 2) * least for middle, n in groups for place in range(n)]
+    # Up from the lower limit, then down from the upper one, which wins where there is too little room.
+    for rank, place in enumerate(flat):
+        flat[rank] = max(place, flat[rank - 1] + least if rank else low)
+    for rank in reversed(range(len(flat))):
+        flat[rank] = min(flat[rank], flat[rank + 1] - least if rank < len(flat) - 1 else high)
+    moved = [0.0] * len(places)
+    for rank, i in enumerate(order):
+        moved[i] = float(flat[rank])
+    return moved

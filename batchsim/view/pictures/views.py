@@ -1,9 +1,7 @@
-"""The views of each kind of run, and a picture made of some of them."""
+"""The views of each kind of run."""
 
-from collections.abc import Collection, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable
 
-from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.pictures.batches import BatchView
 from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.pictures.data import PARTS, ViewData
@@ -38,41 +36,6 @@ def views_of(kind: str, parts: Collection[str] = ()) -> dict[str, type[View]]:
 NAMES = {kind: {key: view.NAME for key, view in views_of(kind, PARTS).items()} for kind in VIEWS}
 
 
-AnyView = TypeVar("AnyView", bound=View)
-
-
-class RunPicture(Picture):
-    """A picture made of views of one run."""
-
-    views: tuple[View, ...] = ()
-    data: ViewData | None = None
-
-    def add_views(self, places: Sequence[tuple[type[View], Box, bool]], line_px: float) -> None:
-        """Add views: the class, the box, and whether it is large."""
-        with self.styled():
-            self.views = tuple(kind(self, box, line_px, large) for kind, box, large in places)
-
-    def view(self, kind: type[AnyView]) -> AnyView:
-        return next(view for view in self.views if isinstance(view, kind))
-
-    def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
-        self.data = data
-        for view in self.views:
-            view.show(data)
-
-    def release(self) -> bool:
-        """Let the axes shrink to the present data; return whether a redraw is necessary."""
-        if self.data is not None:
-            for view in self.views:
-                view.release(self.data)
-        return any(tile.stale for tile in self.tiles)
-
-    @property
-    def words(self) -> str:
-        return self.describe(self.data) if self.data is not None else ""
-
-    def describe(self, data: ViewData) -> str:
-        """Return a description of the picture in sentences: everything that the eye can see."""
-        return " ".join(
-            sentence for view in self.views if not view.lacks(data) for sentence in view.describe(data)
-        )
+def in_words(views: Iterable[View], data: ViewData) -> str:
+    """Return what views show in sentences: everything that the eye can see."""
+    return " ".join(sentence for view in views if not view.lacks(data) for sentence in view.describe(data))

@@ -720,7 +720,7 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s);
   pen.text(film.title ?? "", left, box.y + 1.45 * em, { bold: true, size: Math.min(1.1, (box.w - 1.6 * em) / pen.width(film.title ?? "", true)) });
   drawAxis(pen, plot, from_s, to_s, film.axis ?? noted(from_s));
-  pen.text("arrivals", left, plot.y - 0.4 * em, { colour: "soft", room: side });
+  pen.text("arrivals", left, plot.y - 0.4 * em, { colour: "soft", room: side, size: Math.min(1, (side - 0.3 * em) / pen.width("arrivals")) });
   for (const s of lanes[0].arrival_s) if (s >= from_s && s <= to_s) pen.line("soft", x(s), plot.y - 1.2 * em, x(s), plot.y - 0.3 * em);
   const highest = lanes.map((lane) => mostWaiting(lane, film.begin_s, film.until_s)).sort((a, b) => b - a);
   const scale = Math.max(Math.min(highest[0], 1.25 * Math.max(highest[1] ?? highest[0], 1)), lanes[0].kind === "tokens" ? 8 : 1);

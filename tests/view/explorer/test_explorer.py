@@ -3,13 +3,15 @@
 import base64
 import re
 import struct
+from io import BytesIO
 
 import pytest
 from ipywidgets.widgets.widget import _instances
+from PIL import Image
 from runs import in_python
 
 import batchsim as bs
-from batchsim._format import number
+from batchsim._format import fixed, number
 from batchsim.engines.compiled.jit import compiled_uncached
 from batchsim.view.explorer.state import State
 
@@ -24,7 +26,8 @@ def text(widget):
 
 
 def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
-    assert panel.screen.frame.startswith(b"\x89PNG")
+    assert Image.open(BytesIO(panel.screen.frame)).format == "WEBP"
+    assert f"<b>{fixed(panel.result.percentile(99))}</b> <span>ms</span>" in panel.screen.numbers
     assert panel.screen.alt == panel.picture.describe(panel.data) == text(panel.readout)
     assert f"p99 {number(panel.result.percentile(99))} ms" in panel.readout.value
     assert panel.status.value == ""
@@ -97,7 +100,6 @@ def test_a_stored_notebook_keeps_a_picture_of_it(panel):
     assert metadata["image/png"]["alt"] == panel.screen.alt != ""
     assert bundle["text/plain"] == repr(panel)
     picture = base64.b64decode(bundle["image/png"])
-    assert picture == panel.screen.frame
     assert len(picture) < 150_000
     panel.screen.set_state({"width_px": 800, "height_px": 500, "ratio": 2.0})
     kept = base64.b64decode(panel._repr_mimebundle_()[0]["image/png"])

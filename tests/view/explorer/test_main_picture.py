@@ -141,9 +141,9 @@ def test_colours_follow_the_page_or_the_choice(panel):
 
 
 def test_the_projector_has_larger_letters(panel):
-    font_px = panel.picture.font_px
+    em_px = panel.picture.em
     panel.share.size.value = "projector"
-    assert panel.picture.font_px > font_px
+    assert panel.picture.em > em_px
 
 
 def test_the_picture_fills_the_room_that_the_page_has(panel):
@@ -171,7 +171,7 @@ def test_the_moves_of_a_drag_are_compared_with_what_was_there_before_it(panel):
 
 
 def limits(panel):
-    return [[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]
+    return [[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.figure.axes]
 
 
 def within(old, new):

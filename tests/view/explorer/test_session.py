@@ -87,11 +87,11 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
     move(11)
     move(12)
     move(11)
-    artists, pictures = len(panel.picture.findobj()), count(LivePicture)
+    artists, pictures = len(panel.picture.figure.findobj()), count(LivePicture)
     for wait_ms in (*range(20, 28), 12, 11):
         move(wait_ms)
     assert len(panel.session.runner.stored.values) <= 4
-    assert len(panel.picture.findobj()) == artists
+    assert len(panel.picture.figure.findobj()) == artists
     assert count(LivePicture) == pictures
 
 

@@ -104,14 +104,9 @@ def test_while_a_slider_is_dragged_runs_are_shorter_and_whole_when_it_is_let_go(
 
 def test_a_click_on_the_heat_map_moves_to_its_setting(panel):
     panel.screen.enlarge("map")
-    picture = panel.picture
-    (view,) = (view for view in picture.views if view.KEY == "map")
-    box = view.plot_box if hasattr(view, "plot_box") else view.axes_box()
+    box, whole = panel.picture.views["map"].ax.bbox, panel.picture.figure.bbox
     for across in (0.2, 0.3, 0.45, 0.6):
-        place = (
-            (box.left + across * box.width) / picture.width_px,
-            (box.top + 0.3 * box.height) / picture.height_px,
-        )
+        place = (box.x0 + across * box.width) / whole.width, 1 - (box.y0 + 0.7 * box.height) / whole.height
         panel.screen._receive(None, {"click": place}, None)
     surface = panel.data.surface
     assert panel.status.value == ""
@@ -317,7 +312,7 @@ def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
     mine = panel.data.moment(1).seats
     assert set(mine.request) <= set(lane["stays"]["request"])
     panel.large.value = "latency"
-    assert any(view.title.get_text().endswith(", server 2") for view in panel.picture.views)
+    assert any(view.heading.get_text().endswith(", server 2") for view in panel.picture.views.values())
     panel.controls["token_replicas"].value = 3
     assert panel.server.options[-1] == ("Server 6 of 6", 5)
     panel.controls["token_replicas"].value = 1

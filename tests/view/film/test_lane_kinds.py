@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from pictures import assert_all_within, texts_in
 
 import batchsim as bs
 from batchsim._format import duration
 from batchsim.servers.comparison import Group
-from batchsim.view.canvas.theme import LEAST_PX
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.seats import seats
 from batchsim.view.film.token_film import TokenFilm
@@ -37,7 +37,8 @@ def drawn(compared, **options):
 
 
 def texts_of(picture):
-    return [text.get_text() for text in picture.tile.fixed if hasattr(text, "get_text")]
+    """The lines of the texts: of the legend, and of the names and numbers beside each lane."""
+    return [line for text in texts_in(picture) for line in text.get_text().split("\n")]
 
 
 def numbers_of(result):
@@ -158,15 +159,11 @@ def test_servers_are_apart_and_those_that_are_not_drawn_are_said():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_word_is_cut_or_lies_on_another(three, tight, width_px, theme):
     for compared in (three, tight):
-        picture = view = drawn(compared, width_px=width_px, theme=theme)
-        renderer = picture.agg.get_renderer()
-        texts = [text for text in view.tile.fixed if hasattr(text, "get_text") and text.get_text()]
-        boxes = [text.get_window_extent(renderer) for text in texts]
-        assert all(box.x0 >= 0 and box.x1 <= picture.bbox.width and box.y0 >= 0 for box in boxes)
-        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-        assert all(text.get_fontsize() >= LEAST_PX for text in texts)
-        beside = [box.x1 for box, text in zip(boxes, texts, strict=True) if "p99" in text.get_text()]
-        assert all(right < view.plot.left for right in beside)
+        picture = drawn(compared, width_px=width_px, theme=theme)
+        boxes = assert_all_within(picture)
+        beside = [box.x1 for text, box in boxes if "p99" in text.get_text()]
+        assert len(beside) == len(picture.lanes)
+        assert max(beside) < picture.axes[0].bbox.x0
 
 
 def test_the_picture_has_its_words(three, tight):

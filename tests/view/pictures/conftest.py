@@ -1,17 +1,11 @@
 """Fixtures of several files."""
 
 import pytest
-from pictures import (
-    BASE,
-    data_of,
-)
+from pictures import BASE, data_of
 from token_pictures import GRIDS, LIMITS, TOKENS, token_data_of
 
 import batchsim as bs
 from batchsim.study.surface import surface
-from batchsim.view.pictures import moments as moments
-from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.views import views_of
 
 
 @pytest.fixture(scope="session")
@@ -53,23 +47,3 @@ def token_cases():
         "losing": token_data_of(TOKENS.replace(rate_per_s=60, queue_limit=3), **LIMITS),
         "nobody": token_data_of(TOKENS.replace(rule=bs.SizeOrWait(6, 100), timeout_ms=0), 5, **LIMITS),
     }
-
-
-@pytest.fixture(scope="session")
-def pictures(token_cases):
-    """A picture for each view that is the large one."""
-    return {key: LivePicture(830, large=key, mode="tokens") for key in views_of("tokens")}
-
-
-@pytest.fixture
-def shown(token_cases, pictures):
-    """Show a case, a view of it large, and return that view."""
-
-    def show(name, kind):
-        picture = pictures[kind.KEY]
-        picture.show(token_cases[name])
-        picture.release()
-        picture.pixels()
-        return picture.view(kind)
-
-    return show

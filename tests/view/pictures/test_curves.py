@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-from io import BytesIO
-from itertools import combinations
 
 import numpy as np
 import pandas
@@ -11,7 +9,7 @@ import pytest
 from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_rgba
 from matplotlib.patches import Rectangle
-from PIL import Image
+from pictures import assert_all_within, names_of
 
 import batchsim as bs
 from batchsim.measured.measurement import Measurement
@@ -19,9 +17,9 @@ from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
-from batchsim.view.canvas.theme import VERMILION
 from batchsim.view.pictures.curves import capacity_curves, frontier
 from batchsim.view.pictures.sweep_map import heat_map
+from batchsim.view.theme import VERMILION
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SIZES, WAITS = [4, 8, 16, 32], [0, 10, 40]
@@ -47,8 +45,9 @@ def kinds(ax, kind):
 
 def named(chart):
     """The texts of a map's legend; of curves, the names beside what they draw."""
-    texts = [text for legend in chart.legends for text in legend.get_texts()] or chart.axes[0].texts
-    return [text.get_text().replace("\n", " ") for text in texts]
+    return [name.replace("\n", " ") for ax in chart.axes for name in names_of(ax)] or [
+        text.get_text().replace("\n", " ") for text in chart.axes[0].texts
+    ]
 
 
 def lines(ax, marker):
@@ -177,27 +176,12 @@ def test_a_map_needs_one_row_a_cell_and_columns_that_are_there(frame):
         drawn(5)
 
 
-def assert_nothing_is_cut_off(chart):
-    image = Image.open(BytesIO(chart._repr_png_()))
-    assert image.size == (760, 520)
-    renderer = chart.canvas.get_renderer()
-    legends, ax = chart.legends, chart.axes[0]
-    texts = [text for legend in legends for text in legend.get_texts()] or ax.texts
-    boxes = [text.get_window_extent(renderer) for text in texts]
-    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
-    for part in [*legends, *texts, ax._left_title, ax.xaxis.label]:
-        box = part.get_window_extent(renderer)
-        assert box.x0 >= 0
-        assert box.x1 <= 760
-        assert box.y0 >= 0
-
-
 def test_a_picture_shows_itself_and_nothing_is_cut_off(frame, rates):
-    assert_nothing_is_cut_off(drawn(frame, objective=20, today=(32, 10))[0])
-    assert_nothing_is_cut_off(capacity_curves({"a long name of a setting": rates}, objective=20))
-    assert_nothing_is_cut_off(capacity_curves(rates, objective=20))
-    assert_nothing_is_cut_off(capacity_curves(dict.fromkeys(["a", "b", "the third"], rates), objective=20))
-    assert_nothing_is_cut_off(frontier(frame, objective=20))
+    assert_all_within(drawn(frame, objective=20, today=(32, 10))[0])
+    assert_all_within(capacity_curves({"a long name of a setting": rates}, objective=20))
+    assert_all_within(capacity_curves(rates, objective=20))
+    assert_all_within(capacity_curves(dict.fromkeys(["a", "b", "the third"], rates), objective=20))
+    assert_all_within(frontier(frame, objective=20))
 
 
 # Requests that are not served.
@@ -314,6 +298,11 @@ def test_grey_dots_of_a_recommendation_are_of_runs_as_long_as_the_recommended_on
     unknown = dataclasses.replace(found, candidates=found.candidates.drop(columns="requests"))
     (others,) = lines(frontier(unknown).axes[0], ".")
     assert len(others.get_ydata()) > len(whole)
+
+
+def test_a_sweep_without_a_steady_state_has_an_empty_frontier():
+    picture = frontier(swept({"rate_per_s": [9000, 12_000]}), objective=10)
+    assert named(picture) == ["objective: 10"]
 
 
 def test_a_frontier_of_something_else_is_refused(frame):
@@ -465,7 +454,7 @@ def test_a_measurements_picture_has_all_samples_and_marks_the_disturbed():
 
 
 def test_a_measurements_picture_says_what_is_doubtful_unfitting_or_unknown():
-    texts = [text.get_text() for text in bs.plot(MEASURED).legends[0].get_texts()]
+    texts = named(bs.plot(MEASURED))
     assert not any("doubtful" in text or "memory" in text for text in texts)
     assert "no roofline: operations unknown" in texts
     assert "knee: 8 or beyond" in texts
@@ -474,7 +463,7 @@ def test_a_measurements_picture_says_what_is_doubtful_unfitting_or_unknown():
         roofline=(1e12, 1e12),
     )  # fmt: skip
     figure = bs.plot(falling)
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    texts = named(figure)
     assert {"doubtful: see the notes", "does not fit in memory"} <= set(texts)
     assert "roofline: 1,000 GFLOP/s, 1,000 GB/s" in texts
     assert points(figure.axes[0], "--") == [(1, 1.0), (2, 1.0), (8, 1.0)]
@@ -482,5 +471,5 @@ def test_a_measurements_picture_says_what_is_doubtful_unfitting_or_unknown():
 
 
 def test_theory_says_nothing_of_a_measurement():
-    with pytest.raises(ValueError, match=r"^theory must be False for a Measurement, got True$"):
+    with pytest.raises(ValueError, match=r"^theory must be left out for a Measurement, got True$"):
         bs.plot(MEASURED, theory=True)

@@ -5,23 +5,20 @@ import math
 
 import numpy as np
 import pytest
+from pictures import drawn, over
 
 import batchsim as bs
 from batchsim.study.surface import load_curve, surface
-from batchsim.view.canvas.cells import shades
-from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.theme import SIZES, THEMES
+from batchsim.view.pictures.cells import shades
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.heat_map import MEASURES, OVERLOADED, REFUSED, TIED, TokenHeatMapView, position
+from batchsim.view.pictures.heat_map import MEASURES, TokenHeatMapView, position
 from batchsim.view.pictures.load import TokenLoadView
-from batchsim.view.pictures.views import RunPicture
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(60))
 SCENARIO = bs.Scenario(bs.Poisson(8), bs.Continuous(64, 1024, kv_blocks=1500), STEP, tokens=TOKENS)
 SEATS, BUDGETS, MEMORIES = [2, 16, 64, 256], [300, 1024, 4096], [100, 500, 1000, 2000]
 BOTH = {"ttft_ms": 700.0, "tpot_ms": 40.0}
-LOOKS = [{}, {"theme": "dark", "large": False}, {"theme": "dark", "size": "projector"}, {"large": False}]
 
 
 def data_of(scenario, knobs=None, before=None, pinned=None, **limits):
@@ -48,26 +45,6 @@ def cases():
     }
 
 
-def drawn(kind, data, theme="light", size="page", large=True):
-    width, height = (640, 430) if large else (320, 200)
-    picture = RunPicture(width, height, 1.0, THEMES[theme], SIZES[size].em_px(width))
-    picture.add_views([(kind, Box(0, 0, width, height), large)], SIZES[size].line_px)
-    picture.show(data)
-    return picture.views[0]
-
-
-@pytest.mark.parametrize("look", LOOKS, ids=repr)
-@pytest.mark.parametrize("kind", [TokenHeatMapView, TokenLoadView])
-def test_every_case_is_drawn_in_every_look_and_by_parts_as_afresh(cases, kind, look):
-    view = drawn(kind, cases["both"], **look)
-    for data in (*cases.values(), cases["both"]):
-        view.picture.show(data)
-        view.picture.pixels()
-        assert view.describe(data)
-    view.picture.release()
-    assert view.picture.png() == drawn(kind, cases["both"], **look).picture.png()
-
-
 # The heat map.
 
 
@@ -80,13 +57,13 @@ def test_a_cell_without_a_steady_number_has_no_colour(cases):
 
 def test_the_map_is_of_goodput_where_both_objectives_are_set(cases):
     view = drawn(TokenHeatMapView, cases["both"])
-    assert "Goodput" in view.title.get_text()
+    assert "Goodput" in view.heading.get_text()
     assert view.bar.get_yscale() == "linear"
-    view.picture.show(cases["one"])
-    assert "TTFT" in view.title.get_text()
+    view.show(cases["one"])
+    assert "TTFT" in view.heading.get_text()
     assert view.bar.get_yscale() == "log"
-    view.picture.show(cases["both"])
-    assert "Goodput" in view.title.get_text()
+    view.show(cases["both"])
+    assert "Goodput" in view.heading.get_text()
     assert view.bar.get_ylim()[0] == 0
 
 
@@ -110,12 +87,10 @@ def test_the_line_surrounds_the_settings_that_keep_the_objectives(cases):
 def test_a_click_on_a_cell_sets_its_setting(cases, name):
     data = cases[name]
     view, found = drawn(TokenHeatMapView, data), data.surface
-    box, (rows, columns) = view.plot_box, found.refused.shape
+    rows, columns = found.refused.shape
     for row in range(rows):
         for column in range(columns):
-            x = box.left + box.width * (column + 0.5) / columns
-            y = box.bottom - box.height * (row + 0.5) / rows
-            spot = view.spot(x, y, data)
+            spot = over(view, (column + 0.5) / columns, 1 - (row + 0.5) / rows, data)
             if found.refused[row, column]:
                 assert spot.change is None
                 assert spot.refused
@@ -125,17 +100,20 @@ def test_a_click_on_a_cell_sets_its_setting(cases, name):
             assert (getattr(rule, found.x), getattr(rule, found.y)) == (SEATS[column], found.y_values[row])
             assert f"max_num_seqs {SEATS[column]}, {found.y} {found.y_values[row]}" in spot.text
             assert ("overloaded" in spot.text) == bool(found.overloaded[row, column])
-    assert view.spot(1, 1, data) is None
+    assert over(view, 1.01, 0.5, data) is view.spot(view.bar, 1, 1, data) is None
 
 
 def test_the_star_and_the_frames_are_the_best_and_its_ties(cases):
     found, view = cases["both"].surface, drawn(TokenHeatMapView, cases["both"])
     row, column = found.best()
     assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (column + 0.5, row + 0.5)
-    names = {entry.text for entry in view.entries}
-    assert (TIED in names) == (found.ties().sum() > 1)
-    assert (OVERLOADED in names) == found.overloaded.any()
-    assert REFUSED in {entry.text for entry in drawn(TokenHeatMapView, cases["memory"]).entries}
+    assert view.ties[0].get_visible() == ("dashed" in view.ax.get_xlabel()) == (found.ties().sum() > 1)
+    for case in (cases["both"], cases["memory"]):
+        view, surface = drawn(TokenHeatMapView, case), case.surface
+        reasons = (surface.overloaded & ~surface.refused, surface.refused)
+        for area, cells in zip(view.cells.values(), reasons, strict=False):
+            assert area.get_visible() == cells.any()
+            assert len(area.get_path().vertices) == max(5 * cells.sum(), 1)
 
 
 def test_the_present_setting_stands_on_the_map_also_with_memory_without_end(cases):
@@ -178,8 +156,8 @@ def test_the_lines_are_the_curves_and_end_at_saturation(cases):
         if each.column.endswith("_ms"):
             column = np.where(curve.overloaded, math.nan, column)
         np.testing.assert_array_equal(line.get_ydata(), column)
-    assert {line.get_xdata()[0] for line in view.saturation} == {curve.saturation}
-    assert not drawn(TokenLoadView, cases["clients"]).saturation[0].get_visible()
+    assert {area.get_x() for area in view.beyond} == {curve.saturation}
+    assert not drawn(TokenLoadView, cases["clients"]).beyond[0].get_visible()
     assert all(
         math.isnan(point.get_ydata()[0]) for point in drawn(TokenLoadView, cases["overloaded"]).points[:5]
     )
@@ -187,23 +165,20 @@ def test_the_lines_are_the_curves_and_end_at_saturation(cases):
 
 def test_each_objective_is_a_line_of_its_own_panel(cases):
     view = drawn(TokenLoadView, cases["both"])
-    assert [line.get_ydata()[0] for line in view.limits] == [700, 40]
-    view.picture.show(cases["one"])
-    assert view.limits[0].get_ydata()[0] == 700
-    assert math.isnan(view.limits[1].get_ydata()[0])
+    assert [line.get_ydata()[0] for line in view.objective_lines] == [700, 40]
+    view.show(cases["one"])
+    assert view.objective_lines[0].get_ydata()[0] == 700
+    assert math.isnan(view.objective_lines[1].get_ydata()[0])
 
 
 def test_a_click_on_the_load_sets_the_rate_or_the_clients(cases):
     for name, knob in (("both", "rate_per_s"), ("clients", "clients")):
         view = drawn(TokenLoadView, cases[name])
-        box = view.plot_box
-        spot = view.spot(box.left + 0.3 * box.width, box.top + 0.3 * box.height, cases[name])
-        assert spot.change[knob] == pytest.approx(0.3 * view.top.get_xlim()[1], rel=0.02)
+        spot = over(view, 0.3, 0.3, cases[name])
+        assert spot.change[knob] == pytest.approx(0.3 * view.ax.get_xlim()[1], rel=0.02)
         assert all(word in spot.text for word in ("TTFT p99", "answer p99", "TPOT p99", "Click"))
-        assert view.spot(1, 1, cases[name]) is None
-    view = drawn(TokenLoadView, cases["both"])
-    over = view.plot_box.left + 0.99 * view.plot_box.width
-    assert "overloaded" in view.spot(over, view.plot_box.top + 5, cases["both"]).text
+        assert over(view, -0.01, 0.5, cases[name]) is None
+    assert "overloaded" in over(drawn(TokenLoadView, cases["both"]), 0.99, 0.1, cases["both"]).text
 
 
 def test_the_load_in_words(cases):

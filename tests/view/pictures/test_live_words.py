@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
+from pictures import names_of
 
 import batchsim as bs
 from batchsim._format import number
 from batchsim.theory import expected
-from batchsim.view.pictures.batches import BatchView, label_of
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.batches import label_of
 
 
 @pytest.fixture
@@ -207,10 +207,7 @@ def test_what_is_pinned_is_said_too():
 def test_why_batches_left_is_said_in_the_words_of_the_rule(rule):
     result = bs.simulate(bs.Scenario(bs.Poisson(900), rule, bs.Affine(3, 0.25)), 1000)
     picture = bs.plot(result)
-    words, legend = (
-        picture.describe(ViewData(result)),
-        [entry.text for entry in picture.view(BatchView).entries],
-    )
+    words, legend = picture.words, names_of(picture.views["batches"].ax)
     for step in rule.steps:
         left = bool((result.batches.trigger == step.trigger).any())
         assert (f"because {step.because}" in words) == left

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from oracles.token_plans import crowded_plans, token_plans
 from oracles.watched import Watched
+from pictures import drawn, names_of
 from token_pictures import TOKENS, token_data_of
 
 import batchsim as bs
@@ -17,7 +19,6 @@ from batchsim.result.token_run import TokenRun
 from batchsim.view.film.seats import seats
 from batchsim.view.pictures import moments as moments
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.moments import moment
 from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.steps import StepsView
@@ -71,8 +72,8 @@ def test_a_moment_of_whole_batches_is_two_of_them(token_cases):
     assert now.end_s == result.batches.finish_s[first + 1]
 
 
-def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(token_cases, shown):
-    view, now = shown("short", StepsView), token_cases["short"].moment()
+def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(token_cases):
+    view, now = drawn(StepsView, token_cases["short"]), token_cases["short"].moment()
     total, edges_ms, base = view.bars["prefill"].get_data()
     np.testing.assert_array_equal(total[::2], now.column("step_tokens"))
     np.testing.assert_array_equal((total - base)[::2], now.prompt_tokens)
@@ -81,28 +82,28 @@ def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(token_cases,
     assert len(view.preempted.get_xdata()) == np.count_nonzero(now.column("step_preempted")) > 0
 
 
-def test_while_nothing_runs_no_tokens_are_drawn(token_cases, shown):
-    view, now = shown("free", StepsView), token_cases["free"].moment()
+def test_while_nothing_runs_no_tokens_are_drawn(token_cases):
+    view, now = drawn(StepsView, token_cases["free"]), token_cases["free"].moment()
     gaps = now.column("batch_start_s")[1:] > now.column("batch_finish_s")[:-1]
     assert gaps.any()
     total, _, _ = view.bars["prefill"].get_data()
     np.testing.assert_array_equal(total[1::2] == 0, gaps)
 
 
-def test_seats_and_memory_are_shares_of_their_limits(token_cases, shown):
-    view, now = shown("short", StepsView), token_cases["short"].moment()
+def test_seats_and_memory_are_shares_of_their_limits(token_cases):
+    view, now = drawn(StepsView, token_cases["short"]), token_cases["short"].moment()
     for name, column, most in (("seats", "step_running", 8), ("memory", "step_blocks", 40)):
         values, edges_ms, _ = view.lines[name].get_data()
         starts_ms = 1000 * (now.column("batch_start_s") - now.begin_s) + 1e-3
         places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
         np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
         share = percent(float(now.column(column).mean() / most))
-        assert any(entry.value and entry.value.startswith(f"{share} of {most}") for entry in view.entries)
-    assert not shown("free", StepsView).lines["memory"].get_visible()
+        assert any(text.startswith(f"{share} of {most}") for text in names_of(view.low))
+    assert not drawn(StepsView, token_cases["free"]).lines["memory"].get_visible()
 
 
-def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token_cases, shown):
-    view, now = shown("pinned", StepsView), token_cases["pinned"].moment()
+def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token_cases):
+    view, now = drawn(StepsView, token_cases["pinned"]), token_cases["pinned"].moment()
     steps = token_cases["pinned"].pinned.result.steps
     for name, column, most in (("seats", "running", 8), ("memory", "kv_blocks", TOKENS.rule.kv_blocks)):
         values, edges_ms, _ = view.other_lines[name].get_data()
@@ -114,15 +115,13 @@ def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token
 
 def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
     data = ViewData(bs.simulate(TOKENS.replace(max_num_seqs=2**31), 200))
-    picture, most = LivePicture(830, large="steps", mode="tokens"), data.result.steps.running.max()
-    picture.view(StepsView).update(data)
-    entries = [entry.value for entry in picture.view(StepsView).entries if entry.value]
-    assert entries[0].endswith(f"of {most} that ever run")
+    most = data.result.steps.running.max()
+    assert names_of(drawn(StepsView, data).low)[-2].endswith(f"of {most} that ever run")
 
 
-def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases, shown):
+def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases):
     for name in ("short", "whole"):
-        view, now = shown(name, SeatsView), token_cases[name].moment()
+        view, now = drawn(SeatsView, token_cases[name]), token_cases[name].moment()
         rows, drawn_ms = now.seats, 0.0
         ends = np.clip([rows.begin_s, rows.end_s], now.begin_s, now.end_s)
         for part in ("prefill", "again", "decode", "padded"):
@@ -136,8 +135,8 @@ def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases, shown):
 
 
 @pytest.mark.parametrize("name", ["pinned", "moved", "two", "whole"])
-def test_above_the_seats_are_those_taken_and_at_the_same_time_in_the_other_setting(token_cases, shown, name):
-    data, view = token_cases[name], shown(name, SeatsView)
+def test_above_the_seats_are_those_taken_and_at_the_same_time_in_the_other_setting(token_cases, name):
+    data, view = token_cases[name], drawn(SeatsView, token_cases[name])
     now = data.moment()
     for line, each in ((view.taken, data), (view.other_taken, data.other)):
         assert line.get_visible() == (each is not None)
@@ -150,12 +149,10 @@ def test_above_the_seats_are_those_taken_and_at_the_same_time_in_the_other_setti
             place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
             assert counts[place] == steps.running[here].sum()
         assert counts.max() <= view.strip.get_ylim()[1]
-    said = [label.text for label in view.values.labels if "on average" in label.text]
     beside = {"pinned": "in A", "moved": "before"}.get(name, "on average")
-    assert said[0].endswith(beside)
+    assert view.mean.get_text().endswith(beside)
     assert ("in A." in view.describe(data)[0]) == (name == "pinned")
-    strip = view.strip_box
-    spot = view.spot(strip.left + 0.5 * strip.width, strip.top + 5, data)
+    spot = view.spot(view.strip, 0.5 * view.strip.get_xlim()[1], 0, data)
     assert re.search(r"^\d+ seats? taken", spot.text)
     assert (beside in spot.text) == (name in ("pinned", "moved"))
 
@@ -166,11 +163,11 @@ def test_steps_and_seats_are_those_of_the_server_that_is_chosen(token_cases):
         now = data.moment(server)
         assert (result.steps.server[now.steps] == server).all()
         for kind in (SeatsView, StepsView):
-            picture = LivePicture(830, large=kind.KEY, mode="tokens", server=server)
-            picture.show(data)
-            labels = [label.text for label in picture.view(kind).values.labels]
-            assert f"server {server + 1} of 2" in labels
-        assert f"server {server + 1} of 2" in picture.describe(data)
+            view = kind()
+            view.server = server
+            view.draw(Figure().subplots(2), data)
+            assert view.place.get_text().endswith(f"server {server + 1} of 2")
+        assert f"server {server + 1} of 2" in view.describe(data)[0] or kind is StepsView
     whole = token_data_of(TOKENS.replace(rule=bs.SizeOrWait(6, 100), servers=2))
     found, every = whole.moment(1), seats(whole.result)
     mine = (every.server == 1) & (every.begin_s < found.end_s) & (every.end_s > found.begin_s)

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from pictures import drawn, names_of
 
 import batchsim as bs
+from batchsim._format import percent
+from batchsim.result.distributions import latency_by_size
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.sizes import SizesView, by_size, stacks
+from batchsim.view.pictures.sizes import SizesView, stacks
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)
 RULE = bs.SizeOrWait(16, 20)
@@ -46,37 +49,25 @@ def test_a_request_that_is_cut_is_drawn_as_it_is_computed():
     assert stacks(ViewData(result), 1000).size.max() <= 128 < result.size.max()
 
 
-def test_the_latency_by_size_is_that_of_the_requests_between_two_sizes():
-    result = run(rule=bs.SizeOrWait(16, 20, max_batch_units=600))  # none is too large
-    found, shares, units = by_size(ViewData(result))
-    kept = slice(result.warmup_requests, None)
-    size, latency_ms = result.size[kept], result.latency_ms[kept]
-    assert shares[0] == 0
-    assert shares[-1] == 100
-    assert len(units) == found.shape[1] + 1 == 11
-    for at in range(found.shape[1]):
-        some = (size > units[at] if at else size >= units[at]) & (size <= units[at + 1])
-        np.testing.assert_allclose(found[:, at], np.percentile(latency_ms[some], [50, 99]))
-
-
-def test_equal_sizes_are_one_bin_and_requests_too_large_have_no_percentile():
-    same = bs.simulate(bs.Scenario(bs.Poisson(150).with_sizes(bs.Uniform(64, 64)), RULE, PADDED), 500)
-    found, shares, units = by_size(ViewData(same))
-    assert shares.tolist() == [0, 100]
-    assert units.tolist() == [64, 64]
-    refused = run(rule=bs.SizeOrWait(16, 20, max_batch_units=64))
-    found, _, units = by_size(ViewData(refused))
-    assert np.isnan(found[:, -1]).all()
-    assert np.isfinite(found[:, 0]).all()
-
-
 def test_a_plot_and_a_live_picture_have_the_view_if_requests_have_sizes():
     sized, plain = run(), bs.simulate(bs.Scenario(bs.Poisson(150), RULE, bs.Affine(5, 0.25)), 500)
-    assert [type(view) for view in bs.plot(sized).views].count(SizesView) == 1
-    assert SizesView not in [type(view) for view in bs.plot(plain).views]
-    assert "of the tokens that batches compute are padding" in bs.plot(sized).words
-    for sizes in (True, False):
-        live = LivePicture(parts=("sizes",) * sizes)
-        areas = [view.box.width * view.box.height for view in live.views]
-        assert len(areas) == 6 + sizes
-        assert sum(areas) == live.width_px * (live.height_px - live.headline.box.bottom)
+    picture = bs.plot(sized)
+    assert [*picture.views].count("sizes") == 1
+    assert "sizes" not in bs.plot(plain).views
+    assert "of the tokens that batches compute are padding" in picture.words
+    for parts in (("sizes",), ()):
+        assert ("sizes" in LivePicture(parts=parts).views) == bool(parts)
+
+
+def test_beside_the_batches_is_the_latency_by_size_with_that_of_the_other_setting():
+    data = ViewData(run(), before=ViewData(run(rule=bs.SizeOrWait(2, 20))))
+    view = drawn(SizesView, data)
+    for line, q in zip(view.lines.values(), (50, 99), strict=True):
+        values, shares, _ = line.get_data()
+        np.testing.assert_array_equal(values, latency_by_size(data.result, [q])[0][0])
+        assert (shares[0], shares[-1]) == (0, 100)
+    of_other, edges, _ = latency_by_size(data.before.result, [99])
+    np.testing.assert_array_equal(view.other_line.get_data().values, of_other[0])
+    np.testing.assert_array_equal(view.other_line.get_data().edges, edges)
+    assert view.padding.get_visible()
+    assert names_of(view.ax)[1] == f"padding, {percent(data.summary['padding'])}"

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from pictures import drawn
 
 from batchsim._format import duration, percent
-from batchsim.view.pictures import moments as moments
 from batchsim.view.pictures.data import NAMED
 from batchsim.view.pictures.token_latency import TokenLatencyView
 
 
 @pytest.mark.parametrize("name", ["plain", "single", "losing", "whole"])
-def test_each_curve_is_the_attainment_of_every_limit(token_cases, shown, name):
-    view, result = shown(name, TokenLatencyView), token_cases[name].result
+def test_each_curve_is_the_attainment_of_every_limit(token_cases, name):
+    view, result = drawn(TokenLatencyView, token_cases[name]), token_cases[name].result
     if token_cases[name].overloaded:
         return
     for column, curve in view.curves.items():
@@ -28,37 +28,37 @@ def test_each_curve_is_the_attainment_of_every_limit(token_cases, shown, name):
             assert below - 0.01 <= share / 100 <= most + 0.01, column  # answers of one step are alike
 
 
-def test_the_objectives_are_lines_with_a_dot_at_the_share_that_keeps_each(token_cases, shown):
-    view, result = shown("plain", TokenLatencyView), token_cases["plain"].result
+def test_the_objectives_are_lines_with_a_dot_at_the_share_that_keeps_each(token_cases):
+    view, result = drawn(TokenLatencyView, token_cases["plain"]), token_cases["plain"].result
     shares = [result.attainment(ttft_ms=300), result.attainment(tpot_ms=20), result.attainment(2000)]
     limits_ms, columns = (300, 20, 2000), [column for column in NAMED if column != "itl_ms"]
     for column, limit_ms, share in zip(columns, limits_ms, shares, strict=True):
         assert view.objectives[column].get_xdata()[0] == limit_ms
         assert view.dots[column].get_data() == ([limit_ms], [100 * share])
-    words = [entry.value for entry in view.entries]
+    words = view.note.get_text().split("\n")
     for text in (f"TTFT {percent(shares[0])} in 300 ms", f"answer {percent(shares[2])} in 2 s"):
         assert text in words
     assert f"all {percent(result.attainment(2000, ttft_ms=300, tpot_ms=20))}" in words
 
 
-def test_without_an_objective_no_line_is_seen_and_the_p99_is_told(token_cases, shown):
-    view = shown("free", TokenLatencyView)
+def test_without_an_objective_no_line_is_seen_and_the_p99_is_told(token_cases):
+    view = drawn(TokenLatencyView, token_cases["free"])
     assert not any(each.get_visible() for each in (*view.objectives.values(), *view.dots.values()))
     p99 = duration(token_cases["free"].result.percentile(99, column="ttft_ms"))
-    assert view.entries[0].value == f"TTFT p99 {p99}"
+    assert view.note.get_text().startswith(f"TTFT p99 {p99}\n")
 
 
-def test_an_overloaded_run_shows_the_growing_queue(token_cases, shown):
-    view, result = shown("overloaded", TokenLatencyView), token_cases["overloaded"].result
+def test_an_overloaded_run_shows_the_growing_queue(token_cases):
+    view, result = drawn(TokenLatencyView, token_cases["overloaded"]), token_cases["overloaded"].result
     times_s, waiting = view.queue.get_data()
     counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
     np.testing.assert_array_equal(waiting, counted)
     assert not any(curve.get_visible() for curve in view.curves.values())
 
 
-def test_what_is_pinned_or_was_before_has_its_curves_beside(token_cases, shown):
+def test_what_is_pinned_or_was_before_has_its_curves_beside(token_cases):
     for name in ("pinned", "moved"):
-        other = shown(name, TokenLatencyView).other_curves["ttft_ms"]
+        other = drawn(TokenLatencyView, token_cases[name]).other_curves["ttft_ms"]
         assert other.get_visible()
         np.testing.assert_array_equal(other.get_xdata(), token_cases["plain"].curves["ttft_ms"][0])
-    assert not shown("plain", TokenLatencyView).other_curves["ttft_ms"].get_visible()
+    assert not drawn(TokenLatencyView, token_cases["plain"]).other_curves["ttft_ms"].get_visible()

@@ -1,194 +1,302 @@
-"""Every view shows the run's numbers, large and small."""
+"""Every view shows the run's numbers, large and small, in any axes."""
 
+import dataclasses
 import math
+from itertools import pairwise
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib import style
 from matplotlib.colors import to_hex
-from pictures import (
-    ALWAYS,
-    BASE,
-    LEAST,
-    SIZES,
-    WAITS,
-    assert_drawn_within_places,
-    assert_texts_laid_out,
-    data_of,
-    enlarged,
-    places_of,
-    shown,
-)
+from matplotlib.figure import Figure
+from pictures import BASE, SIZES, WAITS, data_of, drawn, names_of, over, shown, texts_in
 
 import batchsim as bs
-from batchsim._format import percent
+from batchsim._format import duration, number, percent
+from batchsim.result.distributions import Ranking
 from batchsim.view.pictures.batches import BatchView
-from batchsim.view.pictures.breakdown import BreakdownView
-from batchsim.view.pictures.data import Ranked
+from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.pictures.heat_map import HeatMapView
-from batchsim.view.pictures.latency import LatencyView, queue_length
+from batchsim.view.pictures.latency import LatencyView
 from batchsim.view.pictures.load import LoadView
 from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.pictures.views import VIEWS
+from batchsim.view.theme import THEMES
 
-# What each view shows.
+# Any view.
 
 
-def values_of(view):
-    """The values in a view's legend."""
-    return [entry.value for entry in view.entries if entry.value is not None]
+@pytest.mark.parametrize(
+    "kind", [kind for kinds in VIEWS.values() for kind in kinds[:6]], ids=lambda k: k.__name__
+)
+def test_a_view_draws_every_case_in_any_axes_under_the_users_settings(cases, token_cases, kind):
+    every = cases if kind in VIEWS["requests"] else token_cases
+    with style.context(["seaborn-v0_8", {"font.size": 7, "lines.linewidth": 3}]):
+        figure = Figure(figsize=(5, 4))
+        view = kind().draw(figure.subplots(), next(iter(every.values())))
+        assert view.line_pt == 3
+        assert view.em == 7
+        assert to_hex(view.ax.get_facecolor()) == to_hex(matplotlib.rcParams["axes.facecolor"])
+        for data in every.values():
+            view.show(data)
+            assert view.lacks(data) or view.describe(data) or not data.summary["served"]
+        figure.canvas.draw()
+    view.ax.set_title("My own")
+    figure.tight_layout()
+    assert "My own" in [text.get_text() for text in texts_in(figure)]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("mode", VIEWS)
+def test_a_small_view_names_its_axes_and_what_it_draws(cases, token_cases, mode, theme):
+    data = {"requests": cases["plain"], "tokens": token_cases["short"]}[mode]
+    essential = {
+        "load": {"arrival rate (per s)", "p99", "mean"},
+        "timeline": {"A moment, by request", "time (ms)", "forming", "queueing", "computing"},
+        "breakdown": {"Where time goes", "fastest to slowest (%)"},
+        "batches": {"Batch sizes", "batch size", "full", "wait was over"},
+        "seats": {"seat", "prompt", "a token a step"},
+        "steps": {"Step tokens", "tokens of prompts", "of answers"},
+    }
+    if mode == "requests":
+        essential |= {"latency": {"latency (ms)"}, "map": {"now", "max batch size", "max wait (ms)"}}
+    else:
+        essential |= {"latency": {"time", "TTFT", "TPOT"}, "map": {"now", "max_num_seqs"}}
+    picture = shown(data, theme=theme, large="breakdown" if theme == "dark" else "latency")
+    picture.pixels()
+    for key, part in picture.parts.items():
+        if key != picture.large:
+            assert essential[key] <= {text.get_text() for text in texts_in(part)}, key
+
+
+@pytest.mark.parametrize("name", ["pinned", "moved"])
+def test_what_is_pinned_or_was_before_is_drawn_in_every_view_and_then_no_more(cases, name):
+    data, other = cases[name], cases["plain"].result
+    kinds = LatencyView, BreakdownView, LoadView, BatchView, HeatMapView, TimelineView
+    latency, breakdown, load, batches, grid, timeline = (drawn(kind, data) for kind in kinds)
+    values, edges, _ = latency.other_bars.get_data()
+    np.testing.assert_allclose(values, Ranking(other.latency_ms).shares(edges), atol=1e-12)
+    assert values.sum() == pytest.approx(100)
+    assert latency.other_fill.get_visible() == (name == "moved")
+    ink = {"pinned": latency.look.ink, "moved": latency.look.ghost}[name]
+    assert to_hex(latency.other_bars.get_edgecolor()) == ink.lower()
+    groups = np.array_split(np.sort(other.latency_ms), 20)
+    np.testing.assert_allclose(breakdown.other_total.get_data().values, [group.mean() for group in groups])
+    assert load.other_points[0].get_ydata()[0] == other.percentile(99)
+    assert batches.other_total.get_data().values.sum() == pytest.approx(100)
+    ring = grid.other[0]
+    assert (ring.get_ydata()[0], ring.get_xdata()[0]) == (1.5, 2.5)  # 5 ms, 16
+    assert timeline.other_batches.get_visible()
+    for view in (latency, breakdown, load, batches, grid, timeline):
+        view.show(cases["plain"])
+    seen = [latency.other_bars, breakdown.other_total, batches.other_total, *load.other_curves]
+    assert not any(artist.get_visible() for artist in seen)
+    assert len(grid.other[0].get_xdata()) == 0
+
+
+def test_the_request_that_is_followed_is_framed_in_each_view_and_a_lost_one_in_none(cases):
+    result = cases["losing"].result
+    served, lost = (int(np.flatnonzero(np.isnan(result.latency_ms) == gone)[40]) for gone in (False, True))
+    for kind in (LatencyView, BreakdownView):
+        view = drawn(kind, dataclasses.replace(cases["losing"], followed=served))
+        assert view.frame.get_visible()
+        share = 100 * np.mean(result.latency_ms[~np.isnan(result.latency_ms)] < result.latency_ms[served])
+        at = result.latency_ms[served] if kind is LatencyView else share
+        assert view.frame.get_x() - 1e-9 <= at <= view.frame.get_x() + view.frame.get_width() + 1e-9
+        view.show(dataclasses.replace(cases["losing"], followed=lost))
+        assert not view.frame.get_visible()
+
+
+# The distribution of latency.
+
+
+def test_the_latency_view_marks_the_results_percentiles_and_its_bars_hold_all(cases):
+    result, view = cases["plain"].result, drawn(LatencyView, cases["plain"])
+    assert {q: line.get_xdata()[0] for q, line in view.lines.items()} == {
+        q: result.percentile(q) for q in (50, 99)
+    }
+    assert view.bars.get_data().values.sum() == pytest.approx(100)
+    named = [text.get_text() for text in view.names]
+    assert named == [*(f"p{q} {result.percentile(q):.3g}" for q in (50, 99)), "objective 20"]
 
 
 def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
-    result = cases["losing"].result
-    (note,) = values_of(shown(cases["losing"]).view(LatencyView))
+    result, view = cases["losing"].result, drawn(LatencyView, cases["losing"])
     within = np.count_nonzero(result.latency_ms <= 20) / 3000
-    assert f"{percent(within)} within 20 ms" in note
-    assert f"{percent(np.isnan(result.latency_ms).mean())} lost" in note
+    lost = percent(np.isnan(result.latency_ms).mean())
+    assert view.note.get_text() == f"{percent(within)} within 20 ms\n{lost} lost"
 
 
 def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases):
-    result, view = cases["overloaded"].result, shown(cases["overloaded"]).view(LatencyView)
-    assert "Overloaded" in view.title.get_text()
+    result, view = cases["overloaded"].result, drawn(LatencyView, cases["overloaded"])
+    assert "Overloaded" in view.heading.get_text()
     assert not any(line.get_visible() for line in view.lines.values())
     times_s, waiting = view.queue.get_data()
     counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
     np.testing.assert_array_equal(waiting, counted)
-    assert queue_length(result)[1] == times_s[-1] == result.arrival_s[-1]
-    assert values_of(view) == [f"+{3000 - 16 / 0.009:,.0f} every second"]
+    assert times_s[-1] == result.arrival_s[-1]
+    assert view.note.get_text() == f"+{3000 - 16 / 0.009:,.0f} every second"
+
+
+# Where the time goes.
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(BreakdownView, "plain"), (BreakdownView, "losing"), (TokenBreakdownView, "short")]
+)
+def test_the_bars_are_the_mean_parts_of_ever_slower_requests(cases, token_cases, kind, name):
+    data = (cases if kind is BreakdownView else token_cases)[name]
+    view, result = drawn(kind, data), data.result
+    served = np.count_nonzero(~np.isnan(result.latency_ms))
+    groups = np.array_split(np.argsort(result.latency_ms, kind="stable")[:served], 20)
+    columns = {part: data.part_ms(part) for part in kind.PARTS if data.has(part)}
+    np.testing.assert_allclose(sum(columns.values()), result.latency_ms)
+    for part, column in columns.items():
+        values, _, base = view.bars[part].get_data()
+        np.testing.assert_allclose(values - base, [column[group].mean() for group in groups], atol=1e-9)
+        mean = np.nanmean(column)
+        written = duration(mean) if kind is TokenBreakdownView else view.written(mean, 1)
+        assert view.names[part].get_text() == f"{part}\n{written}" * bool(mean)
+
+
+# Batches.
+
+
+def test_the_batch_views_bars_hold_every_batch_by_its_trigger_and_name_only_those_that_occur(cases):
+    for name in ("plain", "slower", "losing"):
+        view, batches = drawn(BatchView, cases[name]), cases[name].result.batches
+        for trigger, bars in view.bars.items():
+            values, _, baseline = bars.get_data()
+            share = np.mean(batches.trigger == trigger)
+            assert np.sum(values - baseline) * bars.get_visible() == pytest.approx(100 * share)
+        assert len(names_of(view.ax)) == len(np.unique(batches.trigger))
+
+
+def test_many_batch_sizes_share_bars():
+    data = data_of(BASE.replace(max_batch_size=300, rate_per_s=9000, servers=2))
+    view, sizes = drawn(BatchView, data), data.result.batches.batch_size
+    values = [bars.get_data().values for bars in view.bars.values() if bars.get_visible()]
+    edges = view.bars[bs.Trigger.BACKLOG].get_data().edges
+    assert len(edges) == 61
+    expected = [100 * np.mean((sizes > low) & (sizes < high)) for low, high in pairwise(edges)]
+    np.testing.assert_allclose(np.max(values, axis=0), expected)
+
+
+# The load.
 
 
 def test_beyond_saturation_no_latency_is_drawn(cases):
-    view, curve = enlarged(cases["overloaded"], LoadView), cases["overloaded"].curve
+    view, curve = drawn(LoadView, cases["overloaded"]), cases["overloaded"].curve
     for line in view.curves[:2]:
-        drawn = np.isfinite(line.get_ydata())
-        np.testing.assert_array_equal(drawn, curve.x_values < curve.saturation)
+        np.testing.assert_array_equal(np.isfinite(line.get_ydata()), curve.x_values < curve.saturation)
     p99, mean, throughput = (marker.get_ydata()[0] for marker in view.points)
     assert math.isnan(p99)
     assert math.isnan(mean)
     assert throughput == cases["overloaded"].result.throughput_per_s
 
 
-def test_todays_point_is_where_the_result_is(cases):
-    view, result = enlarged(cases["plain"], LoadView), cases["plain"].result
+def test_todays_point_is_where_the_result_is_and_theorys_curve_where_theory_is_known(cases):
+    view, result = drawn(LoadView, cases["plain"]), cases["plain"].result
     points = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.points]
     heights = (result.percentile(99), result.mean_latency_ms, result.throughput_per_s)
     assert points == [(1500, height) for height in heights]
-
-
-def test_theorys_curve_has_the_points_that_theory_knows(cases):
-    drawn = shown(cases["plain"]).view(LoadView).theory.get_ydata()
-    assert len(drawn) > 3
-    assert np.isfinite(drawn).all()
+    assert len(view.theory.get_ydata()) > 3
+    assert np.isfinite(view.theory.get_ydata()).all()
 
 
 def test_a_closed_loop_is_drawn_against_its_clients(cases):
-    view = enlarged(cases["closed"], LoadView)
-    assert view.plots[-1].get_xlabel() == "clients"
+    view = drawn(LoadView, cases["closed"])
+    assert view.axes[-1].get_xlabel() == "clients"
     assert view.points[0].get_xdata()[0] == 40
-    assert not view.saturation[0].get_visible()
+    assert not any(area.get_visible() for area in view.beyond)
 
 
-@pytest.mark.parametrize("name", ["pinned", "moved"])
-def test_what_is_pinned_or_was_before_is_drawn_in_every_view(cases, name):
-    picture, other = shown(cases[name]), cases["plain"].result
-    latency = picture.view(LatencyView)
-    values, edges, _ = latency.other_bars.get_data()
-    np.testing.assert_allclose(values, Ranked(other.latency_ms).shares(edges), atol=1e-12)
-    assert values.sum() == pytest.approx(100)
-    assert latency.other_fill.get_visible() == (name == "moved")
-    ink = {"pinned": picture.theme.ink, "moved": picture.theme.ghost}[name]
-    assert to_hex(latency.other_bars.get_edgecolor()) == ink.lower()
-    groups = np.array_split(np.sort(other.latency_ms), 20)
-    np.testing.assert_allclose(
-        picture.view(BreakdownView).other_total.get_data().values, [group.mean() for group in groups]
-    )
-    assert picture.view(LoadView).other_points[0].get_ydata()[0] == other.percentile(99)
-    assert picture.view(BatchView).other_total.get_data().values.sum() == pytest.approx(100)
-    ring = picture.view(HeatMapView).other[0]
-    assert (ring.get_ydata()[0], ring.get_xdata()[0]) == (1.5, 2.5)  # 5 ms, 16
-    assert picture.view(TimelineView).other_batches.get_visible()
+# The timeline.
 
 
-def test_without_a_pinned_setting_nothing_of_one_is_seen(cases):
-    picture = shown(cases["pinned"])
-    picture.show(cases["plain"])
-    seen = [
-        picture.view(LatencyView).other_bars,
-        picture.view(BreakdownView).other_total,
-        picture.view(BatchView).other_total,
-        *picture.view(LoadView).other_curves,
-    ]
-    assert not any(artist.get_visible() for artist in seen)
-    assert len(picture.view(HeatMapView).other[0].get_xdata()) == 0
+def corners_of(area):
+    vertices = area.get_path().vertices
+    return vertices.reshape(-1, 5, 2) if len(vertices) > 1 else np.zeros((0, 5, 2))
 
 
-def test_requests_that_are_lost_are_marked_on_the_timeline(cases):
-    for name, state in (("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)):
-        view, result = shown(cases[name]).view(TimelineView), cases[name].result
-        times_ms, rows = view.lost[state].get_data()
-        requests = view.part.requests
-        np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
-        assert rows.size
-        waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
-        left_s = result.arrival_s[requests[rows]] + waited_s - view.part.begin_s
-        np.testing.assert_allclose(times_ms, 1000 * left_s)
+def test_the_timeline_draws_each_part_of_each_request_to_scale_and_frames_each_batch(cases):
+    view, result = drawn(TimelineView, cases["plain"]), cases["plain"].result
+    drawn_ms = sum(np.ptp(corners_of(bars)[:, :, 0], axis=1).sum() for bars in view.bars.values())
+    requests, begin_s = view.part.requests, view.part.begin_s
+    from_s = np.maximum(result.arrival_s[requests], begin_s)
+    assert drawn_ms == pytest.approx(1000 * (result.finish_s[requests] - from_s).sum())
+    frames, batches = corners_of(view.batches), slice(view.part.first, view.part.last + 1)
+    np.testing.assert_allclose(frames[:, 0, 0], 1000 * (result.batches.start_s[batches] - begin_s))
+    np.testing.assert_allclose(frames[:, 2, 0], 1000 * (result.batches.finish_s[batches] - begin_s))
+    np.testing.assert_allclose(np.ptp(frames[:, :, 1], axis=1), result.batches.batch_size[batches] - 0.1)
 
 
-# The small views.
+@pytest.mark.parametrize(("name", "state"), [("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)])
+def test_requests_that_are_lost_are_marked_on_the_timeline(cases, name, state):
+    view, result = drawn(TimelineView, cases[name]), cases[name].result
+    times_ms, rows = view.lost[state].get_data()
+    requests = view.part.requests
+    np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
+    assert rows.size
+    waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
+    left_s = result.arrival_s[requests[rows]] + waited_s - view.part.begin_s
+    np.testing.assert_allclose(times_ms, 1000 * left_s)
+    assert state.name.lower().replace("_", " ") in names_of(view.ax)
 
 
-ESSENTIAL = {
-    "latency": {"Latency", "latency (ms)", "p50", "p99"},
-    "map": {"p99 by setting", "max batch size", "max wait (ms)", "now", "best"},
-    "load": {"Latency by load (ms)", "arrival rate (per s)", "p99", "mean"},
-    "timeline": {"A moment, by request", "time (ms)", "forming", "queueing"},
-    "breakdown": {"Where time goes (ms)", "fastest to slowest (%)", "forming", "queueing", "computing"},
-    "batches": {"Batch sizes (%)", "batch size", "full", "wait was over"},
-}  # fmt: skip
+# The pointer.
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("large", ALWAYS)
-def test_a_small_view_names_its_axes_and_what_it_draws_at_the_smallest_size(cases, large, theme):
-    picture = shown(cases["plain"], large=large, theme=theme, **LEAST)
-    for view in picture.views:
-        view.refresh()
-        box = view.box
-        texts = {text: place for text, *place in places_of(view, picture) if text}
-        if not view.large:
-            assert set(texts) >= ESSENTIAL[view.KEY]
-        for text, (left, _, right, bottom) in texts.items():
-            assert box.left <= left < right <= box.right + 0.5, (view.KEY, text)
-            assert bottom <= box.bottom
-    for name, case in cases.items():
-        picture.show(case)
-        if large != "map":  # whose large legend shrinks
-            assert_texts_laid_out(picture, name)
-        assert_drawn_within_places(picture)
+def test_the_pointer_reads_values_off_every_view(cases):
+    data = cases["plain"]
+    view = drawn(LatencyView, data)
+    below = np.mean(data.result.latency_ms < view.ax.get_xlim()[1] / 2)
+    assert over(view, 0.5, 0.5, data).text.startswith(f"{percent(below)} of the requests take less than")
+    slowest = over(drawn(BreakdownView, data), 0.99, 0.5, data)
+    assert slowest.text.startswith("Requests from 95 to 100 %: computing")
+    full = number(100 * np.mean(data.result.batches.batch_size == 16))
+    assert over(drawn(BatchView, data), 0.999, 0.5, data).text.startswith(f"Batches of 16: {full} %")
+    timeline = drawn(TimelineView, data)
+    first = timeline.part.requests[0]
+    assert over(timeline, 0.5, 0.001, data).text.startswith(f"Request {first:,}: ")
 
 
-@pytest.mark.parametrize("less", [{"width_px": 543}, {"height_px": 460}])
-def test_without_room_for_its_names_no_view_is_drawn_small(cases, less):
-    picture = shown(cases["plain"], **LEAST | less)
-    assert [view.large for view in picture.views] == [True]
+def test_a_click_on_the_load_curve_sets_the_rate_that_the_pointer_reads(cases):
+    view = drawn(LoadView, cases["plain"])
+    spot = over(view, 0.4, 0.3, cases["plain"])
+    assert spot.change["rate_per_s"] == pytest.approx(0.4 * view.ax.get_xlim()[1], rel=0.01)
+    assert f"{spot.change['rate_per_s']:,.6g}/s: p99 about" in spot.text
+    clients = over(drawn(LoadView, cases["closed"]), 0.4, 0.3, cases["closed"])
+    assert isinstance(clients.change["clients"], int)
 
 
-def test_the_marks_of_a_small_map_have_names_of_their_own(cases):
+# The small map.
+
+
+def test_the_marks_of_a_small_map_have_names_where_they_are_apart(cases):
     for case in cases.values():
-        view = shown(case, large="latency").view(HeatMapView)
-        names = {"now": view.now, "before": view.other}
-        if case.pinned is not None:
-            names = {"B": view.now, "A": view.other}
-        marks = {name: lines[0] for name, lines in names.items()} | {"best": view.star}
-        drawn = {name for name, mark in marks.items() if len(mark.get_xdata())}
-        assert {label.text for label in view.mark_names.labels} == drawn
+        view = drawn(HeatMapView, case, large=False)
+        names = {mark: text.get_text() for mark, text in view.marks.items() if text.get_visible()}
+        now = "A" if case.pinned is not None else ""
+        allowed = {"now": "B" if now else "now", "other": now, "best": "best"}
+        assert names.items() <= allowed.items()
+        assert "now" in names or len(view.now[0].get_xdata()) == 0
+        for mark, text in view.marks.items():
+            if text.get_visible():
+                line = {"now": view.now[0], "other": view.other[0], "best": view.star}[mark]
+                assert text.xy == (line.get_xdata()[0], line.get_ydata()[0])
 
 
 @pytest.mark.parametrize("batch", [SIZES[0], SIZES[-1]])
 @pytest.mark.parametrize("wait_ms", [WAITS[0], 50])
-def test_a_mark_at_the_edge_of_a_small_map_has_its_name_within_the_map(batch, wait_ms):
+def test_a_mark_at_the_edge_of_a_small_map_has_its_name_within_the_map(cases, batch, wait_ms):
+    picture = shown(cases["plain"], **{"width_px": 560, "height_px": 500})
     data = data_of(BASE.replace(max_batch_size=batch, max_wait_ms=wait_ms, rate_per_s=100))
-    view = shown(data, large="latency", **LEAST).view(HeatMapView)
-    labels = {label.text: label for label in view.mark_names.labels}
-    assert set(labels) == {"now", "best"}
-    for label in labels.values():
-        assert view.plot_box.top <= label.y - 0.8 * view.em <= label.y <= view.plot_box.bottom
+    picture.show(data)
+    picture.pixels()
+    view = picture.views["map"]
+    for text in view.marks.values():
+        if text.get_visible():
+            box = text.get_window_extent(picture.figure.canvas.get_renderer())
+            assert view.ax.bbox.x0 <= box.x0 < box.x1 <= view.ax.bbox.x1

@@ -3,7 +3,6 @@
 import ipywidgets as widgets
 
 from batchsim.result import Result
-from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
@@ -14,6 +13,7 @@ from batchsim.view.film.pseudocode import pseudocode, to_html
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.window import request_window
 from batchsim.view.pictures.data import ViewData
+from batchsim.view.theme import THEMES
 
 HINT = "Space plays, arrows step. Click a request to follow it, or press S for the slowest."
 
@@ -70,12 +70,11 @@ class PlayPage(Page):
                 player.pause()
             player.shown = False
             return
-        picture, box = self.screen.picture, self.screen.picture.views[0].box
-        width, height = picture.width_px, picture.height_px
+        picture = self.screen.picture
         with player.hold_sync():
-            player.place = [box.left / width, box.top / height, box.width / width, box.height / height]
+            player.place = picture.places()[picture.large]
             player.theme = next(name for name, theme in THEMES.items() if theme is picture.theme)
-            player.em = float(picture.font_px)
+            player.em = float(picture.em)
         player.shown = True
         self._mark()
 

@@ -108,7 +108,7 @@ class SharePage(Page):
         if kind == "csv":
             data.result.to_frame().to_csv(file, index_label="request")
         else:
-            self.picture.picture.savefig(file, format=kind)
+            self.picture.fresh().save(file, kind)
         self.picture.download(f"batchsim.{kind}", media_type, file.getvalue())
         self.session.say(f"batchsim.{kind} is in your browser's downloads.")
 

@@ -35,11 +35,10 @@ def test_another_page_shows_the_view_below_the_film_and_a_folded_column_keeps_th
 
 
 def test_the_film_lies_over_the_large_view(panel):
-    picture = panel.picture
     left, top, width, height = panel.play.player.place
-    box = picture.views[0].box
-    assert (left * picture.width_px, width * picture.width_px) == pytest.approx((box.left, box.width))
-    assert (top * picture.height_px, height * picture.height_px) == pytest.approx((box.top, box.height))
+    part, whole = panel.picture.parts["timeline"].bbox, panel.picture.figure.bbox
+    assert (left * whole.width, width * whole.width) == pytest.approx((part.x0, part.width))
+    assert (top * whole.height, height * whole.height) == pytest.approx((whole.height - part.y1, part.height))
     panel.screen.dark = True
     assert panel.play.player.theme == "dark"
 

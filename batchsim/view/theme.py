@@ -24,8 +24,8 @@ class ComponentStyle(NamedTuple):
 
 # The components of a request's latency, with the same colour and hatch in all pictures.
 COMPONENTS = {
-    "forming": ComponentStyle("orange", "//", 2.0),
-    "queueing": ComponentStyle("purple", "\\\\", 4.0),
+    "forming": ComponentStyle("orange", "", 2.0),
+    "queueing": ComponentStyle("purple", "", 4.0),
     "device_wait": ComponentStyle("sky", "..", 3.0),
     "computing": ComponentStyle("blue", "", 5.0),
 }
@@ -102,21 +102,31 @@ class Theme:
     def objective(self) -> str:
         return self.vermilion
 
-    def rc(self, font_px: float) -> dict[str, Any]:
-        """Return the theme as matplotlib's parameters, for `matplotlib.style.context`."""
+    def rc(self, font_px: float = 12, line_px: float = 1.6) -> dict[str, Any]:
+        """Return the look as matplotlib's parameters: one ladder of sizes, no frames, one quiet grid."""
         return {
-            "font.size": font_px, "text.color": self.ink, "axes.facecolor": "none",
-            "axes.edgecolor": self.soft, "axes.labelcolor": self.ink, "axes.spines.top": False,
-            "axes.spines.right": False, "xtick.color": self.soft, "ytick.color": self.soft,
-            "hatch.linewidth": 1.0,
+            "figure.facecolor": self.background, "axes.facecolor": self.background,
+            "savefig.facecolor": self.background, "legend.facecolor": self.background,
+            "text.color": self.ink, "axes.titlecolor": self.ink, "axes.labelcolor": self.soft,
+            "axes.edgecolor": self.ghost, "grid.color": self.faint, "legend.labelcolor": self.ink,
+            "xtick.color": self.ghost, "xtick.labelcolor": self.soft, "xtick.major.size": 0.25 * font_px,
+            "ytick.color": self.ghost, "ytick.labelcolor": self.soft, "ytick.left": False,
+            "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+            "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.linewidth": 0.5 * line_px,
+            "font.size": font_px, "axes.titlesize": 1.1 * font_px, "axes.labelsize": font_px,
+            "xtick.labelsize": font_px, "ytick.labelsize": font_px, "legend.fontsize": font_px,
+            "figure.titlesize": 1.1 * font_px, "axes.titleweight": "bold", "axes.titlelocation": "left",
+            "lines.linewidth": 1.4 * line_px, "patch.linewidth": 0, "hatch.linewidth": 0.6 * line_px,
+            "legend.frameon": False, "figure.constrained_layout.w_pad": 0.6 * font_px / 72,
+            "figure.constrained_layout.h_pad": 0.5 * font_px / 72,
         }  # fmt: skip
 
 
-LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3", ghost="#C6C6C6")
-# Blue and green are lightened, with the same hue, so that their lines are visible on black.
+LIGHT = Theme(background="#FFFFFF", ink="#1B1F24", soft="#5B626D", faint="#E4E7EB", ghost="#C3C8CF")
+# Blue, green and vermilion are lightened, with the same hue, so that their lines are visible.
 DARK = Theme(
-    background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333", ghost="#505050",
-    blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
+    background="#111111", ink="#E8EAED", soft="#A8AFB9", faint="#2B3036", ghost="#4C535C",
+    blue="#2381C5", green="#14B88A", vermilion="#EC6F14",
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}
 

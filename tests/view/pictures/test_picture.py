@@ -1,14 +1,19 @@
-"""The words of pictures, and that a notebook keeps them."""
+"""A picture in a notebook: its words, which a notebook keeps, and that all of it is shown."""
+
+from base64 import b64decode
+from io import BytesIO
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
+from PIL import Image
 
 import batchsim as bs
 from batchsim.teaching.output_capture import with_words
-from batchsim.view.canvas.words import described
+from batchsim.view.pictures.picture import described
 
 BUSY = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), servers=2)
 CALM = BUSY.replace(rate_per_s=300)
@@ -94,3 +99,27 @@ def test_a_notebook_keeps_the_words_of_any_figure_that_it_draws():
     data, metadata = shell.display_formatter.format(figure)
     assert data["image/png"] == b"drawn"
     assert metadata["image/png"] == {"alt": "A busy hour."}
+
+
+# In a notebook, where pyplot may have been used before.
+
+
+def shown_after_pyplot(figure):
+    """What IPython shows of a figure once pyplot has given it a printer of figures, (rows, columns, 3)."""
+    shell = InteractiveShell()
+    select_figure_formats(shell, {"png"})
+    data, _ = shell.display_formatter.format(figure)
+    return np.asarray(Image.open(BytesIO(b64decode(data["image/png"]))).convert("RGB"))
+
+
+def test_a_chart_shows_its_axes_numbers_and_labels_also_after_pyplot():
+    rates = [200, 400]
+    scenario = bs.Scenario(bs.Poisson(300), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
+    chart = bs.capacity_curves({"a": bs.sweep(scenario, {"rate_per_s": rates}, 2000, progress=False)})
+    inked = []
+    for visible in (True, False):
+        for axis in (chart.axes[0].xaxis, chart.axes[0].yaxis):
+            axis.set_tick_params(labelbottom=visible, labelleft=visible)
+            axis.label.set_visible(visible)
+        inked.append((shown_after_pyplot(chart) < 128).any(axis=2).sum())
+    assert inked[0] > inked[1] + 300

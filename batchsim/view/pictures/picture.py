@@ -1,35 +1,78 @@
-"""A description of a picture in words: the alternative text of the image that a notebook stores.
+"""A figure with a description in words: the alternative text of the image that a notebook stores.
 
 JupyterLab does not show alternative text, but pages made from a notebook do: nbconvert's, slides, and the
 book.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from io import BytesIO
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from matplotlib import rcParams, style
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection, LineCollection, PathCollection, QuadMesh
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from batchsim._format import number
+from batchsim.view.theme import DARK, LIGHT, Theme
 
 PNG = "image/png"
 COLOUR_BAR = "<colorbar>"
 
 
-class Worded(Figure):
-    """A figure that describes itself in words, which a notebook stores with its image."""
+class Picture(Figure):
+    """A figure without pyplot that shows itself in a notebook, with its description as alternative text.
+
+    `words` describes it in sentences: those it was given, else its axes' titles, labels and series. `views`
+    are those that `bs.plot` drew, by their keys.
+    """
+
+    views: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, *arguments: Any, words: str = "", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        FigureCanvasAgg(self)
+        self._words = words
 
     @property
     def words(self) -> str:
-        """A description in sentences."""
-        return described(self)
+        return self._words or described(self)
+
+    @words.setter
+    def words(self, words: str) -> None:
+        self._words = words
+
+    def png(self) -> bytes:
+        """Return the figure as PNG."""
+        file = BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue()
+
+    _repr_png_ = png
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {PNG: {"alt": self.words}}
+
+
+def styled(theme: Theme, font_px: float, line_px: float = 1.6) -> AbstractContextManager[None]:
+    """Return a context in which artists are made in a theme, not in the user's settings of matplotlib."""
+    return style.context(["default", theme.rc(font_px, line_px)])
+
+
+def look() -> Theme:
+    """Return the colours for the present settings of matplotlib: their ink and paper, and what suits them."""
+    paper = rcParams["axes.facecolor"]
+    base = LIGHT if np.dot(to_rgb(paper), (0.299, 0.587, 0.114)) > 0.5 else DARK
+    ink, soft, faint = (to_hex(rcParams[name]) for name in ("text.color", "axes.labelcolor", "grid.color"))
+    return replace(base, background=to_hex(paper), ink=ink, soft=soft, faint=faint)
 
 
 def described(figure: Figure) -> str:
@@ -42,7 +85,7 @@ def described(figure: Figure) -> str:
     >>> described(figure)
     'A busy hour: latency (ms) over time (s). no wait: from 3 to 4, at least 3, at most 8.25.'
     """
-    if isinstance(figure, Worded) and type(figure).words is not Worded.words:
+    if isinstance(figure, Picture) and figure._words:
         return figure.words
     title = figure.get_suptitle()
     seen = [ax for ax in figure.axes if ax.get_visible() and ax.get_label() != COLOUR_BAR]

@@ -6,7 +6,7 @@ import matplotlib
 import numpy as np
 from matplotlib.path import Path
 
-from batchsim.view.canvas.axes import FINE, nice_span
+from batchsim.view.scales import FINE, nice_span
 
 NOWHERE = Path(np.zeros((1, 2)))
 CORNERS = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
