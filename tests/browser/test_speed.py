@@ -34,7 +34,7 @@ TOKEN_MOVES = (
     ("max_num_batched_tokens", "ArrowLeft"),
     ("prompt_mean", "ArrowLeft"),
 )
-LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
+LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.figure.axes]"
 # The picture as a new drawing would have it.
 DRAWN_AFRESH = "(panel.screen.draw(), hashlib.sha256(panel.screen.frame).hexdigest())[1]"
 
