@@ -20,6 +20,7 @@ PANEL = """import batchsim as bs
 from batchsim.view.explorer.state import State
 panel = bs.explore(requests=500)
 panel"""
+LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.figure.axes]"  # for the kernel
 SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
 
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from browser.panel import eventually
+from browser.panel import LIMITS, eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=4_000)\npanel"
 WAIT = "panel.result.scenario.rule.max_wait_ms"
-LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.figure.axes]"
 TOP = "document.querySelector('.batchsim-explorer').getBoundingClientRect().top"
 COVERED = ".batchsim-covered img.batchsim-screen"
 

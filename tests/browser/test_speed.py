@@ -6,7 +6,7 @@ from statistics import median, quantiles
 
 import pytest
 
-from browser.panel import SETTLES_MS
+from browser.panel import LIMITS, SETTLES_MS
 from browser.servers import ROOT
 from browser.share import Share
 
@@ -34,7 +34,6 @@ TOKEN_MOVES = (
     ("max_num_batched_tokens", "ArrowLeft"),
     ("prompt_mean", "ArrowLeft"),
 )
-LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.figure.axes]"
 # The picture as a new drawing would have it.
 DRAWN_AFRESH = "(panel.screen.draw(), hashlib.sha256(panel.screen.frame).hexdigest())[1]"
 

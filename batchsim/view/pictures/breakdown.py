@@ -30,7 +30,7 @@ class BreakdownView(StackedView):
         self.names = {
             name: self.text(self.ax, va="center" if self.large else "baseline") for name in self.bars
         }
-        # They stand beside the axes, which leave room for the longest of them, that other data may have.
+        # The layout reserves room on the right for the longest name: other data may need it.
         room = self.text(self.ax, alpha=0)
         room.set_in_layout(True)
         self.write(room, max(map(in_words, self.names), key=len), 100, 0, right=0.4)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatter
 
@@ -23,14 +22,15 @@ WIDE = 20  # largest over smallest number: beyond, a scale is logarithmic
 
 
 @contextmanager
-def axes(ax: Axes | None, **more: Any) -> Iterator[Axes]:
-    """Yield the caller's axes, or new ones in a picture in the common style; `more` is as of rcParams."""
+def axes(ax: Axes | None) -> Iterator[tuple[Axes, Picture | Axes]]:
+    """Yield axes to draw into, and what to return: the caller's axes twice, or new ones and their picture."""
     if ax is not None:
         _check.instance("ax", ax, Axes, "matplotlib Axes")
-        yield ax
+        yield ax, ax
         return
-    with styled(LIGHT, SMALL, LINE), style.context(more):
-        yield Picture(figsize=SIZE, dpi=DPI, layout="constrained").add_subplot()
+    with styled(LIGHT, SMALL, LINE):
+        picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
+        yield picture.add_subplot(), picture
 
 
 def panels(count: int, **options: Any) -> Any:

@@ -16,7 +16,7 @@ from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.figures import name_lines
+from batchsim.view.pictures.figures import FROM_POINT, name_lines
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.pictures.view import apart
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
@@ -73,8 +73,7 @@ def frontier(
     if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
-    own = ax is None
-    with charts.axes(ax) as ax:
+    with charts.axes(ax) as (ax, drawn_on):
         ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
         groups = front.groupby("servers") if "servers" in front else [(0, front)]
         for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
@@ -102,7 +101,7 @@ def frontier(
             ax.plot(best[x], best[value], "*", **star, **ON_TOP)
         ax.margins(x=0.1)
         _finish(ax, x, value, title, answer, [*others[value], *front[value]], objective)
-    return charts.picture_of(ax) if own else ax
+    return drawn_on
 
 
 def _finish(
@@ -161,8 +160,7 @@ def capacity_curves(
             raise ValueError(f"{curve} must have one row for each {x}: choose among the other knobs")
     levels = charts.distinct(each for frame in named.values() for each in frame[x])
     numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
-    own = ax is None
-    with charts.axes(ax) as ax:
+    with charts.axes(ax) as (ax, drawn_on):
         reach: dict[str, float] = {}  # up to where each line keeps the objective
         drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
         bands: list[float] = []
@@ -218,7 +216,7 @@ def capacity_curves(
         highest = max(bands, default=-math.inf) if crosses else None
         answer = max(reach, key=lambda label: reach[label]) if len(named) > 1 and reach else ""
         _finish(ax, x, value, f"{heading(value)} by {heading(x)}", answer, drawn, objective, highest)
-    return charts.picture_of(ax) if own else ax
+    return drawn_on
 
 
 def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:
@@ -271,8 +269,7 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
 
     Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
     """
-    own = ax is None
-    with charts.axes(ax) as ax:
+    with charts.axes(ax) as (ax, drawn_on):
         reached = min(group.result.metrics.served for group in comparison.groups)
         shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
         # On this logarithmic scale, each further nine of the percentile takes the same room.
@@ -305,10 +302,5 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
         lines = max(label.count("\n") + 1 for label, *_ in named)
         least = APART * rcParams["font.size"] * lines
         for (label, colour, _), place in zip(named, apart(ends, least, 0, height), strict=True):
-            beside: dict[str, Any] = {
-                "xycoords": "axes fraction",
-                "textcoords": "offset points",
-                "annotation_clip": False,
-            }
-            ax.annotate(label, (1, place / height), (8, 0), va="center", color=colour, **beside)
-    return charts.picture_of(ax) if own else ax
+            ax.annotate(label, (1, place / height), (8, 0), va="center", color=colour, **FROM_POINT)
+    return drawn_on

@@ -110,12 +110,8 @@ class Lanes(Picture):
         arrival_s = self.comparison.groups[0].result.arrival_s
         seen = arrival_s[(arrival_s >= self.stretch.begin_s) & (arrival_s <= self.stretch.until_s)]
         top, em = axes[0], self.em
-        above: Style = {
-            "xycoords": "axes fraction",
-            "textcoords": "offset points",
-            "color": self.theme.soft,
-        }
-        top.annotate("arrivals", (0, 1), (-0.6 * em, 0.3 * em), ha="right", **above)
+        above: Style = BESIDE | {"color": self.theme.soft, "ha": "right"}
+        top.annotate("arrivals", (0, 1), (-0.6 * em, 0.3 * em), **above)
         line: Style = {
             "transform": top.get_xaxis_transform(),
             "color": self.theme.soft,
@@ -160,10 +156,8 @@ class Lanes(Picture):
             self.put(ax, str(name), x[:-1][its], x[1:][its], 0.06 * room, high[its])
         if (most := self.most_waiting(lane)) > scale:
             box = {"facecolor": self.theme.background, "linewidth": 0, "pad": 1}
-            ax.annotate(
-                f"{most:,} wait", (0, 1), (0.5 * self.em, -0.3 * self.em), xycoords="axes fraction",
-                textcoords="offset points", va="top", bbox=box,
-            )  # fmt: skip
+            place = (0.5 * self.em, -0.3 * self.em)
+            ax.annotate(f"{most:,} wait", (0, 1), place, va="top", bbox=box, **BESIDE)
 
     def _write_names(self, ax: Axes, group: Group, lane: Lane, height_em: float, narrow: bool) -> None:
         """Write the names and the numbers of a lane left of it."""
@@ -177,12 +171,7 @@ class Lanes(Picture):
             for name in names
         )
         said = [next((text for text in texts if len(text) <= letters + 2), texts[-1]) for texts in notes]
-        style: Style = {
-            "xycoords": "axes fraction",
-            "textcoords": "offset points",
-            "va": "top",
-            "linespacing": 1.15,
-        }
+        style: Style = BESIDE | {"va": "top", "linespacing": 1.15}
         down, side = 0.0, -self.kind.sides[narrow] * self.em
         looks: tuple[Style, ...] = {"weight": "bold"}, {"color": self.theme.soft}
         for text, look in zip(("\n".join(cut), "\n".join(said)), looks, strict=True):

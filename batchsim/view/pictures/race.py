@@ -36,8 +36,7 @@ def race(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
         framed, name_of_ring = frame["outcome"] == "tied", "tied with the recommended"
     tied = set(frame.index[framed])
     limit_ms = next((each.limit for each in found.slo.objectives if each.key == key), math.nan)
-    own = ax is None
-    with charts.axes(ax) as ax:
+    with charts.axes(ax) as (ax, drawn_on):
         lowest = float(np.nanmin(rounds[key].to_numpy()))
         highest = float(rounds[key].replace(math.inf, math.nan).max())
         top = max(min(MOST * lowest, highest), limit_ms if limit_ms <= MOST * lowest else 0.0)
@@ -82,4 +81,4 @@ def race(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
         ax.set(ylabel=heading(key), xlim=(0.5, len(labels) + 0.5), ylim=(0, 1.1 * top))
         ax.set_title("The race of the settings")
         charts.show_legend(ax, ax.get_legend_handles_labels()[0])
-    return charts.picture_of(ax) if own else ax
+    return drawn_on

@@ -74,8 +74,7 @@ def heat_map(
     rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
     finite = numbers[np.isfinite(numbers)]
 
-    own = ax is None
-    with charts.axes(ax) as ax:
+    with charts.axes(ax) as (ax, drawn_on):
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         handles: list[Any] = []
@@ -125,7 +124,7 @@ def heat_map(
         ax.tick_params(length=0)
         ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}")
         charts.show_legend(ax, handles)
-    return charts.picture_of(ax) if own else ax
+    return drawn_on
 
 
 def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, ListedColormap]:
