@@ -90,6 +90,15 @@ def pytest_runtest_teardown():
             widgets._instances[key].close()
 
 
+@pytest.fixture(autouse=True)
+def own_settings():
+    """What a test sets of matplotlib, such as a lesson's first cell, ends with the test."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        yield
+
+
 @pytest.fixture(scope="session")
 def one_panel():
     from ipywidgets.widgets.widget import _instances
