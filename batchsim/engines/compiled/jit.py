@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ class CompilingLine:
         self.handle: Any = None
         self.began_s, self.took_s = 0.0, 0.0
 
-    def begin(self, seconds: float) -> bool:
-        """Announce a compilation and its expected seconds; return False outside of a notebook."""
+    def begin(self) -> bool:
+        """Announce a compilation; return False outside of a notebook."""
         ipython: Any = sys.modules.get("IPython")
         shell: Any = ipython and ipython.get_ipython()
         if not hasattr(shell, "kernel"):  # IPython in a terminal
@@ -43,8 +44,7 @@ class CompilingLine:
         if self.cell != shell.execution_count:
             self.cell, self.handle, self.took_s = shell.execution_count, None, 0.0
         self.began_s = time.monotonic()
-        more = " more" if self.handle else ""
-        self._show(f"Compiling {WHAT}: about {seconds:g} s{more} …")
+        self._show(f"Compiling {WHAT} …")
         return True
 
     def end(self) -> None:
@@ -65,8 +65,6 @@ class CompilingLine:
 # The loops allocate no arrays, so they need no reference counting (Numba's NRT). It took up to ten times as
 # long as a loop's own work where one compiled function calls another.
 UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-# Seconds to compile, on a processor of 2.5 GHz; the other loops take about 1.
-SECONDS = {"_pass_instants": 2, "pass_steps": 7, "run_thresholds": 2}
 
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
@@ -112,6 +110,11 @@ class _Files(IndexDataCacheFile):
         code = self._dump(data)
         with self._open_for_write(str(self._path(key))) as file:
             file.write(self._stamp() + _sha256(code) + code)
+
+    def is_kept(self) -> bool:
+        """Return whether any present code is there."""
+        names = self._data_name(0).replace(".0.", ".*.")
+        return any(path.read_bytes()[:32] == self._stamp() for path in Path(self._cache_path).glob(names))
 
     def _path(self, key: Any) -> Path:
         return Path(self._cache_path) / self._data_name(int.from_bytes(_sha256(repr(key).encode())[:6]))
@@ -195,31 +198,37 @@ def _without_literals(function: Callable[..., Any], **options: Any) -> Callable[
     return part
 
 
+def is_kept(loop: Any) -> bool:
+    """Return whether code of a loop is on disk, for any types of its arguments; True where none is kept."""
+    files = getattr(getattr(loop, "_cache", None), "_cache_file", None)
+    return files.is_kept() if isinstance(files, _Files) else True
+
+
+_listener: ContextVar[Callable[[str], Any] | None] = ContextVar("listener", default=None)
+
+
 class _Announcer(Listener):
     """Announce that a loop is being compiled, rather than loaded from disk."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.listeners: list[Callable[[str], Any]] = []
         self.printed: set[str] = set()
         self.depth = 0  # of nested compilations: Numba compiles a loop's parts within the loop
         self.line, self.shows = CompilingLine(), False
 
     def on_start(self, event: Event) -> None:
-        self.depth += 1
         function = event.data["dispatcher"].py_func
-        if self.depth > 1 or not function.__module__.startswith("batchsim.engines."):
-            return
-        with self.lock:
-            listeners = self.listeners[-1:]
-        seconds = SECONDS.get(function.__name__, 1)
-        for listener in listeners:
-            listener(
-                f"batchsim is compiling its engine ({function.__name__}), once on this machine: "
-                f"about {seconds} s."
-            )
-        self.shows = not listeners and self.line.begin(seconds)
-        if not listeners and not self.shows:
+        self.depth += 1
+        if self.depth == 1 and function.__module__.startswith("batchsim.engines."):
+            self._announce(function.__name__)
+
+    def _announce(self, loop: str) -> None:
+        tell = _listener.get()
+        if tell is not None:
+            tell(f"batchsim is compiling its engine ({loop}), once on this machine.")
+        elif self.line.begin():
+            self.shows = True
+        else:
             self.print_once(
                 "compiling", "batchsim is compiling its engine, once on this machine: some seconds."
             )
@@ -245,15 +254,12 @@ register("numba:compile", _announcer)
 
 @contextmanager
 def announcing(listener: Callable[[str], Any]) -> Iterator[None]:
-    """Announce compilations to `listener`, each as a line of text, instead of on stderr.
+    """Announce compilations in this context to `listener`, each as a line of text, instead of on stderr.
 
-    The compiling thread calls it before it compiles. If there are several listeners, in all threads, only the
-    latest is called.
+    The compiling thread calls it before it compiles; if it raises, nothing is compiled.
     """
-    with _announcer.lock:
-        _announcer.listeners.append(listener)
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        with _announcer.lock:
-            _announcer.listeners.remove(listener)
+        _listener.reset(token)

@@ -24,7 +24,7 @@ from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.session import REQUESTS, Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, of_rule, view_of
-from batchsim.view.explorer.widgets import hide, line, plain, stack
+from batchsim.view.explorer.widgets import OF_RESULT, hide, line, plain, stack
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
@@ -50,6 +50,8 @@ class Explorer(widgets.Box):
         self.status, self.readout, self.pseudocode, self.origin, self.note = (
             plain(widgets.HTML) for _ in range(5)
         )
+        for of_result in (self.origin, self.note):
+            of_result.add_class(OF_RESULT)
         self.status.add_class("batchsim-status")
         self.readout.add_class("batchsim-readout")
         self.readout.add_class("batchsim-words")

@@ -34,6 +34,7 @@ class MainPicture(Screen):
         self.observe(lambda _: self.restyle(), names=["width_px", "height_px", "alone", "ratio", "dark"])
         session.subscribe("change", self.draw)
         session.subscribe("release", self._release)
+        session.subscribe("wait", self._wait)
 
     def restyle(self, size: str | None = None) -> None:
         """Draw for the page's present room and colours, and the reader's choices."""
@@ -45,6 +46,8 @@ class MainPicture(Screen):
             ratio = min(max(0.5, self.ratio), math.sqrt(MOST_PIXELS / (width_px * height_px)))
             style = style._replace(width_px=width_px, height_px=height_px, ratio=ratio, alone=self.alone)
         session.restyle(style)
+        if self.width_px and self.height_px:
+            session.open_page()
 
     def enlarge(self, key: str) -> None:
         """Make a view the large one."""
@@ -81,6 +84,10 @@ class MainPicture(Screen):
     def _release(self) -> None:
         if self.session.visible and self.picture.release():
             self.show(self.picture.frame(), self.alt, self.numbers)
+
+    def _wait(self) -> None:
+        with self.hold_sync():
+            self.stale, self.busy = self.session.wait.text, self.session.wait.busy
 
     # Messages from the page.
 

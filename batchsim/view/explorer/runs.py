@@ -1,5 +1,6 @@
 """From a scenario to everything that the picture shows: a run, its heat map, its load curve."""
 
+import contextvars
 import functools
 import math
 import os
@@ -65,11 +66,11 @@ class Stored:
     def begin(self, key: Hashable, make: Callable[[], Any]) -> Callable[[], Any]:
         """Begin to make a missing value on another thread; return what waits for it.
 
-        Its loops release Python's lock, so the run itself is computed meanwhile. Not so the first time: the
-        loops are compiled then, and only this thread may announce that.
+        Its loops release Python's lock, so the run itself is computed meanwhile. Not so the first time, when
+        the loops are compiled.
         """
         if self.values and key not in self.values:
-            make = thread("curve").submit(make).result
+            make = thread("curve").submit(contextvars.copy_context().run, make).result
         return lambda: self.get(key, make)
 
 

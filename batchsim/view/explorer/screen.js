@@ -236,6 +236,28 @@ function gestures(model, panel) {
   return { end, settle: () => pressed || model.send({ release: true }) };
 }
 
+// Dim all that belongs to another setting than the controls, and count the seconds until the present one comes.
+const OF_RESULT = ".batchsim-screen, .batchsim-numbers, .batchsim-readout, .batchsim-code, .batchsim-moment, .batchsim-player, .batchsim-told";
+function staleness(model, el, cover) {
+  let began = null, ticking;
+  const say = () => {
+    const seconds = Math.floor((performance.now() - began) / 1000), stale = model.get("stale");
+    cover.textContent = model.get("cover") || (stale && model.get("busy") ? `${stale} … ${seconds} s` : stale);
+  };
+  const update = () => {
+    clearInterval(ticking);
+    const stale = Boolean(model.get("stale")), busy = stale && model.get("busy");
+    began = busy ? began ?? performance.now() : null;
+    if (busy) ticking = setInterval(say, 1000);
+    const panel = el.closest(".batchsim-explorer");
+    panel?.classList.toggle("batchsim-stale", stale);
+    for (const part of panel?.querySelectorAll(OF_RESULT) ?? []) part.setAttribute("aria-busy", busy);
+    el.classList.toggle("batchsim-covered", stale || Boolean(model.get("cover")));
+    say();
+  };
+  return { update, end: () => clearInterval(ticking) };
+}
+
 export function render({ model, el }) {
   el.classList.add("batchsim-screen-box");
   const img = element("img", { className: "batchsim-screen", tabIndex: 0 }), cover = element("div", { className: "batchsim-cover" });
@@ -284,16 +306,14 @@ export function render({ model, el }) {
     if (content.tip !== undefined) showTip(content.tip, content.act);
   };
   const updateAlt = () => { img.alt = model.get("alt"); };
-  const updateCover = () => {
-    cover.textContent = model.get("cover");
-    el.classList.toggle("batchsim-covered", Boolean(model.get("cover")));
-  };
+  const stale = staleness(model, el, cover);
   const events = {
-    "change:number": () => { draw(); gesture?.settle(); }, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
+    "change:number": () => { draw(); gesture?.settle(); }, "change:alt": updateAlt, "msg:custom": receive,
+    "change:cover": stale.update, "change:stale": stale.update, "change:busy": stale.update,
   };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
   updateAlt();
-  updateCover();
+  stale.update();
   draw();
   return () => {
     resizes.disconnect();
@@ -301,6 +321,7 @@ export function render({ model, el }) {
     window.removeEventListener("resize", later);
     clearTimeout(measuring);
     gesture?.end();
+    stale.end();
     for (const [name, act] of Object.entries(events)) model.off(name, act);
     if (img.src) URL.revokeObjectURL(img.src);
   };

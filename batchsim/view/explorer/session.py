@@ -1,6 +1,7 @@
 """An explorer's session: the state, the data on the picture, the picture's style, and its cover."""
 
 import copy
+import subprocess
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -10,10 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
 from batchsim.scenario import Tokens
+from batchsim.view.explorer import ahead
 from batchsim.view.explorer.kind import Values, Workload
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
+from batchsim.view.explorer.wait import Wait
 from batchsim.view.pictures.data import ViewData, parts_of
 from batchsim.view.pictures.views import NAMES, views_of
 
@@ -61,7 +64,11 @@ def setting(name: str, value: Any) -> str:
 
 
 REQUESTS = 100_000  # of a run, unless the caller asks for others
-Event = Literal["state", "run", "change", "release", "status"]
+Event = Literal["state", "run", "change", "release", "status", "wait"]
+
+
+class Uncompiled(BaseException):
+    """A run that needs a loop which is not compiled; no error, which `reporting` would report."""
 
 
 class Style(NamedTuple):
@@ -88,7 +95,8 @@ class Session:
     - "run": `data` is new and not yet shown, so that a prediction may cover it;
     - "change": data, style or cover has changed: draw, if `visible`;
     - "release": a gesture is over, or the controls are reset, so axes may shrink;
-    - "status": `status` has changed, (text, whether it is an alert).
+    - "status": `status` has changed, (text, whether it is an alert);
+    - "wait": `wait` has changed: what is shown belongs to another setting, or to this one again.
     """
 
     def __init__(
@@ -111,6 +119,11 @@ class Session:
         self.pinned_state: State | None = None
         self.style = Style(mode=state.mode, large=self.larges[state.mode], parts=parts_of(scenario))
         self.cover, self.status = "", ("", False)
+        self.wait = Wait(lambda: self._notify("wait"))
+        self.has_page = False  # whether a page shows it, so that a move may be answered later
+        self.compiling: dict[str, subprocess.Popen[bytes]] = {}  # a process by the kind of run
+        self.compiled: set[State] = set()  # what such a process has run
+        self.before: ViewData | None = None  # of the move that waits for it
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is not thread-safe.
         self.lock = threading.RLock()
@@ -197,37 +210,89 @@ class Session:
         """Run and show the state, compared with `before`; on failure keep the old data, and report why.
 
         If no data of its kind is shown yet, show the nearest state that can be run, and report the refusal.
+        On a page, another process compiles what is not compiled yet, and the state is run again then.
         """
-        with self.lock, self.reporting(), engine.announcing(self.say):
-            state = self.state
+        with self.lock, self.reporting(), engine.announcing(self._hear):
             if before is None and self.data is not None:
                 before = self.data.before
-            data, said = None, ""
+            self.wait.begin("Running")
+            later = False
             try:
-                data = self.runner.run(state, self.pinned, self.moving)
-            except ValueError as refusal:
-                shown = self.data is not None and self.data_state.mode == state.mode
-                found = None if shown else nearest(state, lambda near: self.runner.run(near, self.pinned))
-                if found is None:
-                    raise
-                said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
-                state, data = found
-            if before is not None and not same_kind(before, data):
-                before = None
-            self.data, self.data_state = replace(data, before=before, followed=self.followed), state
-            self.data_coarse = self.moving and state.kind.shortens
-            if self.style.server >= data.result.scenario.servers:
-                self.style = self.style._replace(server=0)
-            parts = self.data.parts
-            if (self.style.mode, self.style.parts) != (state.mode, parts):
-                self.larges[self.style.mode] = self.style.large
-                views, large = views_of(state.mode, parts), self.larges[state.mode]
-                large = large if large in views else next(iter(views))
-                self.style = self.style._replace(mode=state.mode, parts=parts, large=large)
-            self._notify("run")
-            self._notify("change")
-            # Last, as drawing the data may compile something, too, and announce it.
-            self.say(said, alert=bool(said))
+                self._run(before)
+            except Uncompiled:
+                later = self._compile(before)
+            finally:
+                if not later:
+                    self.wait.end("" if self.data_state == self.state else "This is another setting")
+
+    def _run(self, before: ViewData | None) -> None:
+        state, data, said = self.state, None, ""
+        try:
+            data = self.runner.run(state, self.pinned, self.moving)
+        except ValueError as refusal:
+            shown = self.data is not None and self.data_state.mode == state.mode
+            found = None if shown else nearest(state, lambda near: self.runner.run(near, self.pinned))
+            if found is None:
+                raise
+            said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
+            state, data = found
+        if before is not None and not same_kind(before, data):
+            before = None
+        self.data, self.data_state = replace(data, before=before, followed=self.followed), state
+        self.data_coarse = self.moving and state.kind.shortens
+        if self.style.server >= data.result.scenario.servers:
+            self.style = self.style._replace(server=0)
+        parts = self.data.parts
+        if (self.style.mode, self.style.parts) != (state.mode, parts):
+            self.larges[self.style.mode] = self.style.large
+            views, large = views_of(state.mode, parts), self.larges[state.mode]
+            large = large if large in views else next(iter(views))
+            self.style = self.style._replace(mode=state.mode, parts=parts, large=large)
+        self._notify("run")
+        self._notify("change")
+        # Last, as drawing the data may compile something, too, and announce it.
+        self.say(said, alert=bool(said))
+
+    # What takes long.
+
+    def open_page(self) -> None:
+        """From now on, moves may be answered later; begin to compile what the next clicks need."""
+        if not self.has_page:
+            self.has_page = True
+            for state in ahead.missing():
+                self._begin(state, patient=False)
+
+    def _hear(self, text: str) -> None:
+        if self.has_page and self.state not in self.compiled:
+            raise Uncompiled(text)
+        self.say(text)
+
+    def _compile(self, before: ViewData | None) -> bool:
+        """Let another process compile what the state needs; without one, run it here and return False."""
+        if self.state.mode not in self.compiling and not self._begin(self.state):
+            self.compiled.add(self.state)
+            self._run(before)
+            return False
+        self.before = before
+        self.wait.show("Compiling the engine for this setting, once on this machine", busy=True)
+        return True
+
+    def _begin(self, state: State, patient: bool = True) -> bool:
+        job = ahead.begin(state, patient)
+        if job is None:
+            return False
+        self.compiling[state.mode] = job
+        threading.Thread(target=self._finish, args=(job, state), daemon=True).start()
+        return True
+
+    def _finish(self, job: subprocess.Popen[bytes], state: State) -> None:
+        """Run the state that waits for a process that has ended."""
+        job.wait()
+        with self.lock:
+            del self.compiling[state.mode]
+            self.compiled.add(state)
+            if self.wait.busy and self.state.mode == state.mode:
+                self.refresh(self.before)
 
     def press(self) -> None:
         """Begin a gesture, such as a drag."""

@@ -12,6 +12,7 @@ import traitlets
 from batchsim.view.scripts import widget
 
 HIDDEN = "batchsim-hidden"
+OF_RESULT = "batchsim-told"  # dimmed while the controls say something else than the picture
 ECHO_S = 3  # a page echoes a value that was sent to it within this time
 
 
@@ -123,6 +124,8 @@ class Screen(anywidget.AnyWidget):
     `frame` is an image, and `numbers` HTML above it; `show` sends new ones. `width_px`, `height_px`,
     `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
     background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
+    `stale` is a text over a picture of another setting, with the seconds so far while it is `busy`: the page
+    dims all that belongs to it.
     It fills the height of the window, and sends messages about clicks, keys and gestures.
     """
 
@@ -134,6 +137,8 @@ class Screen(anywidget.AnyWidget):
     alt = traitlets.Unicode().tag(sync=True)
     numbers = traitlets.Unicode().tag(sync=True)
     cover = traitlets.Unicode().tag(sync=True)
+    stale = traitlets.Unicode().tag(sync=True)
+    busy = traitlets.Bool(False).tag(sync=True)
     width_px = traitlets.Int(0).tag(sync=True)
     height_px = traitlets.Int(0).tag(sync=True)
     alone = traitlets.Bool(False).tag(sync=True)

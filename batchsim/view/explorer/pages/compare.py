@@ -13,7 +13,7 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
-from batchsim.view.explorer.widgets import button, flow, plain
+from batchsim.view.explorer.widgets import OF_RESULT, button, flow, plain
 from batchsim.view.pictures.data import ViewData
 
 HELP = "Pin the present setting as A, then move the controls: the present setting, with the same seed, is B."
@@ -30,6 +30,7 @@ class ComparePage(Page):
         self.unpin = button("Unpin", "Forget A", session.unpin)
         self.swap = button("Swap A and B", "Move to A, and pin the present setting", self._swap)
         self.table = plain(widgets.HTML)
+        self.table.add_class(OF_RESULT)
         super().__init__(session, [flow([self.pin, self.unpin, self.swap]), self.table])
 
     def _swap(self) -> None:

@@ -11,7 +11,7 @@ from batchsim.view.explorer.kinds import in_labels
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.widgets import button, flow, label, line, plain, toggle
+from batchsim.view.explorer.widgets import OF_RESULT, button, flow, label, line, plain, toggle
 
 WIDE = {"layout": {"width": "auto"}, "style": {"description_width": "auto"}}
 
@@ -42,6 +42,8 @@ class SharePage(Page):
         self.python = plain(
             widgets.Textarea, description="Python", disabled=True, rows=9, tooltip=tip, **WIDE
         )
+        for text in (self.link, self.python):
+            text.add_class(OF_RESULT)
         self.buttons = {
             name: button(name, tip, session.reporting()(act))
             for name, tip, act in [

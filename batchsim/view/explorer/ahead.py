@@ -1,0 +1,71 @@
+"""Compiling ahead: another process compiles what a state needs, and the kernel answers meanwhile.
+
+Numba holds Python's lock while it compiles, for up to a minute with token generation. What the process
+compiles is kept on disk, where the kernel finds it.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from batchsim.engines.compiled import instants, token_instants
+from batchsim.engines.compiled.jit import is_kept
+from batchsim.view.explorer.runner import Runner
+from batchsim.view.explorer.state import DEFAULTS, State
+
+REQUESTS = 2000  # enough for every loop to run, and few enough to take no time
+# What the next clicks need: the general rule, here for a limit of the queue, and token generation.
+NEXT = {
+    instants.pass_instants: DEFAULTS["requests"].replace(queue_limit=1000),
+    token_instants.pass_steps: DEFAULTS["tokens"],
+}
+
+
+def missing() -> list[State]:
+    """Return states of the next clicks whose loops are not compiled yet."""
+    return [state for loop, state in NEXT.items() if not is_kept(loop)]
+
+
+def begin(state: State, patient: bool) -> subprocess.Popen[bytes] | None:
+    """Start a process of low priority that compiles what a state needs; None where there can be none.
+
+    If another kernel's process compiles for a state of this kind, a `patient` one waits for its end, and
+    loads most of it; another one ends.
+    """
+    command = [sys.executable, "-m", __name__, state.mode, state.to_link(), "wait" if patient else "leave"]
+    silent = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
+    except OSError:  # as in a browser
+        return None
+
+
+@contextlib.contextmanager
+def turn(name: str, patient: bool) -> Iterator[None]:
+    """Be this user's only process that compiles; BlockingIOError if there is one, for an impatient caller."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows
+        yield
+        return
+    path = Path(tempfile.gettempdir(), f"batchsim-compiles-{os.getuid()}-{name}")
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if patient else fcntl.LOCK_NB))
+        yield
+
+
+def main(mode: str, link: str, patience: str) -> None:
+    """Run the state of a link."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+    # ValueError: the state makes no sense, and compiles nothing.
+    with contextlib.suppress(BlockingIOError, ValueError), turn(mode, patience == "wait"):
+        Runner(REQUESTS, None).run(State.from_link(link))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,54 @@
+"""Whatever belongs to another setting than the controls is dimmed, and a new choice is answered at once."""
+
+import pytest
+
+from browser.panel import PANEL, eventually
+from browser.test_tokens import SWITCH
+
+# What a reader sees of a run: how visible each part is.
+SEEN = """() => [...document.querySelectorAll(
+    ".batchsim-screen, .batchsim-numbers, .batchsim-code, .batchsim-told, .batchsim-moment, .batchsim-player"
+)].filter((part) => part.checkVisibility()).map((part) => Number(getComputedStyle(part).opacity))"""
+COVER, NUMBERS = ".batchsim-cover", ".batchsim-numbers"
+FIGURES = f"{NUMBERS} b"
+ANSWER_S = 10  # a third of what the loops of tokens take to compile
+
+
+@pytest.mark.alone
+def test_while_something_compiles_all_of_the_setting_before_is_dimmed(lab, opened, tmp_path):
+    fresh = f"import os\nos.environ['NUMBA_CACHE_DIR'] = {str(tmp_path)!r}"
+    with opened(lab, fresh, PANEL, alone=True) as panel:
+        page, tokens, requests = panel.page, panel.page.locator(SWITCH).last, panel.page.locator(SWITCH).first
+
+        def dimmed():
+            return [opacity < 0.5 for opacity in page.evaluate(SEEN)]
+
+        assert not any(dimmed())
+        of_requests = page.locator(FIGURES).all_inner_texts()
+        tokens.click()
+        assert eventually(lambda: all(dimmed()), ANSWER_S)
+        assert page.locator(NUMBERS).get_attribute("aria-busy") == "true"
+        assert eventually(lambda: "once on this machine … 2 s" in page.locator(COVER).inner_text())
+        requests.click()  # is answered while the process compiles
+        assert eventually(lambda: not any(dimmed()), ANSWER_S)
+        assert page.locator(FIGURES).all_inner_texts() == of_requests
+        tokens.click()
+        assert eventually(lambda: all(dimmed()), ANSWER_S)
+        assert eventually(lambda: not any(dimmed()))
+        assert "TTFT" in panel.words()
+        assert "TTFT" in page.locator(NUMBERS).inner_text()
+    assert panel.noise.errors == []
+
+
+def test_a_refused_value_dims_what_belongs_to_the_setting_before(lab, opened):
+    with opened(lab, PANEL) as panel:
+        cover = panel.page.locator(COVER)
+        assert cover.is_hidden()
+        panel.kernel.run("panel.session.runner.run, run = None, panel.session.runner.run")
+        panel.handle("max_wait_ms").press("ArrowRight")
+        assert eventually(lambda: cover.inner_text() == "This is another setting")
+        assert all(opacity < 0.5 for opacity in panel.page.evaluate(SEEN))
+        panel.kernel.run("panel.session.runner.run = run")
+        panel.handle("max_wait_ms").press("ArrowRight")
+        assert eventually(cover.is_hidden)
+        assert not any(opacity < 0.5 for opacity in panel.page.evaluate(SEEN))

@@ -1,0 +1,91 @@
+"""Another process compiles what a state needs, while a page's session answers."""
+
+import threading
+
+import pytest
+from runs import in_python
+
+import batchsim as bs
+from batchsim.engines.compiled.jit import compiled_uncached
+from batchsim.view.explorer import ahead
+from batchsim.view.explorer.state import DEFAULTS
+
+
+@pytest.fixture
+def session(monkeypatch):
+    """A page's session whose tokens need a loop that is not compiled, and that no disk keeps."""
+    session = bs.explore(requests=300).session
+    monkeypatch.setattr(ahead, "missing", list)
+    session.open_page()
+
+    def loop():
+        return 1
+
+    loop.__module__ = "batchsim.engines.a_loop"
+    run, compiled = session.runner.run, compiled_uncached(loop)
+
+    def of_tokens(state, *given):
+        return (state.mode != "tokens" or compiled()) and run(state, *given)
+
+    monkeypatch.setattr(session.runner, "run", of_tokens)
+    return session
+
+
+def test_a_page_is_answered_while_another_process_compiles(session):
+    shown, of_requests = threading.Event(), session.data
+    session.subscribe("change", shown.set)
+    session.turn_to("tokens")
+    assert session.wait.busy
+    assert session.data is of_requests
+    assert not shown.is_set()
+    session.turn_to("requests")  # is answered at once
+    assert shown.is_set()
+    assert not session.wait.text
+    shown.clear()
+    session.turn_to("tokens")
+    assert session.wait.busy
+    assert shown.wait(300)
+    with session.lock:
+        assert session.data.result.scenario.kind == "tokens"
+        assert not session.wait.text
+
+
+def test_without_a_second_process_a_page_compiles_itself(session, monkeypatch):
+    monkeypatch.setattr(ahead.sys, "executable", "no such Python")
+    session.turn_to("tokens")
+    assert session.data.result.scenario.kind == "tokens"
+    assert not session.wait.text
+
+
+def test_what_a_refused_setting_shows_is_said_to_be_of_another(session):
+    session.move_to(session.state.replace(max_wait_ms=5))
+    assert session.wait.text == ""
+    session.runner.run = lambda *_: exec("raise ValueError('no')")
+    session.move_to(session.state.replace(max_wait_ms=6))
+    assert (session.wait.text, session.wait.busy) == ("This is another setting", False)
+
+
+def test_of_two_processes_for_one_kind_of_run_the_second_waits_or_ends():
+    with ahead.turn("a-test", patient=False):
+        with pytest.raises(BlockingIOError), ahead.turn("a-test", patient=False):
+            pass
+        with ahead.turn("another-test", patient=False):
+            pass
+    with ahead.turn("a-test", patient=True):
+        pass
+
+
+@pytest.mark.rare("compiles the loops of tokens")
+def test_what_another_process_has_compiled_is_no_longer_missing(tmp_path):
+    code = """
+        from batchsim.view.explorer import ahead
+        for state in ahead.missing():
+            print(ahead.begin(state, patient=True).wait())
+        print(ahead.missing())
+    """
+    process = in_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (*process.communicate(), process.returncode) == ("0\n0\n[]\n", "", 0)
+
+
+def test_the_next_clicks_are_states_that_the_explorer_offers():
+    assert {state.mode for state in ahead.NEXT.values()} == {*DEFAULTS}
