@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager
+from tornado.web import HTTPError
 
 from batchsim.app.access import without_token
 
@@ -13,7 +15,9 @@ from batchsim.app.access import without_token
 MESSAGES_PER_S, BURST = 200.0, 1_000.0
 STATES = 250.0  # messages that a request for the states of all widgets counts as
 MOST_BYTES = 2**20  # of a message
+MOST_PARTS = 1_000  # of a message: four, and the buffers of a widget's state
 POLICY_VIOLATION = 1008  # of RFC 6455
+PROTOCOL_HEADER, PROTOCOL = "Sec-WebSocket-Protocol", "v1.kernel.websocket.jupyter.org"
 TOKENS = "BATCHSIM_TOKEN", "JUPYTER_TOKEN"
 
 
@@ -39,23 +43,59 @@ class Allowance:
         return True
 
 
+def is_whole(message: str | bytes) -> bool:
+    """Return whether a message has the format `PROTOCOL`: the offsets of its parts rise, and end within it.
+
+    jupyter_server makes a list as long as the message's first number says, before it looks for the numbers.
+    """
+    if isinstance(message, str):
+        return False
+    numbers = [int.from_bytes(message[place : place + 8], "little") for place in range(0, 8 * MOST_PARTS, 8)]
+    count, offsets = numbers[0], numbers[1 : numbers[0] + 1]
+    return 6 <= count < MOST_PARTS and all(
+        low <= high for low, high in pairwise([8 * (count + 1), *offsets, len(message)])
+    )
+
+
 class PageSocket(ZMQChannelsWebsocketConnection):
-    """A page's connection to its kernel, closed when it sends more than a reader and a browser can."""
+    """A page's connection to its kernel, closed when it sends more than a reader and a browser can.
+
+    Jupyter has an older format of messages, for pages and proxies that do not name one. It is refused: its
+    count of parts is not checked either, and a binary answer in it is read as one of the newer format.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.allowance = Allowance()
         self.allowance.since_s = time.monotonic()
+        self.is_closed = False  # messages that were on their way may follow
 
-    def handle_incoming_message(self, incoming_msg: Any) -> None:
-        """Pass a message on, or close the page that sent too many."""
-        data = incoming_msg if isinstance(incoming_msg, bytes) else incoming_msg.encode()
-        count = STATES if b"request_states" in data[:MOST_BYTES] else 1.0
-        if self.allowance.take(count, time.monotonic()):
-            super().handle_incoming_message(incoming_msg)
-        else:
-            self.log.warning("A page sent too many messages: its socket is closed.")
-            self.websocket_handler.close(POLICY_VIOLATION, "too many messages")
+    async def prepare(self) -> None:
+        """Refuse a page that does not name the format of its messages."""
+        named = self.websocket_handler.request.headers.get(PROTOCOL_HEADER, "")
+        if PROTOCOL not in map(str.strip, named.split(",")):
+            raise HTTPError(400, reason=f"The header {PROTOCOL_HEADER} must name {PROTOCOL}")
+        await super().prepare()  # type: ignore[no-untyped-call]
+
+    def handle_incoming_message(self, incoming_msg: str | bytes) -> None:
+        """Pass a message on, or close the page that sent too many, or what is none."""
+        if self.is_closed:
+            return None
+        if not is_whole(incoming_msg):
+            return self._close("a message that is none")
+        assert isinstance(incoming_msg, bytes)
+        count = STATES if b"request_states" in incoming_msg[:MOST_BYTES] else 1.0
+        if not self.allowance.take(count, time.monotonic()):
+            return self._close("too many messages")
+        try:
+            super().handle_incoming_message(incoming_msg)  # type: ignore[arg-type]
+        except Exception:  # of text that is not JSON, of a header without a type, ...
+            self._close("a message that cannot be read")
+
+    def _close(self, reason: str) -> None:
+        self.is_closed = True
+        self.log.warning("A page sent %s: its socket is closed.", reason)
+        self.websocket_handler.close(POLICY_VIOLATION, reason)
 
 
 class PageKernel(ServerKernelManager):

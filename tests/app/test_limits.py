@@ -1,15 +1,19 @@
 """A page of the app cannot flood the server or fill its memory, and its kernel has no token."""
 
 import asyncio
+import random
 import subprocess
 import sys
 
 import pytest
 from attack.app import CLOSED, KINDS, close, connected, flood, opened_page, response_s
 from browser.servers import TOKEN, running
+from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
+from tornado.httpclient import HTTPClientError
+from tornado.websocket import websocket_connect
 
 from batchsim.app.kernel import MEGABYTES
-from batchsim.app.limits import BURST, STATES, Allowance, without_secrets
+from batchsim.app.limits import BURST, MOST_PARTS, STATES, Allowance, is_whole, without_secrets
 
 RARE = pytest.mark.rare("opens two pages, and the server computes what the floods ask for")
 
@@ -30,6 +34,33 @@ def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(tmp_path, kind
 
     with running("app", tmp_path / "app") as server:
         asyncio.run(attacked(server))
+
+
+def test_a_page_that_does_not_name_the_format_of_its_messages_is_refused(tmp_path):
+    async def refused(server):
+        address = f"ws{server.url.removeprefix('http')}api/kernels/{await opened_page(server)}/channels"
+        for protocols in ([], ["v0.kernel.websocket.jupyter.org"]):
+            with pytest.raises(HTTPClientError, match="Sec-WebSocket-Protocol must name v1") as error:
+                await websocket_connect(f"{address}?token={TOKEN}", subprotocols=protocols)
+            assert error.value.code == 400
+
+    with running("app", tmp_path / "app") as server:
+        asyncio.run(refused(server))
+
+
+def test_a_message_has_as_many_parts_as_it_says_each_after_the_one_before():
+    parts = [b"{}"] * 4
+    for buffers in (0, 1, MOST_PARTS - 7):
+        assert is_whole(serialize_msg_to_ws_v1([*parts, *[b"x"] * buffers], "shell"))
+    assert not is_whole(serialize_msg_to_ws_v1([*parts, *[b""] * (MOST_PARTS - 6)], "shell"))
+    assert not is_whole(serialize_msg_to_ws_v1(parts[:3], "shell"))
+    whole = serialize_msg_to_ws_v1([*parts, b"a buffer"], "shell")
+    assert not any(is_whole(whole[:length]) for length in range(len(whole)))
+    for place in range(0, 8 * 8, 8):  # the count, or one of seven offsets
+        assert not is_whole(whole[:place] + (10**8).to_bytes(8, "little") + whole[place + 8 :])
+    generator = random.Random(0)
+    assert not any(is_whole(generator.randbytes(generator.randrange(200))) for _ in range(2000))
+    assert not is_whole("{}")
 
 
 def test_dragging_for_a_minute_and_opening_a_page_are_within_the_allowance():

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import statistics
+import struct
 import time
 import urllib.request
 import uuid
@@ -13,11 +14,14 @@ from pathlib import Path
 
 import psutil
 from browser.servers import TOKEN, Server, running
+from jupyter_server.services.kernels.connection.base import deserialize_msg_from_ws_v1, serialize_msg_to_ws_v1
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-from batchsim.app.limits import BURST, MOST_BYTES
+from batchsim.app.limits import BURST, MOST_BYTES, PROTOCOL
 
-CLOSED = ["messages", "states", "large"]  # the server closes a page that sends so much of these
+# The server closes a page that sends so much of these, or one that is no message.
+BROKEN = ["parts", "old parts", "text", "rubbish"]
+CLOSED = ["messages", "states", "large", *BROKEN]
 KINDS = [*CLOSED, "comms", "pictures"]
 TRIED = 40  # round trips of which the median is a page's response time
 
@@ -63,7 +67,7 @@ async def opened_page(server: Server) -> str:
 async def connected(server: Server, kernel: str) -> WebSocketClientConnection:
     """Return a socket to a page's kernel."""
     address = f"ws{server.url.removeprefix('http')}api/kernels/{kernel}/channels?token={TOKEN}"
-    return await websocket_connect(address, max_message_size=2**30)
+    return await websocket_connect(address, max_message_size=2**30, subprotocols=[PROTOCOL])
 
 
 def fetched(url: str) -> str:
@@ -71,18 +75,10 @@ def fetched(url: str) -> str:
         return answer.read().decode()
 
 
-def message(kind: str, content: dict, size: int = 0) -> str:
-    header = {
-        "msg_id": uuid.uuid4().hex,
-        "msg_type": kind,
-        "username": "",
-        "session": "attack",
-        "version": "5.3",
-    }
-    return json.dumps({
-        "header": header, "parent_header": {}, "metadata": {"x": "x" * size}, "content": content,
-        "channel": "shell", "buffers": [],
-    })  # fmt: skip
+def message(kind: str, content: dict, size: int = 0, name: str = "") -> bytes:
+    header = {"msg_id": name or uuid.uuid4().hex, "msg_type": kind, "session": "attack", "version": "5.3"}
+    parts = header, {}, {"x": "x" * size}, content
+    return serialize_msg_to_ws_v1([json.dumps(part).encode() for part in parts], "shell")
 
 
 def update(state: dict) -> dict:
@@ -102,6 +98,10 @@ async def flood(socket: WebSocketClientConnection, kind: str) -> bool:
             lambda: message("comm_open", {"comm_id": uuid.uuid4().hex, "target_name": "x", "data": {}}),
         ),
         "pictures": (50, lambda: message("comm_msg", update(size_px))),
+        "parts": (1, lambda: struct.pack("<2Q", 10**8, 0)),
+        "old parts": (1, lambda: struct.pack("!2i", 2**27, 8) + b"{}.."),
+        "text": (1, lambda: "{}"),
+        "rubbish": (1, lambda: serialize_msg_to_ws_v1([b"\xff"] * 4, "shell")),
     }
     count, make = made[kind]
     reading = asyncio.create_task(_read_all(socket))
@@ -109,7 +109,8 @@ async def flood(socket: WebSocketClientConnection, kind: str) -> bool:
         for _ in range(count):
             if reading.done():
                 break
-            await socket.write_message(make())
+            made = make()
+            await socket.write_message(made, binary=isinstance(made, bytes))
             await asyncio.sleep(0)
     await asyncio.wait([reading], timeout=60 if kind in CLOSED else 0)
     reading.cancel()
@@ -136,12 +137,11 @@ async def response_s(socket: WebSocketClientConnection) -> float:
     taken_s = []
     for _ in range(TRIED):
         sent_s = time.perf_counter()
-        request = message("kernel_info_request", {})
-        wanted = json.loads(request)["header"]["msg_id"]
-        await socket.write_message(request)
+        wanted = uuid.uuid4().hex
+        await socket.write_message(message("kernel_info_request", {}, name=wanted), binary=True)
         while True:
-            answer = await asyncio.wait_for(socket.read_message(), 60)
-            if isinstance(answer, str) and wanted in answer and "kernel_info_reply" in answer:
+            _, parts = deserialize_msg_from_ws_v1(await asyncio.wait_for(socket.read_message(), 60))
+            if wanted.encode() in parts[1] and b"kernel_info_reply" in parts[0]:
                 break
         taken_s.append(time.perf_counter() - sent_s)
     return statistics.median(taken_s)
