@@ -7,6 +7,7 @@ from urllib.parse import quote, urlsplit
 import psutil
 import pytest
 
+from batchsim.app.limits import PROTOCOL
 from browser.conftest import patient, session_of
 from browser.panel import eventually
 from browser.servers import TOKEN, own_address, running
@@ -110,7 +111,10 @@ def test_no_link_and_no_text_of_a_page_runs_a_script(app, opened):
 def upgraded(server, path):
     """Return the status of the answer to who asks for a socket, without a browser's cookies."""
     asked = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=120)
-    key = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    key = {
+        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": PROTOCOL,
+    }  # fmt: skip
     try:
         asked.request("GET", path, headers={"Connection": "Upgrade", "Upgrade": "websocket", **key})
         return asked.getresponse().status
