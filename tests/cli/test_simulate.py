@@ -66,7 +66,9 @@ def test_a_saved_run_loads_equal_and_a_plot_is_a_picture(tmp_path):
     saved, picture = tmp_path / "run.npz", tmp_path / "run.SVG"
     run("simulate", *BASE, *SHORT, "--save", saved, "--plot", picture)
     assert bs.Result.load(saved).summary() == bs.simulate(SCENARIO, 2000).summary()
-    assert "<svg" in picture.read_text()
+    text = picture.read_text()
+    assert "<svg" in text
+    assert "theory" in text  # what it expects is drawn, too
 
 
 def test_a_summary_alone_has_no_picture():

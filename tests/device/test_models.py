@@ -71,6 +71,12 @@ def test_the_mlp_is_matrices_and_relus():
     close(model(inputs), expected)
 
 
+def test_a_convnet_doubles_its_channels_while_it_halves_the_image():
+    *convolutions, (last, _) = load_model("convnet", width=4, layers=5).weights
+    assert [kernel.shape[-1] for kernel, _ in convolutions] == [4, 8, 16, 16, 16]
+    assert last.shape == (16, 10)
+
+
 def test_one_convolution_of_the_convnet_is_a_window_that_moves():
     model = load_model("convnet", width=4, layers=1)
     inputs = model.inputs(2)
