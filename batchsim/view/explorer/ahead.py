@@ -36,7 +36,9 @@ def begin(state: State, patient: bool) -> subprocess.Popen[bytes] | None:
     If another kernel's process compiles for a state of this kind, a `patient` one waits for its end, and
     loads most of it; another one ends.
     """
-    command = [sys.executable, "-m", __name__, state.mode, state.to_link(), "wait" if patient else "leave"]
+    patience = "wait" if patient else "leave"
+    # -P: a student's file beside the notebook must not stand in for a module of its name.
+    command = [sys.executable, "-P", "-m", __name__, state.mode, state.to_link(), patience]
     silent = subprocess.DEVNULL
     try:
         return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
