@@ -118,8 +118,13 @@ def latency_by_size(result: Result, qs: Sequence[float]) -> tuple[np.ndarray, np
     return np.array(found), 100 * shares, np.array(units)
 
 
-def percentile(ordered_ms: np.ndarray, q: float) -> float:
-    """Return a percentile of sorted latencies, NaN at the end for requests that were not served."""
+def percentile(ordered_ms: np.ndarray, q: float, unserved: float = math.nan) -> float:
+    """Return a percentile of sorted latencies, NaN at the end for requests that were not served.
+
+    It is `unserved` where it is among these, and NaN of no latencies.
+    """
+    if not ordered_ms.size:
+        return math.nan
     rank = q / 100 * (ordered_ms.size - 1)
-    low, high = ordered_ms[int(np.floor(rank))], ordered_ms[int(np.ceil(rank))]
-    return float(low + (high - low) * (rank - np.floor(rank)))
+    low, high = ordered_ms[math.floor(rank)], ordered_ms[math.ceil(rank)]
+    return unserved if np.isnan(high) else float(low + (high - low) * (rank - math.floor(rank)))

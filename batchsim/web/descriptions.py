@@ -23,7 +23,8 @@ from batchsim.view.explorer.opening import STEPS
 from batchsim.view.explorer.reasons import LATENCY
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import COLUMNS, WAITS, sizes
-from batchsim.view.pictures import breakdown, cells, latency
+from batchsim.view.pictures import cells, latency
+from batchsim.view.pictures.data import GROUPS
 from batchsim.view.pictures.load import LABELS
 from batchsim.view.pictures.views import VIEWS
 from batchsim.view.theme import COMPONENTS, LEAST_PX, in_words, looks
@@ -63,7 +64,7 @@ def descriptions() -> dict[str, Any]:
         "overloaded": latency.OVERLOADED,
         "latency": {"bins": latency.BINS, "tail": latency.TAIL, "near": latency.NEAR,
             "headroom": latency.HEADROOM, "percentiles": [*latency.PERCENTILES]},
-        "groups": breakdown.GROUPS,
+        "groups": GROUPS,
         "load": {"loads": LOADS, "label": LABELS["rate_per_s"]},
         "map": {"sizes": sizes(LARGEST_MAPPED), "waits": WAITS, "columns": COLUMNS, "requests": MAP_REQUESTS,
             "colours": "".join(bytes(colour[:3]).hex() for colour in cells.COLOURS), "factor": cells.FACTOR,

@@ -6,12 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, unit_of
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.data import GROUPS, ViewData
 from batchsim.view.pictures.view import Spot, StackedView, apart
 from batchsim.view.scales import nice
 from batchsim.view.theme import COMPONENTS, PHASES, ComponentStyle, in_words
-
-GROUPS = 20
 
 
 class BreakdownView(StackedView):
@@ -39,11 +37,10 @@ class BreakdownView(StackedView):
         self.mean = self.text(self.ax, xycoords="axes fraction", va="top", color=self.look.soft)
 
     def update(self, data: ViewData) -> None:
-        means, edges = _group_means(data, *self.bars)
+        means, edges = self._means(data)
         # The latencies of an overloaded run only tell how long it was, and would hide all others.
         before = data.other if data.other is not None and data.other.overloaded == data.overloaded else None
-        of_other = None if before is None else _group_means(before, "latency")
-        other = of_other and (of_other[0][0], of_other[1])
+        other = None if before is None else (before.group_means["latency"], self._means(before)[1])
         highest = self.show_bars(means, edges, other, self.other_style(data))
         self.limits(self.ax, y=(0, nice((1.2 if self.large else 1.05) * highest)))
         upper = self.ax.get_ylim()[1]
@@ -51,6 +48,12 @@ class BreakdownView(StackedView):
         if self.large:
             self.write(self.mean, self._mean(data, *unit_of(upper)), 0, 1, right=0.3, up=-0.3)
         self._name_parts(data, means, upper)
+
+    def _means(self, data: ViewData) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of the parts, shape (parts, groups), 0 of one that a run lacks, and the edges."""
+        latency = data.group_means["latency"]
+        means = [data.group_means.get(name, np.zeros_like(latency)) for name in self.bars]
+        return np.array(means), np.linspace(0, 100, latency.size + 1)
 
     def followed(self, data: ViewData) -> tuple[float, float]:
         groups = min(data.ranked.count, GROUPS)
@@ -91,7 +94,7 @@ class BreakdownView(StackedView):
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         if not data.summary["served"]:
             return None
-        means, _ = _group_means(data, *self.bars)
+        means, _ = self._means(data)
         group = min(int(x / 100 * means.shape[1]), means.shape[1] - 1)
         parts = ", ".join(
             f"{in_words(name)} {duration(mean)}"
@@ -121,9 +124,3 @@ class TokenBreakdownView(BreakdownView):
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
         return duration(mean_ms)  # in its own unit: a prefill may be a thousandth of the decode
-
-
-def _group_means(data: ViewData, *parts: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means of parts, shape (parts, groups), over groups of equal size, and their edges."""
-    groups = min(max(data.ranked.count, 1), GROUPS)
-    return data.group_means(parts, groups), np.linspace(0, 100, groups + 1)

@@ -1,7 +1,7 @@
 """The data that a picture of a run shows, and the numbers that several views derive from it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,11 @@ import numpy as np
 
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
-from batchsim.result.distributions import Ranking
+from batchsim.result.distributions import Ranking, percentile
 from batchsim.result.metrics import DEVICE_WAIT, ITL, LATENCY, TPOT, TTFT
 from batchsim.scenario import Scenario
 from batchsim.view.pictures.moments import Moment, Window, moment, window
+from batchsim.view.theme import COMPONENTS, PHASES
 
 if TYPE_CHECKING:
     from batchsim.theory.expected import TheoryCurve
@@ -24,6 +25,7 @@ NAMED = {TTFT: "TTFT", TPOT: "TPOT", ITL: "gap", LATENCY: "answer"}
 
 # The percentiles at which a curve has its points: in the tail ten times as many.
 AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
+GROUPS = 20  # of ever slower requests
 # What only some runs have: others have no view of it.
 PARTS = ("sizes", "by_replica")
 # The headline's metrics that have an interval.
@@ -103,7 +105,8 @@ class ViewData:
         for level, share in scenario.workload.priorities or ():
             brought += share * scenario.load
             own_ms, grows = np.sort(latency_ms[levels == level]), self.overloaded and brought >= 1
-            found[level] = (math.inf, math.inf) if grows else (_of_all(own_ms, 0.5), _of_all(own_ms, 0.99))
+            p50, p99 = (math.inf if grows else percentile(own_ms, q, math.inf) for q in (50, 99))
+            found[level] = p50, p99
         return found
 
     @cached_property
@@ -121,19 +124,14 @@ class ViewData:
         return self.before if self.pinned is None else self.pinned
 
     @cached_property
-    def _group_means(self) -> dict[tuple[str, int], np.ndarray]:
-        return {}
-
-    def group_means(self, parts: Sequence[str], groups: int) -> np.ndarray:
-        """Return the means of parts of the latency, shape (parts, groups), over groups of equal size.
-
-        The groups are of ever slower requests. A part that the run does not have is 0.
-        """
-        known = self._group_means
-        new = [part for part in ("latency", *parts) if (part, groups) not in known and self.has(part)]
-        for part, means in zip(new, self.ranked.group_means([*map(self.part_ms, new)], groups), strict=True):
-            known[part, groups] = means
-        return np.array([known.get((part, groups), np.zeros(groups)) for part in parts])
+    def group_means(self) -> dict[str, np.ndarray]:
+        """The means of the latency and of each of its parts over groups of ever slower requests."""
+        parts = [
+            "latency",
+            *filter(self.has, PHASES if self.result.scenario.kind == "tokens" else COMPONENTS),
+        ]
+        groups = min(max(self.ranked.count, 1), GROUPS)
+        return dict(zip(parts, self.ranked.group_means([*map(self.part_ms, parts)], groups), strict=True))
 
     @property
     def followed_ms(self) -> float:
@@ -236,15 +234,6 @@ def parts_of(scenario: Scenario) -> tuple[str, ...]:
     """Return the names of `PARTS` that runs of a scenario have."""
     has = scenario.workload.sizes is not None, scenario.most_replicas > 1
     return tuple(name for name, there in zip(PARTS, has, strict=True) if there)
-
-
-def _of_all(ordered_ms: np.ndarray, share: float) -> float:
-    """Return a percentile of sorted latencies; NaN at the end are requests not served: infinitely late."""
-    place = share * (ordered_ms.size - 1)
-    if place < 0:
-        return math.nan
-    low, high = ordered_ms[math.floor(place)], ordered_ms[math.ceil(place)]
-    return math.inf if math.isnan(high) else float(low + (high - low) * (place - math.floor(place)))
 
 
 def _as_argument(limits_ms: dict[str, float]) -> dict[str, float]:
