@@ -145,7 +145,9 @@ class TokenLatencyView(GrowingView):
         if data.overloaded:
             return self.spot_of_queue(x, data)
         shares = (
-            f"{name} {percent(float(np.interp(x, *data.curves[of], left=0.0)))}" for of, name in NAMED.items()
+            f"{name} {percent(float(np.interp(x, *data.curves[of], left=0.0)))}"
+            for of, name in NAMED.items()
+            if data.curves[of][0].size  # an answer of one token has no TPOT
         )
         return Spot(self.KEY, f"Within {duration(x)}: {listed([*shares])} of the requests, or gaps")
 

@@ -48,6 +48,16 @@ def test_without_an_objective_no_line_is_seen_and_the_p99_is_told(token_cases):
     assert view.note.get_text().startswith(f"TTFT p99 {p99}\n")
 
 
+def test_the_pointer_reads_the_share_of_each_duration_that_there_is(token_cases):
+    for name, tpot in (("plain", True), ("single", False)):
+        view, data = drawn(TokenLatencyView, token_cases[name]), token_cases[name]
+        said = view.spot(view.ax, 300.0, 50.0, data).text
+        assert said.startswith("Within 300 ms: TTFT ")
+        share = float(said.split("TTFT ")[1].split("%")[0])
+        assert share == pytest.approx(100 * data.result.attainment(ttft_ms=300), abs=2)
+        assert ("TPOT" in said) == tpot
+
+
 def test_an_overloaded_run_shows_the_growing_queue(token_cases):
     view, result = drawn(TokenLatencyView, token_cases["overloaded"]), token_cases["overloaded"].result
     times_s, waiting = view.queue.get_data()
