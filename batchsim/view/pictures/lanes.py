@@ -123,11 +123,10 @@ class Lanes(Picture):
         self, ax: Axes, name: str, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, **more: Any
     ) -> None:  # fmt: skip
         """Add areas of a fill, as one path: a patch each takes ten times as long."""
-        bottom, top = (np.broadcast_to(each, left.shape) for each in (bottom, top))
-        some = (right > left) & (top > bottom)
+        some = (right > left) & np.greater(top, bottom)
         if some.any():
-            ends = (np.stack(pair, -1)[some] for pair in ((left, bottom), (right, top)))
-            ax.add_patch(PathPatch(rectangles(*ends), **{"zorder": 2} | fill_style(self.theme, name) | more))
+            sides = (np.broadcast_to(each, left.shape)[some] for each in (left, right, bottom, top))
+            ax.add_patch(PathPatch(rectangles(*sides), **{"zorder": 2} | fill_style(self.theme, name) | more))
 
     def write_in(self, ax: Axes, numbers: np.ndarray, left: np.ndarray, right: np.ndarray, y: Any) -> None:
         """Write a number into each bar that has room for it."""

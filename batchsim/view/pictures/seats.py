@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.path import Path
 
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
-from batchsim.view.pictures.steps import place_of, server_in_words
-from batchsim.view.pictures.view import BELOW, Spot, Style, Ticks, View, outline
+from batchsim.view.pictures.steps import StepMomentView
+from batchsim.view.pictures.view import Spot, Style, Ticks, outline
 from batchsim.view.scales import nice
 from batchsim.view.theme import TELLING, fill_style
 
@@ -24,7 +23,7 @@ NAMES = {
 }  # fmt: skip
 
 
-class SeatsView(View):
+class SeatsView(StepMomentView):
     """Each seat's prompts and tokens; hatched while it is empty, or kept for the others of a batch.
 
     Below, in a large view, are the numbers of taken seats, now and in the setting before, or in A.
@@ -32,8 +31,6 @@ class SeatsView(View):
 
     KEY, NAME, SHORT = "seats", "The seats", "Seats taken"
     RANK, PANELS = 3, (0.78, 0.22)
-    data: ViewData | None = None
-    part: Moment | None = None  # of the run, that is shown
 
     def make(self) -> None:
         theme, ax = self.look, self.ax
@@ -43,33 +40,17 @@ class SeatsView(View):
         order = dict.fromkeys(NAMES, 2) | {"empty": 1}
         self.paper = self.areas(ax, 1.5, linewidth=0, facecolor=theme.background)
         self.bars = {name: self.areas(ax, order[name], **style) for name, style in self.styles.items()}
-        self.preempted = self.add_preemptions(ax)
-        self.strip = self.axes[1] if len(self.axes) > 1 else None
+        self.add_moment()
         if self.strip is not None:
-            ax.tick_params(labelbottom=False)
-            self.set(self.strip, ylabel="taken")
-            self.strip.set_xlabel("", loc="left")  # beside it is the place
             self.strip.yaxis.set_major_locator(Ticks(2, integer=True))
             self.taken, self.other_taken = (
                 self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
             )
             self.taken.set(**outline(self.style("blue")))  # as in the steps
-            soft: Style = {"xycoords": "axes fraction", "color": theme.soft}
-            self.place = self.text(self.strip, **BELOW, **soft)
-            self.mean = self.text(self.strip, ha="right", va="bottom", **soft)
+            right: Style = {"ha": "right", "va": "bottom", "color": theme.soft}
+            self.mean = self.text(self.strip, xycoords="axes fraction", **right)
 
-    def title(self, data: ViewData) -> str:
-        return super().title(data) + server_in_words(self.server, data) * (not self.large)
-
-    def update(self, data: ViewData) -> None:
-        self.data = data
-        self.part = now = data.moment(self.server)
-        for artist in self.moving:
-            if artist is not self.lack:
-                artist.set_visible(now is not None)
-        if now is None:
-            self.legend(self.axes[-1], [])
-            return
+    def show_moment(self, data: ViewData, now: Moment) -> None:
         found, begin_s, lanes = now.seats, now.begin_s, lanes_of(now)
         last_ms = 1000 * (now.end_s - begin_s)
         self.label(self.axes[-1].xaxis, "time", last_ms)
@@ -83,7 +64,7 @@ class SeatsView(View):
         stays = found.begin_s, found.first_token_s, found.last_token_s, found.end_s
         begin, first, last, end = map(ms, stays)
         middle = found.seat + 1.0
-        self.paper.set_path(_bars(begin, end, middle, 1.0))
+        self.paper.set_path(rectangles(begin, end, middle - 0.5, middle + 0.5))
         self._put("prefill", begin, first, middle, LANE, ~found.again)
         self._put("again", begin, first, middle, LANE, found.again)
         self._put("decode", first, last, middle, TELLING * LANE)
@@ -92,27 +73,24 @@ class SeatsView(View):
         from_ms, to_ms = map(ms, now.busy_s)
         self._put("empty", from_ms, to_ms, np.full(from_ms.size, (lanes + 1) / 2), lanes)
         back = found.preempted & (found.end_s <= now.end_s)
-        self.preempted.set_visible(bool(back.any()))
-        self.preempted.set_data(end[back], middle[back])
+        preempted = self.show_preemptions(end[back], middle[back])
         seen = {name for name, bars in self.bars.items() if bars.get_visible()}
         if (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum():
             seen.discard("empty")
         entries = [(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
-        entries += [("preempted", self.mark)] * bool(back.any())
+        entries += preempted
         self.legend(self.axes[-1], entries if self.large else entries[:2])
         if self.strip is not None:
-            self._show_taken(self.strip, now, last_ms)
+            self._show_taken(self.strip, data, now, last_ms)
 
-    def _show_taken(self, ax: Axes, now: Moment, last_ms: float) -> None:
+    def _show_taken(self, ax: Axes, data: ViewData, now: Moment, last_ms: float) -> None:
         """Draw the numbers of taken seats, here and in the other setting, with their means."""
-        assert self.data is not None
         said, highest = [], 1
-        kinds = [(self.taken, now.result, "on average")]
-        other = self.data.other
+        kinds, other = [(self.taken, now.result, "on average")], data.other
         self.other_taken.set_visible(other is not None)
         if other is not None:
-            kinds.append((self.other_taken, other.result, _name_of_other(self.data)))
-            self.other_taken.set(**outline(self.other_style(self.data)))
+            kinds.append((self.other_taken, other.result, _name_of_other(data)))
+            self.other_taken.set(**outline(self.other_style(data)))
         for line, result, name in kinds:
             edges_s, counts = taken(result, now.server, now.begin_s, now.end_s)
             line.set_data(counts, 1000 * (edges_s - now.begin_s))
@@ -120,18 +98,18 @@ class SeatsView(View):
             said.append(f"{number(_mean(edges_s, counts))} {name}")
         self.limits(ax, "taken", x=(0, last_ms), y=(0, nice(1.1 * highest)))
         self.write(self.mean, ", ".join(said), 1, 1, up=0.2)
-        self.write(self.place, place_of(now), 1, 0, up=-2.75)
 
     def _put(
         self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float,
         which: Any = True,
     ) -> None:  # fmt: skip
         some = (to_ms > from_ms) & which
-        self.bars[name].set_path(_bars(from_ms[some], to_ms[some], middle[some], high))
+        edges = middle[some] - high / 2, middle[some] + high / 2
+        self.bars[name].set_path(rectangles(from_ms[some], to_ms[some], *edges))
         self.bars[name].set_visible(bool(some.any()))  # a hatch takes time even without an area
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
-        if (now := self.part) is None:
+        if (now := data.moment(self.server)) is None:
             return None
         if ax is self.strip:
             return self._spot_of_taken(now, now.begin_s + x / 1000, data)
@@ -202,10 +180,6 @@ def _name_of_other(data: ViewData) -> str:
 def _mean(edges_s: np.ndarray, counts: np.ndarray) -> float:
     """Return the mean of counts over the times between edges."""
     return float(np.average(counts, weights=np.diff(edges_s)))
-
-
-def _bars(from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float) -> Path:
-    return rectangles(np.stack([from_ms, middle - high / 2], -1), np.stack([to_ms, middle + high / 2], -1))
 
 
 def lanes_of(now: Moment) -> int:

@@ -91,15 +91,12 @@ class SizesView(View):
 
     def update(self, data: ViewData) -> None:
         shown = self.shown = stacks(data, MOST_ROWS if self.large else SOME_ROWS)
-        self.bars.set_path(rectangles(
-            np.stack([0 * shown.row, shown.row], axis=-1), np.stack([shown.size, shown.row + 1], axis=-1)
-        ))  # fmt: skip
+        self.bars.set_path(rectangles(0 * shown.row, shown.size, shown.row, shown.row + 1))
         padded = bool(shown.computed.any())
         self.padding.set_visible(padded)
         if padded:
-            begin = np.stack([0 * shown.first, shown.first], axis=-1)
-            end = np.stack([shown.computed, shown.first + shown.rows], axis=-1)
-            self.padding.set_path(rectangles(begin, end))
+            sides = 0 * shown.first, shown.computed, shown.first, shown.first + shown.rows
+            self.padding.set_path(rectangles(*sides))
         longest = max(shown.size.max(initial=1), shown.computed.max(initial=1))
         self.limits(self.ax, x=(0, nice(float(longest))), y=(max(shown.height, LEAST_ROWS), 0))
         self.label(self.ax.xaxis, f"size ({data.result.scenario.workload.size_unit})")

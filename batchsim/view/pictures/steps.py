@@ -2,14 +2,13 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import StepPatch
 
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
-from batchsim.view.pictures.view import BELOW, DASHED, Spot, StackedView, Ticks
+from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks, outline
 from batchsim.view.scales import nice
 from batchsim.view.theme import PHASES
 
@@ -19,7 +18,51 @@ COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log
 PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 
 
-class StepsView(StackedView):
+class StepMomentView(MomentView):
+    """Some steps of one server; below, in a large view, what they take, in axes of its own."""
+
+    def add_moment(self) -> None:
+        """Add what all views of steps have."""
+        self.add_place()
+        self.mark: Style = {
+            "linestyle": "none", "marker": "v", "color": getattr(self.look, PHASES["preempted"].colour),
+            "markeredgecolor": self.look.ink, "markeredgewidth": 0.3 * self.line_pt,
+            "markersize": 0.5 * self.em,
+        }  # fmt: skip
+        (self.preempted,) = self.ax.plot([], [], zorder=4, **self.mark)
+        self.strip = self.axes[1] if len(self.axes) > 1 else None
+        if self.strip is not None:
+            self.ax.tick_params(labelbottom=False)
+            self.set(self.strip, ylabel="taken")
+
+    def title(self, data: ViewData) -> str:
+        servers = data.result.scenario.all_servers
+        return super().title(data) + f", server {self.server + 1:,}" * (servers > 1 and not self.large)
+
+    def update(self, data: ViewData) -> None:
+        now = data.moment(self.server)
+        for artist in self.moving:
+            if artist is not self.lack:
+                artist.set_visible(now is not None)
+        if now is None:
+            self.legend(self.axes[-1], [])
+            return
+        servers = now.result.scenario.all_servers
+        self.write_place(now.begin_s, f", server {now.server + 1:,} of {servers:,}" * (servers > 1))
+        self.show_moment(data, now)
+
+    def show_moment(self, data: ViewData, now: Moment) -> None:
+        """Draw a moment."""
+        raise NotImplementedError
+
+    def show_preemptions(self, times_ms: np.ndarray, heights: np.ndarray) -> list[tuple[str, Style]]:
+        """Mark preemptions; return their entry of the legend, if there are any."""
+        self.preempted.set_visible(bool(times_ms.size))
+        self.preempted.set_data(times_ms, heights)
+        return [("preempted", self.mark)] * bool(times_ms.size)
+
+
+class StepsView(StepMomentView, StackedView):
     """The tokens of each step of one server; below, how many seats and blocks of memory are taken.
 
     A small view has only the tokens.
@@ -35,39 +78,20 @@ class StepsView(StackedView):
         self.budget = self.ax.axhline(1, zorder=2.5, **self.style("soft", DASHED, 0.6))
         right = {"ha": "right", "va": "bottom", "color": self.look.soft}
         self.budget_name = self.text(self.ax, xycoords=self.ax.get_yaxis_transform(), **right)
-        self.place = self.text(self.axes[-1], xycoords="axes fraction", **BELOW, color=self.look.soft)
-        self.preempted = self.add_preemptions(self.ax)
-        self.low = self.axes[1] if len(self.axes) > 1 else None
-        if self.low is not None:
-            self.ax.tick_params(labelbottom=False)
-            self.low.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-            self.low.set_xlabel("", loc="left")  # beside it is the place
-            self.low.yaxis.set_major_locator(Ticks(3))
-            self.set(self.low, ylabel="taken")
-            self.line_styles = {
-                "seats": self.style("blue"), "memory": self.style("orange", DASHED)
-            }  # fmt: skip
-            both: dict[str, list[StepPatch]] = {name: [] for name in self.line_styles}
-            for name, style in self.line_styles.items():
-                for zorder in (3, 2.5):
-                    line = self.low.stairs([0], [0, 1], baseline=None, zorder=zorder)
-                    line.set(
-                        edgecolor=style["color"], linestyle=style["linestyle"], linewidth=style["linewidth"]
-                    )
-                    both[name].append(line)
-            self.lines, self.other_lines = ({name: pair[at] for name, pair in both.items()} for at in (0, 1))
+        self.add_moment()
+        if self.strip is not None:
+            self.strip.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+            self.strip.yaxis.set_major_locator(Ticks(3))
+            self.line_styles = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
+            self.lines, self.other_lines = (
+                {
+                    name: self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder, **outline(style))
+                    for name, style in self.line_styles.items()
+                }
+                for zorder in (3, 2.5)
+            )
 
-    def title(self, data: ViewData) -> str:
-        return super().title(data) + server_in_words(self.server, data) * (not self.large)
-
-    def update(self, data: ViewData) -> None:
-        now = data.moment(self.server)
-        for artist in self.moving:
-            if artist is not self.lack:
-                artist.set_visible(now is not None)
-        if now is None:
-            self.legend(self.ax, [])
-            return
+    def show_moment(self, data: ViewData, now: Moment) -> None:
         edges_ms = _edges_ms(now)
         heights = np.array([_with_gaps(each, edges_ms) for each in (now.answer_tokens, now.prompt_tokens)])
         highest = self.show_bars(heights, edges_ms, None, {})
@@ -79,23 +103,18 @@ class StepsView(StackedView):
         self.budget.set_visible(seen)
         self.budget.set_ydata([budget] * 2)
         self.write(self.budget_name, f"budget {budget:,}" * (seen and self.large), 1, budget, up=0.15)
-        back = np.flatnonzero(now.column("step_preempted"))
-        self.preempted.set_visible(bool(back.size))
-        self.preempted.set_data(edges_ms[2 * back], np.full(back.size, 0.96 * top))
-        if self.low is not None:
-            self._show_lines(data, now, edges_ms)
         self.label(self.axes[-1].xaxis, "time", right_ms)
-        self.write(self.place, place_of(now) * self.large, 1, 0, up=-2.75)
         entries = [(text, self.styles[name]) for name, text in PARTS.items()]
-        entries += [("preempted", self.mark)] * bool(back.size)
-        if self.low is not None:
+        back = np.flatnonzero(now.column("step_preempted"))
+        entries += self.show_preemptions(edges_ms[2 * back], np.full(back.size, 0.96 * top))
+        if self.strip is not None:
+            self._show_lines(self.strip, data, now, edges_ms)
             for name, share in taken_shares(now).items():
                 said = f"{percent(float(np.mean(share)))} of {limit_in_words(now, name)}"
                 entries.append((said, self.line_styles[name]))
         self.legend(self.axes[-1], entries)
 
-    def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray) -> None:
-        assert self.low is not None
+    def _show_lines(self, ax: Axes, data: ViewData, now: Moment, edges_ms: np.ndarray) -> None:
         style, highest = self.other_style(data), 0.0
         for lines, each in ((self.lines, data), (self.other_lines, data.other)):
             limits = {} if each is None else limits_of(each.result)
@@ -109,7 +128,7 @@ class StepsView(StackedView):
                     highest = max(highest, 100 * float(counts.max()) / limits[name])
                 if each is not data:
                     line.set(edgecolor=style["color"], linewidth=style["linewidth"])
-        self.limits(self.low, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
+        self.limits(ax, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         now = data.moment(self.server)
@@ -150,18 +169,6 @@ class StepsView(StackedView):
         ])  # fmt: skip
         back = int(now.column("step_preempted").sum())
         return [f"{steps}: {tokens}, {taken} taken" + (f", {back:,} preempted." if back else ".")]
-
-
-def place_of(now: Moment) -> str:
-    """Return the time of a moment, and the server if there are several."""
-    servers = now.result.scenario.all_servers
-    which = f", server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
-    return f"from {number(now.begin_s, 4)} s on{which}"
-
-
-def server_in_words(server: int, data: ViewData) -> str:
-    """Return the server of a view, "" if there is only one."""
-    return f", server {server + 1:,}" if data.result.scenario.all_servers > 1 else ""
 
 
 def limits_of(result: Result) -> dict[str, int]:

@@ -1,59 +1,51 @@
 """A few batches from the middle of a run or its cold start: their requests and when each was computed."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.path import Path
 
-from batchsim._format import counted, duration, listed, number
+from batchsim._format import counted, duration, listed
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.moments import Window
-from batchsim.view.pictures.view import BELOW, Spot, Style, View, outline
+from batchsim.view.pictures.view import MomentView, Spot, Style, outline
 from batchsim.view.scales import nice
-from batchsim.view.theme import COMPILING, COMPONENTS, in_words
+from batchsim.view.theme import COMPONENTS, fill_style, in_words
 
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
 THICK = 0.72  # of the distance between two rows
 
 
-class TimelineView(View):
+class TimelineView(MomentView):
     """The requests of a few batches, each a row of the components of its latency."""
 
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment, by request"
     RANK = 3
-    part: Window | None = None  # of the run, that is shown
 
     def make(self) -> None:
         theme, thin, ax = self.look, 0.5 * self.line_pt, self.ax
         ax.set_yticks([])
-        ax.set_xlabel("", loc="left" if self.large else "center")  # beside it is the place
         ax.grid(visible=False, axis="y")
         ax.grid(visible=True, axis="x")
         # One path for all bars of a component: separate lines would take ten times as long to draw.
-        self.bars = {name: self.areas(ax, 2, linewidth=0, **self._component(name)) for name in COMPONENTS}
-        self.compiling_style: Style = {
-            "facecolor": getattr(theme, COMPILING.colour), "hatch": COMPILING.hatch,
-            "edgecolor": theme.background, "linewidth": 0,
-        }  # fmt: skip
-        self.compiling = self.areas(ax, 2.5, **self.compiling_style)
+        self.styles: dict[Any, Style] = {name: fill_style(theme, name) for name in (*COMPONENTS, "compiling")}
+        self.bars = {name: self.areas(ax, 2, **self.styles[name]) for name in COMPONENTS}
+        self.compiling = self.areas(ax, 2.5, **self.styles["compiling"])
         self.waits = self.edges(ax, 2, color=theme.grey, linestyle=":", linewidth=thin)
         frame: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = self.areas(ax, 3, **frame)
         self.other_batches = self.areas(ax, 1.5, facecolor="none")
-        mark: Style = {
-            "linestyle": "none",
-            "color": theme.ink,
-            "markeredgewidth": 0,
-            "markersize": 0.5 * self.em,
-        }
-        self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
-        self.lost = {status: ax.plot([], [], zorder=4, **style)[0] for status, style in self.styles.items()}
-        self.place = self.text(ax, xycoords="axes fraction", **BELOW, color=theme.soft)
+        mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
+        mark["markersize"] = 0.5 * self.em
+        self.styles |= {status: mark | {"marker": marker} for status, marker in LOST.items()}
+        self.lost = {status: ax.plot([], [], zorder=4, **self.styles[status])[0] for status in LOST}
+        self.add_place()
 
     def update(self, data: ViewData) -> None:
-        self.part, stretch, result = data.window, data.window, data.result
+        stretch, result = data.window, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         stretches = result.stretches(requests)
         for name, bars in self.bars.items():
@@ -61,8 +53,7 @@ class TimelineView(View):
         for name, (rows, from_s, to_s) in stretches.items():
             rows, from_s, to_s = (each[to_s > begin_s] for each in (rows, from_s, to_s))
             begin_ms, end_ms = 1000 * (np.maximum(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s)
-            corners = ((begin_ms, rows - THICK / 2), (end_ms, rows + THICK / 2))
-            self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
+            self.bars[name].set_path(rectangles(begin_ms, end_ms, rows - THICK / 2, rows + THICK / 2))
         self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
         index = result.batch_index[requests]
         compiles = bool((result.ready_s > result.batches.start_s)[index[index >= 0]].any())
@@ -70,8 +61,8 @@ class TimelineView(View):
         if compiles:
             self.compiling.set_path(batch_frames(result, requests, begin_s, result.ready_s))
         self._show_other(data, requests, begin_s)
-        entries = [(in_words(name), self._component(name)) for name in COMPONENTS if data.has(name)]
-        entries += [("compiling", self.compiling_style)] * compiles
+        entries = [(in_words(name), self.styles[name]) for name in COMPONENTS if data.has(name)]
+        entries += [("compiling", self.styles["compiling"])] * compiles
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
             waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
@@ -87,7 +78,7 @@ class TimelineView(View):
         self.label(self.ax.xaxis, "time", last_ms)
         self.limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
         self.legend(self.ax, entries)
-        self.write(self.place, f"from {number(begin_s, 4)} s on" * self.large, 1, 0, up=-2.75)
+        self.write_place(begin_s)
 
     def _show_other(self, data: ViewData, requests: np.ndarray, begin_s: float) -> None:
         """Draw the batches that another setting makes of the same requests."""
@@ -101,10 +92,6 @@ class TimelineView(View):
             self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
             self.other_batches.set(**outline(self.other_style(data)))
 
-    def _component(self, name: str) -> Style:
-        colour, hatch, _ = COMPONENTS[name]
-        return {"facecolor": getattr(self.look, colour), "hatch": hatch, "edgecolor": self.look.background}
-
     def describe(self, data: ViewData) -> list[str]:
         stretch = data.window
         if stretch.last < stretch.first:
@@ -116,8 +103,8 @@ class TimelineView(View):
         return [f"The timeline shows {requests} in {batches} from the {place} of the run, {span} long."]
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
-        stretch = self.part
-        if stretch is None or not stretch.requests.size:
+        stretch = data.window
+        if not stretch.requests.size:
             return None
         request = int(stretch.requests[int(np.clip(round(y), 0, stretch.requests.size - 1))])
         story, levels = data.result.story(request), data.result.priority
@@ -149,5 +136,4 @@ def batch_frames(result: Result, requests: np.ndarray, begin_s: float, until_s: 
     last = np.unique(numbers[::-1], return_index=True)[1]
     times_s = result.batches.start_s, until_s
     begin_ms, end_ms = (1000 * (each[batch] - begin_s) for each in times_s)
-    upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
-    return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))
+    return rectangles(begin_ms, end_ms, rows[first] - 0.45, rows[::-1][last] + 0.45)

@@ -18,18 +18,16 @@ from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from batchsim._format import tick, tick_in, unit_of
+from batchsim._format import number, tick, tick_in, unit_of
 from batchsim.view.pictures.cells import NOWHERE
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.picture import look
-from batchsim.view.theme import PHASES
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
-BELOW: dict[str, Any] = {"ha": "right", "va": "baseline"}  # beside the name of the horizontal axis
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1))
 
 
@@ -253,15 +251,6 @@ class View:
             widest = max(len(name) for name, _ in entries)
             self.rows[ax] = below(ax, handles, widest, self.legend_px, labelspacing=0.25, **options)
 
-    def add_preemptions(self, ax: Axes) -> Line2D:
-        """Add marks of preemptions, and keep their style for the legend as `mark`."""
-        colour = getattr(self.look, PHASES["preempted"].colour)
-        self.mark: Style = {
-            "linestyle": "none", "marker": "v", "color": colour, "markeredgecolor": self.look.ink,
-            "markeredgewidth": 0.3 * self.line_pt, "markersize": 0.5 * self.em,
-        }  # fmt: skip
-        return ax.plot([], [], zorder=4, **self.mark)[0]
-
 
 class Ticks(MaxNLocator):
     """At most so many round ticks, and fewer where their texts have no room."""
@@ -274,6 +263,19 @@ class Ticks(MaxNLocator):
         room: int = self.axis.get_tick_space()  # type: ignore[union-attr]
         self.set_params(nbins=max(min(self.most, room), 1))
         return super().__call__()
+
+
+class MomentView(View):
+    """A view of a part of a run, by the time from its beginning on."""
+
+    def add_place(self) -> None:
+        """Make room for the place of the moment, beside the name of the time axis."""
+        self.axes[-1].set_xlabel("", loc="left" if self.large else "center")
+        right: Style = {"ha": "right", "va": "baseline", "color": self.look.soft}
+        self.place = self.text(self.axes[-1], xycoords="axes fraction", **right)
+
+    def write_place(self, begin_s: float, server: str = "") -> None:
+        self.write(self.place, f"from {number(begin_s, 4)} s on{server}" * self.large, 1, 0, up=-2.75)
 
 
 class StackedView(View):

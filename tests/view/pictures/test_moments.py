@@ -98,7 +98,7 @@ def test_seats_and_memory_are_shares_of_their_limits(token_cases):
         places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
         np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
         share = percent(float(now.column(column).mean() / most))
-        assert any(text.startswith(f"{share} of {most}") for text in names_of(view.low))
+        assert any(text.startswith(f"{share} of {most}") for text in names_of(view.strip))
     assert not drawn(StepsView, token_cases["free"]).lines["memory"].get_visible()
 
 
@@ -116,7 +116,7 @@ def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token
 def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
     data = ViewData(bs.simulate(TOKENS.replace(max_num_seqs=2**31), 200))
     most = data.result.steps.running.max()
-    assert names_of(drawn(StepsView, data).low)[-2].endswith(f"of {most} that ever run")
+    assert names_of(drawn(StepsView, data).strip)[-2].endswith(f"of {most} that ever run")
 
 
 def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases):
@@ -172,3 +172,13 @@ def test_steps_and_seats_are_those_of_the_server_that_is_chosen(token_cases):
     found, every = whole.moment(1), seats(whole.result)
     mine = (every.server == 1) & (every.begin_s < found.end_s) & (every.end_s > found.begin_s)
     assert found.seats.request.tolist() == every.request[mine].tolist()
+
+
+@pytest.mark.parametrize("kind", [SeatsView, StepsView])
+def test_a_run_without_a_step_shows_no_seats_and_no_names_of_the_run_before(token_cases, kind):
+    view = drawn(kind, token_cases["short"])
+    assert names_of(view.axes[-1])
+    view.show(token_cases["nobody"])
+    assert names_of(view.axes[-1]) == []
+    assert not view.preempted.get_visible()
+    assert view.spot(view.ax, 1.0, 1.0, token_cases["nobody"]) is None

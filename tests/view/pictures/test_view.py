@@ -223,10 +223,11 @@ def corners_of(area):
 def test_the_timeline_draws_each_part_of_each_request_to_scale_and_frames_each_batch(cases):
     view, result = drawn(TimelineView, cases["plain"]), cases["plain"].result
     drawn_ms = sum(np.ptp(corners_of(bars)[:, :, 0], axis=1).sum() for bars in view.bars.values())
-    requests, begin_s = view.part.requests, view.part.begin_s
+    window = cases["plain"].window
+    requests, begin_s = window.requests, window.begin_s
     from_s = np.maximum(result.arrival_s[requests], begin_s)
     assert drawn_ms == pytest.approx(1000 * (result.finish_s[requests] - from_s).sum())
-    frames, batches = corners_of(view.batches), slice(view.part.first, view.part.last + 1)
+    frames, batches = corners_of(view.batches), slice(window.first, window.last + 1)
     np.testing.assert_allclose(frames[:, 0, 0], 1000 * (result.batches.start_s[batches] - begin_s))
     np.testing.assert_allclose(frames[:, 2, 0], 1000 * (result.batches.finish_s[batches] - begin_s))
     np.testing.assert_allclose(np.ptp(frames[:, :, 1], axis=1), result.batches.batch_size[batches] - 0.1)
@@ -236,11 +237,12 @@ def test_the_timeline_draws_each_part_of_each_request_to_scale_and_frames_each_b
 def test_requests_that_are_lost_are_marked_on_the_timeline(cases, name, state):
     view, result = drawn(TimelineView, cases[name]), cases[name].result
     times_ms, rows = view.lost[state].get_data()
-    requests = view.part.requests
+    window = cases[name].window
+    requests = window.requests
     np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
     assert rows.size
     waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
-    left_s = result.arrival_s[requests[rows]] + waited_s - view.part.begin_s
+    left_s = result.arrival_s[requests[rows]] + waited_s - window.begin_s
     np.testing.assert_allclose(times_ms, 1000 * left_s)
     assert state.name.lower().replace("_", " ") in names_of(view.ax)
 
@@ -258,7 +260,7 @@ def test_the_pointer_reads_values_off_every_view(cases):
     full = number(100 * np.mean(data.result.batches.batch_size == 16))
     assert over(drawn(BatchView, data), 0.999, 0.5, data).text.startswith(f"Batches of 16: {full} %")
     timeline = drawn(TimelineView, data)
-    first = timeline.part.requests[0]
+    first = cases["plain"].window.requests[0]
     assert over(timeline, 0.5, 0.001, data).text.startswith(f"Request {first:,}: ")
 
 
