@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.path import Path
+from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 
 from batchsim.view.scales import FINE, nice_span
 
@@ -32,17 +33,23 @@ def squares(cells: np.ndarray, inset: float = 0.0) -> Path:
     return rectangles(column + inset, column + 1 - inset, row + inset, row + 1 - inset)
 
 
-def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
+def border(within: np.ndarray) -> Path:
     """Return the edges between cells that are within and others: bool, shape (rows, columns).
 
     The line follows the edges of cells because values between two of the grid's are unknown.
 
-    >>> border(np.array([[True, False]]))
-    [[(1, 0), (1, 1)]]
+    >>> border(np.array([[True, False]])).vertices.tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
     """
-    edges = [[(c + 1, r), (c + 1, r + 1)] for r, c in np.argwhere(within[:, 1:] != within[:, :-1]).tolist()]
-    edges += [[(c, r + 1), (c + 1, r + 1)] for r, c in np.argwhere(within[1:] != within[:-1]).tolist()]
-    return edges
+    ends = [[(c + 1, r), (c + 1, r + 1)] for r, c in np.argwhere(within[:, 1:] != within[:, :-1])]
+    ends += [[(c, r + 1), (c + 1, r + 1)] for r, c in np.argwhere(within[1:] != within[:-1])]
+    return Path(np.reshape(ends, (-1, 2)), [Path.MOVETO, Path.LINETO] * len(ends)) if ends else NOWHERE
+
+
+def on_white(width: float) -> list[AbstractPathEffect]:
+    """Return the path effects of a mark on a white line: it is visible on dark cells and on bright ones."""
+    solid = {"dash_offset": 0, "dash_list": None}
+    return [Stroke(linewidth=width, foreground="white", dashes=solid), Normal()]
 
 
 FACTOR = 4.0  # the colours end at this multiple of the objective, and at the objective over it

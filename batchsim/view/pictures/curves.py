@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
-from matplotlib import rcParams
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.figures import FROM_POINT, name_lines
+from batchsim.view.pictures.figures import name_lines
 from batchsim.view.pictures.picture import Picture
-from batchsim.view.pictures.view import apart
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
@@ -254,7 +251,7 @@ def _crossings(x: np.ndarray, numbers: np.ndarray, objective: float, partial: np
 
 
 MARKED = (0, 50, 90, 99, 99.9)  # percentiles
-WRAP, APART = 24, 1.25  # letters of a line, and the distance of lines in heights of letters
+WRAP = 24  # letters of a line
 
 
 def _wrapped(group: Group) -> str:
@@ -267,40 +264,29 @@ def _wrapped(group: Group) -> str:
 def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Picture | Axes:
     """Return a picture of the latency at each percentile, a line for servers whose rules are the same.
 
-    Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
+    Each line is named where it ends. Servers whose queue grows without bound have a name at the top.
     """
     with charts.axes(ax) as (ax, drawn_on):
         reached = min(group.result.metrics.served for group in comparison.groups)
         shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
         # On this logarithmic scale, each further nine of the percentile takes the same room.
         places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
-        named, drawn = [], []
+        drawn: list[float] = []
         for (colour, style, _), group in zip(cycle(STYLES), comparison.groups, strict=False):
-            label, end = _wrapped(group), math.inf
             if group.stable:
                 latencies = group.result.metrics.percentiles(100 * (1 - 10**-places))
-                said = label.replace("\n", " ")  # for the description: the picture has it at the line's end
-                ax.plot(places, latencies, style, color=colour, label=said)
-                drawn += [float(latencies[0]), end := float(latencies[-1])]
-            named.append((label, colour, end))
+                ax.plot(places, latencies, style, color=colour, label=_wrapped(group))
+                drawn += latencies[[0, -1]].tolist()
+            else:
+                top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "label": _wrapped(group)}
+                ax.plot(places[-1], 1, linestyle="none", color=colour, **top)
         charts.scale(ax, drawn)
         if not drawn:
             ax.set_yticks([])
         charts.room_above(ax, max(drawn, default=1.0))
         marks = [-np.log10(1 - q / 100) for q in shown]
-        ax.xaxis.set_major_locator(FixedLocator(marks))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
+        ax.set_xticks(marks, ["best", *(f"p{q:g}" for q in shown[1:])])
         ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
         ax.set_title(f"The same traffic, {len(comparison.rules)} servers")
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        figure.draw_without_rendering()  # the layout: now the heights of lines are known
-        height = 72 * ax.get_window_extent().height / figure.dpi
-        ends = [height * min(ax.transAxes.inverted().transform(ax.transData.transform((0, end)))[1], 1)
-                if end < math.inf else height for *_, end in named]  # fmt: skip
-        lines = max(label.count("\n") + 1 for label, *_ in named)
-        least = APART * rcParams["font.size"] * lines
-        for (label, colour, _), place in zip(named, apart(ends, least, 0, height), strict=True):
-            ax.annotate(label, (1, place / height), (8, 0), va="center", color=colour, **FROM_POINT)
+        name_lines(ax)
     return drawn_on

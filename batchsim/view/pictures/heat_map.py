@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
-from batchsim._format import counted, duration, percent, rate, tick, tick_in, typed, typed_duration, unit_of
+from batchsim._format import counted, duration, percent, rate, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
 from batchsim.study.kinds import GOODPUT, TTFT_P99
-from batchsim.view.pictures.cells import border, colours, ends, shades, squares
+from batchsim.view.pictures.cells import border, colours, ends, on_white, shades, squares
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Spot, Style, View
 from batchsim.view.scales import FINE, log_ticks, nice
@@ -32,6 +31,7 @@ class P99:
     words: str
     column: str  # of the surface
     limit: str  # the field of `ViewData` with the objective
+    scale = "log"  # of the colours
     fails = "serves 99 of 100 requests"  # after "none": in no cell
     meets = "meet the objective"
 
@@ -43,34 +43,18 @@ class P99:
         """Return the number of each cell, NaN where it has no steady state."""
         return np.where(surface.overloaded | surface.refused, np.nan, getattr(surface, self.column))
 
-    def colours(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+    def ends(self, values: np.ndarray, data: ViewData) -> tuple[float, float]:
+        """Return the ends of the scale of colours."""
+        return ends(values, self.limit_ms(data))
+
+    def colours(self, values: np.ndarray, data: ViewData, span: tuple[float, float]) -> np.ndarray:
         """Return the cells' colours; transparent where there is no finite number."""
-        return colours(values, self.limit_ms(data))
+        return colours(values, self.limit_ms(data), span)
 
     def within(self, values: np.ndarray, data: ViewData) -> np.ndarray:
         """Return which cells are within the objective."""
         limit_ms = self.limit_ms(data)
         return np.asarray(values <= (math.nan if limit_ms is None else limit_ms))
-
-    def show_scale(self, bar: Axes, values: np.ndarray, data: ViewData) -> str:
-        """Give the colour bar its scale, logarithmic, anchored to the objective; return its unit."""
-        objective_ms = self.limit_ms(data)
-        low, high = ends(values, objective_ms)
-        unit, ms = unit_of(high)
-        bar.set_yscale("log")
-        bar.set_ylim(low, high)
-        bar.images[0].set_data(colours(np.geomspace(low, high, 256)[:, None], objective_ms, (low, high)))
-        if objective_ms is None:
-            log_ticks(bar.yaxis, low, high, finest=FINE)
-        else:
-            bar.yaxis.set_major_locator(FixedLocator([low, objective_ms, high]))
-        bar.yaxis.set_minor_locator(NullLocator())
-        bar.yaxis.set_major_formatter(tick_in(ms))
-        return unit
-
-    def scale(self, values: np.ndarray, data: ViewData) -> Any:
-        """Return what the scale of the colours depends on."""
-        return *ends(values, self.limit_ms(data)), self.limit_ms(data)
 
     def figure(self, surface: Any, cell: tuple[int, int]) -> str:
         """Return the number of a cell as the legend has it."""
@@ -88,26 +72,18 @@ class Goodput(P99):
     Cells are within the objective where 99 of 100 requests keep both.
     """
 
+    scale = "linear"
     fails = "serves a request within both objectives"
     meets = "keep both objectives for 99 of 100 requests"
 
-    def colours(self, values: np.ndarray, data: ViewData) -> np.ndarray:
-        return shades(values, _highest(values))
+    def ends(self, values: np.ndarray, data: ViewData) -> tuple[float, float]:
+        return 0.0, nice(float(np.nanmax(values, initial=0.0)))
+
+    def colours(self, values: np.ndarray, data: ViewData, span: tuple[float, float]) -> np.ndarray:
+        return shades(values, span[1])
 
     def within(self, values: np.ndarray, data: ViewData) -> np.ndarray:
         return np.asarray(data.surface.attainment >= MOST)
-
-    def show_scale(self, bar: Axes, values: np.ndarray, data: ViewData) -> str:
-        highest = _highest(values)
-        bar.set_yscale("linear")
-        bar.set_ylim(0, highest)
-        bar.images[0].set_data(shades(np.linspace(0, highest, 256)[:, None], highest))
-        bar.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        bar.yaxis.set_major_formatter(tick)
-        return "per s"
-
-    def scale(self, values: np.ndarray, data: ViewData) -> Any:
-        return _highest(values)
 
     def figure(self, surface: Any, cell: tuple[int, int]) -> str:
         return f"{rate(float(surface.goodput_per_s[cell]))} ({percent(float(surface.attainment[cell]))})"
@@ -115,10 +91,6 @@ class Goodput(P99):
     def said(self, surface: Any, cell: tuple[int, int]) -> str:
         share = percent(float(surface.attainment[cell]))
         return f"goodput {rate(float(surface.goodput_per_s[cell]))}, {share} of the requests"
-
-
-def _highest(values: np.ndarray) -> float:
-    return nice(float(np.nanmax(values, initial=0.0)))
 
 
 # By `Surface.metric`.
@@ -164,20 +136,15 @@ class HeatMapView(View):
         styles[LOSING] = hatched | {"hatch": ".."}
         self.cells = {name: self.areas(ax, 2, **style) for name, style in styles.items()}
         self.reasons = {name: self.text(ax, ha="center", va="center", color=theme.soft) for name in styles}
-        # Each mark has a white and a coloured line, so that it is visible on dark cells and on bright ones.
-        self.border = [
-            self.edges(ax, 3, colors=colour, linewidths=thick * width, capstyle="projecting")
-            for colour, thick in (("white", 3.0), (BLACK, 1.4))
-        ]
-        frames = {"white": "-", BLACK: (0, (2, 1.5))}
-        self.ties = [
-            self.areas(ax, 4, facecolor="none", linewidth=0.8 * width, edgecolor=colour, linestyle=dashes)
-            for colour, dashes in frames.items()
-        ]  # fmt: skip
-        self.other = self._ring(
-            {"marker": "s", "markersize": 6.5 * width, "markeredgecolor": theme.before}, 5
-        )
-        self.now = self._ring({"marker": "o", "markersize": 5.5 * width, "markeredgecolor": BLACK}, 6)
+        line: Style = {"facecolor": "none", "edgecolor": BLACK}
+        edge = line | {"linewidth": 1.4 * width, "capstyle": "projecting"}
+        self.border = self.areas(ax, 3, **edge, path_effects=on_white(3.0 * width))
+        frame = line | {"linewidth": 0.8 * width, "linestyle": (0, (2, 1.5))}
+        self.ties = self.areas(ax, 4, **frame, path_effects=on_white(0.8 * width))
+        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
+        ring["path_effects"] = on_white(2.6 * width)
+        (self.other,) = ax.plot([], [], "s", markersize=6.5 * width, color=theme.before, zorder=5, **ring)
+        (self.now,) = ax.plot([], [], "o", markersize=5.5 * width, color=BLACK, zorder=6, **ring)
         star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
         (self.star,) = ax.plot([], [], zorder=5, markersize=8 * width, markeredgewidth=0.6 * width, **star)
         halo: Style = {
@@ -201,20 +168,13 @@ class HeatMapView(View):
             self.fixed.append(room)
             self.write(room, "100.000", 1.04, 0.5, right=0.6)
 
-    def _ring(self, style: Style, zorder: float) -> list[Line2D]:
-        """Return a mark that leaves its cell visible, on a white one."""
-        width = self.line_pt / 1.4
-        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width} | style
-        white = ring | {"markeredgecolor": "white", "markeredgewidth": 2.6 * width}
-        pair = ((white, zorder), (ring, zorder + 0.1))
-        return [self.ax.plot([], [], zorder=above, **each)[0] for each, above in pair]
-
     def update(self, data: ViewData) -> None:
         surface = data.surface
         measure = MEASURES[surface.metric]
         refused, values = surface.refused, measure.values(surface)
         rows, columns = refused.shape
-        self.image.set_data(measure.colours(values, data))
+        span = measure.ends(values, data)
+        self.image.set_data(measure.colours(values, data, span))
         if self.changed("extent", (rows, columns)):
             self.image.set_extent((0, columns, 0, rows))
         reasons = {OVERLOADED: surface.overloaded & ~refused, REFUSED: refused, LOSING: np.isinf(values)}
@@ -225,24 +185,37 @@ class HeatMapView(View):
                 row, column = np.argwhere(cells).mean(axis=0) if cells.any() else (0, 0)
                 room = cells.mean() > ROOM and cells[int(row), int(column)]
                 self.write(self.reasons[name], name * bool(room), column + 0.5, row + 0.5)
-        edges = border(measure.within(values, data))
-        for lines in self.border:
-            lines.set_segments(edges)
+        self.border.set_path(border(measure.within(values, data)))
         best, ties = surface.best(), surface.ties()
         tied = ties if ties.sum() > 1 else np.zeros_like(ties)
-        for frames in self.ties:
-            frames.set_visible(self.large and bool(tied.any()))
-            frames.set_path(squares(tied, INSET))
+        self.ties.set_visible(self.large and bool(tied.any()))
+        self.ties.set_path(squares(tied, INSET))
         at: dict[str, Any] = {"best": None if best is None else (best[1] + 0.5, best[0] + 0.5)}
         for mark, each in (("now", data), ("other", data.other)):
             at[mark] = None if each is None else position(surface, each.result.scenario.rule)
-        for marks, mark in (([self.star], "best"), (self.now, "now"), (self.other, "other")):
-            for line in marks:
-                line.set_data(*([], []) if (x := at[mark]) is None else ([x[0]], [x[1]]))
+        for line, mark in ((self.star, "best"), (self.now, "now"), (self.other, "other")):
+            line.set_data(*([], []) if (x := at[mark]) is None else ([x[0]], [x[1]]))
         self._name_marks(data, at, columns)
         self._scale(surface, rows, columns, bool(tied.any()))
-        if self.bar is not None and self.changed("colours", (measure.words, measure.scale(values, data))):
-            self.bar.set_ylabel(measure.show_scale(self.bar, values, data))
+        limit_ms = measure.limit_ms(data)
+        if self.bar is not None and self.changed("colours", (measure.words, span, limit_ms)):
+            self._show_bar(self.bar, measure, data, span)
+
+    def _show_bar(self, bar: Axes, measure: P99, data: ViewData, span: tuple[float, float]) -> None:
+        """Give the bar beside the map its colours, its scale and its unit."""
+        logarithmic, limit_ms = measure.scale == "log", measure.limit_ms(data)
+        unit, ms = unit_of(span[1]) if logarithmic else ("per s", 1.0)
+        bar.set(yscale=measure.scale, ylim=span, ylabel=unit)
+        values = (np.geomspace if logarithmic else np.linspace)(*span, 256)
+        bar.images[0].set_data(measure.colours(values[:, None], data, span))
+        if not logarithmic:
+            bar.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        elif limit_ms is None:
+            log_ticks(bar.yaxis, *span, finest=FINE)
+        else:
+            bar.yaxis.set_major_locator(FixedLocator([span[0], limit_ms, span[1]]))
+        bar.yaxis.set_minor_locator(NullLocator())
+        bar.yaxis.set_major_formatter(tick_in(ms))
 
     def _name_marks(self, data: ViewData, at: dict[str, Any], columns: int) -> None:
         """Name the marks, right or left of each; not where another one is as near."""

@@ -52,10 +52,6 @@ class LoadPanels(View):
     CURVES: ClassVar[tuple[Panel, ...]]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
 
-    def heights(self, data: ViewData) -> dict[str, float]:
-        """Return the present setting's number for each column of the curve; NaN if it has no such number."""
-        raise NotImplementedError
-
     def objectives(self, data: ViewData) -> Sequence[float | None]:
         """Return the objective of each panel of durations."""
         raise NotImplementedError
@@ -111,13 +107,12 @@ class LoadPanels(View):
 
     def update(self, data: ViewData) -> None:
         curve, theory, other = data.curve, data.theory, data.other
-        x = load_of(data.result)
         if other is not None and getattr(other.curve, "x", None) != curve.x:
             other = None
+        x, last = load_of(data.result), float(curve.x_values[-1])
         heights = self._show(data, self.curves, self.points)
         for artist in (*self.other_curves, *self.other_points):
             artist.set_visible(other is not None)
-        last = float(curve.x_values[-1])
         if other is not None:
             style = self.other_style(data)
             for line, point in zip(self.other_curves, self.other_points, strict=True):
@@ -139,13 +134,13 @@ class LoadPanels(View):
         em = self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width * right
         room = bool(right - curve.saturation > 6 * em)  # for the names of the curves, too
         self.write(self.saturated, "overloaded" * (self.large and room), right, 0.22, right=-0.3)
+        roomy = self.large and self.ax.bbox.width > 34 * self.em / 72 * self.ax.figure.dpi
         objectives = zip(self.objective_lines, self.objective_names, self.objectives(data), strict=False)
         for line, text, limit_ms in objectives:
             line.set_ydata([limit_ms or np.nan] * 2)
             low, high = line.axes.get_ylim()  # type: ignore[union-attr]
-            roomy = self.large and self.ax.bbox.width > 34 * self.em / 72 * self.ax.figure.dpi
             inside = roomy and limit_ms is not None and low < limit_ms < high
-            words = f"objective {typed_duration(limit_ms)}" if inside and limit_ms is not None else ""
+            words = f"objective {typed_duration(limit_ms or 1)}" * bool(inside)
             self.write(text, words, 0, limit_ms or 1, right=0.3, up=0.15)
         if self.large:
             self._name_curves(right)
@@ -153,9 +148,10 @@ class LoadPanels(View):
     def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
         """Draw the curves and the setting's point on each; return the heights of each curve."""
         curve: Any = data.curve  # of requests, or of tokens
-        own, shown = self.heights(data), []
+        shown = []
         for drawn, line, point in zip(self.drawn, lines, points, strict=True):
-            column, height = getattr(curve, drawn.column), own[drawn.column]
+            key = "mean_latency_ms" if drawn.column == "mean_ms" else drawn.column
+            column, height = getattr(curve, drawn.column), float(data.summary[key])
             if drawn.column.endswith("_ms"):
                 column = np.where(curve.overloaded, np.nan, column)
                 height = math.nan if data.overloaded else height
@@ -281,13 +277,6 @@ class LoadView(LoadPanels):
     )  # fmt: skip
     ENDS: ClassVar = {"mean": "mean_ms", "p99": "p99_ms"}
 
-    def heights(self, data: ViewData) -> dict[str, float]:
-        result = data.result
-        return {
-            "p99_ms": result.percentile(99), "mean_ms": result.mean_latency_ms,
-            "throughput_per_s": result.throughput_per_s,
-        }  # fmt: skip
-
     def objectives(self, data: ViewData) -> Sequence[float | None]:
         return (data.objective_ms,)
 
@@ -317,9 +306,6 @@ class TokenLoadView(LoadPanels):
         "mean TTFT": "mean_ttft_ms", "p99 TTFT": "ttft_p99_ms", "mean TPOT": "mean_tpot_ms",
         "p99 TPOT": "tpot_p99_ms", "p99 of answers": "p99_ms",
     }  # fmt: skip
-
-    def heights(self, data: ViewData) -> dict[str, float]:
-        return {curve.column: float(data.summary[curve.column]) for curve in self.drawn}
 
     def objectives(self, data: ViewData) -> Sequence[float | None]:
         return data.ttft_ms, data.tpot_ms

@@ -104,7 +104,9 @@ def _axes(ax: Axes) -> str:
 
 def _series(ax: Axes) -> Iterable[str]:
     for line in ax.lines:
-        yield _line(_name(line), np.asarray(line.get_xdata(), object), np.asarray(line.get_ydata(), object))
+        name, drawn = _name(line), line.get_linestyle() != "None" or line.get_marker() != "None"
+        points = (np.asarray(each, object) for each in line.get_data())
+        yield _line(name, *points) if drawn else name
     for bars in ax.containers:
         if isinstance(bars, BarContainer) and _name(bars):
             lying = bars.orientation == "horizontal"
@@ -149,7 +151,7 @@ def _many(count: int, what: str) -> str:
 
 def _name(artist: Any) -> str:
     """Return the name of a series in the legend, "" without one."""
-    label = str(artist.get_label() or "")
+    label = str(artist.get_label() or "").replace("\n", " ")
     return "" if label.startswith("_") else label
 
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch, PathPatch, Rectangle
 
 from batchsim.result.metrics import better, heading
 from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.cells import COLOURS, border, ends
+from batchsim.view.pictures.cells import COLOURS, border, ends, on_white
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
 
@@ -148,9 +147,8 @@ def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[N
 def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:
     if not within.any():
         return [Line2D([], [], linestyle="none", label=f"none has {condition}")]
-    both: dict[str, Any] = {"capstyle": "projecting", "zorder": 3}
-    for colour, width in (("white", 5), (BLACK, 2.5)):  # visible on dark cells and on bright ones
-        ax.add_collection(LineCollection(border(within), colors=colour, linewidths=width, **both))
+    edge: dict[str, Any] = {"edgecolor": BLACK, "linewidth": 2.5, "capstyle": "projecting"}
+    ax.add_patch(PathPatch(border(within), fill=False, zorder=3, path_effects=on_white(5), **edge))
     return [Line2D([], [], color=BLACK, linewidth=2.5, label=f"bold, within the line: {condition}")]
 
 

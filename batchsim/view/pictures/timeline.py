@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.path import Path
 
 from batchsim._format import counted, duration, listed
@@ -34,7 +35,8 @@ class TimelineView(MomentView):
         self.styles: dict[Any, Style] = {name: fill_style(theme, name) for name in (*COMPONENTS, "compiling")}
         self.bars = {name: self.areas(ax, 2, **self.styles[name]) for name in COMPONENTS}
         self.compiling = self.areas(ax, 2.5, **self.styles["compiling"])
-        self.waits = self.edges(ax, 2, color=theme.grey, linestyle=":", linewidth=thin)
+        self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin)
+        ax.add_collection(self.waits)
         frame: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = self.areas(ax, 3, **frame)
         self.other_batches = self.areas(ax, 1.5, facecolor="none")

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
@@ -185,12 +184,6 @@ class View:
         """Return an empty area: one artist for thousands of rectangles draws in the time of one."""
         found = PathPatch(NOWHERE, zorder=zorder, **style)
         ax.add_patch(found)
-        return found
-
-    def edges(self, ax: Axes, zorder: float, **style: Any) -> LineCollection:
-        """Return straight lines, none yet."""
-        found = LineCollection([], zorder=zorder, **style)
-        ax.add_collection(found)
         return found
 
     def write(

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pandas
 import pytest
-from matplotlib.collections import LineCollection, QuadMesh
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, to_rgba
-from matplotlib.patches import Rectangle
+from matplotlib.patches import PathPatch, Rectangle
 from pictures import assert_all_within, names_of
 
 import batchsim as bs
@@ -93,7 +93,7 @@ def test_cells_that_the_scenario_refuses_are_hatched_otherwise():
 def test_a_border_parts_the_cells_within_the_objective_from_the_others(frame):
     objective = 20
     chart, ax = drawn(frame, objective=objective)
-    *_, border = kinds(ax, LineCollection)
+    (border,) = kinds(ax, PathPatch)
     feasible = frame[frame.stable & (frame.p99_ms <= objective)]
     within = {
         (SIZES.index(size), WAITS.index(wait))
@@ -111,7 +111,8 @@ def test_a_border_parts_the_cells_within_the_objective_from_the_others(frame):
             inside = 0 <= beside[0] < len(SIZES) and 0 <= beside[1] < len(WAITS)
             if inside and beside not in within:
                 edges.add((a, b))
-    assert {tuple(map(tuple, segment.tolist())) for segment in border.get_segments()} == edges
+    segments = border.get_path().vertices.reshape(-1, 2, 2).tolist()
+    assert {tuple(map(tuple, segment)) for segment in segments} == edges
     bold = {tuple(int(at) for at in text.get_position()) for text in ax.texts if text.get_weight() == "bold"}
     assert bold == within
     assert "bold, within the line: p99 of all requests (ms) ≤ 20" in named(chart)
@@ -119,7 +120,7 @@ def test_a_border_parts_the_cells_within_the_objective_from_the_others(frame):
 
 def test_an_objective_that_no_cell_meets_is_said_so(frame):
     chart, ax = drawn(frame, objective=3)
-    assert kinds(ax, LineCollection) == []
+    assert kinds(ax, PathPatch) == []
     assert "none has p99 of all requests (ms) ≤ 3" in named(chart)
 
 

@@ -85,18 +85,15 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
     data = dataclasses.replace(plain, surface=Tied(**grid))
     picture = shown(data, large="map", theme=theme, alone=True)
     view = picture.views["map"]
-    for frames in view.ties:
-        corners = frames.get_path().vertices.reshape(-1, 5, 2)
-        assert {(math.floor(x), math.floor(y)) for x, y in corners[:, 0]} == {(2, 0), (3, 0), (2, 1), (3, 1)}
-        assert (
-            (corners > np.floor(corners)) & (corners < np.ceil(corners))
-        ).all()  # inside, beside the border
+    corners = view.ties.get_path().vertices.reshape(-1, 5, 2)
+    assert {(math.floor(x), math.floor(y)) for x, y in corners[:, 0]} == {(2, 0), (3, 0), (2, 1), (3, 1)}
+    assert ((corners > np.floor(corners)) & (corners < np.ceil(corners))).all()  # inside, beside the border
     assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (3.5, 1.5)
     assert "dashed" in view.ax.get_xlabel()
     assert "3 others do not differ significantly" in picture.describe(data)
     picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
     assert "dashed" not in view.ax.get_xlabel()
-    assert all(len(frames.get_path().vertices) == 1 for frames in view.ties)
+    assert len(view.ties.get_path().vertices) == 1
 
 
 @pytest.mark.parametrize(

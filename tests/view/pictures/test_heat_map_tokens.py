@@ -107,7 +107,7 @@ def test_the_star_and_the_frames_are_the_best_and_its_ties(cases):
     found, view = cases["both"].surface, drawn(TokenHeatMapView, cases["both"])
     row, column = found.best()
     assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (column + 0.5, row + 0.5)
-    assert view.ties[0].get_visible() == ("dashed" in view.ax.get_xlabel()) == (found.ties().sum() > 1)
+    assert view.ties.get_visible() == ("dashed" in view.ax.get_xlabel()) == (found.ties().sum() > 1)
     for case in (cases["both"], cases["memory"]):
         view, surface = drawn(TokenHeatMapView, case), case.surface
         reasons = (surface.overloaded & ~surface.refused, surface.refused)
@@ -122,7 +122,7 @@ def test_the_present_setting_stands_on_the_map_also_with_memory_without_end(case
     assert position(cases["unlimited"].surface, cases["unlimited"].result.scenario.rule) == (2.5, 3.5)
     assert position(cases["both"].surface, bs.SizeOrWait(8, 10)) is None
     view = drawn(TokenHeatMapView, cases["pinned"])
-    assert (view.now[0].get_xdata()[0], view.other[0].get_xdata()[0]) == (1.5, 2.5)
+    assert (view.now.get_xdata()[0], view.other.get_xdata()[0]) == (1.5, 2.5)
 
 
 def test_the_map_in_words(cases):

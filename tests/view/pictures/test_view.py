@@ -85,14 +85,14 @@ def test_what_is_pinned_or_was_before_is_drawn_in_every_view_and_then_no_more(ca
     np.testing.assert_allclose(breakdown.other_total.get_data().values, [group.mean() for group in groups])
     assert load.other_points[0].get_ydata()[0] == other.percentile(99)
     assert batches.other_total.get_data().values.sum() == pytest.approx(100)
-    ring = grid.other[0]
+    ring = grid.other
     assert (ring.get_ydata()[0], ring.get_xdata()[0]) == (1.5, 2.5)  # 5 ms, 16
     assert timeline.other_batches.get_visible()
     for view in (latency, breakdown, load, batches, grid, timeline):
         view.show(cases["plain"])
     seen = [latency.other_bars, breakdown.other_total, batches.other_total, *load.other_curves]
     assert not any(artist.get_visible() for artist in seen)
-    assert len(grid.other[0].get_xdata()) == 0
+    assert len(grid.other.get_xdata()) == 0
 
 
 def test_the_request_that_is_followed_is_framed_in_each_view_and_a_lost_one_in_none(cases):
@@ -283,10 +283,10 @@ def test_the_marks_of_a_small_map_have_names_where_they_are_apart(cases):
         now = "A" if case.pinned is not None else ""
         allowed = {"now": "B" if now else "now", "other": now, "best": "best"}
         assert names.items() <= allowed.items()
-        assert "now" in names or len(view.now[0].get_xdata()) == 0
+        assert "now" in names or len(view.now.get_xdata()) == 0
         for mark, text in view.marks.items():
             if text.get_visible():
-                line = {"now": view.now[0], "other": view.other[0], "best": view.star}[mark]
+                line = {"now": view.now, "other": view.other, "best": view.star}[mark]
                 assert text.xy == (line.get_xdata()[0], line.get_ydata()[0])
 
 
