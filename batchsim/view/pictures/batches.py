@@ -43,7 +43,7 @@ class BatchView(StackedView):
         edges = bar_edges(max(result.scenario.rule.largest_batch for result in results))
         shares, *of_other = (by_trigger(result, edges) for result in results)
         other = (of_other[0].sum(axis=0), edges) if of_other else None
-        highest = self.show_bars(shares[list(TRIGGERS)], edges, other, self.other_style(data))
+        highest = self.show_bars(shares[list(TRIGGERS)], edges, other, data)
         self.limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
         rule = data.result.scenario.rule
         self.entries = [

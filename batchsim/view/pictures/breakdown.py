@@ -41,7 +41,7 @@ class BreakdownView(StackedView):
         # The latencies of an overloaded run only tell how long it was, and would hide all others.
         before = data.other if data.other is not None and data.other.overloaded == data.overloaded else None
         other = None if before is None else (before.group_means["latency"], self._means(before)[1])
-        highest = self.show_bars(means, edges, other, self.other_style(data))
+        highest = self.show_bars(means, edges, other, data)
         self.limits(self.ax, y=(0, nice((1.2 if self.large else 1.05) * highest)))
         upper = self.ax.get_ylim()[1]
         self.label(self.ax.yaxis, "mean of each twentieth" if self.large else "mean", upper)

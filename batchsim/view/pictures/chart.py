@@ -33,17 +33,11 @@ def axes(ax: Axes | None) -> Iterator[tuple[Axes, Picture | Axes]]:
         yield picture.add_subplot(), picture
 
 
-def panels(count: int, **options: Any) -> Any:
-    """Return the axes, one below the other, of a new picture; `options` are those of `subplots`."""
+def panels(count: int, **options: Any) -> Picture:
+    """Return a new picture with axes one below the other; `options` are those of `subplots`."""
     with styled(LIGHT, SMALL, LINE):
         picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
-        return picture.subplots(count, 1, squeeze=False, **options)[:, 0]
-
-
-def picture_of(ax: Axes) -> Picture:
-    """Return the picture that holds axes of our own."""
-    picture = ax.get_figure(root=True)
-    assert isinstance(picture, Picture)
+        picture.subplots(count, 1, **options)
     return picture
 
 

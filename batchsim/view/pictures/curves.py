@@ -16,6 +16,7 @@ from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.view.pictures import chart as charts
 from batchsim.view.pictures.figures import name_lines
 from batchsim.view.pictures.picture import Picture
+from batchsim.view.pictures.view import FROM_DATA
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
@@ -83,14 +84,7 @@ def frontier(
             title += f"\nbeside each point: {', '.join(map(heading, varied))}"
             for _, row in front.iterrows():
                 text = ", ".join(charts.texts(row[knob] for knob in varied))
-                ax.annotate(
-                    text,
-                    (row[x], row[value]),
-                    xytext=(0, 9),
-                    textcoords="offset points",
-                    fontsize=8,
-                    ha="center",
-                )
+                ax.annotate(text, (row[x], row[value]), (0, 9), fontsize=8, ha="center", **FROM_DATA)
         answer = ""
         if best is not None and math.isfinite(best[value]):
             answer = best["outcome"]
@@ -191,16 +185,8 @@ def capacity_curves(
             ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
             drawn += numbers.tolist()
             if partial.any():
-                note = {"label": notes.pop("o", "")} | HOLLOW
-                ax.plot(
-                    at[partial],
-                    numbers[partial],
-                    marker,
-                    linestyle="none",
-                    color=colour,
-                    markersize=4,
-                    **note,
-                )
+                note = HOLLOW | {"label": notes.pop("o", ""), "color": colour, "marker": marker}
+                ax.plot(at[partial], numbers[partial], linestyle="none", markersize=4, **note)
             if (band := _band(frame[there], value)) is not None:
                 ax.fill_between(at, *band, color=colour, alpha=0.18, linewidth=0)
                 bands += band[1][np.isfinite(band[1])].tolist()

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from batchsim import _format
 from batchsim.view.pictures.chart import FONT, STYLE, is_wide
 from batchsim.view.pictures.picture import Picture
-from batchsim.view.pictures.view import apart
+from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart
 from batchsim.view.theme import COMPONENTS, LIGHT
 
 FAINT = 0.598  # the brightness from which letters are faint on white
@@ -36,40 +36,31 @@ def name_lines(ax: Axes, answer: str = "") -> None:
         x, y = _end(ax, handle)
         style: dict[str, Any] = {"color": _colour(handle), "weight": "bold" if name == answer else "normal"}
         if math.isnan(y):  # a vertical line or area
-            ax.annotate(name, (x, 1), (4, -4), **_FROM_TOP, va="top", **style)
+            top = ax.get_xaxis_transform()
+            ax.annotate(name, (x, 1), (4, -4), **FROM_DATA | {"xycoords": top}, va="top", **style)
         else:
-            beside = (
-                max(7, handle.get_markersize() / 2 + 3) if x < FULL and isinstance(handle, Line2D) else 7
-            )  # not over a large mark
+            size = handle.get_markersize() if x < FULL and isinstance(handle, Line2D) else 0
+            beside = max(7, size / 2 + 3)  # not over a large mark
             ends[x >= FULL].append((style, name, x if x < FULL else 1, y, beside))
     height = ax.get_window_extent().height
     for group in ends:
         lines = max((name.count("\n") + 1 for _, name, *_ in group), default=1)
         places = apart([y * height for *_, y, _ in group], LINE * FONT * lines, 0, height)
         for (style, name, x, _, beside), place in zip(group, places, strict=True):
-            ax.annotate(name, (x, place / height), (beside, 0), **FROM_POINT, va="center", **style)
-
-
-FROM_POINT: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-_AFTER: Any = {"textcoords": "offset points", "va": "center"}
-_FROM_TOP: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            ax.annotate(name, (x, place / height), (beside, 0), **FROM_AXES, va="center", **style)
 
 
 def _end(ax: Axes, handle: Any) -> tuple[float, float]:
     """Return where a line ends, as a fraction of the axes; of a vertical one its x in data, and NaN."""
     if not isinstance(handle, Line2D):
         return float(np.max(handle.get_window_extent().transformed(ax.transData.inverted()).x1)), math.nan
-    x, y = (np.asarray(values, dtype=float) for values in handle.get_data())
-    if handle.get_transform() == ax.get_xaxis_transform():
-        if handle.get_linestyle() != "None":
-            return float(x[0]), math.nan
-        return float((ax.transData + ax.transAxes.inverted()).transform((x[-1], 0))[0]), float(y[-1])
-    if handle.get_transform() == ax.get_yaxis_transform():
-        return 1.0, float((ax.transData + ax.transAxes.inverted()).transform((ax.get_xlim()[0], y[0]))[1])
-    known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    last = known[np.argmax(x[known])]
-    end = (ax.transData + ax.transAxes.inverted()).transform((x[last], y[last]))
-    return float(end[0]), float(np.clip(end[1], 0, 1))
+    points = np.column_stack([np.asarray(values, dtype=float) for values in handle.get_data()])
+    points = points[np.isfinite(points).all(axis=1)]
+    if handle.get_transform() == ax.get_xaxis_transform() and handle.get_linestyle() != "None":
+        return float(points[0, 0]), math.nan
+    last = handle.get_transform().transform(points[np.argmax(points[:, 0])])
+    x, y = ax.transAxes.inverted().transform(last)
+    return float(x), float(np.clip(y, 0, 1))
 
 
 def _colour(handle: Any) -> Any:
@@ -97,7 +88,7 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
         left += length
     for place, ms in enumerate(np.asarray(total)):
         weight = "bold" if list(rows)[place] == answer else "normal"
-        ax.annotate(f"{ms:,.2f} ms", (ms, place), (6, 0), **_AFTER, weight=weight)
+        ax.annotate(f"{ms:,.2f} ms", (ms, place), (6, 0), va="center", weight=weight, **FROM_DATA)
     ax.set_yticks(range(len(rows)), list(rows))
     for label in ax.get_yticklabels():
         label.set_fontweight("bold" if label.get_text() == answer else "normal")
@@ -123,9 +114,7 @@ def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = ""
             ax.barh(range(len(table)), numbers, 0.62, color=colours, label=column)
             for place, number in enumerate(numbers):
                 text, weight = _format.number(number), "bold" if table.index[place] == answer else "normal"
-                ax.annotate(
-                    text, (number, place), (5, 0), textcoords="offset points", va="center", weight=weight
-                )
+                ax.annotate(text, (number, place), (5, 0), va="center", weight=weight, **FROM_DATA)
             scale = "log" if is_wide(list(numbers)) else "linear"
             title = column.replace(" (", "\n(") + (", log scale" if scale == "log" else "")
             ax.set(title=title, xscale=scale)

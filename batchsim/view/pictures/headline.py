@@ -63,12 +63,11 @@ def figures_of(data: ViewData) -> list[Figure]:
     """Return the four figures of a run."""
     intervals = data.intervals
     # The intervals of percentiles ignore lost requests.
-    figures = [
-        latency_figure(
-            data, q, None if data.loss else intervals.get(f"p{q}_ms"), objective_ms=objective_ms
-        )._replace(levels=levels(data, q))
-        for q, objective_ms in ((50, None), (99, data.objective_ms))
-    ]
+    figures = []
+    for q, objective_ms in ((50, None), (99, data.objective_ms)):
+        interval = None if data.loss else intervals.get(f"p{q}_ms")
+        figure = latency_figure(data, q, interval, objective_ms=objective_ms)
+        figures.append(figure._replace(levels=levels(data, q)))
     return [*figures, rate_figure(data, "throughput", "throughput_per_s"), load_figure(data)]
 
 
@@ -86,12 +85,9 @@ def load_figure(data: ViewData) -> Figure:
         busy = s["utilisation"]
         old = None if before is None else before.summary["utilisation"]
         return Figure("servers busy", percent(busy), "", "", _points(busy, old), beside=_devices(data))
-    load = result.scenario.load
-    old = (
-        None
-        if before is None or isinstance(before.result.scenario.workload, ClosedLoop)
-        else before.result.scenario.load
-    )
+    load, old = result.scenario.load, None
+    if before is not None and not isinstance(before.result.scenario.workload, ClosedLoop):
+        old = before.result.scenario.load
     name = "load" if load < 1 else f"load {MISSED} overloaded"
     of = f"of {digits(result.scenario.full_batches_per_s)}/s"
     return Figure(name, percent(load), "", of, _points(load, old), beside=_devices(data), alert=load >= 1)
@@ -116,9 +112,8 @@ def latency_figure(
     if grows:
         return Figure(name, "grows", "", "no steady state", alert=True)
     if math.isnan(value):
-        return Figure(
-            name, "\N{EN DASH}", "", "there is none" if data.summary["served"] else "none is served"
-        )
+        reason = "there is none" if data.summary["served"] else "none is served"
+        return Figure(name, "\N{EN DASH}", "", reason)
     unit, ms = unit_of(value)
     if math.isinf(value):
         return Figure(name, "∞", "", f"{percent(data.loss)} are lost", alert=missed)
@@ -126,12 +121,9 @@ def latency_figure(
     def write(duration_ms: float) -> str:
         return fixed(duration_ms / ms)
 
-    before = data.before
-    old = (
-        None
-        if before is None or (before.overloaded and column != TPOT)
-        else before.percentile_of_all(q, column)
-    )
+    before, old = data.before, None
+    if before is not None and (column == TPOT or not before.overloaded):
+        old = before.percentile_of_all(q, column)
     change = change_of(value, old, write)
     return Figure(name, write(value), unit, _between(interval, write), change, alert=missed)
 
@@ -185,10 +177,8 @@ def token_figures_of(data: ViewData) -> list[Figure]:
     before, value = data.before, data.goodput_per_s
     old = before.goodput_per_s if before is not None and not before.overloaded else None
     within = f"{percent(data.attainment)} of requests"
-    return [
-        *figures,
-        Figure("goodput", digits(value), "per s", within, change_of(value, old, digits), beside=beside),
-    ]
+    change = change_of(value, old, digits)
+    return [*figures, Figure("goodput", digits(value), "per s", within, change, beside=beside)]
 
 
 def _p99(data: ViewData, column: str) -> Figure:

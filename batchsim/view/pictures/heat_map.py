@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLoc
 from batchsim._format import counted, duration, percent, rate, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
 from batchsim.study.kinds import GOODPUT, TTFT_P99
-from batchsim.view.pictures.cells import border, colours, ends, on_white, shades, squares
+from batchsim.view.pictures.cells import NOWHERE, border, colours, ends, on_white, shades, squares
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Spot, Style, View
 from batchsim.view.scales import FINE, log_ticks, nice
@@ -179,8 +179,7 @@ class HeatMapView(View):
             self.image.set_extent((0, columns, 0, rows))
         reasons = {OVERLOADED: surface.overloaded & ~refused, REFUSED: refused, LOSING: np.isinf(values)}
         for name, cells in reasons.items():
-            self.cells[name].set_path(squares(cells))
-            self.cells[name].set_visible(bool(cells.any()))  # a hatch takes time even without an area
+            self.fill(self.cells[name], squares(cells))
             if self.large and self.changed(name, cells.tobytes()):
                 row, column = np.argwhere(cells).mean(axis=0) if cells.any() else (0, 0)
                 room = cells.mean() > ROOM and cells[int(row), int(column)]
@@ -188,8 +187,7 @@ class HeatMapView(View):
         self.border.set_path(border(measure.within(values, data)))
         best, ties = surface.best(), surface.ties()
         tied = ties if ties.sum() > 1 else np.zeros_like(ties)
-        self.ties.set_visible(self.large and bool(tied.any()))
-        self.ties.set_path(squares(tied, INSET))
+        self.fill(self.ties, squares(tied, INSET) if self.large else NOWHERE)
         at: dict[str, Any] = {"best": None if best is None else (best[1] + 0.5, best[0] + 0.5)}
         for mark, each in (("now", data), ("other", data.other)):
             at[mark] = None if each is None else position(surface, each.result.scenario.rule)

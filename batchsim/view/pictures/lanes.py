@@ -17,11 +17,10 @@ from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.window import Lane
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.picture import Picture, styled
-from batchsim.view.pictures.view import Style
+from batchsim.view.pictures.view import FROM_AXES, Style
 from batchsim.view.theme import LIGHT, PAGE, TELLING, THEMES, Theme, fill_style, named
 
 WIDTH_PX, POINTS = 960, 72
-BESIDE: Style = {"xycoords": "axes fraction", "textcoords": "offset points"}
 HEAD, FOOT = 5.0, 3.6  # heights in ems
 NARROW_EM = 50  # a picture that is less wide is narrow
 QUEUE, QUEUE_EM = 0.5, 2.4  # of the height of a lane of requests; of one of seats, in ems
@@ -64,10 +63,8 @@ class Lanes(Picture):
             numbers = self.kind.numbers(group)
             said = [f"{name} {text}" for name, text in numbers.items() if "p99" in name]
             if "useful" in numbers:
-                said += [
-                    f"{numbers['tokens/s']} tokens/s",
-                    f"{numbers['useful']} of the seats' time is useful",
-                ]
+                useful = f"{numbers['useful']} of the seats' time is useful"
+                said += [f"{numbers['tokens/s']} tokens/s", useful]
                 stays = lane["stays"]
                 back = int((stays["preempted"] & (stays["end_s"] <= self.stretch.until_s)).sum())
                 said += [f"{back:,} preempted in this stretch"] * bool(back)
@@ -110,13 +107,9 @@ class Lanes(Picture):
         arrival_s = self.comparison.groups[0].result.arrival_s
         seen = arrival_s[(arrival_s >= self.stretch.begin_s) & (arrival_s <= self.stretch.until_s)]
         top, em = axes[0], self.em
-        above: Style = BESIDE | {"color": self.theme.soft, "ha": "right"}
+        above: Style = FROM_AXES | {"color": self.theme.soft, "ha": "right"}
         top.annotate("arrivals", (0, 1), (-0.6 * em, 0.3 * em), **above)
-        line: Style = {
-            "transform": top.get_xaxis_transform(),
-            "color": self.theme.soft,
-            "clip_on": False,
-        }
+        line: Style = {"transform": top.get_xaxis_transform(), "color": self.theme.soft, "clip_on": False}
         top.plot(self.ms(seen), np.full(seen.size, 1.0), "|", markersize=0.9 * em, **line)
 
     def put(
@@ -131,32 +124,24 @@ class Lanes(Picture):
     def write_in(self, ax: Axes, numbers: np.ndarray, left: np.ndarray, right: np.ndarray, y: Any) -> None:
         """Write a number into each bar that has room for it."""
         per_ms = 0.75 * self.bbox.width / ax.get_xlim()[1]
+        style: Style = {"ha": "center", "va": "center", "color": self.theme.background, "clip_on": True}
         for number, begin, end, at in zip(numbers, left, right, np.broadcast_to(y, left.shape), strict=True):
             if (end - begin) * per_ms > (0.64 * len(str(number)) + 0.4) * self.em:
-                style: Style = {
-                    "ha": "center",
-                    "va": "center",
-                    "color": self.theme.background,
-                    "zorder": 4,
-                }
-                ax.text((begin + end) / 2, at, str(number), clip_on=True, **style)
+                ax.text((begin + end) / 2, at, str(number), zorder=4, **style)
 
     def _draw(self, ax: Axes, lane: Lane, height_em: float, scale: float) -> None:
         """Draw the rows below 0 and the queue above it."""
         rows, room = DRAW[self.comparison.scenario.kind](self, ax, lane, height_em)
         ax.set_ylim(-rows, room)
         times_s, count, fills = self.kind.waiting(lane)
-        x, high = (
-            self.ms(np.append(times_s, self.stretch.until_s)),
-            0.96 * room * np.minimum(count / scale, 1),
-        )
+        x, high = self.ms(np.append(times_s, self.stretch.until_s)), np.minimum(count / scale, 1)
         for name in np.unique(fills):
             its = fills == name
-            self.put(ax, str(name), x[:-1][its], x[1:][its], 0.06 * room, high[its])
+            self.put(ax, str(name), x[:-1][its], x[1:][its], 0.06 * room, 0.96 * room * high[its])
         if (most := self.most_waiting(lane)) > scale:
             box = {"facecolor": self.theme.background, "linewidth": 0, "pad": 1}
             place = (0.5 * self.em, -0.3 * self.em)
-            ax.annotate(f"{most:,} wait", (0, 1), place, va="top", bbox=box, **BESIDE)
+            ax.annotate(f"{most:,} wait", (0, 1), place, va="top", bbox=box, **FROM_AXES)
 
     def _write_names(self, ax: Axes, group: Group, lane: Lane, height_em: float, narrow: bool) -> None:
         """Write the names and the numbers of a lane left of it."""
@@ -165,12 +150,9 @@ class Lanes(Picture):
         if len(names) > most:
             names = [*names[: most - 1], f"+ {len(names) - most + 1} more"]
         letters = int(self.kind.sides[narrow] / 0.62)
-        cut = (
-            name if len(name) <= letters else f"{name[: letters - 1]}\N{HORIZONTAL ELLIPSIS}"
-            for name in names
-        )
+        cut = (name if len(name) <= letters else f"{name[: letters - 1]}\u2026" for name in names)
         said = [next((text for text in texts if len(text) <= letters + 2), texts[-1]) for texts in notes]
-        style: Style = BESIDE | {"va": "top", "linespacing": 1.15}
+        style: Style = FROM_AXES | {"va": "top", "linespacing": 1.15}
         down, side = 0.0, -self.kind.sides[narrow] * self.em
         looks: tuple[Style, ...] = {"weight": "bold"}, {"color": self.theme.soft}
         for text, look in zip(("\n".join(cut), "\n".join(said)), looks, strict=True):

@@ -225,16 +225,15 @@ class LatencyView(GrowingView):
     def _name_lines(self, data: ViewData, values: dict[int, float], right_ms: float) -> None:
         """Name the lines above them; beside them where they are too near each other."""
         unit = unit_of(right_ms)[1]
-        marks = [(f"p{q} {fixed(value / unit)}", value) for q, value in values.items()]
-        marks.append(("", math.inf) if data.objective_ms is None else ("", data.objective_ms))
+        marks = {f"p{q} {fixed(value / unit)}": value for q, value in values.items()}
         if data.objective_ms is not None:
-            marks[-1] = f"objective {typed(data.objective_ms / unit)}", data.objective_ms
-        shown = [at for at, (_, ms) in enumerate(marks) if ms <= right_ms]
+            marks[f"objective {typed(data.objective_ms / unit)}"] = data.objective_ms
+        shown = [words for words, ms in marks.items() if ms <= right_ms]
         wide = 6.6 * self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width * right_ms
-        places = apart([marks[at][1] for at in shown], wide, wide / 2, right_ms - wide / 2)
+        places = apart([marks[words] for words in shown], wide, wide / 2, right_ms - wide / 2)
         where = dict(zip(shown, places, strict=True))
-        for at, (text, (words, _)) in enumerate(zip(self.names, marks, strict=True)):
-            self.write(text, words * (at in where), where.get(at, 0), 1)
+        for text, words in zip(self.names, [*marks, ""], strict=False):
+            self.write(text, words * (words in where), where.get(words, 0), 1)
         beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
         slower = f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}" if beyond >= 0.005 else ""
         self.write(self.slower, slower, 1, 0, up=0.4)

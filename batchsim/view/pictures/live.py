@@ -120,34 +120,33 @@ class LivePicture:
 
     def _lay_out(self, data: ViewData) -> None:
         """Place the axes, and then what depends on their sizes: columns of legends, and distances."""
-        axes = [ax for view in self.views.values() for ax in view.axes]
-        key = (*self.style, self.figure.get_suptitle() != "", *self._rows())
         with self.styled():
-            if key in LAYOUTS:
-                for part, points in zip(self.parts.values(), LAYOUTS[key][0], strict=True):
-                    part.bbox_relative.set_points(points)
-                for ax, place in zip(axes, LAYOUTS[key][1], strict=True):
-                    ax.set_position(place)
-            else:
-                for ax in axes:
-                    ax.set_in_layout(True)  # which a `set_position` ends
-                ConstrainedLayoutEngine(hspace=0, wspace=0).execute(self.figure)
-                for ax in axes:  # away from the edges of pixels, so that rounding errors move nothing
-                    box = Bbox(ax.bbox.get_points().round() + 0.2)
-                    ax.set_position(box.transformed(ax.figure.transSubfigure.inverted()))
-            for view in self.views.values():
+            self._place((*self.style, self.figure.get_suptitle() != "", *self._rows()))
+            for name, view in self.views.items():
                 view.known.clear()
                 view.show(data)
-            for name, view in self.views.items():
                 if name != self.large:  # its names begin at the edge, as they may be wider than its axes
                     box, left = view.ax.bbox, self.parts[name].bbox.x0 + 0.6 * self.em * self.ratio
                     lift_labels(view, (left - box.x0) / box.width)
-        if key not in LAYOUTS:
+        self.rows = self._rows()
+
+    def _place(self, look: tuple[Any, ...]) -> None:
+        """Place subfigures and axes as in the last picture of this look, or else as matplotlib does."""
+        axes = [ax for view in self.views.values() for ax in view.axes]
+        if look not in LAYOUTS:
+            for ax in axes:
+                ax.set_in_layout(True)  # which a `set_position` ends
+            ConstrainedLayoutEngine(hspace=0, wspace=0).execute(self.figure)
             boxes = [part.bbox_relative.get_points().copy() for part in self.parts.values()]
-            LAYOUTS[key] = boxes, [ax.get_position() for ax in axes]
+            # Away from the edges of pixels, so that rounding errors move nothing.
+            places = [Bbox(ax.bbox.get_points().round() + 0.2) for ax in axes]
+            LAYOUTS[look] = boxes, places
             while len(LAYOUTS) > KEPT:
                 LAYOUTS.pop(next(iter(LAYOUTS)))
-        self.rows = self._rows()
+        for part, points in zip(self.parts.values(), LAYOUTS[look][0], strict=True):
+            part.bbox_relative.set_points(points)
+        for ax, place in zip(axes, LAYOUTS[look][1], strict=True):
+            ax.set_position(place.transformed(ax.figure.transSubfigure.inverted()))
 
     def _rows(self) -> list[int]:
         """Return the numbers of rows of the legends, on which the layout depends."""

@@ -177,30 +177,28 @@ class LoadPanels(View):
         self.label(self.axes[-1].xaxis, LABELS[x])
 
     def _name_curves(self, right: float) -> None:
-        """Name each curve above the point at a fifth of the width, the lower ones below theirs."""
-        names, lines = list(self.names), list(self.curves)
-        for panel, ax in zip(self.panels, self.axes, strict=True):
-            found = [(names.pop(0), curve.name, lines.pop(0)) for curve in panel.curves]
-            if ax is self.ax:
-                there = "theory" if self.theory.get_visible() else ""
-                found.append((self.theory_name, there, self.theory))
+        """Name each curve at its end."""
+        words = [curve.name for curve in self.drawn]
+        named = [*zip(self.names, words, self.curves, strict=True), (self.theory_name, "theory", self.theory)]
+        for ax in self.axes:
             ends = []
-            for text, name, line in found:
-                xs, ys = (np.asarray(each, dtype=float) for each in line.get_data())
-                known = np.flatnonzero(np.isfinite(ys) & (ys > 0) & (xs <= right))
-                if not name or not known.size:
-                    self.write(text, "", 0, 0)
+            for text, name, line in named:
+                if text.axes is not ax:
                     continue
-                ends.append((text, name, float(xs[known[-1]]), float(ys[known[-1]])))
-            if not panel.durations or not ends:
-                continue
+                points = np.asarray(line.get_xydata())
+                xs, ys = points.T
+                points = points[np.isfinite(ys) & (ys > 0) & (xs <= right)]
+                if name and len(points) and line.get_visible():
+                    ends.append((text, name, points[-1]))
+                else:
+                    self.write(text, "", 0, 0)
             least = 1.2 * self.em / 72 * ax.figure.dpi / ax.bbox.height
             up = ax.transData + ax.transAxes.inverted()
-            heights = [float(up.transform((x, y))[1]) for _, _, x, y in ends]
+            heights = [float(up.transform(end)[1]) for _, _, end in ends]
             places = apart(heights, least, least / 2, 1 - least / 2)
-            for (text, name, x, _), place in zip(ends, places, strict=True):
+            for (text, name, end), place in zip(ends, places, strict=True):
                 y = float(up.inverted().transform((0.0, place))[1])
-                self.write(text, name, x, y, right=0.5)
+                self.write(text, name, float(end[0]), y, right=0.5)
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         curve = data.curve

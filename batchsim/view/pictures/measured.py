@@ -23,14 +23,10 @@ WIDTH = 0.12  # width of a size's samples, in powers of 2
 WIDE = 5  # largest over smallest number: beyond, a scale is logarithmic
 LABELLED = 12  # the most sizes that all have a number on the axis
 QUIET: dict[str, Any] = {"color": BLUE, "linestyle": "none", "marker": ".", "markersize": 4, "alpha": 0.6}
-DISTURBED: dict[str, Any] = {
-    "color": VERMILION, "linestyle": "none", "marker": "x", "markersize": 4, "alpha": 0.6
-}  # fmt: skip
+DISTURBED = QUIET | {"color": VERMILION, "marker": "x"}
 CURVE: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 5}
-DOUBTFUL: dict[str, Any] = {
-    "color": BLUE, "linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": "white",
-    "markeredgecolor": VERMILION, "markeredgewidth": 1.5,
-}  # fmt: skip
+HOLLOW: dict[str, Any] = {"linestyle": "none", "marker": "o", "markerfacecolor": "white"}
+DOUBTFUL = HOLLOW | {"markersize": 8, "markeredgecolor": VERMILION, "markeredgewidth": 1.5}
 ROOF: dict[str, Any] = {"color": GREEN, "linestyle": "--"}
 KNEE: dict[str, Any] = {"color": BLACK, "linestyle": ":", "linewidth": 1}
 FULL: dict[str, Any] = {"color": VERMILION, "linestyle": "-.", "linewidth": 1}
@@ -48,7 +44,8 @@ def measured(measurement: Measurement) -> Picture:
     ... ))
     <Picture size 760x520 with 2 Axes>
     """
-    top, low = charts.panels(2, sharex=True, height_ratios=[3, 2])
+    picture = charts.panels(2, sharex=True, height_ratios=[3, 2])
+    top, low = picture.axes
     _show_samples(top, measurement)
     _show_curve(top, measurement, throughput=False)
     _show_curve(low, measurement, throughput=True)
@@ -76,7 +73,7 @@ def measured(measurement: Measurement) -> Picture:
     top.set_ylabel("time of a batch (ms)")
     top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
     charts.show_legend(low, _handles(measurement))
-    return charts.picture_of(low)
+    return picture
 
 
 def _show_samples(ax: Axes, measurement: Measurement) -> None:
@@ -125,13 +122,8 @@ def _handles(measurement: Measurement) -> list[Any]:
     return [Line2D([], [], label=label, **style) for style, label in drawn]
 
 
-HELD_OUT: dict[str, Any] = {
-    "color": VERMILION,
-    "linestyle": "none",
-    "marker": "o",
-    "markerfacecolor": "white",
-}
-FITTED: dict[str, Any] = {"color": VERMILION, "linestyle": "none", "marker": "o"}
+HELD_OUT = HOLLOW | {"color": VERMILION}
+FITTED = HELD_OUT | {"markerfacecolor": VERMILION}
 PANELS = (
     ("tpot_ms", "TPOT (ms)"), ("ttft_ms", "TTFT without\nthe client (ms)"), ("latency_ms", "latency (ms)"),
     ("served_per_s", "served per s"),
@@ -143,9 +135,9 @@ def calibrated(calibration: Calibration) -> Picture:
     frame = calibration.to_frame()
     shown = [panel for panel in PANELS if frame[panel[0]].notna().any()]
     shown = [panel for panel in shown if len(shown) < len(PANELS) or panel[0] != "latency_ms"]
-    places, handles = np.arange(len(frame)), []
-    fits = frame["fitted"].to_numpy(bool)
-    for ax, (name, label) in zip(charts.panels(len(shown), sharex=True), shown, strict=True):
+    places, fits = np.arange(len(frame)), frame["fitted"].to_numpy(bool)
+    picture = charts.panels(len(shown), sharex=True)
+    for ax, (name, label) in zip(picture.axes, shown, strict=True):
         measured_values, simulated = (frame[each].to_numpy(float) for each in (name, f"{name}_simulated"))
         handles = [
             *ax.plot(places, simulated, **CURVE | {"marker": "x"}, label="simulated"),
@@ -162,7 +154,7 @@ def calibrated(calibration: Calibration) -> Picture:
     ax.set_xticks(places, frame["load"])
     ax.set_xlabel("load of the stage")
     charts.show_legend(ax, handles)
-    return charts.picture_of(ax)
+    return picture
 
 
 FARTHEST = 1.6  # the band is cut off at this multiple of the lines' longest latency
@@ -182,15 +174,12 @@ def overlay(compared: Fidelity) -> Picture:
     >>> overlay(compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False))
     <Picture size 760x520 with 2 Axes>
     """
-    latency, batches = charts.panels(2, height_ratios=(3, 2))
-    repeats, handles = compared.repeats, []
+    picture, repeats = charts.panels(2, height_ratios=(3, 2)), compared.repeats
+    latency, batches = picture.axes
     low_ms, high_ms = np.quantile(repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    handles += [
-        latency.fill_betweenx(
-            SHARES, low_ms, high_ms, color=BLUE, alpha=0.2, linewidth=0,
-            label=f"{100 * LEVEL:.0f} of 100 simulated repeats",
-        )
-    ]  # fmt: skip
+    band: dict[str, Any] = {"color": BLUE, "alpha": 0.2, "linewidth": 0}
+    band["label"] = f"{100 * LEVEL:.0f} of 100 simulated repeats"
+    handles: list[Any] = [latency.fill_betweenx(SHARES, low_ms, high_ms, **band)]
     both = {
         "replayed": (compared.replayed.metrics.percentiles(SHARES), compared.replayed.percentile(99)),
         "simulated": (np.median(repeats.latency_ms, axis=0), compared.predicted("p99_ms")),
@@ -210,7 +199,7 @@ def overlay(compared: Fidelity) -> Picture:
     latency.set(xlabel="latency (ms)", ylabel="% of requests within", ylim=(0, 102))
     latency.set_xlim(0, 1.03 * right_ms)
     batches.set(xlabel="batch size (requests)", ylabel="% of batches")
-    batches.xaxis.get_major_locator().set_params(integer=True)
+    batches.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     difference = ", ".join(
         f"{heading(key).partition(' (')[0]} {100 * compared.difference(key):+.1f} %"
         + ("" if compared.inside(key) else " (outside)")
@@ -218,11 +207,10 @@ def overlay(compared: Fidelity) -> Picture:
     )
     title = f"A real run and its simulation, {compared.measurement.model}\nsimulated: {difference}"
     if compared.disturbed:
-        title += "\n" + textwrap.shorten(
-            f"DISTURBED, no verdict: {compared.disturbed}", 100, placeholder=" …"
-        )
+        verdict = f"DISTURBED, no verdict: {compared.disturbed}"
+        title += "\n" + textwrap.shorten(verdict, 100, placeholder=" …")
     latency.set_title(title, fontsize="medium")
     for ax in (latency, batches):
         ax.grid(alpha=0.3)
     charts.show_legend(batches, handles)
-    return charts.picture_of(batches)
+    return picture

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, percent
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, View, outline
+from batchsim.view.pictures.view import DASHED, Spot, View
 from batchsim.view.scales import nice
 
 WIDTH = 0.8  # of a bar
@@ -43,7 +43,7 @@ class ReplicasView(View):
             ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, color=colour, linewidth=0)
             for ax in self.axes
         ]
-        self.others = [ax.stairs([0], [0, 1], baseline=None, zorder=3) for ax in self.axes]
+        self.others = [self.outlines(ax, 3) for ax in self.axes]
         self.means = [ax.plot([], [], zorder=4, **self.mean_style)[0] for ax in self.axes]
         right = {"ha": "right", "va": "top", "color": self.look.soft}
         self.imbalance = self.text(self.axes[-1], xycoords="axes fraction", **right)
@@ -57,14 +57,9 @@ class ReplicasView(View):
             heights = unit * np.nan_to_num(_columns(data)[column])
             self.bars[at].set_data(*_apart(heights))
             self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
-            highest = float(heights.max(initial=0))
-            self.others[at].set_visible(other is not None)
-            if other is not None:
-                before = unit * np.nan_to_num(_columns(other)[column])
-                self.others[at].set_data(*_apart(before))
-                self.others[at].set(**outline(self.other_style(data)))
-                highest = max(highest, float(before.max(initial=0)))
-            top = 100.0 if column == "utilisation" else nice(1.05 * max(highest, 1.0))
+            before = None if other is None else _apart(unit * np.nan_to_num(_columns(other)[column]))
+            highest = max(self.show_other(self.others[at], before, data), float(heights.max(initial=1.0)))
+            top = 100.0 if column == "utilisation" else nice(1.05 * highest)
             self.limits(self.axes[at], x=(-0.5, most - 0.5), y=(0, top))
         self.legend(self.ax, [("all replicas", self.mean_style)] * self.large)
         self.write(self.imbalance, f"imbalance {fixed(data.result.imbalance)}" * self.large, 1, 1, up=-0.2)

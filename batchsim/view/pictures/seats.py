@@ -10,7 +10,7 @@ from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
 from batchsim.view.pictures.steps import StepMomentView
-from batchsim.view.pictures.view import Spot, Style, Ticks, outline
+from batchsim.view.pictures.view import Spot, Style, Ticks
 from batchsim.view.scales import nice
 from batchsim.view.theme import TELLING, fill_style
 
@@ -43,10 +43,8 @@ class SeatsView(StepMomentView):
         self.add_moment()
         if self.strip is not None:
             self.strip.yaxis.set_major_locator(Ticks(2, integer=True))
-            self.taken, self.other_taken = (
-                self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
-            )
-            self.taken.set(**outline(self.style("blue")))  # as in the steps
+            self.taken = self.outlines(self.strip, 3, self.style("blue"))  # as in the steps
+            self.other_taken = self.outlines(self.strip, 2.5)
             right: Style = {"ha": "right", "va": "bottom", "color": theme.soft}
             self.mean = self.text(self.strip, xycoords="axes fraction", **right)
 
@@ -85,17 +83,16 @@ class SeatsView(StepMomentView):
 
     def _show_taken(self, ax: Axes, data: ViewData, now: Moment, last_ms: float) -> None:
         """Draw the numbers of taken seats, here and in the other setting, with their means."""
-        said, highest = [], 1
-        kinds, other = [(self.taken, now.result, "on average")], data.other
-        self.other_taken.set_visible(other is not None)
-        if other is not None:
-            kinds.append((self.other_taken, other.result, _name_of_other(data)))
-            self.other_taken.set(**outline(self.other_style(data)))
-        for line, result, name in kinds:
-            edges_s, counts = taken(result, now.server, now.begin_s, now.end_s)
-            line.set_data(counts, 1000 * (edges_s - now.begin_s))
-            highest = max(highest, int(counts.max()))
-            said.append(f"{number(_mean(edges_s, counts))} {name}")
+        found = []
+        said = []
+        for each, name in ((data, "on average"), (data.other, _name_of_other(data))):
+            if each is not None:
+                edges_s, counts = taken(each.result, now.server, now.begin_s, now.end_s)
+                found.append((counts, 1000 * (edges_s - now.begin_s)))
+                said.append(f"{number(_mean(edges_s, counts))} {name}")
+        self.taken.set_data(*found[0])
+        highest = self.show_other(self.other_taken, found[1] if data.other is not None else None, data)
+        highest = max(highest, float(found[0][0].max()), 1.0)
         self.limits(ax, "taken", x=(0, last_ms), y=(0, nice(1.1 * highest)))
         self.write(self.mean, ", ".join(said), 1, 1, up=0.2)
 
@@ -105,8 +102,7 @@ class SeatsView(StepMomentView):
     ) -> None:  # fmt: skip
         some = (to_ms > from_ms) & which
         edges = middle[some] - high / 2, middle[some] + high / 2
-        self.bars[name].set_path(rectangles(from_ms[some], to_ms[some], *edges))
-        self.bars[name].set_visible(bool(some.any()))  # a hatch takes time even without an area
+        self.fill(self.bars[name], rectangles(from_ms[some], to_ms[some], *edges))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         if (now := data.moment(self.server)) is None:

@@ -9,9 +9,9 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from batchsim._format import duration, number, percent
 from batchsim.result.distributions import latency_by_size
 from batchsim.scenario.sized_time import padded_to, unit_cost
-from batchsim.view.pictures.cells import rectangles
+from batchsim.view.pictures.cells import NOWHERE, rectangles
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, Style, View, outline
+from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
 from batchsim.view.theme import fill_style
 
@@ -82,21 +82,16 @@ class SizesView(View):
             self.limits(self.latency, x=(0, 100))
             self.set(self.latency, xlabel="size, in tenths of the requests")
             self.line_styles = {q: self.style("ink", dashes, 0.9) for q, dashes in PERCENTILES.items()}
-            self.lines = {
-                q: self.latency.stairs([0], [0, 1], baseline=None, zorder=4, **outline(style))
-                for q, style in self.line_styles.items()
-            }
-            self.other_line = self.latency.stairs([0], [0, 1], baseline=None, zorder=3)
+            self.lines = {q: self.outlines(self.latency, 4, style) for q, style in self.line_styles.items()}
+            self.other_line = self.outlines(self.latency, 3)
             self.grows = self.text(self.latency, xycoords="axes fraction", va="top", color=theme.soft)
 
     def update(self, data: ViewData) -> None:
         shown = self.shown = stacks(data, MOST_ROWS if self.large else SOME_ROWS)
         self.bars.set_path(rectangles(0 * shown.row, shown.size, shown.row, shown.row + 1))
         padded = bool(shown.computed.any())
-        self.padding.set_visible(padded)
-        if padded:
-            sides = 0 * shown.first, shown.computed, shown.first, shown.first + shown.rows
-            self.padding.set_path(rectangles(*sides))
+        sides = 0 * shown.first, shown.computed, shown.first, shown.first + shown.rows
+        self.fill(self.padding, rectangles(*sides) if padded else NOWHERE)
         longest = max(shown.size.max(initial=1), shown.computed.max(initial=1))
         self.limits(self.ax, x=(0, nice(float(longest))), y=(max(shown.height, LEAST_ROWS), 0))
         self.label(self.ax.xaxis, f"size ({data.result.scenario.workload.size_unit})")
@@ -109,14 +104,11 @@ class SizesView(View):
         found, shares, units = latency_by_size(data.result, [*PERCENTILES])
         for line, values in zip(self.lines.values(), found, strict=True):
             line.set_data(values, shares)
-        other = data.other if data.other is not None and data.other.sizes is not None else None
-        self.other_line.set_visible(other is not None)
-        highest = float(np.nanmax(found, initial=0.0))
-        if other is not None:
-            of_other, edges, _ = latency_by_size(other.result, [*PERCENTILES])
-            self.other_line.set_data(of_other[-1], edges)
-            self.other_line.set(**outline(self.other_style(data)))
-            highest = max(highest, float(np.nanmax(of_other[-1], initial=0.0)))
+        other = None
+        if data.other is not None and data.other.sizes is not None:
+            of_other, edges, _ = latency_by_size(data.other.result, [*PERCENTILES])
+            other = of_other[-1], edges
+        highest = max(self.show_other(self.other_line, other, data), float(np.nanmax(found, initial=0.0)))
         self.limits(ax, y=(0, nice(1.05 * highest)))
         self.label(ax.yaxis, "latency", float(ax.get_ylim()[1]))
         if self.changed("sizes", (shares.round(1).tolist(), units.tolist())):

@@ -8,7 +8,7 @@ from batchsim.result import Result
 from batchsim.scenario import Continuous
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
-from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks, outline
+from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks
 from batchsim.view.scales import nice
 from batchsim.view.theme import PHASES
 
@@ -84,17 +84,14 @@ class StepsView(StepMomentView, StackedView):
             self.strip.yaxis.set_major_locator(Ticks(3))
             self.line_styles = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
             self.lines, self.other_lines = (
-                {
-                    name: self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder, **outline(style))
-                    for name, style in self.line_styles.items()
-                }
+                {name: self.outlines(self.strip, zorder, style) for name, style in self.line_styles.items()}
                 for zorder in (3, 2.5)
             )
 
     def show_moment(self, data: ViewData, now: Moment) -> None:
         edges_ms = _edges_ms(now)
         heights = np.array([_with_gaps(each, edges_ms) for each in (now.answer_tokens, now.prompt_tokens)])
-        highest = self.show_bars(heights, edges_ms, None, {})
+        highest = self.show_bars(heights, edges_ms, None, data)
         self.limits(self.ax, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
         right_ms, top = float(self.ax.get_xlim()[1]), float(self.ax.get_ylim()[1])
         rule = now.result.scenario.rule

@@ -26,6 +26,9 @@ UNSTABLE = HATCHED | {"facecolor": "#eeeeee", "hatch": "///", "label": "overload
 LOSING = HATCHED | {"facecolor": "white", "hatch": "...", "label": "infinite: too many requests are lost"}
 REFUSED = HATCHED | {"facecolor": "white", "hatch": "xxx", "label": "not possible, or no number"}
 TODAY: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 3, "label": "today"}
+STAR: dict[str, Any] = {
+    "markersize": 13, "color": ORANGE, "markeredgecolor": BLACK, "linestyle": "none", "zorder": 5
+}  # fmt: skip
 # Over the colour of a latency of the served requests alone.
 PARTIAL: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 0, "hatch": "\\\\\\"}
 
@@ -82,19 +85,17 @@ def heat_map(
             cells = np.ma.masked_invalid(numbers)
             ax.pcolormesh(cells, norm=norm, cmap=colour_map, edgecolors="white", linewidth=0.5)
             colours = ScalarMappable(norm, colour_map)
-            bar = ax.figure.colorbar(
-                colours, ax=ax, label=heading(value), extend="neither" if objective is None else "both"
-            )
+            extend = "neither" if objective is None else "both"
+            bar = ax.figure.colorbar(colours, ax=ax, label=heading(value), extend=extend)
             bar.outline.set_visible(False)
             if isinstance(norm, LogNorm):
                 charts.plain_log(bar.ax.yaxis)
-            within = np.zeros(numbers.shape, dtype=bool)
+            within, higher = np.zeros(numbers.shape, dtype=bool), better(value) == "higher"
             if objective is not None:
-                within = (
-                    rated >= objective if better(value) == "higher" else rated <= objective
-                )  # NaN is neither
-                sign = "≥" if better(value) == "higher" else "≤"
-                handles += _show_border(ax, within, f"{heading(value)} {sign} {objective:g}")
+                within = rated >= objective if higher else rated <= objective  # NaN is neither
+                handles += _show_border(
+                    ax, within, f"{heading(value)} {'≥' if higher else '≤'} {objective:g}"
+                )
             best = _best(rated, value)
             if numbers.size <= MANY:
                 bold = within.copy()
@@ -102,11 +103,8 @@ def heat_map(
                 _write_numbers(ax, numbers, bold, colours)
             if best is not None:
                 at = ", ".join(charts.texts([columns[best[1]], rows[best[0]]]))
-                handles += _show_best(
-                    ax,
-                    best,
-                    f"{'highest' if better(value) == 'higher' else 'lowest'}: {rated[best]:.3g} at {at}",
-                )
+                label = f"{'highest' if higher else 'lowest'}: {rated[best]:.3g} at {at}"
+                handles += ax.plot(best[1] + 0.85, best[0] + 0.8, "*", label=label, **STAR)
         lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
         refused = ~np.isfinite(numbers) & ~unstable & ~losing
         for hatched, style in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
@@ -169,9 +167,3 @@ def _best(numbers: np.ndarray, value: str) -> tuple[int, int] | None:
     best = np.nanargmax if better(value) == "higher" else np.nanargmin
     row, column = np.unravel_index(best(numbers), numbers.shape)
     return int(row), int(column)
-
-
-def _show_best(ax: Axes, cell: tuple[int, int], label: str) -> list[Any]:
-    row, column = cell
-    style: dict[str, Any] = {"markersize": 13, "color": ORANGE, "markeredgecolor": BLACK, "linestyle": "none"}
-    return list(ax.plot(column + 0.85, row + 0.8, "*", zorder=5, label=label, **style))

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch, PathPatch, StepPatch
+from matplotlib.path import Path
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1))
+# Texts some points from a place: in data, and in fractions of the axes.
+FROM_DATA: Style = {"textcoords": "offset points", "annotation_clip": False}
+FROM_AXES: Style = {"xycoords": "axes fraction"} | FROM_DATA
 
 
 class Spot(NamedTuple):
@@ -175,8 +179,7 @@ class View:
 
     def text(self, ax: Axes, **look: Any) -> Annotation:
         """Return an empty text beside a place in data coordinates, which `write` fills."""
-        style: Style = {"textcoords": "offset points", "annotation_clip": False, "zorder": 7} | look
-        found: Annotation = ax.annotate("", (0, 0), (0, 0), **style)
+        found: Annotation = ax.annotate("", (0, 0), (0, 0), **FROM_DATA | {"zorder": 7} | look)
         found.set_in_layout(False)
         return found
 
@@ -185,6 +188,24 @@ class View:
         found = PathPatch(NOWHERE, zorder=zorder, **style)
         ax.add_patch(found)
         return found
+
+    def fill(self, areas: PathPatch, path: Path) -> None:
+        """Give areas their path; they are hidden where it is empty, as a hatch takes time even so."""
+        areas.set_path(path)
+        areas.set_visible(path is not NOWHERE)
+
+    def outlines(self, ax: Axes, zorder: float, style: Style | None = None) -> StepPatch:
+        """Return the outline of bars, of which there are none yet."""
+        return ax.stairs([0], [0, 1], baseline=None, zorder=zorder, **outline(style or self.now_style))
+
+    def show_other(self, line: StepPatch, bars: Heights | None, data: ViewData) -> float:
+        """Outline another setting's bars, or hide the outline; return the highest of them."""
+        line.set_visible(bars is not None)
+        if bars is None:
+            return 0.0
+        line.set_data(*bars)
+        line.set(**outline(self.other_style(data)))
+        return float(np.nanmax(bars[0], initial=0.0))
 
     def write(
         self, text: Annotation, words: str, x: float, y: float, right: float = 0, up: float = 0
@@ -285,21 +306,17 @@ class StackedView(View):
             key: ax.stairs([0], [0, 1], baseline=[0], fill=True, linewidth=0, zorder=2, **style)
             for key, style in self.styles.items()
         }
-        self.other_total = ax.stairs([0], [0, 1], baseline=None, zorder=3)
+        self.other_total = self.outlines(ax, 3)
 
     def show_bars(
-        self, heights: np.ndarray, edges: np.ndarray, other: Heights | None, style: Style
+        self, heights: np.ndarray, edges: np.ndarray, other: Heights | None, data: ViewData
     ) -> float:  # fmt: skip
         """Draw heights, shape (bars' keys, bars), and another setting's total; return the highest."""
         tops = np.cumsum(heights, axis=0)
         for bars, height, top in zip(self.bars.values(), heights, tops, strict=True):
             bars.set_visible(bool(height.any()))
             bars.set_data(top, edges, baseline=top - height)
-        self.other_total.set_visible(other is not None)
-        if other is not None:
-            self.other_total.set_data(*other)
-            self.other_total.set(**outline(style))
-        return float(max(tops.max(), 0 if other is None else other[0].max()))
+        return max(float(tops.max()), self.show_other(self.other_total, other, data))
 
 
 def below(ax: Axes, handles: Sequence[Any], widest: int, wide_px: float | None = None, **options: Any) -> int:

@@ -58,14 +58,6 @@ def test_the_pointer_reads_the_share_of_each_duration_that_there_is(token_cases)
         assert ("TPOT" in said) == tpot
 
 
-def test_an_overloaded_run_shows_the_growing_queue(token_cases):
-    view, result = drawn(TokenLatencyView, token_cases["overloaded"]), token_cases["overloaded"].result
-    times_s, waiting = view.queue.get_data()
-    counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
-    np.testing.assert_array_equal(waiting, counted)
-    assert not any(curve.get_visible() for curve in view.curves.values())
-
-
 def test_what_is_pinned_or_was_before_has_its_curves_beside(token_cases):
     for name in ("pinned", "moved"):
         other = drawn(TokenLatencyView, token_cases[name]).other_curves["ttft_ms"]

@@ -21,6 +21,7 @@ from batchsim.view.pictures.heat_map import HeatMapView
 from batchsim.view.pictures.latency import LatencyView
 from batchsim.view.pictures.load import LoadView
 from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.pictures.token_latency import TokenLatencyView
 from batchsim.view.pictures.views import VIEWS
 from batchsim.view.theme import THEMES
 
@@ -128,15 +129,19 @@ def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
     assert view.note.get_text() == f"{percent(within)} within 20 ms\n{lost} lost"
 
 
-def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases):
-    result, view = cases["overloaded"].result, drawn(LatencyView, cases["overloaded"])
+@pytest.mark.parametrize("kind", [LatencyView, TokenLatencyView])
+def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases, token_cases, kind):
+    data = (cases if kind is LatencyView else token_cases)["overloaded"]
+    result, view = data.result, drawn(kind, data)
     assert "Overloaded" in view.heading.get_text()
-    assert not any(line.get_visible() for line in view.lines.values())
+    durations = view.lines if kind is LatencyView else view.curves
+    assert not any(line.get_visible() for line in durations.values())
     times_s, waiting = view.queue.get_data()
     counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
     np.testing.assert_array_equal(waiting, counted)
     assert times_s[-1] == result.arrival_s[-1]
-    assert view.note.get_text() == f"+{3000 - 16 / 0.009:,.0f} every second"
+    growth = 3000 - 16 / 0.009 if kind is LatencyView else 60 - result.scenario.full_batches_per_s
+    assert view.note.get_text() == f"+{growth:,.0f} every second"
 
 
 # Where the time goes.
