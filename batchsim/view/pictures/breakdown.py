@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, unit_of
 from batchsim.view.pictures.data import GROUPS, ViewData
-from batchsim.view.pictures.view import Spot, StackedView, apart
+from batchsim.view.pictures.view import Spot, StackedView
 from batchsim.view.scales import nice
 from batchsim.view.theme import COMPONENTS, PHASES, ComponentStyle, in_words
 
@@ -73,11 +73,11 @@ class BreakdownView(StackedView):
                     self.write(text, in_words(name) * (name in named), 100, 0, right=0.4, up=up)
             return
         middles, unit = np.cumsum(means[:, -1]) - means[:, -1] / 2, unit_of(upper)[1]
-        line = 2.3 * self.em / 72 * self.ax.figure.dpi / self.ax.bbox.height * upper
-        places = apart([middles[row] for row in named.values()], line, line / 2, upper - line / 2)
+        places = self.apart(self.ax, [middles[row] / upper for row in named.values()], 2.3, up=True)
+        heights = dict(zip(named, places, strict=True))
         for name, text in self.names.items():
             written = f"{in_words(name)}\n{self.written(data.mean_ms(name), unit)}" if name in named else ""
-            self.write(text, written, 100, places[list(named).index(name)] if written else 0, right=0.4)
+            self.write(text, written, 100, heights.get(name, 0) * upper, right=0.4)
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
         """Return the mean of a part in the axis' unit."""

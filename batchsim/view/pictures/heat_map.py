@@ -143,10 +143,10 @@ class HeatMapView(View):
         self.ties = self.areas(ax, 4, **frame, path_effects=on_white(0.8 * width))
         ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
         ring["path_effects"] = on_white(2.6 * width)
-        (self.other,) = ax.plot([], [], "s", markersize=6.5 * width, color=theme.before, zorder=5, **ring)
-        (self.now,) = ax.plot([], [], "o", markersize=5.5 * width, color=BLACK, zorder=6, **ring)
+        self.other = self.line(ax, 5, marker="s", markersize=6.5 * width, color=theme.before, **ring)
+        self.now = self.line(ax, 6, marker="o", markersize=5.5 * width, color=BLACK, **ring)
         star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
-        (self.star,) = ax.plot([], [], zorder=5, markersize=8 * width, markeredgewidth=0.6 * width, **star)
+        self.star = self.line(ax, 5, markersize=8 * width, markeredgewidth=0.6 * width, **star)
         halo: Style = {
             "color": BLACK,
             "bbox": {"facecolor": "white", "alpha": 0.75, "pad": 0.6, "linewidth": 0},
@@ -237,7 +237,7 @@ class HeatMapView(View):
         note = "" if not self.large else ", dashed: as good as the best" if tied else ""
         if self.changed("grid", (surface.x, surface.y, surface.x_values, surface.y_values, note)):
             self.set(self.ax, xlim=(0, columns), ylim=(0, rows))
-            box, em = self.ax.bbox, self.em / 72 * self.ax.figure.dpi
+            box = self.ax.bbox
             for axis, name, values, length in (
                 (self.ax.xaxis, surface.x, surface.x_values, box.width),
                 (self.ax.yaxis, surface.y, surface.y_values, box.height),
@@ -249,7 +249,7 @@ class HeatMapView(View):
                 axis.set_label_text(label)
                 # If the texts need more room than their cells, only every second or third is shown.
                 room = 1.15 if axis is self.ax.yaxis else max(0.62 * len(text) + 0.4 for text in texts)
-                step = math.ceil(room * em / (length / len(texts)))
+                step = math.ceil(room * self.em_px / (length / len(texts)))
                 shown = range((len(texts) - 1) % step, len(texts), step)
                 axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
                 axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))

@@ -22,7 +22,7 @@ from batchsim._format import (
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.result.distributions import POINTS, queue_length
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, View, apart, outline
+from batchsim.view.pictures.view import DASHED, Spot, View, outline
 from batchsim.view.scales import nice
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class GrowingView(View):
 
     def add_queue(self) -> None:
         """Add the artists of the queue to the view's axes."""
-        (self.queue,) = self.ax.plot([], [], zorder=3, **self.now_style)
-        (self.other_queue,) = self.ax.plot([], [], zorder=2.5)
-        (self.growth,) = self.ax.plot([], [], zorder=3, **self.style("soft", "-.", 0.7))
+        self.queue = self.line(self.ax, 3, **self.now_style)
+        self.other_queue = self.line(self.ax, 2.5)
+        self.growth = self.line(self.ax, 3, **self.style("soft", "-.", 0.7))
         self.note = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
 
     def title(self, data: ViewData) -> str:
@@ -229,11 +229,10 @@ class LatencyView(GrowingView):
         if data.objective_ms is not None:
             marks[f"objective {typed(data.objective_ms / unit)}"] = data.objective_ms
         shown = [words for words, ms in marks.items() if ms <= right_ms]
-        wide = 6.6 * self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width * right_ms
-        places = apart([marks[words] for words in shown], wide, wide / 2, right_ms - wide / 2)
+        places = self.apart(self.ax, [marks[words] / right_ms for words in shown], 6.6)
         where = dict(zip(shown, places, strict=True))
         for text, words in zip(self.names, [*marks, ""], strict=False):
-            self.write(text, words * (words in where), where.get(words, 0), 1)
+            self.write(text, words * (words in where), where.get(words, 0) * right_ms, 1)
         beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
         slower = f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}" if beyond >= 0.005 else ""
         self.write(self.slower, slower, 1, 0, up=0.4)

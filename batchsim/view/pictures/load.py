@@ -12,7 +12,7 @@ from batchsim._format import counted, duration, number, percent, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View, apart
+from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View
 from batchsim.view.scales import log_ticks, nice, nice_span
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
@@ -68,23 +68,20 @@ class LoadPanels(View):
                 ax.set_ylabel(panel.label)
                 ax.yaxis.set_major_locator(Ticks(3))
 
-        def line(ax: Axes, zorder: float, style: Style) -> Line2D:
-            return ax.plot([], [], zorder=zorder, **style)[0]
-
         dots: Style = {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {}
         self.drawn = [curve for panel in self.panels for curve in panel.curves]
         axes = [ax for panel, ax in zip(self.panels, self.axes, strict=True) for _ in panel.curves]
         looks = [self.style("now", *curve.look) | dots for curve in self.drawn]
-        self.curves = [line(ax, 3, each) for ax, each in zip(axes, looks, strict=True)]
-        self.theory = line(self.ax, 3.5, self.style("ink", ":", 0.65))
+        self.curves = [self.line(ax, 3, **each) for ax, each in zip(axes, looks, strict=True)]
+        self.theory = self.line(self.ax, 3.5, **self.style("ink", ":", 0.65))
         of_durations = [ax for panel, ax in zip(self.panels, self.axes, strict=True) if panel.durations]
         objective = self.style("objective", width=0.8)
         self.objective_lines = [ax.axhline(1, zorder=2.2, **objective) for ax in of_durations]
-        self.other_curves = [line(ax, 2.5, self.now_style) for ax in axes]
+        self.other_curves = [self.line(ax, 2.5, **self.now_style) for ax in axes]
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
-        self.other_points = [line(ax, 4, diamond | {"markerfacecolor": "none"}) for ax in axes]
+        self.other_points = [self.line(ax, 4, **diamond, markerfacecolor="none") for ax in axes]
         now = diamond | {"color": self.look.now, "markeredgecolor": self.look.background}
-        self.points = [line(ax, 5, now) for ax in axes]
+        self.points = [self.line(ax, 5, **now) for ax in axes]
         # An area across the whole height is independent of the scale: a logarithmic one has no 0.
         self.beyond = [ax.axvspan(0, 0, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
         self.names = [self.text(ax, va="center", color=self.look.now) for ax in axes]
@@ -131,10 +128,10 @@ class LoadPanels(View):
         for area in self.beyond:
             area.set_visible(beyond)
             area.set_bounds(curve.saturation, 0, right - curve.saturation, 1)
-        em = self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width * right
-        room = bool(right - curve.saturation > 6 * em)  # for the names of the curves, too
+        wide_px = (right - curve.saturation) / right * self.ax.bbox.width
+        room = bool(wide_px > 6 * self.em_px)  # for the names of the curves, too
         self.write(self.saturated, "overloaded" * (self.large and room), right, 0.22, right=-0.3)
-        roomy = self.large and self.ax.bbox.width > 34 * self.em / 72 * self.ax.figure.dpi
+        roomy = self.large and self.ax.bbox.width > 34 * self.em_px
         objectives = zip(self.objective_lines, self.objective_names, self.objectives(data), strict=False)
         for line, text, limit_ms in objectives:
             line.set_ydata([limit_ms or np.nan] * 2)
@@ -192,10 +189,9 @@ class LoadPanels(View):
                     ends.append((text, name, points[-1]))
                 else:
                     self.write(text, "", 0, 0)
-            least = 1.2 * self.em / 72 * ax.figure.dpi / ax.bbox.height
             up = ax.transData + ax.transAxes.inverted()
             heights = [float(up.transform(end)[1]) for _, _, end in ends]
-            places = apart(heights, least, least / 2, 1 - least / 2)
+            places = self.apart(ax, heights, 1.2, up=True)
             for (text, name, end), place in zip(ends, places, strict=True):
                 y = float(up.inverted().transform((0.0, place))[1])
                 self.write(text, name, float(end[0]), y, right=0.5)

@@ -44,7 +44,7 @@ class ReplicasView(View):
             for ax in self.axes
         ]
         self.others = [self.outlines(ax, 3) for ax in self.axes]
-        self.means = [ax.plot([], [], zorder=4, **self.mean_style)[0] for ax in self.axes]
+        self.means = [self.line(ax, 4, **self.mean_style) for ax in self.axes]
         right = {"ha": "right", "va": "top", "color": self.look.soft}
         self.imbalance = self.text(self.axes[-1], xycoords="axes fraction", **right)
 

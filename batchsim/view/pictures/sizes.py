@@ -112,8 +112,7 @@ class SizesView(View):
         self.limits(ax, y=(0, nice(1.05 * highest)))
         self.label(ax.yaxis, "latency", float(ax.get_ylim()[1]))
         if self.changed("sizes", (shares.round(1).tolist(), units.tolist())):
-            em = self.em / 72 * ax.figure.dpi
-            places = np.arange(0, shares.size, max(int(-(-4 * em * shares.size // ax.bbox.width)), 1))
+            places = np.arange(0, shares.size, max(int(-(-4 * self.em_px * shares.size // ax.bbox.width)), 1))
             ax.xaxis.set_major_locator(FixedLocator(shares[places].tolist()))  # an em a digit
             ax.xaxis.set_major_formatter(FixedFormatter([f"{units[at]:,}" for at in places]))
         self.legend(ax, [(f"p{q}", style) for q, style in self.line_styles.items()])

@@ -29,7 +29,7 @@ class StepMomentView(MomentView):
             "markeredgecolor": self.look.ink, "markeredgewidth": 0.3 * self.line_pt,
             "markersize": 0.5 * self.em,
         }  # fmt: skip
-        (self.preempted,) = self.ax.plot([], [], zorder=4, **self.mark)
+        self.preempted = self.line(self.ax, 4, **self.mark)
         self.strip = self.axes[1] if len(self.axes) > 1 else None
         if self.strip is not None:
             self.ax.tick_params(labelbottom=False)

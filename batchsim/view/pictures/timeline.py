@@ -43,7 +43,7 @@ class TimelineView(MomentView):
         mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
         mark["markersize"] = 0.5 * self.em
         self.styles |= {status: mark | {"marker": marker} for status, marker in LOST.items()}
-        self.lost = {status: ax.plot([], [], zorder=4, **self.styles[status])[0] for status in LOST}
+        self.lost = {status: self.line(ax, 4, **self.styles[status]) for status in LOST}
         self.add_place()
 
     def update(self, data: ViewData) -> None:

@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
 from batchsim._format import duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import ITL, LATENCY, TPOT, TTFT
 from batchsim.view.pictures.data import NAMED, ViewData
 from batchsim.view.pictures.latency import SAID, GrowingView, describe_objective, difference
-from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, apart
+from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks
 from batchsim.view.scales import log_ticks, nice_span
 
 DASHES: dict[str, Any] = {TTFT: DASHED, TPOT: DOTTED, ITL: (0, (3, 1, 1, 1)), LATENCY: "-"}
@@ -36,19 +35,15 @@ class TokenLatencyView(GrowingView):
 
     def make(self) -> None:
         ax = self.ax
-
-        def line(zorder: float, style: Style) -> Line2D:
-            return ax.plot([], [], zorder=zorder, **style)[0]
-
-        self.curves = {of: line(3, self.now_style | {"linestyle": DASHES[of]}) for of in NAMED}
-        self.other_curves = {of: line(2.5, {}) for of in NAMED}
+        self.curves = {of: self.line(ax, 3, **self.now_style | {"linestyle": DASHES[of]}) for of in NAMED}
+        self.other_curves = {of: self.line(ax, 2.5) for of in NAMED}
         objective = self.style("objective", width=0.8)
         self.objectives = {
             of: ax.axvline(1, zorder=2.2, **objective | {"linestyle": DASHES[of]}) for of in NAMED
         }
         dot: Style = {"linestyle": "none", "marker": "o", "markersize": 2.8 * self.line_pt}
         edge = {"color": self.look.objective, "markeredgecolor": self.look.background}
-        self.dots = {of: line(4, dot | edge) for of in NAMED}
+        self.dots = {of: self.line(ax, 4, **dot | edge) for of in NAMED}
         halo = {"bbox": {"facecolor": self.look.background, "alpha": 0.8, "pad": 0.5, "linewidth": 0}}
         self.names = {of: self.text(ax, ha="center", va="center", **halo) for of in NAMED}
         self.add_queue()
@@ -88,7 +83,7 @@ class TokenLatencyView(GrowingView):
         self.label(self.ax.xaxis, "time")
         self.show_percent("requests within this time" if self.large else "requests")
         if self.changed("span", span):
-            room = self.ax.bbox.width / (5 * self.em / 72 * self.ax.figure.dpi)  # their units make texts wide
+            room = self.ax.bbox.width / (5 * self.em_px)  # their units make texts wide
             log_ticks(self.ax.xaxis, *span, most=max(min(7 if self.large else 4, int(room)), 2))
             self.ax.xaxis.set_minor_locator(FixedLocator([]))
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
@@ -109,8 +104,7 @@ class TokenLatencyView(GrowingView):
             if times_ms.size and line.get_visible():
                 at_ms = float(np.interp(HALF, shares, np.maximum(times_ms, 1e-9)))
                 found[of] = (math.log(at_ms) - low) / (high - low)
-        wide = (4.2 if self.large else 3.6) * self.em / 72 * self.ax.figure.dpi / self.ax.bbox.width
-        places = apart([*found.values()], wide, wide / 2, 1 - wide / 2)
+        places = self.apart(self.ax, [*found.values()], 4.2 if self.large else 3.6)
         for of, text in self.names.items():
             if of not in found:
                 self.write(text, "", 0, 0)

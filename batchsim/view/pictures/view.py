@@ -183,6 +183,10 @@ class View:
         found.set_in_layout(False)
         return found
 
+    def line(self, ax: Axes, zorder: float, **style: Any) -> Line2D:
+        """Return a line, or marks, without a point yet."""
+        return ax.plot([], [], zorder=zorder, **style)[0]
+
     def areas(self, ax: Axes, zorder: float, **style: Any) -> PathPatch:
         """Return an empty area: one artist for thousands of rectangles draws in the time of one."""
         found = PathPatch(NOWHERE, zorder=zorder, **style)
@@ -216,6 +220,15 @@ class View:
             text.set_text(words)
             text.xy = (x, y)
             text.set_position((right * self.em, up * self.em))
+
+    @property
+    def em_px(self) -> float:
+        return float(self.em / 72 * self.ax.figure.dpi)
+
+    def apart(self, ax: Axes, places: Sequence[float], ems: float, up: bool = False) -> list[float]:
+        """Return fractions of the width of axes, or of the height, moved so many ems apart within them."""
+        least = ems * self.em_px / (ax.bbox.height if up else ax.bbox.width)
+        return apart(places, least, least / 2, 1 - least / 2)
 
     def changed(self, what: Any, value: Any) -> bool:
         """Return whether a value is new."""
