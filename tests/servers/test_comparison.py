@@ -142,6 +142,7 @@ def test_the_curves_have_a_line_for_each_stable_rule_and_a_name_for_each(compare
     p99 = np.interp(2, *drawn[0].get_data())  # at -log10(1 - 0.99)
     assert p99 == pytest.approx(compared.groups[0].result.percentile(99), rel=1e-3)
     assert any("without bound" in name for name in names)
+    assert chart.words.count("its queue grows without bound.") == 1
 
 
 def test_the_names_of_the_curves_neither_overlap_nor_are_cut(compared):

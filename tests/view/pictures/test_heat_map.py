@@ -50,12 +50,6 @@ def test_without_an_objective_the_best_is_the_strongest_colour():
     assert (np.diff(grey) >= 0).all()
 
 
-def test_the_star_is_on_the_surfaces_best(cases):
-    row, column = cases["plain"].surface.best()
-    star = drawn(HeatMapView, cases["plain"]).star
-    assert (star.get_xdata()[0], star.get_ydata()[0]) == (column + 0.5, row + 0.5)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tied(Surface):
     """A surface whose best setting is not the one with the lowest p99, but tied with it."""
@@ -106,10 +100,6 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
 )
 def test_todays_place_is_also_between_the_grids_values(cases, knobs, where):
     assert position(cases["plain"].surface, BASE.replace(knobs).rule) == pytest.approx(where)
-
-
-def test_a_rule_of_another_kind_has_no_place_on_the_map(cases):
-    assert position(cases["plain"].surface, bs.AtLeast(2, 8)) is None
 
 
 @pytest.mark.parametrize("link", ["max_batch_size=4", "rate_per_s=3000", "service=published&rate_per_s=1500"])

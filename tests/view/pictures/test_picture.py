@@ -30,6 +30,7 @@ def drawn(draw, **labels):
     [
         (lambda ax: ax.plot([1, 2, 3], [5, 1, 9.5], label="a"), "a: from 5 to 9.5, at least 1, at most 9.5."),
         (lambda ax: ax.plot([1], [5], "o", label="here"), "here: a mark."),
+        (lambda ax: ax.plot([1], [5], linestyle="none", label="not\ndrawn"), "not drawn."),
         (lambda ax: ax.axvline(11, label="exact"), "exact: at x 11."),
         (lambda ax: ax.axhline(25, label="objective"), "objective: at y 25."),
         (lambda ax: ax.plot([1, 2], [np.nan, np.inf], label="gone"), "gone: no numbers."),

@@ -1,7 +1,6 @@
 """Every view shows the run's numbers, large and small, in any axes."""
 
 import dataclasses
-import math
 from itertools import pairwise
 
 import matplotlib
@@ -189,16 +188,6 @@ def test_many_batch_sizes_share_bars():
 
 
 # The load.
-
-
-def test_beyond_saturation_no_latency_is_drawn(cases):
-    view, curve = drawn(LoadView, cases["overloaded"]), cases["overloaded"].curve
-    for line in view.curves[:2]:
-        np.testing.assert_array_equal(np.isfinite(line.get_ydata()), curve.x_values < curve.saturation)
-    p99, mean, throughput = (marker.get_ydata()[0] for marker in view.points)
-    assert math.isnan(p99)
-    assert math.isnan(mean)
-    assert throughput == cases["overloaded"].result.throughput_per_s
 
 
 def test_todays_point_is_where_the_result_is_and_theorys_curve_where_theory_is_known(cases):
