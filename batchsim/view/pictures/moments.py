@@ -16,13 +16,14 @@ LONG = 2.0  # windows: longer waits before a window are cut off
 
 
 class Window(NamedTuple):
-    """Consecutive batches of a run: the first, the last, their requests, and begin and end in seconds."""
+    """Consecutive batches of a run: the first, the last, their requests, and begin and end in seconds.
+
+    Requests are in order of arrival; batch by batch if they overtake others, or replicas take them.
+    """
 
     first: int
     last: int
-    requests: (
-        np.ndarray
-    )  # their numbers, in order of arrival; batch by batch if they overtake others, or replicas take them
+    requests: np.ndarray
     begin_s: float
     end_s: float
 

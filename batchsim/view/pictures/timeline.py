@@ -10,7 +10,7 @@ from matplotlib.path import Path
 from batchsim._format import counted, duration, listed
 from batchsim.engines.log import Status
 from batchsim.result import Result
-from batchsim.view.pictures.cells import rectangles
+from batchsim.view.pictures.cells import NOWHERE, rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import MomentView, Spot, Style, outline
 from batchsim.view.scales import nice
@@ -59,18 +59,16 @@ class TimelineView(MomentView):
         self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
         index = result.batch_index[requests]
         compiles = bool((result.ready_s > result.batches.start_s)[index[index >= 0]].any())
-        self.compiling.set_visible(compiles)
-        if compiles:
-            self.compiling.set_path(batch_frames(result, requests, begin_s, result.ready_s))
+        compiled = batch_frames(result, requests, begin_s, result.ready_s)
+        self.fill(self.compiling, compiled if compiles else NOWHERE)
         self._show_other(data, requests, begin_s)
         entries = [(in_words(name), self.styles[name]) for name in COMPONENTS if data.has(name)]
         entries += [("compiling", self.styles["compiling"])] * compiles
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
             waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
-            begin_ms, end_ms = (
-                1000 * (result.arrival_s[requests[rows]] + s - begin_s) for s in (0.0, waited_s)
-            )
+            begin_ms = 1000 * (result.arrival_s[requests[rows]] - begin_s)
+            end_ms = begin_ms + 1000 * waited_s
             marks.set_data(end_ms, rows)
             if status == Status.TIMED_OUT:
                 self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
@@ -119,9 +117,8 @@ class TimelineView(MomentView):
         parts = [f"{in_words(name)} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
         batch = data.result.batch_index[request]
         compiling_s = float(data.result.ready_s[batch] - data.result.batches.start_s[batch])
-        parts[names.index("computing")] += (
-            f" (compiling {duration(1000 * compiling_s)})" if compiling_s else ""
-        )
+        compiling = f" (compiling {duration(1000 * compiling_s)})"
+        parts[names.index("computing")] += compiling * bool(compiling_s)
         size = int(data.result.batches.batch_size[batch])
         return Spot(self.KEY, f"{name}: {listed(parts)}, in a batch of {size}")
 
