@@ -365,3 +365,8 @@ def test_on_off_of_equal_rates_is_poisson():
 def test_the_mean_rate_of_on_off_is_weighted_by_time():
     assert bs.OnOff(100, 20, 1, 3).offered_per_s == 40
     assert bs.OnOff(100, 20, 1, 3).with_rate(80) == bs.OnOff(200, 40, 1, 3)
+
+
+def test_only_a_day_has_rates_along_it():
+    for workload in OPEN:
+        assert (workload.rates_per_s(0, 5).size > 0) is isinstance(workload, bs.Diurnal)

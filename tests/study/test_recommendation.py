@@ -115,6 +115,8 @@ def test_shared_devices_are_told_to_be_busy_beside_their_servers():
     device = _format.percent(found.result.device_utilisation)
     assert found.result.device_utilisation > found.result.utilisation
     assert f"on average; the device is busy {device}." in found.explain()
+    own = tune(scenario.replace(devices=4), SLO(p99_ms=500), {"max_wait_ms": [2]}, requests=5_000)
+    assert "for a device included" not in own.explain()
 
 
 def test_an_at_least_rule_is_explained_by_its_least_size():
