@@ -14,7 +14,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.device import Replay, load_model, measure_sharing, replay, sharing
-from batchsim.view.film.snapshot import Film
+from batchsim.view.film.film import RequestFilm
 
 SCENARIO = bs.Scenario(bs.Poisson(4000), bs.SizeOrWait(8, 1), bs.Affine(1, 0.1))
 TEN = np.arange(10)
@@ -109,9 +109,9 @@ def test_a_batch_that_fails_takes_nothing_with_it():
     assert result.status[4] == bs.Status.FAILED
     assert counts(result)[bs.Status.SERVED] == 10 - result.failed
     assert result.to_frame().status[4] == "failed"
-    end = Film(result).snapshot(float(result.batches.finish_s.max()))
-    assert (end.failed, end.served, end.lost) == (result.failed, 10 - result.failed, result.failed)
-    assert end.waiting.tolist() == []
+    film, end_s = RequestFilm(result), float(result.batches.finish_s.max())
+    assert film.counts(end_s) == (10, 10 - result.failed, result.failed)
+    assert film.waiting(end_s).tolist() == []
     assert bs.plot(result).axes
 
 

@@ -13,7 +13,7 @@ from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.routing import NAMES, ByKey
 from batchsim.scenario.saturation import load_to_tell
 from batchsim.view.explorer.state import State
-from batchsim.view.film.token_film import TokenFilm
+from batchsim.view.film.token_film import SeatFilm
 
 TOKENS = bs.Tokens(bs.Lognormal(200, cv=1, at_most=2000), bs.Lognormal(100, cv=1, at_most=1000))
 STEP = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
@@ -246,7 +246,7 @@ def test_the_utilisation_asks_for_engines_where_nothing_waits():
 
 
 def test_films_show_the_engines_of_all_replicas():
-    film = TokenFilm.of(bs.simulate(FOUR, 100))
+    film = SeatFilm.of(bs.simulate(FOUR, 100))
     assert film.servers == len(film.busy) == 4
 
 

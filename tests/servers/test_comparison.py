@@ -12,7 +12,7 @@ from PIL import Image
 import batchsim as bs
 from batchsim import servers
 from batchsim.servers.comparison import in_words, rule_of
-from batchsim.view.film.snapshot import Film
+from batchsim.view.film.film import RequestFilm
 from batchsim.view.theme import fill_style
 
 V100 = bs.Affine(1.8874, 0.1438)
@@ -171,13 +171,13 @@ def test_a_lane_shows_the_batches_of_its_rule_and_how_many_wait(compared):
     found = areas(picture, "computing")
     seen = 0
     for group, lane in zip(compared.groups, picture.lanes, strict=True):
-        batches, film = group.result.batches, Film.of(group.result)
+        batches, film = group.result.batches, RequestFilm.of(group.result)
         seen += ((batches.start_s < until_s) & (batches.finish_s > begin_s)).sum()
         times_s, waiting, fills = picture.kind.waiting(lane)
         for time_s in np.linspace(begin_s, until_s, 40, endpoint=False):
-            now = film.snapshot(time_s)
             at = np.searchsorted(times_s, time_s, side="right") - 1
-            assert (waiting[at], fills[at]) == (now.waiting.size, "forming" if now.forming else "queueing")
+            assert waiting[at] == film.waiting(time_s).size
+            assert fills[at] == ("forming" if film.forming(time_s) else "queueing")
     assert len(found) == seen
 
 
@@ -206,8 +206,8 @@ def test_the_film_describes_each_rule_at_its_time(compared):
     assert film.time_s == until_s
     film.time_ms = 1000 * (begin_s + until_s) / 2
     for group in compared.groups:
-        now = Film.of(group.result).snapshot(film.time_s)
-        assert f"{', '.join(group.names)}: {now.waiting.size:,} waiting" in film.words
+        waiting = RequestFilm.of(group.result).waiting(film.time_s)
+        assert f"{', '.join(group.names)}: {waiting.size:,} waiting" in film.words
     before = film.time_s
     film.next()
     assert film.time_s in film.window.instants

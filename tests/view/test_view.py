@@ -16,10 +16,9 @@ from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.reasons import of_requests
 from batchsim.view.explorer.state import DEFAULT, State
+from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.lane_kinds import RequestLanes
-from batchsim.view.film.snapshot import Film
 from batchsim.view.film.window import request_window
-from batchsim.view.film.words import describe
 from batchsim.view.pictures.breakdown import BreakdownView
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import as_html, figures_of, levels
@@ -57,10 +56,10 @@ def test_a_warm_run_and_a_measured_one_know_of_no_compiling():
 
 
 def test_a_moment_says_compiling_until_the_shape_is_compiled():
-    film = Film(bs.simulate(COLD, 200))
-    batch = film.batch(0)
-    for time_s, compiling in ((0.5 * (batch.start_s + batch.ready_s), True), (batch.ready_s + 0.001, False)):
-        assert ("compiling" in describe(film.snapshot(time_s))) == compiling
+    result = bs.simulate(COLD, 200)
+    start_s, ready_s = result.batches.start_s[0], result.ready_s[0]
+    for time_s, compiling in ((0.5 * (start_s + ready_s), True), (ready_s + 0.001, False)):
+        assert ("compiling" in RequestFilm(result).words(time_s)) == compiling
 
 
 def test_the_timeline_begins_with_the_cold_start_and_has_a_word_and_a_hatch_for_it():
@@ -118,17 +117,17 @@ def test_the_breakdown_and_the_timeline_have_a_part_for_it_where_devices_are_sha
 
 def test_a_moment_says_that_a_batch_waits_for_its_device(results):
     result = results[SHARED]
-    film, times = Film(result), result.run.device_time
+    film, times = RequestFilm(result), result.run.device_time
     (first, *_) = np.flatnonzero(times.wait_s > 0.5e-3)
     for time_s, waits in (
         ((times.asked_s[first] + times.begin_s[first]) / 2, True),
         (times.begin_s[first] + 1e-6, False),
     ):
-        now = film.snapshot(time_s)
-        assert now.computing[result.batches.server[first]].held(time_s) == waits
-        assert bool(now.held) == ("waiting for a device" in describe(now))
-    own = Film(results[OWN])
-    assert not any(own.snapshot(time_s).held for time_s in own.instants[::50])
+        held = np.count_nonzero((times.asked_s <= time_s) & (times.begin_s > time_s))
+        assert (f"{held} waiting for a device" in film.words(time_s)) == bool(held)
+        assert waits <= bool(held)
+    own = RequestFilm(results[OWN])
+    assert not any("device" in own.words(time_s) for time_s in own.instants[::50])
 
 
 def test_lanes_have_it_in_their_legend_where_one_of_them_shares():
@@ -204,26 +203,14 @@ def test_the_view_says_the_extremes_and_the_numbers_of_the_replica_under_the_poi
             assert f"{number(of_each['mean_batch_size'][k])}" in spot.text or not of_each["batches"][k]
 
 
-def test_a_snapshot_counts_who_waits_at_each_replica_and_forms_where_a_server_is_idle(result):
-    film = Film(result)
-    for time_s in film.instants[100:2000:37]:
-        now = film.snapshot(float(time_s))
-        waits = (result.arrival_s <= time_s) & (result.start_s > time_s)
-        assert now.at_replicas.tolist() == np.bincount(result.replica[waits], minlength=4).tolist()
-        runs = (result.batches.start_s <= time_s) & (result.batches.finish_s > time_s)
-        idle = np.bincount(result.batches.server[runs] // 2, minlength=4) < 2
-        assert now.forming == bool((idle & (now.at_replicas > 0)).any())
-
-
 def test_a_lane_forms_while_a_replica_with_requests_has_an_idle_server(result):
-    film, middle_s = Film(result), float(result.arrival_s[2500])
+    film, middle_s = RequestFilm(result), float(result.arrival_s[2500])
     (lane,) = request_window(film, (middle_s, middle_s)).lanes
     begin_s, until_s = request_window(film, (middle_s, middle_s)).stretch
     for time_s, count, name in zip(*RequestLanes.waiting(lane), strict=True):
         if begin_s < time_s < until_s:
-            now = film.snapshot(float(time_s))
-            assert count == now.waiting.size
-            assert not count or name == ("forming" if now.forming else "queueing")
+            assert count == film.waiting(time_s).size
+            assert not count or name == ("forming" if film.forming(time_s) else "queueing")
 
 
 @pytest.mark.parametrize("routing", ["two_choices", "fill_first", bs.routing.ByKey(50, 1.2)], ids=str)

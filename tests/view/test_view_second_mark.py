@@ -11,8 +11,8 @@ from pictures import drawn
 from tracked import notebooks
 
 import batchsim as bs
+from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import KINDS
-from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.pictures.cells import border
 from batchsim.view.pictures.curves import STYLES
 from batchsim.view.pictures.heat_map import MEASURES, HeatMapView

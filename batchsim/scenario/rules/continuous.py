@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,16 @@ from batchsim.scenario.rules.rule import Rule, Step
 FIRST = ("decode", "prefill")
 RESERVE = ("step", "life")
 MOST = 2**31
+
+
+class Ending(StrEnum):
+    """Why no more rows join a step: a row had to leave, what is used up, or that nobody else waits."""
+
+    PREEMPT = "preempt"
+    BUDGET = "budget"
+    SEATS = "seats"
+    MEMORY = "memory"
+    ALL = "all"
 
 
 class NeverServed(ValueError):
@@ -140,7 +151,30 @@ class Continuous(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return ()
+        """Where the choice of a step's rows ends, with an `Ending` for a trigger."""
+        limited, grows = self.kv_blocks is not None, self.reserve == "step"
+        blocks = "no blocks for the next" if grows else "no blocks for the next one's life"
+        budget = "the budget is used", "others wait"
+        if not self.chunked:
+            above = "the next is above budget or memory" if limited else "the next is above the budget"
+            budget = above, "it waits"
+        found = [("blocks run out", "preempt the last", Ending.PREEMPT)] * (limited and grows)
+        found += [(*budget, Ending.BUDGET), (f"{self.max_num_seqs:,} run", "others wait", Ending.SEATS)]
+        found += [(blocks, "it waits", Ending.MEMORY)] * (limited and self.chunked)
+        join = "all that wait join"
+        return (*(Step(*each, f"{each[0]}: {each[1]}") for each in found), Step("", join, Ending.ALL, join))
+
+    def ended(self, log: Any) -> np.ndarray:
+        """Return the number of the one of `steps` that ended each step of a run, from `Result.steps`."""
+        number = {step.trigger: i for i, step in enumerate(self.steps)}
+        others = log.waiting > 0
+        found = np.full(len(log), number[Ending.ALL])
+        found[others] = number.get(Ending.MEMORY, number[Ending.BUDGET])
+        found[others & (log.running >= self.max_num_seqs)] = number[Ending.SEATS]
+        found[others & (log.tokens >= self.max_num_batched_tokens)] = number[Ending.BUDGET]
+        if Ending.PREEMPT in number:
+            found[log.preempted > 0] = number[Ending.PREEMPT]
+        return found
 
 
 # Which requests can be served at all.

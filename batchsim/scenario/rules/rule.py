@@ -11,7 +11,7 @@ import re
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -130,14 +130,15 @@ class Step:
     """A line of a rule: "elif {condition}: {action}" ("else" without one), and why a batch leaves by it.
 
     With the condition `ANYONE`, or no condition, a batch always leaves. `because` ends the sentence "The
-    batch leaves because ..."; `label` is the same in one to three words.
+    batch leaves because ..."; `label` is the same in one to three words. In continuous batching no batch
+    leaves: the trigger is an `Ending`, without a label.
     """
 
     condition: str
     action: str
-    trigger: Trigger
+    trigger: Enum
     because: str
-    label: str
+    label: str = ""
 
 
 class Rule(Described):

@@ -11,8 +11,8 @@ from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import available, simulated
 from batchsim.view.explorer.player import Player
+from batchsim.view.film.film import REQUESTS, RequestFilm
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_window
-from batchsim.view.film.snapshot import REQUESTS, Film
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.lanes import Lanes
 from batchsim.view.pictures.live import moment_picture
@@ -84,7 +84,7 @@ def film(
 
 def run_film(result: Result, requests: int) -> tuple[Window, str, Callable[[], Picture]]:
     """Return the window of a run, its name, and its still."""
-    film = Film.of(result)  # refuses what has no film
+    film = RequestFilm.of(result)  # refuses what has no film
     around = window(result)
     found = request_window(film, (around.begin_s, around.end_s), requests)
     name = counted(min(result.arrival_s.size, requests), "request")

@@ -8,7 +8,7 @@ import numpy as np
 import traitlets
 
 from batchsim import _check
-from batchsim.view.film.snapshot import PlayRange
+from batchsim.view.film.film import PlayRange
 from batchsim.view.film.window import Window
 from batchsim.view.scripts import widget
 from batchsim.view.theme import looks

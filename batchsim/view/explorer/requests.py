@@ -34,7 +34,7 @@ from batchsim.view.explorer.control import (
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.runs import Stored, request_run, usual_longest
-from batchsim.view.film.snapshot import Film
+from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.timeline import TimelineView
@@ -340,7 +340,7 @@ class Requests(Kind):
         return state
 
     def window(self, data: ViewData, server: int) -> Window:
-        return request_window(Film.of(data.result), (data.window.begin_s, data.window.end_s))
+        return request_window(RequestFilm.of(data.result), (data.window.begin_s, data.window.end_s))
 
     def origin(self, state: State) -> str:
         if state.service == "published":

@@ -53,10 +53,10 @@ from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, PER_PAIR_MS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, token_run
+from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.seats import beginning, seats, spells
-from batchsim.view.film.snapshot import PlayRange
-from batchsim.view.film.token_film import StepFilm, WholeFilm
+from batchsim.view.film.token_film import TokenFilm
 from batchsim.view.film.window import Window, step_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.seats import SeatsView, lanes_of
@@ -412,16 +412,14 @@ class TokenGeneration(Kind):
         now = data.moment(server)
         if now is None:
             return None
-        film = (StepFilm if isinstance(data.result.scenario.rule, Continuous) else WholeFilm).of(
-            data.result, server
-        )
+        film = TokenFilm.of(data.result, server)
         instants, page_s = film.instants, now.end_s - now.begin_s
         first = int(instants.searchsorted(now.begin_s))
         until_s = min(now.begin_s + PAGES * page_s, float(instants[first:][:INSTANTS][-1]))
         stretch, log = PlayRange(now.begin_s, max(until_s, now.end_s)), now.log
         steps = int(log.batch_start_s.searchsorted(stretch.until_s, side="right"))
         own = log.batch_server == server
-        if isinstance(film, WholeFilm):  # up to the end of a batch
+        if film.whole:  # up to the end of a batch
             left = np.flatnonzero(own & (log.batch_trigger != NO_TRIGGER))
             steps = int(np.append(left, own.size)[left.searchsorted(steps)])
         busy_s = spells(log.batch_start_s[own], log.batch_finish_s[own])

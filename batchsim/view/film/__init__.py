@@ -1,1 +1,1 @@
-"""A run as a film: snapshots, the animation, and the rule as pseudo-code."""
+"""Films: what a run says at any time, what plays it, and the rule as pseudo-code."""

@@ -20,8 +20,8 @@ from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import MOST
 from batchsim.servers.comparison import REQUESTS, Group, ServerComparison, compare_servers
-from batchsim.view.film.snapshot import Film, PlayRange
-from batchsim.view.film.token_film import TokenFilm
+from batchsim.view.film.film import Film, PlayRange, QueueFilm
+from batchsim.view.film.token_film import SeatFilm
 from batchsim.view.film.window import Lane, Window, lanes_words, request_lane, token_lane
 from batchsim.view.scales import nice
 from batchsim.view.theme import COMPONENTS, TELLING, in_words
@@ -46,11 +46,11 @@ class RequestLanes:
 
     @staticmethod
     def film(result: Result) -> Film:
-        return Film.of(result)
+        return QueueFilm.of(result)
 
     @staticmethod
     def lane(group: Group, stretch: PlayRange) -> Lane:
-        return request_lane(Film.of(group.result), stretch)
+        return request_lane(QueueFilm.of(group.result), stretch)
 
     @staticmethod
     def numbers(group: Group) -> dict[str, str]:
@@ -118,13 +118,13 @@ class TokenLanes(RequestLanes):
         }
 
     @staticmethod
-    def film(result: Result) -> TokenFilm:
-        return TokenFilm.of(result)
+    def film(result: Result) -> Film:
+        return SeatFilm.of(result)
 
     @classmethod
     def lane(cls, group: Group, stretch: PlayRange) -> Lane:
         """Return the seats up to the highest occupied one, if there is room; else the lowest."""
-        film = TokenFilm.of(group.result)
+        film = SeatFilm.of(group.result)
         servers = min(film.servers, int(TALL / LEAST))
         taken = int(film.seats.within(*stretch).seat.max(initial=0)) + 1
         seats = group.result.scenario.rule.largest_batch
@@ -140,7 +140,7 @@ class TokenLanes(RequestLanes):
             "TTFT p99": duration(result.percentile(99, column="ttft_ms")) if own else INFINITE,
             "TPOT p99": duration(result.percentile(99, column="tpot_ms")),
             "tokens/s": rate(result.summary()["output_tokens_per_s"]).removesuffix("/s"),
-            "useful": percent(TokenFilm.of(result).seats.useful_share),
+            "useful": percent(SeatFilm.of(result).seats.useful_share),
         }
 
     @classmethod

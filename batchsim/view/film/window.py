@@ -11,11 +11,9 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop
 from batchsim.scenario.sized_time import padded_to, unit_cost
-from batchsim.view.film.pseudocode import acting, pseudocode
+from batchsim.view.film.film import REQUESTS, Film, PlayRange, RequestFilm
 from batchsim.view.film.seats import Seats
-from batchsim.view.film.snapshot import REQUESTS, Activity, Film, PlayRange
-from batchsim.view.film.token_film import QueueLength, StepFilm, TokenFilm, WholeFilm, WholeMoment
-from batchsim.view.film.words import describe, life
+from batchsim.view.film.token_film import QueueLength, TokenFilm, life
 
 Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it
 MOVED = 0.0675  # of its computing time: the batch with which a film begins has just left
@@ -64,19 +62,18 @@ def packed(value: Any) -> Any:
     return [packed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def request_window(film: Film, around_s: tuple[float, float], requests: int = REQUESTS) -> Window:
+def request_window(film: RequestFilm, around_s: tuple[float, float], requests: int = REQUESTS) -> Window:
     """Return about so many requests of a run, from some before a period on; it starts as a batch moves."""
     stretch, batch = film.stretch(*around_s, requests), film.largest_leaving(*around_s)
-    moved_s = 0.0 if batch is None else MOVED * (batch.finish_s - batch.start_s)
-    return Window(
-        stretch, film.instants, [request_lane(film, stretch)],
-        lambda time_s, within_s: describe(film.snapshot(time_s), within_s),
-        lambda time_s, within_s: acting(film.snapshot(time_s), within_s),
-        (around_s[0], 0.0) if batch is None else (batch.start_s + moved_s, 1.01 * moved_s),
-    )  # fmt: skip
+    start = around_s[0], 0.0
+    if batch is not None:
+        start_s, finish_s = float(film.batches.start_s[batch]), float(film.batches.finish_s[batch])
+        moved_s = MOVED * (finish_s - start_s)
+        start = start_s + moved_s, 1.01 * moved_s
+    return Window(stretch, film.instants, [request_lane(film, stretch)], film.words, film.line, start)
 
 
-def request_lane(film: Film, stretch: PlayRange) -> Lane:
+def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
     """Return the requests in the system during a stretch, and the batches since the first of them."""
     result, order = film.result, film.order
     arrival_s, log = result.arrival_s, result.batches
@@ -108,12 +105,13 @@ def request_lane(film: Film, stretch: PlayRange) -> Lane:
         },
         "code": [
             {
-                "text": line.text, "trigger": None if line.trigger is None else int(line.trigger),
-                "activity": line.activity and str(line.activity), "because": line.because,
+                "text": line.text, "trigger": None if line.trigger is None else line.trigger.value,
+                "activity": line.activity or None, "because": line.because,
             }
-            for line in pseudocode(result.scenario)
+            for line in film.lines
         ],
-        "open": isinstance(result.scenario.workload, OpenLoop), "loses": film.loses,
+        "open": isinstance(result.scenario.workload, OpenLoop),
+        "loses": bool((result.status != Status.SERVED).any()),
         "before": {status.name.lower(): count for status, count in zip(Status, counts, strict=True)},
         "levels": list(levels) if len(levels) > 1 else [],
     }  # fmt: skip
@@ -162,7 +160,7 @@ def token_lane(
 
 
 def step_window(
-    film: StepFilm, stays: Seats, seats: int, busy_s: tuple[np.ndarray, np.ndarray], stretch: PlayRange,
+    film: TokenFilm, stays: Seats, seats: int, busy_s: tuple[np.ndarray, np.ndarray], stretch: PlayRange,
     **more: Any,
 ) -> Window:  # fmt: skip
     """Return a stretch of one server of token generation, with a sentence for each of its instants."""
@@ -170,45 +168,29 @@ def step_window(
     stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), int)})
     lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result, stretch)
     lane["moments"] = moments(film, stretch)
-    return Window(
-        stretch, film.instants, [lane],
-        lambda time_s, within_s: film.snapshot(time_s).said(within_s),
-        lambda time_s, within_s: film.snapshot(time_s).acting(within_s), more=more,
-    )  # fmt: skip
+    return Window(stretch, film.instants, [lane], film.words, film.line, more=more)
 
 
-def moments(film: StepFilm | WholeFilm, stretch: PlayRange) -> dict[str, Any]:
+def moments(film: TokenFilm, stretch: PlayRange) -> dict[str, Any]:
     """Return the state at each instant and step: a sentence, the acting line (-1: none), and what it is.
 
     `leaves`: a batch leaves; `event`: it is one of the film's instants. A page replaces "{t}" by the time in
     ms, and "{since s}" by the time in ms since then.
     """
-    instants = film.instants
-    at_s = np.concatenate([instants, film.changes_s])
+    at_s = np.concatenate([film.instants, film.changes_s])
     at_s = at_s[(at_s > stretch.begin_s) & (at_s <= stretch.until_s)]
     at_s = np.unique(np.append(at_s, stretch.begin_s))
-    states = [film.snapshot(float(time_s)) for time_s in at_s]
-    lines = [state.acting() for state in states]
+    times_s = at_s.tolist()
+    lines = [film.line(time_s) for time_s in times_s]
     return {
-        "at_s": at_s, "event": np.isin(at_s, instants),
-        "words": [state.said(at_ms="{t}") for state in states],
+        "at_s": at_s, "event": np.isin(at_s, film.instants),
+        "words": [film.words(time_s, at_ms="{t}") for time_s in times_s],
         "line": np.array([-1 if line is None else line for line in lines]),
-        "leaves": np.array(
-            [isinstance(state, WholeMoment) and state.activity() is Activity.LEAVING for state in states]
-        ),
+        "leaves": np.isin(at_s, film.batches.start_s) & film.whole,
     }  # fmt: skip
 
 
 def lanes_words(films: Sequence[tuple[str, Film]], time_s: float) -> str:
     """Return a moment of several runs in one sentence."""
-    said = [f"{name}: {_short(film, time_s)}" for name, film in films]
+    said = [f"{name}: {film.words(time_s)}" for name, film in films]
     return f"At {time_s * 1000:,.7g} ms: {'; '.join(said)}."
-
-
-def _short(film: Film, time_s: float) -> str:
-    if isinstance(film, TokenFilm):
-        return film.snapshot(time_s).said()
-    now = film.snapshot(time_s)
-    sizes = [str(batch.requests.size) for batch in now.computing if batch is not None]
-    computes = f"computing {' and '.join(sizes)}" if sizes else "idle"
-    return f"{now.waiting.size:,} waiting, {computes}"

@@ -7,8 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.view.explorer.player import Player
-from batchsim.view.film.snapshot import REQUESTS, Film
-from batchsim.view.film.words import describe
+from batchsim.view.film.film import REQUESTS, RequestFilm
 
 PLAIN = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 
@@ -37,10 +36,11 @@ def column(found):
 
 
 def test_a_film_begins_as_the_largest_batch_of_its_middle_leaves_and_says_so(player):
-    film = Film(bs.simulate(PLAIN, 100))
-    now = film.snapshot(player.time_s)
-    assert now.last.start_s < player.time_s < 0.9 * now.last.start_s + 0.1 * now.last.finish_s
-    assert f"a batch of {now.last.requests.size} leaves" in player.words
+    batches = bs.simulate(PLAIN, 100).batches
+    last = batches.start_s.searchsorted(player.time_s) - 1
+    start_s, finish_s = batches.start_s[last], batches.finish_s[last]
+    assert start_s < player.time_s < 0.9 * start_s + 0.1 * finish_s
+    assert f"a batch of {batches.batch_size[last]} leaves" in player.words
     assert player.film["start"]["time_s"] == player.time_s
     player.time_ms = 1000 * player.time_s
     assert "leaves" not in player.words
@@ -57,8 +57,7 @@ def test_it_works_without_a_page(player):
         assert player.time_s == time_s
     player.previous()
     assert player.time_s == later[1]
-    film = Film(bs.simulate(PLAIN, 100))
-    assert player.words == describe(film.snapshot(later[1]))
+    assert player.words == RequestFilm(bs.simulate(PLAIN, 100)).words(later[1])
     assert player.line is not None
 
 

@@ -1,375 +1,264 @@
-"""The film's script in Node: its state at any time is the snapshot's, and its sentences are Python's."""
+"""A film says of any time what a naive replay says, and those that wait stand in the order of the queue."""
 
-import base64
-import json
 import math
-import re
-import shutil
-import subprocess
-from itertools import combinations
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from places import TESTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.naive import after
+from oracles.naive_film import Moment
+from oracles.plans import plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.view.film.lane_kinds import TokenLanes
-from batchsim.view.film.pseudocode import acting, pseudocode
-from batchsim.view.film.snapshot import Film, PlayRange
-from batchsim.view.film.token_film import StepFilm, TokenFilm, WholeFilm
-from batchsim.view.film.window import Window, moments, request_lane, request_window, token_lane
-from batchsim.view.film.words import describe, life
-
-SCRIPT = Path(bs.__file__).parent / "web" / "js" / "film.js"
-NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node, which runs the film's script")
+from batchsim.engines.compiled import engine
+from batchsim.engines.log import Log
+from batchsim.engines.reference import engine as reference
+from batchsim.result import Result, Run
+from batchsim.view.film.film import EARLIER, REQUESTS, QueueFilm, RequestFilm
+from batchsim.view.film.pseudocode import FORMING, IDLE, QUEUEING
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
-TWO = {1: 0.2, 2: 0.8}
-SCENARIOS = {
-    "plain": PLAIN,
-    "overloaded": PLAIN.replace(rate_per_s=9000),
-    "eight servers": PLAIN.replace(servers=8, rate_per_s=9000),
-    "at least": PLAIN.replace(rule=bs.AtLeast(20, 50), servers=2, rate_per_s=5000),
-    "losing": PLAIN.replace(max_wait_ms=math.inf, queue_limit=20, timeout_ms=4),
-    "closed loop": PLAIN.replace(workload=bs.ClosedLoop(40, 0.001)),
-    "shared device": PLAIN.replace(rule=bs.SizeOrWait(4, 3), servers=3, devices=1, host_ms=0.5),
-    "compiling": PLAIN.replace(service=bs.Affine(20, 1).compiling({1: 120, 8: 190}), rate_per_s=200),
-    "two levels": PLAIN.replace(priorities=TWO, rule=bs.SizeOrWait(8, 5), rate_per_s=1900),
-    "delays": bs.Scenario(bs.Constant(1100).with_priorities(TWO), bs.SizeOrWait(4, 1), bs.Affine(3.5, 0.1),
-                          timeout_ms={2: 6}, timeout_action={2: "delay"}),
-    "frozen": PLAIN.replace(rule=bs.FrozenBatches(8, 3), priorities=TWO),
-    "four replicas": PLAIN.replace(rate_per_s=4000, replicas=4, routing="fill_first"),
-    "losing replicas": PLAIN.replace(rate_per_s=9000, servers=2, replicas=3, queue_limit=9),
-    "twelve replicas": PLAIN.replace(rate_per_s=4000, max_batch_size=4, replicas=12, priorities=TWO),
-    "sizes": PLAIN.replace(workload=bs.Poisson(150).with_sizes(bs.Lognormal(80, cv=1, at_most=512)),
-                           rule=bs.SortedWindow(8, 20), service=bs.PaddedTime(5, 0.25, 0.01, padding=[4, 8])),
-    "preferred sizes": PLAIN.replace(rule=bs.PreferredSizes([4, 8, 24], 24, 10), rate_per_s=900),
-}  # fmt: skip
-CARD = bs.published("llama-3.1-8b/rtx-4090")
-TOKENS = bs.Scenario(bs.Poisson(6), bs.Continuous(8), CARD, tokens=bs.Tokens(200, bs.Geometric(60)))
-BOX = {"x": 0, "y": 60, "w": 700, "h": 200}
+BUSY = PLAIN.replace(max_batch_size=8, rate_per_s=2500)
 
 
-def as_json(value):
-    if isinstance(value, memoryview):
-        return base64.b64encode(value).decode()
-    raise TypeError(value)
+def result_of(plan):
+    return Result((Run(plan.scenario, engine.run(plan)),), 0, "")
 
 
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory):
-    """Ask the script, all jobs in one process; return its answers."""
-    folder = tmp_path_factory.mktemp("film")
-    script = folder / "film.mjs"
-    shutil.copy(SCRIPT, script)
-
-    def asked(*jobs):
-        file = folder / "jobs.json"
-        file.write_text(json.dumps(jobs, default=as_json))
-        command = [NODE, str(TESTS / "helpers" / "web_film.mjs"), script.as_uri(), str(file)]
-        told = subprocess.run(command, capture_output=True, text=True)
-        assert told.returncode == 0, told.stderr
-        return [json.loads(line) for line in told.stdout.splitlines()]
-
-    return asked
+def assert_is_the_replay(film, time_s, within_s=0.0):
+    now, batches = Moment(film.result, time_s), film.batches
+    assert film.waiting(time_s).tolist() == now.waiting
+    assert film.running(time_s).tolist() == sorted(now.members)
+    assert film.counts(time_s) == (now.arrived, now.served, now.lost)
+    assert film.forming(time_s) == now.forming
+    assert film.words(time_s, within_s) == now.words(film.lines, within_s)
+    line = film.lines[film.line(time_s, within_s)]
+    if now.leaves(within_s):
+        assert line.trigger == batches.trigger[now.left[-1]]
+    else:
+        assert line.activity == now.state(within_s)
 
 
-def film_and_window(name, requests=600):
-    film = Film(bs.simulate(SCENARIOS[name], requests, seed=3))
-    middle_s = float(film.instants[film.instants.size // 2])
-    return film, request_window(film, (middle_s, middle_s))
+def times_around(film):
+    """Return every instant, the floats beside it, and what lies between."""
+    instants = film.instants
+    beside = [np.nextafter(instants, -1), np.nextafter(instants, math.inf)]
+    times_s = np.unique(np.concatenate([[0.0], instants, *beside, (instants[1:] + instants[:-1]) / 2]))
+    return times_s[times_s >= 0].tolist()
 
 
-def times_in(window, count, seed=0):
-    """Return instants of a window, and times between them."""
-    begin_s, until_s = window.stretch
-    within = window.instants[(window.instants >= begin_s) & (window.instants <= until_s)]
-    others = np.random.default_rng(seed).uniform(begin_s, until_s, count)
-    return [*within[:: max(within.size // count, 1)].tolist(), *others.tolist()]
+@settings(max_examples=40)
+@given(plans_with_ties(priorities=True))
+def test_a_film_is_the_naive_replay_when_everything_is_tied(plan):
+    film = RequestFilm(result_of(plan))
+    for time_s in times_around(film):
+        assert_is_the_replay(film, time_s)
+    assert film.waiting(time_s).size == film.running(time_s).size == 0
 
 
-@pytest.mark.parametrize("within_s", [0.0, 0.004])
-def test_the_state_and_the_sentence_of_a_time_are_those_of_the_snapshot(ask, within_s):
-    films = {name: film_and_window(name) for name in SCENARIOS}
-    times = {name: times_in(window, 60) for name, (_, window) in films.items()}
-    jobs = [
-        {"does": "states", "film": window.message(), "times": times[name], "within": within_s}
-        for name, (_, window) in films.items()
-    ]
-    for name, states in zip(films, ask(*jobs), strict=True):
-        film, _ = films[name]
-        for time_s, state in zip(times[name], states, strict=True):
-            now = film.snapshot(time_s)
-            computing = [None if batch is None else batch.requests.tolist() for batch in now.computing]
-            assert state["queue"] == now.queue.tolist(), (name, time_s)
-            assert state["computing"] == computing, (name, time_s)
-            assert (state["arrived"], state["served"], state["lost"]) == (now.arrived, now.served, now.lost)
-            assert state["words"] == describe(now, within_s)
-            assert state["line"] == acting(now, within_s)
+@settings(max_examples=40)
+@given(
+    scenarios_at_random(priorities=True), st.integers(0, 99), st.sampled_from([0, 0.004]),
+    st.lists(st.floats(0, 0.3), min_size=12, max_size=12),
+)  # fmt: skip
+def test_a_film_is_the_naive_replay_on_random_traffic(scenario, seed, within_s, times_s):
+    film = RequestFilm(bs.simulate(scenario, 150, seed=seed))
+    for time_s in times_s:
+        assert_is_the_replay(film, time_s, within_s)
 
 
-def test_the_events_of_a_window_are_those_of_the_film(ask):
-    _, window = film_and_window("losing")
-    (found,) = ask({"does": "instants", "film": window.message()})
-    begin_s, until_s = window.stretch
-    mine = [time_s for time_s in found if begin_s < time_s <= until_s]
-    assert mine == window.instants[(window.instants > begin_s) & (window.instants <= until_s)].tolist()
-
-
-def test_the_parts_of_a_latency_are_those_of_the_result(ask):
-    for name in ("plain", "eight servers", "shared device", "four replicas", "losing replicas"):
-        film, window = film_and_window(name)
-        (stories,) = ask({"does": "stories", "film": window.message()})
-        first = window.lanes[0]["first"]
-        known = 0
-        for at, story in enumerate(stories):
-            request, result = first + at, film.result
-            done = result.finish_s[request] <= window.stretch.until_s
-            if not done or result.batches.start_s[result.batch_index[request]] < result.arrival_s[first]:
-                continue
-            known += 1
-            for part in ("forming", "queueing", "device_wait", "computing"):
-                told_ms = 1000 * sum(to_s - from_s for each, from_s, to_s in story if each == part)
-                exact_ms = getattr(result, f"{part}_ms")[request]
-                assert told_ms == pytest.approx(exact_ms, abs=1e-6), (name, request, part)
-        assert known > 50
-
-
-def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
-    ms = r"([\d,.]+) ms"
-    waited = f"waited {ms} for company and {ms} for the server"
-    served = rf"{waited}, and was computed in {ms} with (\d+) others?: {ms} in all"
-    for name in ("plain", "eight servers", "two levels", "losing", "sizes"):
-        film, window = film_and_window(name)
-        result, code = film.result, pseudocode(film.result.scenario)
-        (lives,) = ask({"does": "lives", "film": window.message()})
-        assert len(lives) > 100
-        for request, latency_s, words, line in lives:
-            before = np.searchsorted(result.batches.start_s, result.arrival_s[request], side="right") - 1
-            exact, arrived = [], f"Request {request}"
-            arrived += " arrived" if result.size is None else f" of {result.size[request]} tokens arrived"
-            if before >= 0:
-                exact.append(1000 * (result.arrival_s[request] - result.batches.start_s[before]))
-                arrived += f" {ms} after a batch left"
-            if latency_s is None:
-                assert np.isnan(result.finish_s[request])
-                lost = {1: "was rejected", 2: "timed out"}[int(result.status[request])]
-                pattern = rf"{arrived} and {lost} after {ms}\."
-                exact.append(1000 * (film.done_s[request] - result.arrival_s[request]))
-            else:
-                batch = result.batch_index[request]
-                assert code[line].trigger == result.batches.trigger[batch]
-                pattern = rf"{arrived}, {served}\."
-                exact += [
-                    getattr(result, f"{part}_ms")[request] for part in ("forming", "queueing", "computing")
-                ]
-                exact += [result.batches.batch_size[batch] - 1, result.latency_ms[request]]
-            found = re.fullmatch(pattern, words.replace(" alone:", " with 0 others:"))
-            assert found, words
-            told = [float(each.replace(",", "")) for each in found.groups()]
-            assert told == pytest.approx(exact, rel=0.006, abs=1e-5), words
-
-
-def test_the_life_of_a_request_with_tokens_is_pythons(ask):
-    tight = TOKENS.replace(rule=bs.Continuous(8, kv_blocks=90), rate_per_s=30)
-    result = bs.simulate(tight, 80, seed=5)
-    film = TokenFilm.of(result)
-    stretch = PlayRange(float(result.arrival_s[30]), float(result.arrival_s[50]))
-    lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
-    (lives,) = ask({"does": "lives", "film": Window(stretch, film.instants, [lane], lambda *_: "").message()})
-    assert {request for request, *_ in lives} == set(film.seats.within(*stretch).request.tolist())
-    assert any("preempted" in words for _, _, words, _ in lives)
-    for request, latency_s, words, _ in lives:
-        assert latency_s == pytest.approx(result.latency_ms[request] / 1000)
-        assert words == life(result, request)
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_a_film_is_the_naive_replay_when_requests_overtake(seed, servers):
+    """Each batch takes any of those that wait, as under a rule with priorities; some time out."""
+    rng = np.random.default_rng(seed)
+    arrival_ms = np.cumsum(rng.integers(0, 3, 30))
+    batch_index, status = np.full(30, -1), np.full(30, bs.Status.TIMED_OUT, np.uint8)
+    free_ms, rows = np.zeros(servers, int), []
+    while free_ms.min() < arrival_ms[-1] + 8:
+        now, idle = free_ms.min(), int(free_ms.argmin())
+        waiting = np.flatnonzero((batch_index < 0) & (arrival_ms <= now) & (now <= arrival_ms + 8))
+        free_ms[idle] += rng.integers(1, 5)
+        if waiting.size:
+            taken = rng.choice(waiting, rng.integers(1, waiting.size + 1), replace=False)
+            batch_index[taken], status[taken] = len(rows), bs.Status.SERVED
+            rows.append((now / 1000, free_ms[idle] / 1000, taken.size, idle, bs.Trigger.FULL))
+    arrival_s, columns = arrival_ms / 1000, map(np.array, zip(*rows, strict=True))
+    limits = {"servers": servers, "timeout_ms": 8}
+    scenario = bs.Scenario(bs.Trace(arrival_s), bs.SizeOrWait(30, 0), bs.Affine(1, 0), **limits)
+    log = Log(arrival_s, batch_index, status, *columns)
+    film = RequestFilm(Result((Run(scenario.replace(rule=bs.SizeOrWait(30, 5)), log),), 0, ""))
+    for time_s in times_around(film):
+        assert_is_the_replay(film, time_s)
 
 
 @pytest.mark.parametrize(
-    ("rule", "kind"), [(TOKENS.rule, StepFilm), (bs.SizeOrWait(8, 500), WholeFilm)], ids=["steps", "whole"]
+    "knobs",
+    [
+        {"replicas": 4, "routing": "fill_first", "servers": 2, "priorities": {1: 0.2, 4: 0.5, 9: 0.3}},
+        {"replicas": 12, "rate_per_s": 6000},
+        {"servers": 3, "devices": 1, "host_ms": 0.5, "rate_per_s": 4000, "queue_limit": 30},
+        {"service": bs.Affine(5, 0.25).compiling(60), "servers": 2},
+    ],
+    ids=str,
 )
-def test_the_sentence_of_a_step_is_pythons(ask, rule, kind):
-    result = bs.simulate(TOKENS.replace(rule=rule), 100)
-    film, seats = kind(result), TokenFilm(result)
-    instants = film.instants
-    stretch = PlayRange(float(instants[50]), float(instants[200]))
-    lane = token_lane(seats.seats, seats.queue, seats.busy, (1, 8), result, stretch)
-    lane["moments"] = moments(film, stretch)
-    window = Window(stretch, instants, [lane], lambda time_s, within_s: "")
-    times = times_in(window, 40)
-    (states,) = ask({"does": "states", "film": window.message(), "times": times, "within": 0})
-    for time_s, state in zip(times, states, strict=True):
-        now = film.snapshot(time_s)
-        assert state["words"] == now.said()
-        assert state["line"] == (-1 if now.acting() is None else now.acting())
+def test_replicas_devices_and_compiling_are_said_as_the_columns_have_them(knobs):
+    film = RequestFilm(bs.simulate(BUSY.replace(knobs), 700, seed=1))
+    for time_s in film.instants[::17].tolist():
+        assert_is_the_replay(film, time_s)
 
 
-def test_lanes_say_how_many_wait_and_what_the_servers_do(ask):
-    result = bs.simulate(TOKENS.replace(rate_per_s=9), 100)
-    film = TokenFilm(result)
-    stretch = PlayRange(2.0, 6.0)
-    lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
-    tokens = Window(stretch, film.instants, [lane], lambda time_s, within_s: "")
-    plain, requests = film_and_window("two levels")
-    jobs = [
-        {"does": "short", "film": window.message(), "times": times_in(window, 30)}
-        for window in (tokens, requests)
-    ]
-    told = ask(*jobs)
-    for time_s, words in zip(jobs[0]["times"], told[0], strict=True):
-        assert words == film.snapshot(time_s).said()
-    for time_s, words in zip(jobs[1]["times"], told[1], strict=True):
-        assert words.startswith(f"{plain.snapshot(time_s).waiting.size} waiting, ")
+@settings(max_examples=120)
+@given(plans_with_ties())
+def test_between_two_instants_nothing_changes(plan):
+    film = RequestFilm(result_of(plan))
+
+    def state(time_s):
+        return film.waiting(time_s).tolist(), film.running(time_s).tolist(), film.counts(time_s)
+
+    for begin_s, end_s in pairwise(film.instants.tolist()):
+        assert state(begin_s) == state(math.nextafter(end_s, 0))
 
 
-def test_slots_are_within_their_box_and_apart(ask):
-    generator = np.random.default_rng(1)
-    cases = [
-        {
-            "box": {"x": 10, "y": 20, "w": generator.uniform(8, 600), "h": generator.uniform(8, 400)},
-            "count": int(generator.integers(1, 5000)), "largest": generator.uniform(4, 50),
-            "rows": int(generator.integers(1, 7)),
-        }
-        for _ in range(100)
-    ]  # fmt: skip
-    for case, found in zip(cases, ask(*({"does": "slots"} | case for case in cases)), strict=True):
-        corners, side, box = np.array(found["corners"]), found["side"], case["box"]
-        assert (corners.min(axis=0) >= [box["x"] - 1, box["y"] - 1]).all()
-        assert (corners.max(axis=0) + side <= [box["x"] + box["w"] + 1, box["y"] + box["h"] + 1]).all()
-        assert 4 <= side <= max(case["largest"], 4)
-        assert len(np.unique(corners, axis=0)) == len(corners)
-        assert side == 4 or len(corners) >= case["count"]
+@settings(max_examples=120)
+@given(plans_with_ties())
+def test_the_rule_does_what_the_columns_say_next(plan):
+    film = RequestFilm(result_of(plan))
+    starts_s, rule = set(film.batches.start_s.tolist()), film.rule
+    for time_s in times_around(film):
+        state, waiting = film.state(time_s)[0], film.waiting(time_s)
+        assert ("leaves" in state) == (time_s in starts_s)
+        if "leaves" not in state:
+            assert (state == IDLE) == (waiting.size == 0)
+        if state == QUEUEING:
+            assert film.running(time_s).size == film.servers
+        if state == FORMING:
+            # Its wait is not over, or the batch would have left, and there are not yet enough.
+            assert film.running(time_s).size < film.servers
+            assert waiting.size < rule.enough
+            assert time_s < after(film.arrival_s[waiting[0]], rule.max_wait_ms / 1000)
 
 
-def test_servers_are_beside_the_queue_and_not_over_each_other(ask):
-    sizes, counts = [(375, 215, 12.0), (560, 230, 12.0), (1200, 400, 13.5)], [1, 2, 4, 5, 12, 50]
-    jobs = [
-        {"does": "places", "box": {"x": 0, "y": 60, "w": wide, "h": high - 95}, "waiting": 40, "batch": 16}
-        | {"servers": servers, "em": em}
-        for wide, high, em in sizes
-        for servers in counts
-    ]
-    for job, places in zip(jobs, ask(*jobs), strict=True):
-        boxes = [place["box"] for place in places["servers"]]
-        for one, other in combinations(boxes, 2):
-            beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-            assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        for place in places["servers"]:
-            assert places["box"]["x"] + places["box"]["w"] < place["box"]["x"]
-            lowest = max(y for _, y in place["slots"]["corners"]) + place["slots"]["side"]
-            assert lowest <= place["bar"]["y"]
-        assert len(boxes) == job["servers"] or job["box"]["w"] < 400
+def test_forming_and_queueing_add_up_to_what_the_result_says():
+    scenario = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(6, 4), bs.Affine(3, 0.7), servers=2)
+    result = bs.simulate(scenario, 400, seed=3)
+    film = RequestFilm(result)
+    waits_ms = {True: np.zeros(400), False: np.zeros(400)}
+    for begin_s, end_s in pairwise(film.instants.tolist()):
+        waits_ms[film.forming(begin_s)][film.waiting(begin_s)] += (end_s - begin_s) * 1000
+    assert waits_ms[True] == pytest.approx(result.forming_ms, abs=1e-6)
+    assert waits_ms[False] == pytest.approx(result.queueing_ms, abs=1e-6)
+    assert waits_ms[True].max() > 3
+    assert waits_ms[False].max() > 1
 
 
-def test_everybody_is_in_a_place_of_their_own_and_glides_to_it(ask):
-    film, window = film_and_window("plain")
-    batch = film.largest_leaving(*window.stretch)
-    before_s, after_s = batch.start_s - 1e-7, batch.start_s + 1e-7
-    steps = [[before_s, 1], [after_s, 0.3], *[[after_s, 0.3]] * 30, [before_s, 1]]
-    job = {"does": "crowd", "film": window.message(), "box": BOX, "em": 12, "steps": steps}
-    (found,) = ask(job)
-    places = [{each["i"]: (each["x"], each["y"]) for each in step["of"]} for step in found]
-    mine = batch.requests.tolist()
-    assert set(mine) <= set(places[0])
-    across = [[step[request][0] for request in mine] for step in places]
-    assert all(b > a for a, b in zip(across[0], across[1], strict=True)), "not a step to the server"
-    assert found[1]["moving"]
-    assert not found[-2]["moving"]
-    assert places[0] == places[-1], "a place does not depend on what was seen before"
-    now = film.snapshot(after_s)
-    there = [each for each in found[-2]["of"] if each["doing"] in ("waiting", "computing")]
-    everybody = [*now.queue.tolist(), *mine]
-    assert sorted(each["i"] for each in there) == sorted(everybody)
-    assert len({(each["x"], each["y"]) for each in there}) == len(everybody)
+def test_a_run_by_hand():
+    # Two of three make a full batch at 4 ms; the third waits 5 ms, to 17 ms.
+    film = RequestFilm(
+        bs.simulate(bs.Scenario(bs.Trace([0.000, 0.004, 0.012]), bs.SizeOrWait(2, 5), bs.Affine(9, 1)))
+    )
+    because = film.rule.steps[0].because
+    for time_s, parts in {
+        0.002: [": waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served"],
+        0.004: ["At 4 ms: a batch of 2 leaves: ", because, "; server busy; 2 arrived"],
+        0.013: ["At 13 ms: waiting for a server; 1 waiting, the oldest for 1 ms; server busy; 3 arrived"],
+        0.016: [": waiting for company; ", "; server idle"],
+        0.017: [": a batch of 1 leaves: the oldest has waited 5 ms"],
+        9: ["At 9,000 ms: no request waits; server idle; 3 arrived, 3 served, 0 lost."],
+    }.items():
+        assert all(part in film.words(time_s) for part in parts)
+    assert film.lines[film.line(0.017)].trigger is bs.Trigger.WAIT
+    # Who looks seldom sees a batch leave that left a while ago.
+    assert "leaves" in film.words(0.005, within_s=0.0011)
+    assert film.lines[film.line(0.005, within_s=0.0011)].text.endswith("send the oldest 2")
+    assert "leaves" not in film.words(0.005, within_s=0.0009)
 
 
-def test_a_request_is_as_wide_as_it_is_and_its_batch_as_what_it_computes(ask):
-    film, window = film_and_window("sizes")
-    result, (lane,) = film.result, window.lanes
-    batches, computed = lane["batches"], result.batches.units
-    for request, place in zip(range(lane["first"], result.size.size), lane["batch"], strict=False):
-        if place >= 0:
-            units = batches["rows"][place] * batches["longest"][place]
-            assert units == computed[result.batch_index[request]]
-    batch = film.largest_leaving(*window.stretch)
-    steps = [[(batch.start_s + batch.finish_s) / 2, 1]]
-    ((found,),) = ask({"does": "crowd", "film": window.message(), "box": BOX, "em": 12, "steps": steps})
-    there = {each["i"]: each for each in found["of"]}
-    wide = np.array([there[request]["wide"] for request in batch.requests.tolist()])
-    size = result.size[batch.requests]
-    assert batch.requests.size > 3
-    assert np.ptp(size) > 50
-    big = size > 0.05 * lane["size"].max()  # a smaller one would be too narrow to be seen
-    np.testing.assert_allclose(wide[big] / size[big], wide.max() / size.max())
+def test_a_film_refuses():
+    scenario = PLAIN.replace(max_batch_size=8)
+    film = RequestFilm(bs.simulate(scenario, 10))
+    with pytest.raises(ValueError, match="time_s must be at least 0, got -1"):
+        film.words(-1)
+    with pytest.raises(ValueError, match="time_s must be a number, got nan"):
+        film.words(math.nan)
+    with pytest.raises(TypeError, match="result must be a Result, got 5"):
+        RequestFilm(5)
+    with pytest.raises(ValueError, match="a film must be of one run, got 2 replications"):
+        RequestFilm(bs.simulate(scenario, 10, replications=2))
+    with pytest.raises(ValueError, match="columns must be kept"):
+        RequestFilm(bs.simulate(scenario, 10, keep="summary"))
 
 
-def test_who_has_finished_fades_and_is_gone(ask):
-    film, window = film_and_window("plain")
-    batch = film.largest_leaving(*window.stretch)
-    steps = [[batch.finish_s - 1e-7, 1], *[[batch.finish_s + 1e-7, 0.4]] * 40]
-    (found,) = ask({"does": "crowd", "film": window.message(), "box": BOX, "em": 12, "steps": steps})
-    alphas = [
-        [each["alpha"] for each in step["of"] if each["i"] in batch.requests.tolist()] for step in found
-    ]
-    assert alphas[0] == [1] * batch.requests.size
-    assert 0 < max(alphas[3]) < 1
-    assert alphas[-1] == []
+def test_some_requests_are_played_around_a_period_and_a_short_run_whole():
+    film = RequestFilm(bs.simulate(PLAIN, 3000))
+    arrival_s, end_s = film.arrival_s, float(film.instants[-1])
+    begin_s, until_s = film.stretch(float(arrival_s[1000]), float(arrival_s[1020]))
+    assert begin_s == arrival_s[1000 - EARLIER]
+    assert until_s == arrival_s[1000 - EARLIER + REQUESTS]
+    assert film.stretch(float(arrival_s[10]), float(arrival_s[20])).begin_s == 0
+    assert film.stretch(0.0, float(arrival_s[2000])).until_s >= arrival_s[2000]
+    assert film.stretch(end_s - 0.01, end_s) == (pytest.approx(end_s, rel=0.1), end_s)
+    short = RequestFilm(bs.simulate(PLAIN, REQUESTS))
+    assert short.stretch(0.05, 0.1) == (0, short.instants[-1])
 
 
-def test_arrivals_are_seen_coming_but_not_in_a_closed_loop(ask):
-    for name, seen in (("plain", True), ("closed loop", False)):
-        _, window = film_and_window(name)
-        steps = [[time_s, 0.5] for time_s in times_in(window, 20)]
-        (found,) = ask({"does": "crowd", "film": window.message(), "box": BOX, "em": 12, "steps": steps})
-        assert any(step["coming"] for step in found) == seen
+def test_the_largest_batch_of_a_period_leaves_within_it():
+    film = RequestFilm(bs.simulate(PLAIN, 1000))
+    batch, start_s = film.largest_leaving(0.1, 0.3), film.batches.start_s
+    within = (start_s >= 0.1) & (start_s < 0.3)
+    assert within[batch]
+    assert film.batches.batch_size[batch] == film.batches.batch_size[within].max()
+    assert film.largest_leaving(0.1, 0.1) is None
 
 
-def overlapping(tiles):
-    """Return the pairs of squares that overlap by more than the rounding of a pixel."""
-    return [
-        (one, other)
-        for one, other in combinations(tiles, 2)
-        if abs(one["x"] - other["x"]) < min(one["side"], other["side"]) - 1e-6
-        and abs(one["y"] - other["y"]) < min(one["side"], other["side"]) - 1e-6
-    ]
+def test_a_lane_says_how_many_wait_and_what_each_server_computes():
+    film = QueueFilm(bs.simulate(PLAIN.replace(servers=3, rate_per_s=5000), 600))
+    for time_s in film.instants[::9].tolist():
+        now = Moment(film.result, time_s)
+        sizes = [str(len(each)) for each in now.computing if each]
+        computes = f"computing {' and '.join(sizes)}" if sizes else "idle"
+        assert film.words(time_s) == f"{len(now.waiting)} waiting, {computes}"
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_at_rest_no_two_tiles_overlap(ask, name):
-    film = Film(bs.simulate(SCENARIOS[name], 300, seed=5))
-    middle_s = float(film.instants[film.instants.size // 2])
-    boxes = [BOX, {"x": 0, "y": 60, "w": 375, "h": 90}, {"x": 0, "y": 50, "w": 1200, "h": 330}]
-    jobs, seen = [], 0
-    for at_s in (0.0, middle_s):
-        window = request_window(film, (at_s, at_s))
-        steps = [[time_s, 1] for time_s in [at_s, *times_in(window, 12, seed=len(name))]]
-        jobs += [
-            {"does": "crowd", "film": window.message(), "box": box, "em": 12, "steps": steps} for box in boxes
-        ]
-    for found in ask(*jobs):
-        for moment in found:
-            tiles = [*moment["of"], *moment["coming"]]
-            seen = max(seen, len(tiles))
-            assert not overlapping(tiles), (name, overlapping(tiles)[0])
-    assert seen > 3
+# The order of the queue, which `film.js` is compared with: a batch is what stands at its head.
 
 
-def test_the_first_speed_suits_the_traffic_and_the_batches(ask):
-    for rate_per_s in (1, 30, 1000, 1e5):
-        for fixed_ms in (0.05, 5, 500):
-            scenario = bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(8, 1), bs.Affine(fixed_ms, 0))
-            film = Film(bs.simulate(scenario, 200))
-            window = Window(film.stretch(), film.instants, [request_lane(film, film.stretch())], str)
-            (times,) = ask({"does": "comfortable", "film": window.message()})
-            gap_s, batch_s = times / rate_per_s, times * fixed_ms / 1000
-            assert gap_s < 4, "nothing happens"
-            assert batch_s < 6
-            assert batch_s > 0.2 or gap_s > 1
+TWO = {1: 0.2, 2: 0.8}
+SHARED = bs.Scenario(bs.Poisson(1900).with_priorities(TWO), bs.SizeOrWait(8, 5), bs.Affine(3, 0.1))
+# Of each way to take requests: from the queue, or in batches that wait as they are.
+RULES = [bs.SizeOrWait(4, 3.3), bs.PreferredUntilLate([2, 4], 8, 3.3), bs.FrozenBatches(8, 0)]
+KINDS = list(dict.fromkeys(type(rule) for rule in RULES))
 
 
-def test_lanes_of_tokens_play_their_stretch_in_some_twenty_seconds(ask):
-    compared = bs.compare_servers(TOKENS, TokenLanes.usual_rules(TOKENS), requests=200)
-    film = bs.film(compared)
-    (times,) = ask({"does": "comfortable", "film": film.window.message()})
-    assert 10 < times * (film.stretch.until_s - film.stretch.begin_s) < 40
+def assert_taken_in_turn(result):
+    """Whoever is in a batch stood before all who stay."""
+    for batch, start_s in enumerate(result.batches.start_s.tolist()):
+        before, now = Moment(result, math.nextafter(start_s, 0)), Moment(result, start_s)
+        taken = np.flatnonzero(result.batch_index == batch).tolist()
+        stood = before.in_turn(set(before.waiting) & {*taken, *now.waiting})  # not who gave up then
+        assert {*stood[: len(set(taken) & {*stood})]} <= {*taken}
+
+
+@settings(max_examples=60)
+@given(plans_with_ties(kinds=KINDS, priorities=True))
+def test_a_batch_is_what_stood_at_the_head_when_everything_is_tied(plan):
+    result = Result((Run(plan.scenario, reference.run(plan)),), 0, "")
+    if np.unique(result.batches.start_s).size == len(result.batches):  # of two at once each had its turn
+        assert_taken_in_turn(result)
+
+
+@settings(max_examples=40)
+@given(scenarios_at_random(rules=RULES, priorities=True), st.integers(0, 99))
+def test_a_batch_is_what_stood_at_the_head_on_random_traffic(scenario, seed):
+    result = bs.simulate(scenario, 80, seed=seed, engine="simpy")
+    if np.unique(result.batches.start_s).size == len(result.batches):
+        assert_taken_in_turn(result)
+
+
+@pytest.mark.parametrize("rule", [bs.servers.litserve(8, 0.005), bs.servers.mosec(8, 5)], ids=str)
+def test_a_batch_that_was_dealt_is_what_stood_at_the_head(rule):
+    scenario = SHARED.replace(priorities=None, rule=rule, servers=3)
+    assert not scenario.in_order
+    assert_taken_in_turn(bs.simulate(scenario, 500))

@@ -11,7 +11,7 @@ from batchsim._format import duration
 from batchsim.servers.comparison import Group
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.seats import seats
-from batchsim.view.film.token_film import TokenFilm
+from batchsim.view.film.token_film import SeatFilm
 
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090
 TOKENS = bs.Tokens(bs.Lognormal(500, 1, at_most=4000), bs.Geometric(150))
@@ -70,33 +70,6 @@ def test_preemptions_are_in_the_legend_and_in_words(tight):
     assert not picture.lanes[1]["stays"]["preempted"].any()
     assert {"preempted", "computed again"} <= {*texts_of(picture)}
     assert "done, seat kept" not in texts_of(picture)
-
-
-@pytest.mark.parametrize(
-    "knobs",
-    [
-        {"rate_per_s": 4, "rule": SHORT},
-        {"rate_per_s": 4, "rule": bs.SizeOrWait(8, 500), "servers": 2},
-        {"rate_per_s": 9, "rule": bs.Continuous(4), "queue_limit": 5},
-        {"rate_per_s": 9, "rule": bs.Continuous(4), "timeout_ms": 800, "servers": 2},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_as_many_wait_and_sit_as_the_steps_say(knobs):
-    result = bs.simulate(SCENARIO.replace(**knobs), 300)
-    film, steps = TokenFilm(result), result.steps
-    last = np.append(np.diff(steps.start_s) > 0, True)  # of those that begin at one instant
-    for number in np.flatnonzero(last)[::7].tolist():
-        now = film.snapshot(float(steps.start_s[number]))
-        assert now.waiting == steps.waiting[number]
-        if result.scenario.servers == 1:
-            assert now.seated == steps.running[number]
-    end = film.snapshot(float(film.instants[-1]))
-    assert (end.waiting, end.seated, end.served) == (
-        0,
-        0,
-        np.count_nonzero(result.status == bs.Status.SERVED),
-    )
 
 
 def test_beside_each_rule_are_its_numbers(three):
@@ -251,8 +224,7 @@ def test_the_film_describes_each_rule_at_its_time(three):
     begin_s, until_s = film.stretch
     film.time_ms = 1000 * (begin_s + until_s) / 2
     for group in three.groups:
-        now = TokenFilm.of(group.result).snapshot(film.time_s)
-        assert f"{group.names[0]}: {now.waiting} waiting" in film.words
+        assert f"{group.names[0]}: {SeatFilm(group.result).words(film.time_s)}" in film.words
     before = film.time_s
     film.next()
     assert film.time_s in film.window.instants

@@ -20,19 +20,15 @@ from batchsim.engines.reference import engine
 from batchsim.result import Result, Run
 from batchsim.scenario import RULES as BUILT_IN
 from batchsim.scenario.rules.rule import START, Waiting
+from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import (
     MOST_LINES,
     CodeLine,
-    acting,
-    endings_of,
     pseudocode,
     sentence,
     shares,
-    step_lines,
     to_html,
 )
-from batchsim.view.film.snapshot import Activity, Film
-from batchsim.view.film.token_film import StepFilm
 
 RULES = [
     bs.SizeOrWait(32, 10),
@@ -208,28 +204,17 @@ def test_read_literally_it_decides_as_the_rule_itself(rule, arrivals_s, now, end
 @given(plans_with_ties())
 def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
     result, reader = Result((Run(plan.scenario, engine.run(plan)),), 0, ""), read(plan)
-    film, lines = Film(result), pseudocode(plan.scenario.rule)
+    film = RequestFilm(result)
     for time_s in film.instants.tolist():
-        now = film.snapshot(time_s)
-        line = acting(now)
-        if now.activity() is Activity.LEAVING:
-            assert line == reader.left_by[now.last.number]
+        line, left = film.line(time_s), film.batches.start_s.searchsorted(time_s, side="right") - 1
+        if left >= 0 and film.batches.start_s[left] == time_s:
+            assert line == reader.left_by[left]
         else:
-            event(lines[line].text)
-            words = {
-                Activity.IDLE: "while requests wait:",
-                Activity.QUEUEING: "wait for a server",
-                Activity.FORMING: "wait for company",
-            }
-            assert lines[line].text.endswith(words[now.activity()])
-
-
-def test_a_batch_that_left_a_while_ago_still_has_its_line():
-    scenario = bs.Scenario(bs.Trace([0.0, 0.001, 0.003]), bs.SizeOrWait(2, 5), bs.Affine(9, 1))
-    now = Film(bs.simulate(scenario)).snapshot(0.004)
-    lines = pseudocode(scenario.rule)
-    assert lines[acting(now)].text.endswith("wait for a server")
-    assert lines[acting(now, within_s=0.0031)].text.endswith("send the oldest 2")
+            event(film.lines[line].text)
+            assert film.lines[line].text.endswith(
+                "wait for a server" if film.waiting(time_s).size and not film.forming(time_s) else
+                "wait for company" if film.waiting(time_s).size else "while requests wait:"
+            )  # fmt: skip
 
 
 # Shares.
@@ -259,13 +244,12 @@ def test_the_shares_sum_to_1(rule, keep):
 def test_each_batch_of_preferred_sizes_leaves_by_its_own_line():
     rule = PREFERRED[0]
     result = bs.simulate(bs.Scenario(bs.Poisson(900), rule, bs.Affine(3, 0.25)), 1000)
-    film, lines, left_by = Film(result), pseudocode(rule), []
-    for number, start_s in enumerate(result.batches.start_s.tolist()):
-        now = film.snapshot(start_s)
-        left_by.append(acting(now))
+    film, lines, left_by = RequestFilm(result), pseudocode(rule), []
+    sizes = result.batches.batch_size.tolist()
+    for size, start_s in zip(sizes, result.batches.start_s.tolist(), strict=True):
+        left_by.append(film.line(start_s))
         condition, action = re.fullmatch(r"el\w+ (.+?): +(.+)", lines[left_by[-1]].text).groups()
-        waiting = now.waiting.size + now.last.requests.size
-        assert sent(action, condition, waiting) == result.batches.batch_size[number]
+        assert sent(action, condition, film.waiting(start_s).size + size) == size
     assert len(set(left_by)) == len(rule.steps)
     counts = [left_by.count(number) / len(left_by) for number in range(len(lines))]
     assert [share or 0 for share in shares(result)] == pytest.approx(counts)
@@ -296,13 +280,13 @@ def test_the_rules_of_servers_are_short_and_have_a_line_for_each_moment(rule):
     result = bs.simulate(
         bs.Scenario(bs.Poisson(1500), rule, bs.Affine(2, 0.3), servers=2), 300, engine="simpy"
     )
-    film = Film(result)
+    film, starts_s = RequestFilm(result), result.batches.start_s
     for time_s in film.instants.tolist():
-        now = film.snapshot(time_s)
-        line = lines[acting(now)]
-        left = now.last.trigger if now.activity() is Activity.LEAVING else None
-        assert line.trigger is left
-        assert left is not None or line.activity is now.activity()
+        line, left = lines[film.line(time_s)], starts_s.searchsorted(time_s, side="right") - 1
+        if left >= 0 and starts_s[left] == time_s:
+            assert line.trigger == result.batches.trigger[left]
+        else:
+            assert line.activity == film.state(time_s)[0]
     assert sum(share for share in shares(result) if share is not None) == pytest.approx(1)
 
 
@@ -347,10 +331,10 @@ def test_only_the_last_line_is_an_else_and_no_line_is_there_twice_at_any_boundar
 def test_every_moment_has_a_line_at_any_boundary(servers):
     for rule in boundaries():
         scenario = bs.Scenario(bs.Poisson(600), rule, bs.Affine(2, 0.3), servers=servers)
-        film = Film(bs.simulate(scenario, 30, engine="simpy"))
+        film = RequestFilm(bs.simulate(scenario, 30, engine="simpy"))
         for time_s in film.instants.tolist():
-            now = film.snapshot(time_s)
-            assert pseudocode(rule)[acting(now)].activity in (None, now.activity())
+            line = film.lines[film.line(time_s)]
+            assert line.activity in ("", film.state(time_s)[0])
 
 
 def test_large_numbers_and_small_waits_are_legible():
@@ -429,8 +413,8 @@ def run(rule, arrivals_s, tokens, **more):
 
 def words(result):
     """Return the condition of the line at which each step ended."""
-    lines = step_lines(result.scenario.rule)
-    return [lines[i].text.partition(":")[0].removeprefix("el") for i in endings_of(result)]
+    steps = result.scenario.rule.steps
+    return [steps[i].condition for i in result.scenario.rule.ended(result.steps)]
 
 
 @pytest.mark.parametrize("rule", CONTINUOUS, ids=repr)
@@ -440,40 +424,44 @@ def test_every_rule_has_few_lines_and_each_step_ends_at_one_of_them(rule):
     lines, left = pseudocode(rule), shares(result)
     assert len(lines) <= MOST_LINES
     assert sum(share for share in left if share is not None) == pytest.approx(1)
-    assert all((share is None) is (not line.ending) for share, line in zip(left, lines, strict=True))
+    assert all((share is None) is (line.trigger is None) for share, line in zip(left, lines, strict=True))
     assert "steps" in sentence(lines, left)
     assert "In such a step" in to_html(lines, left)
 
 
 def test_a_step_ends_where_others_wait_for_a_seat():
     result = run(bs.Continuous(1), [0.0, 0.0], bs.Tokens(5, 2))
-    assert words(result) == ["if 1 run", "if 1 run", "se", "se"]
+    assert words(result) == ["1 run", "1 run", "", ""]
 
 
 def test_a_step_ends_where_the_budget_is_used_and_others_wait():
     result = run(bs.Continuous(4, 5), [0.0, 0.0], bs.Tokens(5, 1))
-    assert words(result) == ["if the budget is used", "se"]
+    assert words(result) == ["the budget is used", ""]
 
 
 def test_a_step_ends_where_no_blocks_are_free_for_the_next():
     result = run(bs.Continuous(4, 99, kv_blocks=3, block_size=4), [0.0, 0.0], bs.Tokens(8, 2))
-    assert words(result)[0] == "if no blocks for the next"
+    assert words(result)[0] == "no blocks for the next"
 
 
 def test_a_step_that_preempts_ends_there():
     result = run(bs.Continuous(4, 99, kv_blocks=4, block_size=4), [0.0, 0.0], bs.Tokens(7, 5))
     assert result.steps.preempted.sum() > 0
-    preempting = np.array(words(result)) == "if blocks run out"
+    preempting = np.array(words(result)) == "blocks run out"
     assert (preempting == (result.steps.preempted > 0)).all()
 
 
-def test_a_moment_of_the_film_says_the_step_that_is_computed_then():
-    result = run(bs.Continuous(4, 99, kv_blocks=40), [0.0, 0.0, 1.0], bs.Tokens(7, 2))
-    film = StepFilm.of(result)
-    said = film.snapshot(0.005).said()
-    assert "a step of 14 tokens for 2 requests; 2 run, 0 wait; 2 of 40 blocks are taken" in said
-    assert "all that wait join; 2 arrived, 0 served" in said
-    idle = film.snapshot(0.5)
-    assert (idle.step, idle.acting(), idle.served) == (-1, None, 2)
-    assert "nobody is there" in idle.said()
-    assert film.instants.round(3).tolist() == [0, 0.01, 0.02, 1, 1.01, 1.02]
+def test_the_pseudocode_says_who_goes_first():
+    workload = bs.Poisson(1900).with_priorities({1: 0.2, 2: 0.8})
+    shared = bs.Scenario(workload, bs.SizeOrWait(8, 5), bs.Affine(3, 0.1))
+    late = {"timeout_ms": 6, "timeout_action": "delay"}
+    two, delays, alone = (
+        [line.text for line in pseudocode(shared.replace(changes))]
+        for changes in ({}, late, late | {"priorities": None})
+    )
+    assert two[0] == "while requests wait, level 1 first:"
+    assert two[2].endswith("send the first 8")
+    assert "the oldest has waited 5 ms" in two[3]  # the timer is of the oldest of any level
+    assert delays[0] == "while requests wait, level 1 first, in a level the delayed last:"
+    assert alone[0] == "while requests wait, the delayed last:"
+    assert pseudocode(shared.replace(priorities={1: 1.0})) == pseudocode(shared.rule)

@@ -19,7 +19,7 @@ from batchsim.result.token_run import TokenRun
 from batchsim.view.film.seats import seats
 from batchsim.view.pictures import moments as moments
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.moments import moment
+from batchsim.view.pictures.moments import moment, window
 from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.steps import StepsView
 
@@ -182,3 +182,13 @@ def test_a_run_without_a_step_shows_no_seats_and_no_names_of_the_run_before(toke
     assert names_of(view.axes[-1]) == []
     assert not view.preempted.get_visible()
     assert view.spot(view.ax, 1.0, 1.0, token_cases["nobody"]) is None
+
+
+def test_the_window_of_a_run_has_its_requests_batch_by_batch_where_some_overtake():
+    workload = bs.Poisson(2300).with_priorities({1: 0.2, 4: 0.5, 9: 0.3})
+    result = bs.simulate(bs.Scenario(workload, bs.SizeOrWait(8, 5), bs.Affine(3, 0.1)), 1500)
+    seen = window(result)
+    batches = result.batch_index[seen.requests]
+    assert (np.diff(batches) >= 0).all()
+    assert np.unique(batches).tolist() == list(range(seen.first, seen.last + 1))
+    assert seen.begin_s <= result.batches.start_s[seen.first]

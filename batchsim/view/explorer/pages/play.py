@@ -9,8 +9,8 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
+from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import pseudocode, to_html
-from batchsim.view.film.snapshot import Film
 from batchsim.view.film.window import request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.theme import THEMES
@@ -83,7 +83,7 @@ class PlayPage(Page):
         run = data.result, server
         if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
             kind = KINDS[data.result.scenario.kind]
-            first = request_window(Film.of(data.result), (0.0, 0.0)) if self.from_start else None
+            first = request_window(RequestFilm.of(data.result), (0.0, 0.0)) if self.from_start else None
             window = first or kind.window(data, server)
             if window is None:
                 return False
