@@ -55,13 +55,6 @@ def test_a_warm_run_and_a_measured_one_know_of_no_compiling():
     assert (measured.ready_s == measured.batches.start_s).all()
 
 
-def test_a_moment_says_compiling_until_the_shape_is_compiled():
-    result = bs.simulate(COLD, 200)
-    start_s, ready_s = result.batches.start_s[0], result.ready_s[0]
-    for time_s, compiling in ((0.5 * (start_s + ready_s), True), (ready_s + 0.001, False)):
-        assert ("compiling" in RequestFilm(result).words(time_s)) == compiling
-
-
 def test_the_timeline_begins_with_the_cold_start_and_has_a_word_and_a_hatch_for_it():
     result, scenario = bs.simulate(COLD, 2000), bs.Scenario(bs.Poisson(100), COLD.rule, bs.Affine(20, 1))
     view = drawn(TimelineView, ViewData(result))
@@ -113,21 +106,6 @@ def test_the_breakdown_and_the_timeline_have_a_part_for_it_where_devices_are_sha
     tops = breakdown.bars["forming"].get_data().values
     groups = np.array_split(np.sort(results[SHARED].latency_ms), tops.size)
     np.testing.assert_allclose(tops, [group.mean() for group in groups])
-
-
-def test_a_moment_says_that_a_batch_waits_for_its_device(results):
-    result = results[SHARED]
-    film, times = RequestFilm(result), result.run.device_time
-    (first, *_) = np.flatnonzero(times.wait_s > 0.5e-3)
-    for time_s, waits in (
-        ((times.asked_s[first] + times.begin_s[first]) / 2, True),
-        (times.begin_s[first] + 1e-6, False),
-    ):
-        held = np.count_nonzero((times.asked_s <= time_s) & (times.begin_s > time_s))
-        assert (f"{held} waiting for a device" in film.words(time_s)) == bool(held)
-        assert waits <= bool(held)
-    own = RequestFilm(results[OWN])
-    assert not any("device" in own.words(time_s) for time_s in own.instants[::50])
 
 
 def test_lanes_have_it_in_their_legend_where_one_of_them_shares():

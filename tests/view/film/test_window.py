@@ -14,7 +14,7 @@ import batchsim as bs
 from batchsim._format import number
 from batchsim.view.film.film import PlayRange, RequestFilm
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.window import moments, packed, request_lane, request_window
+from batchsim.view.film.window import moments, packed, request_lane
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 CARD = bs.published("llama-3.1-8b/rtx-4090")
@@ -95,35 +95,16 @@ def said_at(words, time_s):
     return begin + number(1000 * (time_s - float(since_s))) + end if rest else words
 
 
-@pytest.mark.parametrize("rule", [TOKENS.rule, bs.SizeOrWait(8, 500)], ids=["steps", "whole"])
-def test_each_instant_of_a_server_has_its_sentence_and_its_line(rule):
-    film = TokenFilm(bs.simulate(TOKENS.replace(rule=rule), 100))
-    instants = film.instants
-    stretch = PlayRange(float(instants[40]), float(instants[140]))
-    found = moments(film, stretch)
-    events = found["at_s"][found.pop("event")]
-    assert events.tolist() == instants[40:141].tolist()
-    for at, words, line, leaves in zip(*found.values(), strict=True):
-        assert words.startswith("At {t} ms: ")
-        assert said_at(words, at) == film.words(at)
-        assert line == (-1 if film.line(at) is None else film.line(at))
-        assert leaves == ("leaves:" in words)
-
-
 @pytest.mark.parametrize("servers", [1, 3])
 @pytest.mark.parametrize("rule", [TOKENS.rule, bs.SizeOrWait(8, 500)], ids=["steps", "whole"])
-def test_the_sentence_of_a_server_holds_until_the_next_one(rule, servers):
+def test_each_instant_of_a_server_has_its_line_and_a_sentence_that_holds_until_the_next(rule, servers):
     film = TokenFilm(bs.simulate(TOKENS.replace(rule=rule, servers=servers, rate_per_s=6.0 * servers), 150))
-    stretch = PlayRange(float(film.instants[60]), float(film.instants[160]))
+    stretch = PlayRange(*film.instants[[60, 160]].tolist())
     found = moments(film, stretch)
-    for time_s in np.random.default_rng(7).uniform(*stretch, 300).tolist():
-        words = found["words"][int(found["at_s"].searchsorted(time_s, side="right")) - 1]
-        assert said_at(words, time_s) == film.words(time_s)
-
-
-def test_the_window_of_a_run_describes_its_moments():
-    film = RequestFilm(bs.simulate(PLAIN, 3000))
-    window = request_window(film, (0.5, 0.6))
-    for time_s in np.linspace(*window.stretch, 20).tolist():
-        assert window.words(time_s, 0.0) == film.words(time_s)
-    assert "leaves" in window.words(*window.start_s)
+    assert found["at_s"][found["event"]].tolist() == film.instants[60:161].tolist()
+    between_s = np.random.default_rng(7).uniform(*stretch, 300)
+    for time_s in [*found["at_s"].tolist(), *between_s.tolist()]:
+        at = int(found["at_s"].searchsorted(time_s, side="right")) - 1
+        assert said_at(found["words"][at], time_s) == film.words(time_s)
+        assert found["line"][at] == (-1 if film.line(time_s) is None else film.line(time_s))
+        assert found["leaves"][at] == ("leaves:" in found["words"][at])
