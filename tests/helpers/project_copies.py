@@ -9,7 +9,7 @@ from pathlib import Path
 from places import ROOT
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
 def copied(folder: Path, *names: str) -> Path:
