@@ -207,7 +207,7 @@ def test_lanes_say_how_many_wait_and_what_the_servers_do(ask):
     stretch = PlayRange(2.0, 6.0)
     lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
     tokens = Window(stretch, film.instants, [lane], lambda time_s, within_s: "")
-    film_of_requests, requests = film_and_window("two levels")
+    film_of_requests, requests = film_and_window("eight servers")
     plain = QueueFilm(film_of_requests.result)
     jobs = [
         {"does": "short", "film": window.message(), "times": times_in(window, 30)}
