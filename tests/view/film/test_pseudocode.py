@@ -412,7 +412,7 @@ def test_every_rule_has_few_lines_and_each_step_ends_at_one_of_them(rule):
     ("rule", "tokens", "ends"),
     [
         (bs.Continuous(1), (5, 2), ["1 run", "1 run", "", ""]),
-        (bs.Continuous(4, 5), (5, 1), ["the budget is used", ""]),
+        (bs.Continuous(4, 5, kv_blocks=99), (5, 1), ["the budget is used", ""]),
         (bs.Continuous(4, 99, kv_blocks=3, block_size=4), (8, 2), ["no blocks for the next"] * 2 + [""] * 2),
     ],
     ids=["seats", "budget", "memory"],
