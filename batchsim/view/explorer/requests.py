@@ -33,7 +33,7 @@ from batchsim.view.explorer.control import (
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
-from batchsim.view.explorer.runs import Stored, request_run, usual_longest
+from batchsim.view.explorer.runs import Stored, run, usual_longest
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
@@ -364,7 +364,7 @@ class Requests(Kind):
         self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
     ) -> ViewData:  # fmt: skip
         knobs = MAPS[state.request_map] if self.relevant("request_map", vars(state)) else None
-        return request_run(scenario, requests, state.seed, state.objective_ms, stored, knobs)
+        return run(scenario, requests, state.seed, stored, knobs, objective_ms=state.objective_ms)
 
 
 def sizes_of(state: State, traffic: Workload | None) -> Lengths | None:

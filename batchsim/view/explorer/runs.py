@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._check import LARGEST
-from batchsim.scenario import ClosedLoop, Continuous, Rule, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.lengths import Lengths
 from batchsim.scenario.tokens import a_request
@@ -43,6 +43,7 @@ TOKEN_AXES: dict[str, tuple[float, ...]] = {
     "min_batch_size": (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
     "max_wait_ms": (0, 100, 200, 500, 1000, 2000, 3000, 5000, 10_000, math.inf),
 }
+UNITS = "max_batch_units"
 MEMORIES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)  # rows, as requests of mean length that fit
 
 
@@ -99,43 +100,53 @@ def at_corner(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
     return corner or scenario
 
 
-def request_run(
-    scenario: Scenario, requests: int, seed: int, objective_ms: float | None, stored: Stored,
-    knobs: tuple[str, str] | None = None,
+def run(
+    scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None = None,
+    moving: bool = False, **objectives_ms: float | None,
 ) -> ViewData:  # fmt: skip
-    """Run a scenario of whole requests, its map over `knobs`. ValueError if it makes no sense."""
-    workload = scenario.workload
-    routed = scenario.replicas > 1
+    """Run a scenario, its load curve, and its heat map over `knobs`, by default its rule's own.
+
+    A run of tokens has fewer requests while it is `moving`. The objectives are fields of `ViewData`.
+    ValueError if the scenario makes no sense.
+    """
+    workload, whole = scenario.workload, scenario.tokens is None
     if scenario.uncovered:  # only the run itself, and not long: others would take minutes
-        result, _ = simulated(scenario, min(requests, FEW_REQUESTS), seed)
-        return ViewData(result, objective_ms=objective_ms)
-    count = min(requests, CURVE_REQUESTS[routed]) if steady(workload) else requests
+        count = min(requests, FEW_REQUESTS) if whole else requests
+        return ViewData(simulated(scenario, count, seed)[0], **objectives_ms)  # type: ignore[arg-type]
+    requests = min(requests, MOVING) if moving and not whole else requests
+    count = min(requests, CURVE_REQUESTS[scenario.replicas > 1]) if whole and steady(workload) else requests
     key = "curve", at_any_load(scenario), count, seed
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     theory = None
-    if not isinstance(workload, ClosedLoop):
+    if whole and not isinstance(workload, ClosedLoop):
         rates, _ = load_rates(scenario)
         theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
     result, _ = simulated(scenario, requests, seed)
-    return ViewData(result, curve=curve(), theory=theory, objective_ms=objective_ms,
-        surface=_request_map(scenario, requests, seed, stored, knobs))  # fmt: skip
+    found = heat_map(scenario, requests, seed, stored, knobs, moving, objectives_ms)
+    return ViewData(result, curve=curve(), theory=theory, surface=found, **objectives_ms)  # type: ignore[arg-type]
 
 
-def _request_map(
-    scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None
+def heat_map(
+    scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None, moving: bool,
+    objectives_ms: Mapping[str, float | None],
 ) -> Surface | None:  # fmt: skip
     """Return the heat map; None if a limit in units is on it and requests have none."""
-    rule, service, sizes = type(scenario.rule), scenario.service, scenario.workload.sizes
-    largest = int(min(service.largest_batch, max(64, scenario.rule.max_batch_size)))
-    longest_ms = min(nice(4000 * float(mean_seconds(service, sizes, min(largest, 64))[-1])), LARGEST)
-    x, y = knobs or rule.map_knobs
-    if sizes is None and "max_batch_units" in (x, y):
-        return None
-    by_units = {} if sizes is None else {"max_batch_units": limits(sizes)}
-    xs, ys = (by_units.get(name) or axis(rule, name, largest, longest_ms) for name in (x, y))
-    count = map_requests(scenario, requests)
-    key = "map", at_corner(scenario, {x: xs[-1], y: ys[-1]}), x, xs, y, ys, count, seed
-    found: Surface = stored.get(key, lambda: surface(scenario, xs, ys, count, seed, knobs=(x, y)))
+    x, y = knobs or scenario.rule.map_knobs
+    options: dict[str, Any] = {}
+    if scenario.tokens is None:
+        requests = map_requests(scenario, requests)
+        if scenario.workload.sizes is None and UNITS in (x, y):
+            return None
+    else:
+        both = objectives_ms.get("ttft_ms"), objectives_ms.get("tpot_ms")
+        ttft_ms, tpot_ms = (None, None) if None in both else both  # one alone is no goodput
+        options = {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms, "roughly": moving}
+    xs, ys = axis(scenario, x), axis(scenario, y)
+    corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
+    key = "map", corner, x, xs, y, ys, requests, seed, *options.values()
+    found: Surface = stored.get(
+        key, lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), **options)
+    )
     return found
 
 
@@ -154,51 +165,32 @@ def limits(of: Lengths) -> tuple[int, ...]:
     return tuple(round(count * usual_longest(of)) for count in sizes(64))
 
 
-def token_run(
-    scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
-    stored: Stored, moving: bool = False, knobs: tuple[str, str] | None = None,
-) -> ViewData:  # fmt: skip
-    """Run a scenario of token generation, with fewer requests while it is `moving`.
-
-    The objectives are for TTFT and TPOT. `knobs` are those of the heat map, by default the rule's own.
-    ValueError if the scenario makes no sense.
-    """
-    ttft_ms, tpot_ms = objectives_ms
-    if scenario.uncovered:  # only the run itself: others would take minutes
-        return ViewData(simulated(scenario, requests, seed)[0], ttft_ms=ttft_ms, tpot_ms=tpot_ms)
-    count = min(requests, MOVING) if moving else requests
-    key = "tokens' curve", at_any_load(scenario), count, seed
-    curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
-    result, _ = simulated(scenario, count, seed)
-    return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
-        surface=_token_map(scenario, count, seed, objectives_ms, stored, moving, knobs))  # fmt: skip
-
-
-def _token_map(
-    scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
-    stored: Stored, moving: bool, knobs: tuple[str, str] | None,
-) -> Surface:  # fmt: skip
-    x, y = knobs or scenario.rule.map_knobs
-    xs, ys = (token_axis(scenario, name) for name in (x, y))
-    ttft_ms, tpot_ms = (None, None) if None in objectives_ms else objectives_ms
-    corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
-    key = "tokens' map", corner, x, xs, y, ys, requests, seed, ttft_ms, tpot_ms, moving
-    found: Surface = stored.get(key, lambda: surface(
-        scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving,
-        ttft_objective_ms=ttft_ms, tpot_objective_ms=tpot_ms,
-    ))  # fmt: skip
-    return found
-
-
 # The heat map's axes.
 
 
-def axis(rule: type[Rule], name: str, largest: int, longest_ms: float) -> tuple[Any, ...]:
-    """Return the heat map's values of a rule's parameter, rising."""
-    parameter = rule.parameters()[name]
+def axis(scenario: Scenario, name: str) -> tuple[Any, ...]:
+    """Return the heat map's values of a parameter of a scenario's rule, rising.
+
+    >>> from batchsim import Poisson, StepTime, Tokens
+    >>> scenario = Scenario(Poisson(8), Continuous(), StepTime(7, 10, 0.1), tokens=Tokens(512, 128))
+    >>> axis(scenario, "kv_blocks")
+    (400, 500, 800, 1000, 1500, 2000, 3000, 4000, 6000, 12000)
+    """
+    rule, service, tokens = scenario.rule, scenario.service, scenario.tokens
+    if tokens is not None and name in TOKEN_AXES:
+        return TOKEN_AXES[name]
+    if tokens is not None and name == MEMORY and isinstance(rule, Continuous):
+        blocks = a_request(tokens) / rule.block_size
+        return tuple(sorted({max(int(nice(blocks * count)), 1) for count in MEMORIES}))
+    if name == UNITS and scenario.workload.sizes is not None:
+        return limits(scenario.workload.sizes)
+    largest = int(min(service.largest_batch, max(64, rule.max_batch_size)))
     if name.endswith("batch_size"):
         return sizes(largest)
+    parameter = rule.parameters()[name]
     if name.endswith("_ms"):
+        slowest_s = mean_seconds(service, scenario.workload.sizes, min(largest, 64))[-1]
+        longest_ms = min(nice(4000 * float(slowest_s)), LARGEST)
         return waits(longest_ms)[: None if parameter.may_be_inf else -1]
     if parameter.slider is None:
         raise ValueError(f"a parameter on a heat map must have a slider, got {name}")
@@ -228,20 +220,3 @@ def waits(longest_ms: float) -> tuple[float, ...]:
     (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0, 50.0, inf)
     """
     return (*(float(f"{part * longest_ms:.6g}") for part in WAITS), float("inf"))
-
-
-def token_axis(scenario: Scenario, name: str) -> tuple[float, ...]:
-    """Return the heat map's values of a parameter of a rule for tokens, rising.
-
-    >>> from batchsim import Poisson, StepTime, Tokens
-    >>> scenario = Scenario(Poisson(8), Continuous(), StepTime(7, 10, 0.1), tokens=Tokens(512, 128))
-    >>> token_axis(scenario, "kv_blocks")
-    (400, 500, 800, 1000, 1500, 2000, 3000, 4000, 6000, 12000)
-    """
-    if name in TOKEN_AXES:
-        return TOKEN_AXES[name]
-    if name != MEMORY or not isinstance(scenario.rule, Continuous) or scenario.tokens is None:
-        names = ", ".join([*TOKEN_AXES, MEMORY])
-        raise ValueError(f"a heat map of tokens has {names}, got {name} of {scenario.rule!r}")
-    blocks = a_request(scenario.tokens) / scenario.rule.block_size
-    return tuple(sorted({max(int(nice(blocks * count)), 1) for count in MEMORIES}))

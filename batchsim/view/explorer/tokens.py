@@ -52,7 +52,7 @@ from batchsim.view.explorer.control import (
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
 from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, PER_PAIR_MS, origin_of, tenth
-from batchsim.view.explorer.runs import Stored, token_run
+from batchsim.view.explorer.runs import Stored, run
 from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.seats import beginning, seats, spells
@@ -442,10 +442,10 @@ class TokenGeneration(Kind):
     def run(
         self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
     ) -> ViewData:  # fmt: skip
-        objectives_ms = state.ttft_objective_ms, state.tpot_objective_ms
+        names = "ttft", "tpot", "itl"
+        objectives_ms = {f"{name}_ms": getattr(state, f"{name}_objective_ms") for name in names}
         knobs = MAPS[state.token_map] if state.batching == "continuous" else None  # the rule's own
-        data = token_run(scenario, requests, state.seed, objectives_ms, stored, moving, knobs)
-        return dataclasses.replace(data, itl_ms=state.itl_objective_ms)
+        return run(scenario, requests, state.seed, stored, knobs, moving, **objectives_ms)
 
     def differences(self, data: ViewData) -> Mapping[str, Difference]:
         goodput = goodput_difference(data)

@@ -7,8 +7,7 @@ import re
 import pytest
 
 import batchsim as bs
-from batchsim.scenario.parameters import Parameter
-from batchsim.view.explorer.runs import MOVING, TOKEN_AXES, Stored, axis, sizes, token_axis, token_run, waits
+from batchsim.view.explorer.runs import COLUMNS, MOVING, TOKEN_AXES, Stored, axis, run, sizes, waits
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(40))
@@ -16,7 +15,8 @@ SCENARIO = bs.Scenario(bs.Poisson(8), bs.Continuous(64, 1024, kv_blocks=1500), S
 
 
 def data_of(stored, requests=200, seed=0, objectives=(700.0, 40.0), moving=False, knobs=None, **changes):
-    return token_run(SCENARIO.replace(changes), requests, seed, objectives, stored, moving, knobs)
+    limits_ms = dict(zip(("ttft_ms", "tpot_ms"), objectives, strict=True))
+    return run(SCENARIO.replace(changes), requests, seed, stored, knobs, moving, **limits_ms)
 
 
 def test_the_run_the_map_and_the_curve_are_of_the_same_traffic():
@@ -74,14 +74,14 @@ def test_clients_have_a_curve_that_is_the_same_however_many_there_are():
 
 def test_the_axes_rise_and_the_map_may_be_over_memory():
     for name, values in TOKEN_AXES.items():
-        assert token_axis(SCENARIO, name) == values
+        assert axis(SCENARIO, name) == values
     for size in (1, 16, 10_000):
-        memories = token_axis(SCENARIO.replace(block_size=size), "kv_blocks")
+        memories = axis(SCENARIO.replace(block_size=size), "kv_blocks")
         assert all(a < b for a, b in itertools.pairwise(memories))
     found = data_of(Stored(), knobs=("max_num_seqs", "kv_blocks")).surface
     assert (found.x, found.y) == ("max_num_seqs", "kv_blocks")
     with pytest.raises(ValueError, match="block_size"):
-        token_axis(SCENARIO, "block_size")
+        axis(SCENARIO, "block_size")
 
 
 @pytest.fixture
@@ -134,14 +134,16 @@ def test_bursts_without_any_possible_load_are_refused_in_words():
 
 
 def test_the_axes_of_a_map_are_the_values_of_its_rules_two_knobs():
-    assert axis(bs.AtLeast, "min_batch_size", 8, 100.0) == (1, 2, 3, 4, 6, 8)
-    assert axis(bs.PreferredSizes, "max_wait_ms", 8, 100.0) == waits(100.0)
+    scenario = bs.Scenario(bs.Poisson(9), bs.AtLeast(2, 8), bs.Table({1: 5, 8: 25}))
+    assert axis(scenario, "min_batch_size") == (1, 2, 3, 4, 6, 8)
+    scenario = scenario.replace(rule=bs.PreferredSizes([8], 8, 5))
+    assert axis(scenario, "max_wait_ms") == waits(100.0)
 
 
 def test_another_axis_spans_its_slider():
-    class Windowed:
-        @classmethod
-        def parameters(cls):
-            return {"level": Parameter("Level", "About it", slider=(1, 23, 2))}
-
-    assert axis(Windowed, "level", 8, 100.0) == tuple(range(1, 24, 2))
+    scenario = bs.Scenario(bs.Poisson(9), bs.LearnedCork(8), bs.Affine(5, 1))
+    found = axis(scenario, "patience")
+    low, high, _ = scenario.rule.parameters()["patience"].slider
+    assert len(found) == COLUMNS
+    assert (found[0], found[-1]) == (low, high)
+    assert all(a < b for a, b in itertools.pairwise(found))
