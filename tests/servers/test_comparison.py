@@ -223,3 +223,8 @@ def test_the_lanes_are_written_as_files(compared, tmp_path):
     bs.lanes(compared).savefig(tmp_path / "lanes.png", dpi=100)
     with Image.open(tmp_path / "lanes.png") as image:
         assert image.size[0] > 900
+
+
+def test_the_rule_of_continuous_batching_is_said_too():
+    said = "others wait when the budget is used or 4 run; all that wait join"
+    assert in_words(bs.Continuous(4)) == said
