@@ -8,7 +8,7 @@ import numpy as np
 
 from batchsim._format import counted, duration, listed
 from batchsim.engines.log import Status
-from batchsim.engines.token_log import TokenLog
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
 from batchsim.scenario import Continuous
 from batchsim.view.film.film import Film, until
@@ -45,6 +45,7 @@ class TokenFilm(Film):
         self.shown, self.log = server, result.log
         self.whole = not isinstance(self.rule, Continuous)
         self._own = np.flatnonzero(self.log.batch_server == server)  # its steps
+        self._firsts = np.flatnonzero(self.log.batch_trigger[self._own] != NO_TRIGGER)  # of whole batches
         self._start_s, self._finish_s = self.log.batch_start_s[self._own], self.log.batch_finish_s[self._own]
 
     @cached_property
@@ -87,8 +88,8 @@ class TokenFilm(Film):
     def line(self, time_s: float, within_s: float = 0.0) -> int | None:
         if self.whole:
             return self.state(time_s, within_s)[1]
-        step = self._computed(time_s)
-        return None if step is None else int(self._lines[step])
+        at = self._computed(time_s)
+        return None if at is None else int(self._lines[self._own[at]])
 
     @cached_property
     def _lines(self) -> np.ndarray:
@@ -97,15 +98,15 @@ class TokenFilm(Film):
         return len(self.lines) - len(self.rule.steps) + self.rule.ended(self.result.steps)
 
     def _computed(self, time_s: float) -> int | None:
-        """Return the batch, or the step, that the server computes."""
-        running = self.running(time_s)
-        own = running[self.batches.server[running] == self.shown]
-        return int(own[0]) if own.size else None
+        """Return the step that the server computes, by its place among the server's own."""
+        at = until(self._start_s, time_s) - 1
+        return at if at >= 0 and time_s < self._finish_s[at] else None
 
     def _step(self, time_s: float) -> list[str]:
-        step, log = self._computed(time_s), self.result.steps
-        if step is None:
+        at, log = self._computed(time_s), self.result.steps
+        if at is None:
             return ["no step, nobody is there"]
+        step = self._own[at]
         tokens, rows = counted(int(log.tokens[step]), "token"), counted(int(log.rows[step]), "request")
         parts = [f"a step of {tokens} for {rows}"]
         parts.append(f"{int(log.running[step]):,} run, {int(log.waiting[step]):,} wait")
@@ -116,13 +117,13 @@ class TokenFilm(Film):
         return [*parts, self.lines[self._lines[step]].because]
 
     def _progress(self, time_s: float) -> str:
-        batch = self._computed(time_s)
-        if batch is None:
+        at = self._computed(time_s)
+        if at is None:
             return "the server is idle"
-        first = int(self._start_s.searchsorted(self.batches.start_s[batch]))
+        first = int(self._firsts[until(self._firsts, at) - 1])
         outputs = self.log.output_tokens[self.log.batch_index == self._own[first]]
         computes = f"the server computes a batch of {outputs.size:,}"
-        made = until(self._start_s, time_s) - 1 - first  # tokens of each request: one a step
+        made = at - first  # tokens of each request: one a step
         if not made:
             return f"{computes}, the prompts"
         done = np.count_nonzero(outputs <= made)
