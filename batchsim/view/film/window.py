@@ -186,7 +186,7 @@ def moments(film: TokenFilm, stretch: PlayRange) -> dict[str, Any]:
         "at_s": at_s, "event": np.isin(at_s, film.instants),
         "words": [film.words(time_s, at_ms="{t}") for time_s in times_s],
         "line": np.array([-1 if line is None else line for line in lines]),
-        "leaves": np.isin(at_s, film.batches.start_s) & film.whole,
+        "leaves": np.isin(at_s, film.batches.start_s if film.whole else ()),
     }  # fmt: skip
 
 
