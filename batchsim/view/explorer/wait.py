@@ -1,6 +1,7 @@
 """What an explorer waits for: until it comes, all that belongs to another setting is dimmed."""
 
 import threading
+import weakref
 from collections.abc import Callable
 
 LATE_S = 0.3  # what takes no longer dims nothing
@@ -20,7 +21,8 @@ class Wait:
     def begin(self, text: str) -> None:
         """Show the text after `LATE_S`, unless the wait has ended by then."""
         self._stop()
-        self._timer = threading.Timer(LATE_S, self._late, [text])
+        # Not itself: the thread of a stopped timer may end after whoever waited was closed.
+        self._timer = threading.Timer(LATE_S, _late, [weakref.ref(self), text])
         self._timer.daemon = True
         self._timer.start()
 
@@ -39,12 +41,14 @@ class Wait:
                 self._timer.cancel()
             self._timer = None
 
-    def _late(self, text: str) -> None:
-        with self._lock:
-            if self._timer is threading.current_thread():  # else it was stopped as it fired
-                self._set(text, True)
-
     def _set(self, text: str, busy: bool) -> None:
         if (text, busy) != (self.text, self.busy):
             self.text, self.busy = text, busy
             self._tell()
+
+
+def _late(waiting: "weakref.ref[Wait]", text: str) -> None:
+    if (wait := waiting()) is not None:
+        with wait._lock:
+            if wait._timer is threading.current_thread():  # else it was stopped as it fired
+                wait._set(text, True)

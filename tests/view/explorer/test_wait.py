@@ -1,6 +1,7 @@
 """What is waited for is said once it is late, and no longer once it is there."""
 
 import threading
+import weakref
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_what_is_there_in_time_is_not_mentioned(monkeypatch):
     timer = waits._timer
     waits.end()
     timer.join(300)
-    waits._late("Running")  # as a timer that fired just before it was stopped
+    wait._late(weakref.ref(waits), "Running")  # as a timer that fired just before it was stopped
     assert said == []
 
 
