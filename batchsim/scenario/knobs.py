@@ -19,7 +19,8 @@ def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
         new = inside.pop(()) if () in inside else getattr(part, first)
         fields[first] = rebuilt(new, inside) if inside else new
     rate_per_s = fields.pop(RATE, None)
-    part = dataclasses.replace(part, **fields)
+    if any(getattr(part, name) is not value for name, value in fields.items()):
+        part = dataclasses.replace(part, **fields)
     # Last, because the other knobs of a workload may change its mean rate.
     return part if rate_per_s is None else part.with_rate(rate_per_s)
 

@@ -116,15 +116,15 @@ def test_a_cell_of_a_map_has_the_times_of_its_run(routing):
 def test_the_explorer_shows_and_changes_replicas():
     scenario = FOUR.replace(routing="least_tokens", stale_ms=5)
     state = State.of(scenario)
-    assert (state.token_replicas, state.token_routing, state.stale_ms) == (4, "least_tokens", 5)
+    assert (state.replicas, state.routing, state.stale_ms) == (4, "least_tokens", 5)
     assert State.from_link(state.to_link()) == state
     assert state.scenario() == scenario
     assert "routing='least_tokens'" in state.python(1000)
     shown = [name for name in state.kind.controls if state.kind.relevant(name, vars(state))]
-    assert {"token_routing", "stale_ms"} <= {*shown}
+    assert {"routing", "stale_ms"} <= {*shown}
     assert "keys" not in shown
-    plain = state.replace(token_replicas=1)
-    assert not state.kind.relevant("token_routing", vars(plain))
+    plain = state.replace(replicas=1)
+    assert not state.kind.relevant("routing", vars(plain))
     explorer = bs.explore(scenario, requests=500)
     assert explorer.result.scenario == scenario
 

@@ -199,20 +199,21 @@ def tables(case, result):
 
 
 def settings(case, result):
-    """The explorer's settings of a scenario run as it does, also from a link and from their Python."""
+    """The explorer's settings make the scenario again, also from a link and from their Python."""
     from batchsim.view.explorer.state import State
 
-    given = case.scenario.workload, case.scenario.tokens
-    found = []
-    if refused(lambda: found.append(State.of(case.scenario, seed=SEED).scenario(*given))):
-        return
     state = State.of(case.scenario, seed=SEED)
-    assert State.from_link(state.to_link()) == state
-    assert_same_columns(case.run(found[0]), result)
-    names = {"traffic": given[0], "tokens": given[1]}
+    assert state.scenario() == case.scenario
+    link = state.to_link()
+    assert State.from_link(link, state) == state
+    if refused(lambda: State.from_link(link).scenario()):
+        assert state.needs
+    else:
+        assert_same_columns(case.run(State.from_link(link).scenario()), result)
+    names = {"traffic": case.scenario.workload, "tokens": case.scenario.tokens}
     with redirect_stdout(StringIO()):
-        exec(state.python(1, *given), names)
-    assert names["scenario"] == found[0]
+        exec(state.python(1), names)
+    assert names["scenario"] == case.scenario
 
 
 def film(case, result):
@@ -243,12 +244,9 @@ def pictures(case, result):
 
 def panel(case, result):
     """The explorer shows the numbers of the run."""
-    panels = []
-    if refused(lambda: panels.append(bs.explore(case.scenario, requests=case.requests, seed=SEED))):
-        return
-    (opened,) = panels
+    opened = bs.explore(case.scenario, requests=case.requests, seed=SEED)
     assert opened.result is not None, opened.session.status
-    expected = bs.simulate(opened.scenario, case.requests, SEED)
+    expected = bs.simulate(case.scenario, case.requests, SEED)
     assert_same_numbers(opened.data.summary, expected.summary())
     opened.close()
 

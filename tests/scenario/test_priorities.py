@@ -308,14 +308,15 @@ def test_the_shell_takes_levels_and_says_what_becomes_of_each():
         assert words in refused.output + str(refused.exception)
 
 
-def test_the_explorer_keeps_priorities_and_says_what_it_cannot_show():
+def test_the_explorer_keeps_priorities_and_limits_by_level():
     scenario = SHARED.replace(timeout_ms=8, timeout_action="delay")
     state = State.of(scenario)
     assert State.from_link(state.to_link()) == state
     assert "priorities=1:0.2,2:0.8" in state.to_link()
     assert state.scenario() == scenario
-    with pytest.raises(ValueError, match="the same for all levels"):
-        State.of(SHARED.replace(queue_limit={1: 5}))
+    by_level = SHARED.replace(queue_limit={1: 5})
+    assert State.of(by_level).scenario() == by_level
+    assert State.of(by_level).unshown == ["queue_limit"]
 
 
 @pytest.mark.parametrize(

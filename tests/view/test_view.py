@@ -162,7 +162,7 @@ def test_the_view_of_tokens_has_the_same_columns():
     assert f"p99 {duration(of_each['p99_ms'][1])}" in over(view, 0.5, 0.5, data).text
     panel = bs.explore(scenario, requests=100)
     assert "replicas" not in dict(panel.large.options).values()
-    panel.controls["token_replicas"].value = 2
+    panel.controls["replicas"].value = 2
     panel.large.value = "replicas"
     assert "Each of 2 replicas is" in panel.readout.value
 
@@ -211,11 +211,15 @@ def test_controls_of_a_router_are_there_with_several_replicas_only():
     assert list(shown.values()) == [set(), {"routing", "stale_ms"}, {"routing"}, {"routing", "keys"}]
 
 
-def test_what_controls_cannot_express_is_refused_and_clients_at_replicas_are_run():
-    with pytest.raises(ValueError, match="autoscale must be None to be explored"):
-        State.of(FOUR.replace(autoscale=bs.Autoscale("queue", most=8)))
-    with pytest.raises(ValueError, match="with a number of keys"):
-        State.of(FOUR.replace(routing=bs.routing.ByKey([1, 2] * 50)))
+def test_an_autoscaler_and_given_keys_stay_and_clients_at_replicas_are_run():
+    scaled = FOUR.replace(autoscale=bs.Autoscale("queue", most=8), routing=bs.routing.ByKey([1, 2] * 150))
+    panel = bs.explore(scaled, requests=300)
+    assert panel.result.scenario == scaled
+    assert panel.status.value.count("autoscale") == 1
+    panel.controls["routing"].value = "random"
+    panel.controls["replicas"].value = 1
+    assert panel.result.scenario == scaled.replace(routing="random", replicas=1)
+    assert relevant("routing", vars(panel.state))  # there are replicas later
     panel = bs.explore(FOUR.replace(workload=bs.ClosedLoop(40, 0.01)), requests=300)
     assert panel.result.scenario.replicas == 4
     assert panel.data.surface is None

@@ -66,7 +66,7 @@ def main(mode: str, link: str, patience: str) -> None:
         os.nice(10)
     # ValueError: the state makes no sense, and compiles nothing.
     with contextlib.suppress(BlockingIOError, ValueError), turn(mode, patience == "wait"):
-        Runner(REQUESTS, None).run(State.from_link(link))
+        Runner(REQUESTS).run(State.from_link(link))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from batchsim.scenario.sized_time import SizeTable
 
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
 DEVICE, CLASS = "Device", "Class"
+GIVEN = "given"  # the choice of what no option of a list makes
 
 
 class Slider(NamedTuple):
@@ -184,4 +185,6 @@ def choice(
     labels: dict[str, Any] = dict.fromkeys(options, "")
     if isinstance(options, Mapping):
         labels = {name: getattr(option, "label", option) for name, option in options.items()}
+        if any(isinstance(option, Option) for option in options.values()):
+            labels[GIVEN] = "Given: as at the beginning"
     return Control(label, about, "choice", default, page, bounds={"options": labels})

@@ -8,14 +8,14 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from batchsim.scenario import OpenLoop
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server
 from batchsim.view.explorer import presets
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.kind import Values
+from batchsim.view.explorer.control import GIVEN
 from batchsim.view.explorer.kinds import CONTROLS, on_page, relevant
 from batchsim.view.explorer.knob import Knob
+from batchsim.view.explorer.parts import Values
 from batchsim.view.explorer.services import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
@@ -60,19 +60,17 @@ class Controls:
         tip = f"{spec.label}: {spec.about}"
         if name == "service":
             return ServiceChooser(spec.label, tip, [*self.services, *offer.MEASURE_HERE])
-        options = [(label, word) for word, label in spec.bounds["options"].items()]
-        if name == self.session.state.kind.rule:
-            return dropdown(spec.label, tip, presets.menu(self.session.state), self._shown(name))
         if name == "mode":
-            return toggle([word for _, word in options], spec.about, value)
-        traffic, tokens = self.session.runner.given
-        there = {
-            "workload": isinstance(traffic, OpenLoop),
-            "sizes": traffic is not None and traffic.sizes is not None,
-        }
-        if not there.get(name, bool(tokens)):
-            options = [option for option in options if option[1] != "given"]
-        return dropdown(spec.label, tip, options, value)
+            return toggle(list(spec.bounds["options"]), spec.about, value)
+        return dropdown(spec.label, tip, self._offered(name), self._shown(name))
+
+    def _offered(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Return the options of a list, as (label, value)."""
+        state, labels = self.session.state, CONTROLS[name].bounds["options"]
+        if name == state.kind.rule:
+            return presets.menu(state)
+        words = [*state.kind.options.get(name, labels), *[GIVEN] * state.may_be_given(name)]
+        return tuple((labels[word], word) for word in words)
 
     # How they move the state.
 
@@ -98,9 +96,7 @@ class Controls:
             return
         value = self.by_name[name].value
         if name == "service":
-            return self._choose(
-                lambda state: state.kind.rescaled(state, self._values(value), self.session.runner.given[0])
-            )
+            return self._choose(lambda state: state.kind.rescaled(state, self._values(value)))
         if value in ALL and name == self.session.state.kind.rule:
             return self._choose(self._served_by(ALL[value]))
         if name == "mode":
@@ -178,8 +174,9 @@ class Controls:
         with self._pause():
             self._follow_service()
             for name, control in self.by_name.items():
-                if name == state.kind.rule and control.options != (menu := presets.menu(state)):
-                    control.options = menu
+                is_list = isinstance(control, widgets.Dropdown) and name in state.kind.controls
+                if is_list and control.options != (options := self._offered(name)):
+                    control.options = options
                 if name != "service":
                     control.value = self._shown(name)
             for knob in self.knobs.values():
@@ -212,7 +209,7 @@ class Controls:
 
     def _fit(self) -> None:
         state = self.session.state
-        ranges = state.kind.ranges(state, *self.session.runner.given)
+        ranges = state.kind.ranges(state)
         for name, knob in self.knobs.items():
             if (slider := knob.spec.slider) is not None:
                 knob.fit(*ranges.get(name, (slider.low, slider.high)))

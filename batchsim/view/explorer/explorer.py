@@ -1,6 +1,7 @@
 """The explorer: sliders that move a picture of one scenario, in a notebook."""
 
 import base64
+from types import SimpleNamespace
 from typing import Any
 
 import ipywidgets as widgets
@@ -12,7 +13,6 @@ from batchsim.servers.server import ServerConfig
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
 from batchsim.view.explorer.controls import Controls
-from batchsim.view.explorer.kind import Values
 from batchsim.view.explorer.kinds import FIRST, KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.opening import Opening
@@ -22,6 +22,7 @@ from batchsim.view.explorer.pages.config import ConfigPage
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
+from batchsim.view.explorer.parts import Values
 from batchsim.view.explorer.session import REQUESTS, Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, of_rule, view_of
 from batchsim.view.explorer.widgets import OF_RESULT, hide, line, plain, stack
@@ -33,7 +34,6 @@ from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import THEMES
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
-PAID = "price_per_hour", "watts"  # fields of a scenario that no control changes
 
 
 class Explorer(widgets.Box):
@@ -249,11 +249,11 @@ def explore(
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, a rule, or a whole Scenario to begin with; the panel can also
-    measure models. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the
-    traffic to begin with; a slider can change the rate of a Trace. `requests`: the number of requests in each
-    run. `link`: the state and the view of another explorer, as its line of text. `play`: begin with the film
-    of the requests, above their timeline. `opening`: add one control and view after the other, for readers
-    who have never seen the explorer.
+    measure models. What no control can say of a Scenario stays as it is. A Scenario with tokens, or a
+    `StepTime`, begins with token generation. `workload`: the traffic to begin with; a slider can change the
+    rate of a Trace. `requests`: the number of requests in each run. `link`: the state and the view of another
+    explorer, as its line of text. `play`: begin with the film of the requests, above their timeline.
+    `opening`: add one control and view after the other, for readers who have never seen the explorer.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20
@@ -263,31 +263,28 @@ def explore(
     _check.whole("requests", requests)
     services: dict[str, Values] = {}
     costs: Values = {}
-    state, tokens, paid = DEFAULT.replace(seed=seed), None, {}
+    state = DEFAULT.replace(seed=seed)
     if isinstance(service, Scenario):
         if workload is not None:
             raise TypeError("a Scenario must come without a workload: it has one")
-        workload, state = service.workload, State.of(service, seed=seed)
-        tokens = service.tokens if "given" in (state.prompts, state.outputs) else None
-        paid = {name: each for name in PAID if (each := getattr(service, name)) is not None}
+        state = State.of(service, seed=seed)
     elif isinstance(service, Rule):
         state = of_rule(service).replace(seed=seed)
     elif service is not None:
-        label, kind, costs = offer.given(service)
-        state = DEFAULTS[kind.name].replace(seed=seed)
+        label, kind, costs, given = offer.given(service)
+        state = DEFAULTS[kind.name].replace(seed=seed, given=given)
         services = {label: costs} if "service" in kind.controls else {}
     if workload is not None:
         if not isinstance(workload, (OpenLoop, ClosedLoop)):
             raise TypeError(f"workload must be one of batchsim's, got {workload!r}")
-        state = state.replace(**state.kind.workload_values(workload))
-    traffic = workload if "given" in (state.workload, state.sizes) else None
+        state = state.having(SimpleNamespace(workload=workload), "workload")
     if link:
-        state = State.from_link(link)
+        state = State.from_link(link, state)
     elif costs:
-        state = state.kind.rescaled(state, costs, traffic, keep_rate=workload is not None)
+        state = state.kind.rescaled(state, costs, keep_rate=workload is not None)
     elif isinstance(service, Rule):
         state = state.kind.fitting(state, ServerConfig("", service))
-    session = Session(state, requests, traffic, tokens, paid)
+    session = Session(state, requests)
     large = (view_of(link, state.mode) if link else None) or (
         state.kind.film if play else session.style.large
     )

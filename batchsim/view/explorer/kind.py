@@ -1,6 +1,8 @@
 """What the explorer needs of a kind of run; `requests` and `tokens` fill it in, and `kinds` lists them."""
 
 import abc
+import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,11 +11,10 @@ from typing import Any
 from batchsim import scenario as sc
 from batchsim.result import Result
 from batchsim.result.comparison import Difference
-from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait, Tokens
+from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait
 from batchsim.scenario.knobs import RATE
-from batchsim.scenario.lengths import Listed
 from batchsim.scenario.parameters import Parameter
-from batchsim.scenario.routing import NAMES, ByKey
+from batchsim.scenario.routing import NAMES, ByKey, checked_routing, router_of
 from batchsim.scenario.routing.by_key import MOST_KEYS
 from batchsim.scenario.service import SHAPES
 from batchsim.servers.server import Server, ServerConfig
@@ -23,6 +24,7 @@ from batchsim.view.explorer.control import (
     ARRIVALS,
     CLASS,
     COMPUTING,
+    GIVEN,
     MAIN,
     RULE,
     Control,
@@ -30,6 +32,7 @@ from batchsim.view.explorer.control import (
     Slider,
     choice,
 )  # fmt: skip
+from batchsim.view.explorer.parts import Part, Parts, Values, chosen, read, same, unshown
 from batchsim.view.explorer.reasons import Outcome
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.film.window import Window
@@ -39,8 +42,6 @@ LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while
 WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
 State = Any  # of `state`, which is made from the kinds
-Workload = OpenLoop | ClosedLoop
-Values = dict[str, Any]  # by the names of controls
 Ranges = dict[str, tuple[float, ...]]  # of sliders: low, high and perhaps a step
 
 
@@ -51,7 +52,8 @@ class Kind(abc.ABC):
     """
 
     name: str  # as `Scenario.kind` has it
-    options: Mapping[str, Mapping[str, Option]]  # of each list, by the control that chooses from it
+    parts: Parts  # of its scenarios
+    base: Scenario  # which has all these parts
     controls: Mapping[str, Control]  # in the order in which pages show them
     conditions: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {}  # when a control makes a difference
     servers: Mapping[str, Server]  # that the menu of rules lists
@@ -66,65 +68,32 @@ class Kind(abc.ABC):
     outcome: Callable[[str, Result, Result], Outcome]  # the answer to one, about two runs
     cover: str  # the text on a picture that is to be predicted
 
+    @functools.cached_property
+    def options(self) -> dict[str, Mapping[str, Option]]:
+        """The options of each list, by the control that chooses from it."""
+        return {part.chooser: part.options for part in self.parts.values() if part.chooser}
+
     def relevant(self, control: str, values: Mapping[str, Any]) -> bool:
         """Return whether a control makes a difference, given the values of the others."""
         if control not in self.controls or not self.conditions.get(control, bool)(values):
             return False
+        for path, part in self.parts.items():
+            if control in part.controls and self._stays(path, values):
+                return False
         users = [(chooser, name) for chooser, options in self.options.items()
                  for name, option in options.items() if control in option.controls]  # fmt: skip
         return not users or any(values[chooser] == name for chooser, name in users)
 
+    def _stays(self, path: str, values: Mapping[str, Any]) -> bool:
+        """Return whether no control moves a part, as it is given."""
+        given, outer = values.get("given", {}), path.rpartition(".")[0]
+        is_whole = outer in given and self.parts[outer].whole and values[self.parts[outer].chooser] == GIVEN
+        return is_whole or (path in given and given[path].values is None)
+
     def values_of(self, chooser: str, part: Any) -> Values | None:
         """Return the controls' values for a part, including its option's name; None if no option has it."""
-        options = {name: option.values(part) for name, option in self.options[chooser].items()}
-        found = [{chooser: name, **values} for name, values in options.items() if values is not None]
-        # If two options can express it, the one with fewer controls is meant: full batches only.
-        return min(found, key=len, default=None)
-
-    def replica_values(self, scenario: Scenario, count: str, chooser: str) -> Values:
-        """Return the controls' values for the replicas and their routing."""
-        if scenario.autoscale is not None:
-            raise ValueError(f"autoscale must be None to be explored, got {scenario.autoscale!r}")
-        routing = self.values_of(chooser, scenario.router)
-        if routing is None:
-            raise ValueError(f"a routing must be registered, with a number of keys, got {scenario.routing!r}")
-        return routing | {count: scenario.replicas, "stale_ms": scenario.stale_ms}
-
-    def workload_values(self, workload: Workload) -> Values:
-        """Return the controls' values for a workload: "given" for one that they cannot express."""
-        values = self.values_of("workload", workload)
-        if values is None:
-            if not isinstance(workload, OpenLoop):
-                raise TypeError(f"a workload must be one of batchsim's to be explored, got {workload!r}")
-            values, offered = {"workload": "given"}, workload.offered_per_s
-            values |= {"rate_per_s": offered} if 0 < offered < float("inf") else {}
-        return values
-
-    def service_time(self, state: State) -> Any:
-        """Return the duration of a batch, or of a step, with its noise."""
-        service = state.made(self.service)
-        if state.noise_cv:
-            lasting = state.noise_correlation, state.noise_batches
-            service = service.with_noise(state.noise_cv, state.noise, *lasting)
-        return service
-
-    @abc.abstractmethod
-    def scenario(
-        self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
-    ) -> Scenario:  # fmt: skip
-        """Return the scenario of a state; `traffic` has the sizes, and `tokens` the lengths, for "given"."""
-
-    @abc.abstractmethod
-    def values(self, scenario: Scenario) -> Values:
-        """Return the controls' values for a scenario; ValueError if they cannot express it."""
-
-    @abc.abstractmethod
-    def service_values(self, service: Any, curve_of: str = "") -> Values:
-        """Return the controls' values for a service time; `curve_of` names its model and device."""
-
-    @abc.abstractmethod
-    def python(self, state: State, scenario: Scenario) -> dict[str, str]:
-        """Return Python for the rule, the service time, and each field whose `repr` is not Python."""
+        (place,) = (each for each in self.parts.values() if each.chooser == chooser)
+        return place.read(part, None)
 
     def window(self, data: ViewData, server: int) -> Window | None:
         """Return what a film plays: the part around the one that its view shows; None if there is none."""
@@ -137,7 +106,10 @@ class Kind(abc.ABC):
     def served(self, state: State, config: ServerConfig, scenario: Scenario) -> State:
         """Return the state with a server's settings in place of the rule and the servers of its scenario."""
         meant = config.apply(scenario, silent=True)
-        return state.replace(server=config.server, **self.setting_values(meant))
+        (before, _), (after, given) = (read(self.parts, self.controls, each) for each in (scenario, meant))
+        changes = {name: value for name, value in after.items() if value != before.get(name, before)}
+        given = {path: it for path, it in state.given.items() if it.values is not None} | given
+        return state.replace(server=config.server, given=given, **changes)
 
     def fitting(self, state: State, config: ServerConfig) -> State:
         """Return the state with traffic that a server accepts."""
@@ -147,21 +119,19 @@ class Kind(abc.ABC):
         """Return what a server's defaults depend on: its model and its card, if they are known."""
         return {}
 
+    def published(self, state: State) -> str:
+        """Return the name of a published service time that a state has; "" for another."""
+        return ""
+
     @abc.abstractmethod
     def slo(self, state: State) -> SLO | None:
         """Return the objective of a state; None without one."""
 
     @abc.abstractmethod
-    def setting_values(self, scenario: Scenario) -> Values:
-        """Return the controls' values for what a server's settings decide; ValueError if there are none."""
-
-    @abc.abstractmethod
-    def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
+    def ranges(self, state: State) -> Ranges:
         """Return the ranges of sliders that depend on the other controls."""
 
-    def rescaled(
-        self, state: State, values: Values, traffic: Workload | None = None, keep_rate: bool = False
-    ) -> State:  # fmt: skip
+    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
         """Return the state with another service time, and its rate, sizes and times on that scale."""
         return state.replace(**values)
 
@@ -233,7 +203,6 @@ def lengths(of: str, equal: Option) -> dict[str, Option]:
         "geometric": Option("Geometric", sc.Geometric, (mean, most)),
         "uniform": Option("Uniform", sc.Uniform, (mean, cv), _uniform, _uniform_values),
         "fixed": equal,
-        "given": Option(f"Given: the {of}s of this page", Listed, (), read=lambda lengths: ()),
     }
 
 
@@ -263,10 +232,7 @@ _OTHERS = {
         make=lambda clients, think_ms: ClosedLoop(clients, think_ms / 1000),
         read=lambda loop: (loop.clients, loop.think_s * 1000))),
 }  # fmt: skip
-WORKLOADS: Mapping[str, Option] = {
-    **dict(_OTHERS.get(cls) or _of_workload(cls) for cls in sc.WORKLOADS),
-    "given": Option("Given: the traffic of this page", OpenLoop, (RATE,)),  # made by the state
-}
+WORKLOADS: Mapping[str, Option] = dict(_OTHERS.get(cls) or _of_workload(cls) for cls in sc.WORKLOADS)
 _SHOWN = {name for option in WORKLOADS.values() for name in option.controls}
 TRAFFIC = {
     "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, WORKLOADS),
@@ -294,51 +260,107 @@ NOISE = {
     "noise_batches": Control("Noise memory", "Batches until the correlation decays to 1/e", "real", 10,
         None, None, {"above": 0, "at_most": 1e6}),
 }  # fmt: skip
+
+
+def _noise_values(noise: Noise | None, _: Any) -> Values:
+    if noise is None:
+        return {"noise_cv": 0}
+    values = {"noise_cv": noise.cv, "noise": noise.shape}
+    if noise.correlation:
+        values |= {"noise_correlation": noise.correlation, "noise_batches": noise.memory_batches}
+    return values
+
+
+NOISE_PART = Part(
+    tuple(NOISE),
+    lambda values, _: Noise(*(values[name] for name in NOISE)) if values["noise_cv"] else None,
+    _noise_values,
+)
+
+
+def _workload(values: Mapping[str, Any], given: Any) -> Any:
+    if values["workload"] != GIVEN:
+        return _LISTED.make(values, given)
+    if given is None:
+        raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
+    return given.with_rate(values["rate_per_s"])
+
+
+def _workload_values(workload: Any, _: Any) -> Values:
+    if (values := _LISTED.read(workload, None)) is not None:
+        return values
+    offered = workload.offered_per_s if isinstance(workload, OpenLoop) else 0
+    return {"workload": GIVEN} | ({RATE: offered} if 0 < offered < math.inf else {})
+
+
+def has_rate(values: Mapping[str, Any]) -> bool:
+    """Return whether the arrival rate can be moved: not that of requests that all come at once."""
+    if values["workload"] == GIVEN:
+        return "workload" in values["given"] and RATE in values["given"]["workload"].values
+    return RATE in WORKLOADS[values["workload"]].controls
+
+
+_LISTED = chosen("workload", WORKLOADS)
+WORKLOAD_PART = _LISTED._replace(make=_workload, read=_workload_values)
+
+
+def all_parts(own: Parts, controls: Mapping[str, Control]) -> Parts:
+    """Return the parts of a kind's scenarios: its own, and the other fields.
+
+    A field that has a control of its name is that control's value.
+    """
+    usual = {field.name: field.default for field in dataclasses.fields(Scenario) if field.name != "tokens"}
+    fields = {name: same(name) if name in controls else unshown(value) for name, value in usual.items()}
+    return {**fields, "workload": WORKLOAD_PART, **own}
+
+
+def routing_part(options: Mapping[str, Option]) -> Part:
+    """Return the part of the router, which a scenario may store as a name."""
+    part = chosen("routing", options)
+    return part._replace(
+        make=lambda values, given: checked_routing(part.make(values, given)),
+        read=lambda routing, _: part.read(router_of(routing), None),
+    )
+
+
 SERVERS = {
     "servers": Control("Servers", "Model instances; each computes one batch, or one step, at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
 }  # fmt: skip
 
 
-def routings(of_tokens: bool) -> Mapping[str, Option]:
-    """Return the options of routings; some need tokens."""
-    return {
-        name: Option(routing.title, routing, ("keys", "popularity") if routing is ByKey else (),
-            read=(lambda it: (it.keys, it.popularity) if isinstance(it.keys, int) else None)
-            if routing is ByKey else None)
-        for name, routing in NAMES.items()
-        if of_tokens or not routing.needs_tokens
-    }  # fmt: skip
+ROUTINGS: Mapping[str, Option] = {
+    name: Option(routing.title, routing, ("keys", "popularity") if routing is ByKey else (),
+        read=(lambda it: (it.keys, it.popularity) if isinstance(it.keys, int) else None)
+        if routing is ByKey else None)
+    for name, routing in NAMES.items()
+}  # fmt: skip
+REPLICAS = {
+    "replicas": Control("Replicas",
+        "Copies of all servers, each with its own queue, behind a router; 1: no router",
+        "whole", 1, RULE, Slider("whole", 1, 8), {"at_most": 64}),
+    "routing": choice("Routing", "The replica to which the router sends a request", "round_robin", RULE,
+        ROUTINGS),
+    "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
+        "whole", 100, RULE, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
+    "popularity": of_parameter(ByKey.parameters()["popularity"], RULE),
+    "stale_ms": Control("Age of loads (ms)", "How old the loads are that the router sees; 0: present",
+        "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),
+}  # fmt: skip
 
 
-def replicas(
-    options: Mapping[str, Option], page: str, names: tuple[str, str] = ("replicas", "routing"),
-    labels: tuple[str, str] = ("Replicas", "Routing"),
-) -> dict[str, Control]:  # fmt: skip
-    """Return the controls of replicas; `names` and `labels` are those of their number and their routing."""
-    count, chooser = names
-    return {
-        count: Control(labels[0],
-            "Copies of all servers, each with its own queue, behind a router; 1: no router",
-            "whole", 1, page, Slider("whole", 1, 8), {"at_most": 64}),
-        chooser: choice(labels[1], "The replica to which the router sends a request", "round_robin", page,
-            options),
-        "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
-            "whole", 100, MAIN, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
-        "popularity": of_parameter(ByKey.parameters()["popularity"]),
-        "stale_ms": Control("Age of loads (ms)", "How old the loads are that the router sees; 0: present",
-            "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),
-    }  # fmt: skip
+def has_router(values: Mapping[str, Any]) -> bool:
+    """Return whether a router chooses among replicas."""
+    return values["replicas"] > 1 or bool({"replicas", "autoscale"} & values["given"].keys())
 
 
-def with_replicas(count: str, chooser: str) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
-    """Return when the controls of replicas make a difference."""
-    return {
-        **dict.fromkeys((chooser, "keys", "popularity"), lambda values: values[count] > 1),
-        "stale_ms": lambda values: values[count] > 1 and NAMES[values[chooser]].sees_loads,
-    }
-
-
+CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {  # of the controls of both kinds
+    RATE: has_rate,
+    **dict.fromkeys(("routing", "keys", "popularity"), has_router),
+    "stale_ms": lambda values: has_router(values) and (
+        values["routing"] == GIVEN or NAMES[values["routing"]].sees_loads
+    ),
+}  # fmt: skip
 LIMITS = {
     "queue_limit": Control("Queue limit",
         "Reject arrivals while this many requests wait, including those of the same instant; empty: no limit",
@@ -350,16 +372,6 @@ SEED = {
     "seed": Control("Seed", "The same seed gives the same traffic",
         "whole", 0, CLASS, None, {"at_least": 0, "at_most": 2**63 - 1}),
 }  # fmt: skip
-
-
-def noise_values(noise: Noise | None) -> Values:
-    """Return the controls' values for the noise of batches or steps."""
-    if noise is None:
-        return {}
-    values = {"noise_cv": noise.cv, "noise": noise.shape}
-    if noise.correlation:
-        values |= {"noise_correlation": noise.correlation, "noise_batches": noise.memory_batches}
-    return values
 
 
 def full_only(size: int) -> SizeOrWait:

@@ -12,7 +12,7 @@ from batchsim.scenario.data_sheets import card_named, model_named
 from batchsim.servers.files import has_rule, target_of, translated
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server, ServerConfig
-from batchsim.view.explorer.control import Control, Option, choice
+from batchsim.view.explorer.control import GIVEN, Control, Option, choice
 
 MODELS = "model", "model_path", "model_id"  # what servers call the setting for the model
 # The controls for what a server's `Words` name, by the field of `Words`; a rule has some of them.
@@ -27,10 +27,9 @@ SERVER: Mapping[str, Control] = {
 }  # fmt: skip
 
 
-def option_of(rule: Any, options: Mapping[str, Option]) -> str | None:
-    """Return the name of the option that makes a rule with its own numbers; None if there is none."""
-    fits = (name for name, option in options.items() if option.values(rule) is not None)
-    return next(fits, None)
+def option_of(rule: Any, options: Mapping[str, Option]) -> Option | None:
+    """Return the option that makes a rule with its own numbers; None if there is none."""
+    return next((option for option in options.values() if option.values(rule) is not None), None)
 
 
 def menu(state: Any) -> tuple[tuple[str, str], ...]:
@@ -38,11 +37,13 @@ def menu(state: Any) -> tuple[tuple[str, str], ...]:
     options, items = state.kind.options[state.kind.rule], list[tuple[str, str]]()
     for name, each in state.kind.servers.items():
         # The chosen server's settings may have chosen another of its rules.
-        chosen = name == state.server
-        own = getattr(state, state.kind.rule) if chosen else option_of(defaults(each).rule, options)
+        own: Any = state.rule_option if name == state.server else option_of(defaults(each).rule, options)
         if own is not None:
-            items.append((f"{each.title}: {_lower(options[own].part.title)}", name))
-    return (*items, *((f"Rule: {_lower(option.label)}", name) for name, option in options.items()))
+            items.append((f"{each.title}: {_lower(own.part.title)}", name))
+    items += [(f"Rule: {_lower(option.label)}", name) for name, option in options.items()]
+    if state.may_be_given(state.kind.rule):
+        items.append(("Given: as at the beginning", GIVEN))
+    return tuple(items)
 
 
 def _lower(text: str) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchsim.measured.published import published, published_names, published_source
-from batchsim.scenario import RULES, Affine, Rule, Scenario, Service, SizeOrWait, Table, Tokens
+from batchsim.scenario import RULES, Affine, Poisson, Rule, Scenario, Service, SizeOrWait, Table
 from batchsim.scenario.full_batches import mean_seconds
-from batchsim.scenario.lengths import LONGEST, Lengths, Uniform
+from batchsim.scenario.lengths import LONGEST, Uniform
+from batchsim.scenario.routing import NAMES
 from batchsim.scenario.rules import RULES_OF_SIZES
 from batchsim.scenario.scenario import OVERSIZE
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizedTime, SizeTable
@@ -17,7 +18,7 @@ from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import SERVERS, SIZE_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.slo import SLO
-from batchsim.view.explorer import kind, presets, reasons
+from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
@@ -31,7 +32,8 @@ from batchsim.view.explorer.control import (
     rows_of,
     size_table,
 )  # fmt: skip
-from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
+from batchsim.view.explorer.kind import Kind, Ranges, State
+from batchsim.view.explorer.parts import STAYS, Part, Values, chosen, same
 from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.runs import Stored, run, usual_longest
 from batchsim.view.film.film import RequestFilm
@@ -41,14 +43,6 @@ from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.scales import nice
 
 LARGEST_SLID = 64  # larger batch sizes can be typed
-# Controls that are fields of the scenario, under the same name.
-FIELDS = (
-    "servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention",
-    "oversize_action",
-)  # fmt: skip
-
-ROUTINGS = kind.routings(of_tokens=False)
-
 # Every registered rule, by its name in snake case, and one for full batches only.
 SHOWN: tuple[type[Rule], ...] = (*RULES, *RULES_OF_SIZES)
 RULE_OPTIONS: Mapping[str, Option] = {
@@ -136,7 +130,7 @@ CONTROLS: Mapping[str, Control] = {
         "sizes; 0: warm",
         "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     **kind.SERVERS,
-    **kind.replicas(ROUTINGS, MAIN),
+    **kind.REPLICAS,
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
@@ -162,12 +156,85 @@ CONTROLS: Mapping[str, Control] = {
 }  # fmt: skip
 
 
+def _rule(values: Mapping[str, Any], given: Any) -> Any:
+    rule = _RULE.make(values, given)
+    if values["sizes"] == "none" and rule.by_size and hasattr(rule, "max_batch_units"):
+        return dataclasses.replace(rule, max_batch_units=None)  # its control is hidden
+    return rule
+
+
+def _lengths(values: Mapping[str, Any], _: Any) -> Any:
+    return (values["lengths"] or None) if values["service"] == "padded" else STAYS
+
+
+def _costs_ms(costs_ms: Any, _: Any) -> Values | None:
+    each = {cost_ms for _, cost_ms in costs_ms or ((1, 0),)}
+    return {"compile_ms": each.pop()} if len(each) == 1 else None
+
+
+# Servers share devices, or slow each other down, or neither.
+
+
+def _devices(devices: int | None, scenario: Scenario) -> Values:
+    apart = scenario.host_ms > 0 or scenario.contention > 1
+    if devices is None and scenario.slowdown is None and apart:  # one each, which is the same
+        return {"devices": scenario.servers, "servers": scenario.servers}
+    return {"devices": devices}
+
+
+def _slowdown(values: Mapping[str, Any], _: Any) -> dict[int, float] | None:
+    if values["devices"] is not None or not values["sharing"] or values["servers"] == 1:
+        return None
+    return {busy: 1 + values["sharing"] * (busy - 1) for busy in range(1, values["servers"] + 1)}
+
+
+def _sharing(slowdown: Mapping[int, float] | None, scenario: Scenario) -> Values | None:
+    if slowdown is None:
+        return {"sharing": 0.0}
+    each, servers = slowdown.get(2, 1.0) - 1, scenario.servers
+    even = all(abs(slowdown[busy] - 1 - each * (busy - 1)) <= 1e-9 for busy in range(1, servers + 1))
+    return {"sharing": each, "servers": servers} if even else None
+
+
+_RULE = chosen("rule", RULE_OPTIONS)
+PARTS = kind.all_parts(
+    {
+        "workload.priorities": Part(("priorities",), lambda values, _: values["priorities"] or None,
+            lambda shares, _: {"priorities": shares or ()}),
+        "workload.sizes": chosen("sizes", SIZES),
+        "workload.size_unit": same("size_unit"),
+        "rule": _RULE._replace(make=_rule),
+        "service": chosen("service", SERVICES)._replace(whole=True),
+        "service.noise": kind.NOISE_PART,
+        "service.padding": Part(("padding",),
+            lambda values, _: (values["padding"] or None) if values["service"] != "size_table" else None,
+            lambda padding, of: {"padding": () if isinstance(of.service, SizeTable) else padding or ()}),
+        "service.lengths": Part(("lengths",), _lengths,
+            lambda edges, of: {"lengths": edges or ()} if isinstance(of.service, PaddedTime) else {}),
+        "service.compile_ms": Part(("compile_ms",),
+            lambda values, _: ((1, values["compile_ms"]),) if values["compile_ms"] else None, _costs_ms),
+        # The slider of the servers moves below the devices, too.
+        "devices": Part(("devices",),
+            lambda values, _: values["devices"] and min(values["devices"], values["servers"]), _devices),
+        "host_ms": same("host_ms")._replace(
+            make=lambda values, _: 0.0 if values["devices"] is None else values["host_ms"]),
+        "contention": same("contention")._replace(
+            make=lambda values, _: 1.0 if values["devices"] is None else values["contention"]),
+        "slowdown": Part(("sharing", "devices"), _slowdown, _sharing),
+        "routing": kind.routing_part(
+            {name: each for name, each in kind.ROUTINGS.items() if not NAMES[name].needs_tokens}
+        ),
+    },
+    CONTROLS,
+)  # fmt: skip
+
+
 class Requests(Kind):
     """Requests that are computed whole, in batches."""
 
     name = "requests"
-    options: Mapping[str, Any] = {"workload": kind.WORKLOADS, "sizes": SIZES, "rule": RULE_OPTIONS,
-        "service": SERVICES, "routing": ROUTINGS}  # fmt: skip
+    parts = PARTS
+    base = Scenario(Poisson(1), SizeOrWait(), Affine(1, 1))
     controls: Mapping[str, Any] = CONTROLS
     conditions: Mapping[str, Any] = {
         "host_ms": lambda values: values["devices"] is not None,
@@ -179,7 +246,7 @@ class Requests(Kind):
         "max_batch_units": lambda values: values["sizes"] != "none",
         "request_map": lambda v: _has_limit(v) and "max_wait_ms" in RULE_OPTIONS[v["rule"]].controls,
         **dict.fromkeys(("units", "oversize_action"), lambda v: _has_limit(v) and bool(v["max_batch_units"])),
-        **kind.with_replicas("replicas", "routing"),
+        **kind.CONDITIONS,
     }
     servers: Mapping[str, Any] = SERVERS | SIZE_SERVERS
     service_type = Service
@@ -191,42 +258,8 @@ class Requests(Kind):
     cover = "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal."
     outcome = staticmethod(reasons.of_requests)
 
-    def workload_values(self, workload: Any) -> Values:
-        values = super().workload_values(workload) | {"priorities": workload.priorities or ()}
-        sizes = self.values_of("sizes", workload.sizes) or {"sizes": "given"}
-        return values | sizes | {"size_unit": workload.size_unit}
-
-    def service_time(self, state: State) -> Service:
-        service: Service = super().service_time(state)
-        if state.padding and not isinstance(service, SizeTable):
-            service = service.padded_to(state.padding)
-        if state.lengths and isinstance(service, PaddedTime):
-            service = service.padded_to(lengths=state.lengths)
-        return service.compiling(state.compile_ms) if state.compile_ms else service
-
-    def scenario(
-        self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
-    ) -> Scenario:  # fmt: skip
-        sizes, rule = sizes_of(state, traffic), state.made("rule")
-        own = {"priorities": state.priorities or None, "sizes": sizes, "size_unit": state.size_unit}
-        if workload.of_requests != own:
-            workload = dataclasses.replace(workload, **own)
-        if (
-            sizes is None and rule.by_size and hasattr(rule, "max_batch_units")
-        ):  # the control of the limit is hidden
-            rule = dataclasses.replace(rule, max_batch_units=None)
-        sharing: dict[str, Any] = {}  # servers share devices, or slow each other down, or neither
-        if state.devices is not None:  # the slider of the servers moves below them, too
-            devices = min(state.devices, state.servers)
-            sharing = {"devices": devices, "host_ms": state.host_ms, "contention": state.contention}
-        elif state.sharing and state.servers > 1:
-            counts = range(1, state.servers + 1)
-            sharing["slowdown"] = {busy: 1 + state.sharing * (busy - 1) for busy in counts}
-        return Scenario(
-            workload, rule, state.service_time(), state.servers, state.queue_limit,
-            state.timeout_ms, timeout_action=state.timeout_action, oversize_action=state.oversize_action,
-            replicas=state.replicas, routing=state.made("routing"), stale_ms=state.stale_ms, **sharing,
-        )  # fmt: skip
+    def published(self, state: State) -> str:
+        return str(state.published) if state.service == "published" else ""
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change with one: sizes come and go with the parts that need them."""
@@ -243,60 +276,8 @@ class Requests(Kind):
     def slo(self, state: State) -> SLO | None:
         return None if state.objective_ms is None else SLO(p99_ms=state.objective_ms)
 
-    def setting_values(self, scenario: Scenario) -> Values:
-        slowdown, sharing = scenario.slowdown, 0.0
-        if slowdown is not None:
-            sharing = slowdown.get(2, 1.0) - 1
-            if any(abs(slowdown[n] - 1 - sharing * (n - 1)) > 1e-9 for n in range(1, scenario.servers + 1)):
-                raise ValueError(f"slowdown must grow evenly to be explored, got {slowdown!r}")
-        rule = self.values_of("rule", scenario.rule)
-        if rule is None:
-            raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
-        values = {name: getattr(scenario, name) for name in FIELDS} | {"sharing": sharing}
-        values |= self.replica_values(scenario, "replicas", "routing")
-        for name, value in values.items():
-            if isinstance(value, Mapping):
-                raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
-        if (
-            slowdown is None
-            and scenario.devices is None
-            and (scenario.host_ms > 0 or scenario.contention > 1)
-        ):
-            values["devices"] = scenario.servers  # one each, which is the same
-        return values | rule | {
-            "priorities": scenario.workload.priorities or (), "padding": _padding(scenario.service),
-        }  # fmt: skip
-
-    def values(self, scenario: Scenario) -> Values:
-        values = self.workload_values(scenario.workload) | self.service_values(scenario.service)
-        return values | self.setting_values(scenario)
-
-    def service_values(self, service: Service, curve_of: str = "") -> Values:
-        values = self.values_of("service", service)
-        if values is None:
-            known = "an Affine, a Table, a PaddedTime, a PackedTime or a SizeTable"
-            raise TypeError(f"service must be {known} to be explored, got {service!r}")
-        values["padding"] = _padding(service)
-        if isinstance(service, PaddedTime):
-            values["lengths"] = service.edges
-        if service.compile_ms is not None:
-            costs_ms = dict(service.compile_ms)
-            if len(set(costs_ms.values())) > 1:
-                raise ValueError(f"compile_ms must be one for all sizes to be explored, got {costs_ms!r}")
-            values["compile_ms"] = next(iter(costs_ms.values()))
-        values |= kind.noise_values(service.noise)
-        return values | ({"curve_of": curve_of} if {"curve", "size_table"} & values.keys() else {})
-
-    def python(self, state: State, scenario: Scenario) -> dict[str, str]:
-        service = f"bs.{scenario.service!r}"
-        if state.service == "published":  # by its name, not point by point
-            points = f"bs.{published(state.published)!r}"
-            service = service.replace(points, f'bs.published("{state.published}")')
-        rule = f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")')
-        return {"rule": presets.python(state.server, scenario) or rule, "service": service}
-
-    def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
-        service, sizes = state.service_time(), sizes_of(state, traffic)
+    def ranges(self, state: State) -> Ranges:
+        service, sizes = state.field("service"), state.part("workload.sizes")
         largest = largest_slid(service)
         least_ms, slowest_ms = (1000 * mean_seconds(service, sizes, largest)[[0, -1]]).tolist()
         longest_ms = nice(4 * slowest_ms)
@@ -315,20 +296,18 @@ class Requests(Kind):
                 ranges.setdefault(name, (1, state.max_batch_size))
         return ranges
 
-    def rescaled(
-        self, state: State, values: Values, traffic: Workload | None = None, keep_rate: bool = False
-    ) -> State:  # fmt: skip
+    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
         # The padding of the last service time may exceed this one's largest size.
         state = state.replace(**{"padding": (), **values})
         if state.sizes == "none" and _is_sized(state):
             state = state.replace(sizes="lognormal")
-        service = state.service_time()
+        service = state.field("service")
         if (longest := getattr(service, "longest", math.inf)) < math.inf:
             most = int(min(state.size_most or longest, longest))
             state = state.replace(size_mean=min(state.size_mean, longest), size_most=most)
         size = min(state.max_batch_size, largest_slid(service))
         state = state.replace(max_batch_size=size).fitted()
-        full_ms = 1000 * float(mean_seconds(service, sizes_of(state, traffic), size)[-1])
+        full_ms = 1000 * float(mean_seconds(service, state.part("workload.sizes"), size)[-1])
         saturation_per_s = size / full_ms * 1000 * state.servers * state.replicas
         if not keep_rate and not 0.25 * saturation_per_s < state.rate_per_s < saturation_per_s:
             state = state.replace(rate_per_s=float(f"{0.4 * saturation_per_s:.2g}"))
@@ -367,27 +346,12 @@ class Requests(Kind):
         return run(scenario, requests, state.seed, stored, knobs, objective_ms=state.objective_ms)
 
 
-def sizes_of(state: State, traffic: Workload | None) -> Lengths | None:
-    """Return the sizes of a state's requests, those of `traffic` for "given"; None without any."""
-    if state.sizes != "given":
-        sizes: Lengths | None = state.made("sizes")
-        return sizes
-    if traffic is None or traffic.sizes is None:
-        raise ValueError("sizes='given' must come with traffic that has sizes, got none")
-    return traffic.sizes
-
-
 def _is_sized(state: State) -> bool:
     return issubclass(state.option("service").part, SizedTime)
 
 
 def _is_of_sizes(state: State) -> bool:
     return state.rule_option.part in RULES_OF_SIZES
-
-
-def _padding(service: Service) -> tuple[int, ...]:
-    """Return the sizes to which a control pads batches; a SizeTable has its own."""
-    return () if isinstance(service, SizeTable) else service.padding or ()
 
 
 def _has_limit(values: Mapping[str, Any]) -> bool:

@@ -5,31 +5,18 @@ from dataclasses import replace
 
 from batchsim.result import Result
 from batchsim.result.comparison import compare
-from batchsim.scenario import Scenario, Tokens
-from batchsim.view.explorer.kind import Values, Workload
+from batchsim.scenario import Scenario
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import State
 from batchsim.view.pictures.data import ViewData
 
 
 class Runner:
-    """Makes and runs the scenarios of an explorer, and stores what a move does not change.
+    """Makes and runs the scenarios of an explorer, and stores what a move does not change."""
 
-    `paid`: the fields of every scenario that no control changes, the price and the power of a server.
-    """
-
-    def __init__(
-        self,
-        requests: int,
-        traffic: Workload | None,
-        tokens: Tokens | None = None,
-        paid: Values | None = None,
-    ) -> None:
-        self.requests, self.given, self.paid = requests, (traffic, tokens), paid or {}
-        self.stored = Stored()
-        self._scenario = functools.lru_cache(16)(
-            lambda state: replace(state.scenario(traffic, tokens), **self.paid)
-        )
+    def __init__(self, requests: int) -> None:
+        self.requests, self.stored = requests, Stored()
+        self._scenario = functools.lru_cache(16)(State.scenario)
 
     def scenario(self, state: State) -> Scenario:
         """Return a state's scenario, built once; ValueError if it makes no sense."""
@@ -37,8 +24,7 @@ class Runner:
 
     def python(self, state: State) -> str:
         """Return Python that runs a state."""
-        requests = state.kind.requests(self.scenario(state), self.requests)
-        return state.python(requests, *self.given, **self.paid)
+        return state.python(state.kind.requests(self.scenario(state), self.requests))
 
     def run(self, state: State, pinned: ViewData | None = None, moving: bool = False) -> ViewData:
         """Run a state for a picture, roughly while it is `moving`. ValueError if it makes no sense."""

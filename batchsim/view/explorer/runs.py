@@ -100,6 +100,13 @@ def at_corner(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
     return corner or scenario
 
 
+def lacks_others(scenario: Scenario) -> bool:
+    """Return whether only the run itself is shown: others would take minutes, or have no rate."""
+    workload = scenario.workload
+    has_rate = isinstance(workload, ClosedLoop) or 0 < workload.offered_per_s < math.inf
+    return bool(scenario.uncovered) or not has_rate
+
+
 def run(
     scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None = None,
     moving: bool = False, **objectives_ms: float | None,
@@ -110,7 +117,7 @@ def run(
     ValueError if the scenario makes no sense.
     """
     workload, whole = scenario.workload, scenario.tokens is None
-    if scenario.uncovered:  # only the run itself, and not long: others would take minutes
+    if lacks_others(scenario):  # not long
         count = min(requests, FEW_REQUESTS) if whole else requests
         return ViewData(simulated(scenario, count, seed)[0], **objectives_ms)  # type: ignore[arg-type]
     requests = min(requests, MOVING) if moving and not whole else requests

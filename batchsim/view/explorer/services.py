@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,8 +11,9 @@ import traitlets
 from batchsim._format import brief
 from batchsim.measured.published import published_names
 from batchsim.scenario import Service
-from batchsim.view.explorer.kind import Kind, Values
+from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.parts import Given, Values, read
 from batchsim.view.explorer.requests import SERVICES
 from batchsim.view.explorer.state import State
 from batchsim.view.explorer.widgets import dropdown, hide
@@ -23,8 +25,8 @@ MEASURE_HERE = {f"Measure here: {name}": name for name in ("mlp", "convnet", "tr
 PUBLISHED = "Published: "
 
 
-def given(service: Any) -> tuple[str, Kind, Values]:
-    """Return the label, the kind of run and the values of a service time or a Measurement."""
+def given(service: Any) -> tuple[str, Kind, Values, dict[str, Given]]:
+    """Return the label, the kind of run, the values and the unsaid parts of a service time or Measurement."""
     label, curve_of = f"Given: {brief(service)}", ""
     if isinstance(getattr(service, "service", None), Service):  # a Measurement, without loading JAX
         curve_of = f"{service.model} on {service.device}"
@@ -35,7 +37,10 @@ def given(service: Any) -> tuple[str, Kind, Values]:
             f"service must be a Measurement, a service time, a rule or a Scenario, got {service!r}"
         )
     # The last one, as a `StepTime` is also a `Service`.
-    return label, kinds[-1], kinds[-1].service_values(service, curve_of)
+    kind = kinds[-1]
+    values, kept = read(kind.parts, kind.controls, SimpleNamespace(service=service), "service")
+    values |= {"curve_of": curve_of} if {"curve", "size_table"} & values.keys() else {}
+    return label, kind, values, kept
 
 
 def measure(model: str) -> Values:

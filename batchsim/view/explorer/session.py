@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from batchsim._format import listed
 from batchsim.engines.compiled import engine
-from batchsim.scenario import Tokens
 from batchsim.view.explorer import ahead
-from batchsim.view.explorer.kind import Values, Workload
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
@@ -99,14 +98,11 @@ class Session:
     - "wait": `wait` has changed: what is shown belongs to another setting, or to this one again.
     """
 
-    def __init__(
-        self, state: State, requests: int, traffic: Workload | None, tokens: Tokens | None = None,
-        paid: Values | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, state: State, requests: int) -> None:
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
         self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
-        self.runner = Runner(requests, traffic, tokens, paid)
+        self.runner = Runner(requests)
         scenario = self.runner.scenario(state)  # an error comes before any widget is made
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state of `data`
@@ -152,17 +148,15 @@ class Session:
         return "&".join(filter(None, [self.state.to_link(), f"view={self.style.large}"]))
 
     def explored(self, link: str) -> str:
-        """Return Python that opens a link; the reader must supply given traffic and tokens."""
-        # A scenario with tokens has the traffic, too, and one with a price.
-        names = ["workload=traffic", "scenario"]
-        given = [name for name, it in zip(names, self.runner.given, strict=True) if it is not None][-1:]
-        given = ["scenario"] if self.runner.paid else given
+        """Return Python that opens a link; the reader must supply what it cannot say."""
+        outer = {path.partition(".")[0] for path in self.state.needs}
+        given = ["workload=traffic" if outer == {"workload"} else "scenario"] if outer else []
         given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
         return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
 
     def open_link(self, link: str) -> None:
         """Move to a link's state and view; ValueError, without a move, if they make no sense."""
-        state = State.from_link(link)
+        state = State.from_link(link, self.state, *self.left.values())
         view = view_of(link, state.mode)
         self.move_to(state)
         if view in views_of(state.mode, self.style.parts):
@@ -251,7 +245,8 @@ class Session:
         self._notify("run")
         self._notify("change")
         # Last, as drawing the data may compile something, too, and announce it.
-        self.say(said, alert=bool(said))
+        unshown = f"As in the given scenario: {listed(state.unshown)}." if state.unshown else ""
+        self.say(said or unshown, alert=bool(said))
 
     # What takes long.
 

@@ -1,19 +1,26 @@
 """The values of the explorer's controls: as a scenario, as Python, and as a line of text to share."""
 
 import dataclasses
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
-from batchsim.scenario import OpenLoop, Rule, Scenario, Tokens
-from batchsim.scenario.routing import Routing
-from batchsim.scenario.traffic import UNIT
+from batchsim._format import brief
+from batchsim.scenario import Rule, Scenario
 from batchsim.simulate import available
-from batchsim.view.explorer import presets
-from batchsim.view.explorer.control import Option
-from batchsim.view.explorer.kind import Kind, Workload
+from batchsim.view.explorer import as_python, parts, presets
+from batchsim.view.explorer.control import GIVEN, Option
+from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, KINDS
+from batchsim.view.explorer.parts import Given
 from batchsim.view.pictures.views import NAMES
+
+FIELDS = dataclasses.fields(Scenario)
+KEPT = "kept"  # what names the parts that a link cannot say, in a link
+PAID = "price_per_hour", "watts"  # which change no time, so that a link may go without them
+OLD = {"token_replicas": "replicas", "token_routing": "routing"}  # names of controls in older links
 
 
 def _check_values(values: Any) -> None:
@@ -23,7 +30,10 @@ def _check_values(values: Any) -> None:
 
 _Values: Any = dataclasses.make_dataclass(
     "_Values",
-    [(name, Any, control.default) for name, control in CONTROLS.items()],
+    [
+        *((name, Any, control.default) for name, control in CONTROLS.items()),
+        ("given", Mapping[str, Given], dataclasses.field(default_factory=dict, hash=False, repr=False)),
+    ],
     frozen=True,
     namespace={"__post_init__": _check_values},
 )
@@ -34,7 +44,8 @@ class State(_Values):
 
     `curve` holds the points of a measured service time, (batch size, ms), `size_table` the rows of one with
     lengths, and `curve_of` its origin.
-    `objective_ms` is for the p99. None: no such limit, or no objective.
+    `objective_ms` is for the p99. None: no such limit, or no objective. `given` has the parts of a scenario
+    that controls cannot say, by their place.
 
     >>> State(rate_per_s=500).scenario().load
     0.203125
@@ -50,7 +61,7 @@ class State(_Values):
 
     def differences(self, other: "State") -> dict[str, Any]:
         """Return the values that differ from another state's."""
-        return {name: value for name, value in vars(self).items() if value != getattr(other, name)}
+        return {name: getattr(self, name) for name in CONTROLS if getattr(self, name) != getattr(other, name)}
 
     @property
     def kind(self) -> Kind:
@@ -59,34 +70,48 @@ class State(_Values):
 
     def option(self, chooser: str) -> Option:
         """Return the chosen option of a list, such as "workload" or "rule"."""
-        return self.kind.options[chooser][getattr(self, chooser)]
+        name = getattr(self, chooser)
+        if name != GIVEN:
+            return self.kind.options[chooser][name]
+        path = next(path for path, part in self.kind.parts.items() if part.chooser == chooser)
+        part = self.given[path].part if path in self.given else None
+        return Option(f"Given: {brief(part)}", type(part), ())
 
     @property
     def rule_option(self) -> Option:
         return self.option(self.kind.rule)
 
+    def may_be_given(self, chooser: str) -> bool:
+        """Return whether a list has what was given."""
+        return any(it.values and it.values.get(chooser) == GIVEN for it in self.given.values())
+
     # As a scenario.
 
-    def made(self, chooser: str) -> Any:
-        """Return the part that a list's option makes of the controls' values."""
-        option = self.option(chooser)
-        return option.made(getattr(self, name) for name in option.controls)
+    def part(self, path: str) -> Any:
+        """Return the part of the scenario that is at a place, such as "workload.sizes"."""
+        return parts.part_made(self.kind.parts[path], vars(self), self.given.get(path))
 
-    def scenario(self, traffic: Workload | None = None, tokens: Tokens | None = None) -> Scenario:
-        """Return the scenario; `traffic` and `tokens` replace "given". ValueError if they are missing."""
-        if self.workload != "given":
-            workload = self.made("workload")
-        elif not isinstance(traffic, OpenLoop):
-            raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
-        else:
-            workload = traffic.with_rate(self.rate_per_s)
-        scenario = self.kind.scenario(self, workload, traffic, tokens)
+    def field(self, name: str) -> Any:
+        """Return a field of the scenario, which itself may make no sense."""
+        return parts.field_made(self.kind.parts, vars(self), self.given, self.kind.base, name)
+
+    def scenario(self) -> Scenario:
+        """Return the scenario; ValueError if it makes no sense, or lacks what was given."""
+        scenario = parts.made(self.kind.parts, vars(self), self.given, self.kind.base)
         presets.check(self.server, scenario.rule)
         return scenario
 
-    def service_time(self) -> Any:
-        """Return the duration of a batch, or of a step: noise, padding and a cold start included."""
-        return self.kind.service_time(self)
+    @property
+    def unshown(self) -> list[str]:
+        """The parts of the scenario, by their place, that no control shows."""
+        return [path for path, it in self.given.items() if it.values is None]
+
+    @property
+    def needs(self) -> list[str]:
+        """The parts of the scenario, by their place, that neither a control nor a link can say."""
+        lists = {path: part.chooser for path, part in self.kind.parts.items() if part.chooser}
+        chosen = [path for path in self.given if getattr(self, lists.get(path, ""), "") == GIVEN]
+        return [*chosen, *self.unshown]
 
     def fitted(self) -> Self:
         """Return the state with every batch size of its rule at most `max_batch_size`.
@@ -107,45 +132,25 @@ class State(_Values):
 
     @classmethod
     def of(cls, scenario: Scenario, **others: Any) -> Self:
-        """Return the state of a scenario; ValueError if the controls cannot express it.
+        """Return the state of a scenario.
 
         >>> State.of(State(rule="at_least", servers=3).scenario()) == State(rule="at_least", servers=3)
         True
         """
-        values = KINDS[scenario.kind].values(scenario)
-        return cls(**vars(DEFAULTS[scenario.kind]) | values | others)
+        return cls(**vars(DEFAULTS[scenario.kind].having(scenario)) | others)
 
-    def python(
-        self, requests: int, traffic: Workload | None = None, tokens: Tokens | None = None, **fields: Any
-    ) -> str:  # fmt: skip
-        """Return Python that runs the same; the reader must supply given traffic and tokens.
+    def having(self, scenario: Any, only: str = "") -> Self:
+        """Return the state with a scenario's values, or with those of `only` one of its fields."""
+        places, names = self.kind.parts, [only] if only else [field.name for field in FIELDS]
+        values, given = parts.read(places, self.kind.controls, scenario, only)
+        state = self.replace(**values, given={**self.given, **given})
+        again = SimpleNamespace(**{name: state.field(name) for name in names})
+        return state.replace(given={**state.given, **parts.changed(places, scenario, again, only)})
 
-        `fields` are those of the scenario that no control has.
-        """
-        scenario = dataclasses.replace(self.scenario(traffic, tokens), **fields)
-        requests = available(scenario, requests)
-        workload, own = scenario.workload, self.workload != "given"
-        text = f"bs.{dataclasses.replace(workload, sizes=None)!r}"
-        if not own:
-            added = self.priorities and (traffic is None or self.priorities != traffic.priorities)
-            levels = f".with_priorities({dict(self.priorities)})" if added else ""
-            text = f"traffic.with_rate({self.rate_per_s!r}){levels}"
-        if workload.sizes != (None if own or traffic is None else traffic.sizes):
-            sizes = "traffic.sizes" if self.sizes == "given" else f"bs.{workload.sizes!r}"
-            unit = "" if workload.size_unit == UNIT else f", {workload.size_unit!r}"
-            text += f".with_sizes({sizes.replace('bs.None', 'None')}{unit})"
-        given = "" if own and self.sizes != "given" else f"  # traffic: {traffic!r}"
-        parts = self.kind.python(self, scenario)
-        lines = [f"workload={text},{given}", f"rule={parts['rule']},", f"service={parts['service']},"]
-        for item in dataclasses.fields(scenario)[3:]:
-            value = getattr(scenario, item.name)
-            written = f"bs.routing.{value!r}" if isinstance(value, Routing) else repr(value)
-            lines += [f"{item.name}={parts.get(item.name, written)},"] if value != item.default else []
-        arguments = "".join(f"    {line}\n" for line in lines)
-        return (
-            f"import batchsim as bs\n\nscenario = bs.Scenario(\n{arguments})\n"
-            f"result = bs.simulate(scenario, requests={requests:_}, seed={self.seed})\nprint(result)\n"
-        )
+    def python(self, requests: int) -> str:
+        """Return Python that runs the same; the reader must supply parts that it names in a comment."""
+        scenario = self.scenario()
+        return as_python.python(self, scenario, available(scenario, requests))
 
     # As a line of text.
 
@@ -154,17 +159,27 @@ class State(_Values):
         differences = self.differences(DEFAULTS[self.mode])
         if self.mode != FIRST:
             differences = {"mode": self.mode} | differences
+        if kept := tuple(path for path in self.unshown if path not in PAID):
+            differences[KEPT] = kept
         return urlencode({name: as_text(value) for name, value in differences.items()}, safe=":,/")
 
     @classmethod
-    def from_link(cls, text: str) -> Self:
-        """Return the state of a line of text: `to_link`'s, or an address that ends in it after a `?`."""
+    def from_link(cls, text: str, *before: "State") -> Self:
+        """Return the state of a line of text: `to_link`'s, or an address that ends in it after a `?`.
+
+        What a link cannot say comes from the state `before` it of the same kind of run.
+        """
         text = text.strip()
         query = text.rpartition("?")[2]
         if query and "=" not in query:
             raise ValueError(f"a link must be like rate_per_s=900&servers=2, got {text!r:.80}")
         values: dict[str, Any] = {}
+        kept = ""
         for name, value in parse_qsl(query, keep_blank_values=True):
+            name = OLD.get(name, name)
+            if name == KEPT:
+                kept = value
+                continue
             if name == "view":  # see `view_of`
                 continue
             if name not in CONTROLS:
@@ -173,7 +188,15 @@ class State(_Values):
             if name in values:
                 raise ValueError(f"a link must set each control once, got {name} twice")
             values[name] = CONTROLS[name].read(name, value)
-        return cls(**vars(DEFAULTS[values.get("mode", FIRST)]) | values)
+        first = DEFAULTS[values.get("mode", FIRST)]
+        given = next((dict(state.given) for state in before if state.mode == first.mode), {})
+        state = cls(**vars(first) | values | {"given": given})
+        named = {*filter(None, kept.split(","))}
+        if lacks := named - {*state.unshown}:
+            rule = f"a link with {', '.join(sorted(lacks))} must come with the scenario that has it"
+            raise ValueError(f"{rule}: explore(scenario, link=...), got none")
+        left = {path: it for path, it in given.items() if it.values is not None or path in (*named, *PAID)}
+        return state.replace(given=left)
 
 
 def view_of(link: str, mode: str) -> str | None:
@@ -210,4 +233,4 @@ def of_rule(rule: Rule) -> State:
     for first in DEFAULTS.values():
         if (values := first.kind.values_of(first.kind.rule, rule)) is not None:
             return first.replace(**values)
-    raise ValueError(f"a rule must be registered to be explored, got {rule!r}")
+    raise ValueError(f"a rule must be registered to be explored alone, got {rule!r}: give a scenario")

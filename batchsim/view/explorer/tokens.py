@@ -32,6 +32,7 @@ from batchsim.scenario.rules.continuous import (
 )
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
+from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.simulate import available
@@ -42,6 +43,7 @@ from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
     DEVICE,
+    GIVEN,
     MAIN,
     RULE,
     Control,
@@ -49,7 +51,8 @@ from batchsim.view.explorer.control import (
     Slider,
     choice,
 )  # fmt: skip
-from batchsim.view.explorer.kind import Kind, Ranges, State, Values, Workload
+from batchsim.view.explorer.kind import Kind, Ranges, State
+from batchsim.view.explorer.parts import Values, chosen, same, unshown
 from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, PER_PAIR_MS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, run
@@ -75,10 +78,6 @@ MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
     "budget": ("max_num_seqs", "max_num_batched_tokens"),
     "memory": ("max_num_seqs", "kv_blocks"),
 }
-# Controls that are fields of the scenario, under the same name.
-FIELDS = ("servers", "queue_limit", "timeout_ms")
-FLEET = "token_replicas", "token_routing"  # page Rule has them: the main one is full
-PARTS = {"prompts": "prompt", "outputs": "output"}  # of the tokens, by the list of their lengths
 WHOLE_NOTE = (
     "Whole batches have no settings here. The server reserves memory for the longest request in each place "
     "of a batch, so memory limits only the max batch size."
@@ -99,8 +98,6 @@ def _continuous(rule: type[Continuous], *names: str) -> Option:
         })  # fmt: skip
 
     def read(rule: Continuous) -> Sequence[Any] | None:
-        if rule.prefix_reuse:
-            return None
         values = {name: getattr(rule, name) for name in names}
         return [(ON if each else OFF) if name in SWITCHES else each for name, each in values.items()]
 
@@ -113,7 +110,7 @@ def _published(name: str) -> Option:
     cost = step.cost
 
     def read(other: StepTime) -> tuple[()] | None:
-        return () if other.cost == cost and not (other.ragged or other.draft) else None
+        return () if other.cost == cost else None
 
     return Option(name, StepTime, (), lambda: step, read)
 
@@ -135,11 +132,9 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "whole": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
             kind.size_of_full),
     },
-    "token_routing": kind.routings(of_tokens=True),
     "step": {
         **{name: _published(name) for name in published_names(tokens=True)},
-        OWN: Option("Five costs of your own", StepTime, StepCost._fields,
-            read=lambda step: None if step.ragged or step.draft else step.cost),
+        OWN: Option("Five costs of your own", StepTime, StepCost._fields, read=lambda step: step.cost),
     },
 }  # fmt: skip
 
@@ -232,7 +227,7 @@ _rows: dict[str, Control] = {
     "per_pair_ms": PER_PAIR_MS,
     **kind.NOISE,
     **kind.SERVERS,
-    **kind.replicas(OPTIONS["token_routing"], RULE, FLEET, ("Replicas of the engine", "Routing to engines")),
+    **kind.REPLICAS,
     **kind.LIMITS,
     "ttft_objective_ms": Control("TTFT objective (ms)", "Limit of the time to the first token; empty: none",
         "real", 1000, MAIN, Slider("log", 10, 100_000, 0.01), {"above": 0}, True),
@@ -249,6 +244,28 @@ _defaults = {
     "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _costs.fixed_ms,
     "max_wait_ms": 1000,
 }  # fmt: skip
+CONTROLS = _rows | {
+    name: dataclasses.replace(_rows[name], default=default) for name, default in _defaults.items()
+}
+_more = {field.name: field.default for field in dataclasses.fields(StepTime) if field.kw_only}
+PARTS = kind.all_parts(
+    {
+        "workload.priorities": unshown(None),
+        "workload.sizes": unshown(None),
+        "workload.size_unit": unshown(UNIT),
+        "rule": chosen("batching", OPTIONS["batching"]),
+        "rule.prefix_reuse": unshown(False),
+        "service": chosen("step", OPTIONS["step"])._replace(whole=True),
+        **{f"service.{name}": unshown(usual) for name, usual in _more.items()},
+        "service.noise": kind.NOISE_PART,
+        "tokens.prompt": chosen("prompts", OPTIONS["prompts"]),
+        "tokens.output": chosen("outputs", OPTIONS["outputs"]),
+        "tokens.limit": same("limit"),
+        "tokens.prefixes": unshown(None),
+        "routing": kind.routing_part(kind.ROUTINGS),
+    },
+    CONTROLS,
+)
 
 
 PAGES, INSTANTS = 4, 1000  # of a film of steps: its length in pages, and at most, as each has a sentence
@@ -258,17 +275,16 @@ class TokenGeneration(Kind):
     """Requests that generate tokens, step by step."""
 
     name = "tokens"
-    options: Mapping[str, Any] = OPTIONS
-    controls: Mapping[str, Any] = _rows | {
-        name: dataclasses.replace(_rows[name], default=default) for name, default in _defaults.items()
-    }
+    parts = PARTS
+    base = Scenario(Poisson(1), Continuous(), StepTime(1, 1, 1), tokens=Tokens(1, 1))
+    controls: Mapping[str, Any] = CONTROLS
     conditions: Mapping[str, Any] = {
         "limit": lambda values: (
             values["batching"] == "waiting_served_ratio"
             or (values["batching"] == "continuous" and values["reserve"] == "life")
         ),
         "token_map": lambda values: values["batching"] == "continuous",
-        **kind.with_replicas(*FLEET),
+        **kind.CONDITIONS,
     }
     rule, service = "batching", "step"
     servers: Mapping[str, Any] = TOKEN_SERVERS
@@ -285,42 +301,10 @@ class TokenGeneration(Kind):
     cover = "Predict first: what happens to TTFT, TPOT and tokens per second?\nThen choose Reveal."
     outcome = staticmethod(reasons.of_tokens)
 
-    def workload_values(self, workload: Any) -> Values:
-        if workload.priorities or workload.sizes is not None:
-            rule = "tokens cover neither priorities nor sizes, as they have lengths of their own"
-            raise ValueError(f"{rule}, got {workload!r}")
-        return super().workload_values(workload)
-
-    def scenario(
-        self, state: State, workload: Any, traffic: Workload | None, tokens: Tokens | None
-    ) -> Scenario:  # fmt: skip
-        fields = {name: getattr(state, name) for name in (*FIELDS, "stale_ms")}
-        lengths = {}
-        for chooser, part in PARTS.items():
-            if getattr(state, chooser) != "given":
-                lengths[part] = state.made(chooser)
-            elif tokens is None:
-                raise ValueError(f"{chooser}='given' must come with tokens: explore(scenario), got none")
-            else:
-                lengths[part] = getattr(tokens, part)
-        tokens = Tokens(**lengths, limit=state.limit)
-        return Scenario(
-            workload, state.made("batching"), state.service_time(), tokens=tokens,
-            replicas=state.token_replicas, routing=state.made("token_routing"), **fields,
-        )  # fmt: skip
-
     def slo(self, state: State) -> SLO | None:
         limits = {f"{it}_p99_ms": getattr(state, f"{it}_objective_ms") for it in ("ttft", "tpot", "itl")}
         given = {name: limit for name, limit in limits.items() if limit is not None}
         return SLO(**given) if given else None
-
-    def setting_values(self, scenario: Scenario) -> Values:
-        rule = self.values_of("batching", scenario.rule)
-        if rule is None:
-            rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
-            raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
-        own = {name: getattr(scenario, name) for name in FIELDS}
-        return own | self.replica_values(scenario, *FLEET) | rule
 
     def fitting(self, state: State, config: ServerConfig) -> State:
         longest = getattr(config.rule, "max_model_len", None)
@@ -334,73 +318,17 @@ class TokenGeneration(Kind):
     def on_device(self, state: State) -> Mapping[str, Any]:
         return presets.on_device(state.step)
 
-    def values(self, scenario: Scenario) -> Values:
-        tokens = scenario.tokens
-        assert tokens is not None
-        if tokens.prefixes is not None:
-            raise ValueError(f"prompts must differ to be explored, got {tokens.prefixes!r}")
-        values: Values = {"limit": tokens.limit}
-        for chooser, part in PARTS.items():
-            found = self.values_of(chooser, getattr(tokens, part))
-            if found is None:
-                raise ValueError(
-                    f"the lengths of {chooser} must be registered, got {getattr(tokens, part)!r}"
-                )
-            values |= found
-        values |= self.workload_values(scenario.workload) | self.service_values(scenario.service)
-        return values | self.setting_values(scenario)
-
-    def service_values(self, step: Any, curve_of: str = "") -> Values:
-        values = self.values_of("step", step)
-        if values is None:
-            raise ValueError(
-                f"a step time must be neither ragged nor speculative to be explored, got {step!r}"
-            )
-        return values | kind.noise_values(step.noise)
-
-    def python(self, state: State, scenario: Scenario) -> dict[str, str]:
-        service = f"bs.{scenario.service!r}"
-        if state.step != OWN:  # by its name, not number by number
-            plain = dataclasses.replace(state.service_time(), noise=None)
-            service = service.replace(f"bs.{plain!r}", f'bs.published("{state.step}")')
-        rule: Any = scenario.rule  # a dataclass
-        # The many settings of `Continuous` are mostly at their defaults, and so are those by keyword alone.
-        many = isinstance(rule, Continuous)
-        shown = [
-            item
-            for item in dataclasses.fields(rule)
-            if getattr(rule, item.name) != item.default or not (many or item.kw_only)
-        ]
-        of_rule = f"bs.{type(rule).__name__}"
-        if type(rule) not in (
-            Continuous,
-            SizeOrWait,
-            AtLeast,
-        ):  # servers' own, which batchsim does not export
-            of_rule = f"bs.{type(rule).__module__.partition('.')[2]}.{type(rule).__name__}"
-        settings = ", ".join(f"{item.name}={getattr(rule, item.name)!r}" for item in shown)
-        settings = settings.replace("=inf", '=float("inf")')
-        lengths = []
-        for chooser, part in PARTS.items():
-            value = getattr(scenario.tokens, part)
-            text = repr(value) if isinstance(value, int) else f"bs.{value!r}"
-            lengths.append(f"{part}={f'tokens.{part}' if getattr(state, chooser) == 'given' else text}")
-        limit = [] if state.limit is None else [f"limit={state.limit}"]
-        return {
-            "rule": presets.python(state.server, scenario) or f"{of_rule}({settings})",
-            "service": service,
-            "tokens": f"bs.Tokens({', '.join([*lengths, *limit])})",
-        }  # fmt: skip
+    def published(self, state: State) -> str:
+        return "" if state.step in (OWN, GIVEN) else str(state.step)
 
     def changes(self, before: State, name: str, value: Any) -> Values:
-        costs = before.made("step").cost._asdict() if name == "step" and value == OWN else {}
+        costs = before.field("service").cost._asdict() if name == "step" and value == OWN else {}
         # A step time of your own begins with the costs of the last one.
         return super().changes(before, name, value) | costs
 
-    def ranges(self, state: State, traffic: Workload | None, tokens: Tokens | None) -> Ranges:
+    def ranges(self, state: State) -> Ranges:
         # An estimate, without an engine, is good enough for a slider's range.
-        scenario = self.scenario(state, Poisson(state.rate_per_s), None, tokens)
-        saturation_per_s = estimate_per_s(scenario)
+        saturation_per_s = estimate_per_s(state.replace(workload="poisson").scenario())
         return {
             "rate_per_s": (tenth(saturation_per_s / 100), tenth(3 * saturation_per_s)),
             "max_batch_size": (1, LARGEST_WHOLE),

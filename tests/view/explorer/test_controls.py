@@ -130,9 +130,11 @@ def test_a_max_batch_size_below_the_min_lowers_the_min():
 
 
 @pytest.mark.parametrize("times_s", [[0.0], [0.0, 0.0]])
-def test_a_trace_without_a_rate_is_refused(times_s):
-    with pytest.raises(ValueError, match="a Trace must span some time to be scaled to a rate"):
-        bs.explore(workload=bs.Trace(times_s), requests=300)
+def test_a_trace_without_a_rate_has_no_slider_of_it(times_s):
+    panel = bs.explore(workload=bs.Trace(times_s), requests=300)
+    assert panel.result.scenario.workload == bs.Trace(times_s)
+    assert is_hidden(panel.controls["rate_per_s"])
+    assert panel.data.curve is None
 
 
 def test_bursts_sharper_than_the_control_allows_are_explored_as_given():

@@ -145,7 +145,7 @@ def test_tokens_refuse_sizes_and_limits_in_units():
     tokens = {"tokens": bs.Tokens(9, 3), "service": bs.StepTime(10, 0, 0)}
     with pytest.raises(ValueError, match="by number as rule, got SizeOrWait"):
         bs.Scenario(bs.Poisson(5), LIMIT, **tokens)
-    with pytest.raises(ValueError, match="tokens cover neither priorities nor sizes"):
+    with pytest.raises(ValueError, match="tokens have lengths of their own instead of sizes"):
         bs.explore(bs.StepTime(10, 0, 0), POISSON)
 
 

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
+from batchsim.view.explorer import parts
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.widgets import is_hidden
@@ -99,8 +100,8 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
 def test_a_move_of_a_slider_builds_its_scenario_once(monkeypatch, kind, knob):
     panel = bs.explore(requests=300, link=f"mode={kind}")
     built = []
-    make = KINDS[kind].scenario
-    monkeypatch.setattr(KINDS[kind], "scenario", lambda *given: built.append(1) or make(*given))
+    make = parts.made
+    monkeypatch.setattr(parts, "made", lambda *given: built.append(1) or make(*given))
     panel.session.press()
     for value in (21, 22):
         panel.controls[knob].slider.value = value

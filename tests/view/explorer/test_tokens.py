@@ -313,9 +313,9 @@ def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
     assert set(mine.request) <= set(lane["stays"]["request"])
     panel.large.value = "latency"
     assert any(view.heading.get_text().endswith(", server 2") for view in panel.picture.views.values())
-    panel.controls["token_replicas"].value = 3
+    panel.controls["replicas"].value = 3
     assert panel.server.options[-1] == ("Server 6 of 6", 5)
-    panel.controls["token_replicas"].value = 1
+    panel.controls["replicas"].value = 1
     panel.controls["servers"].value = 1
     assert is_hidden(panel.server)
     assert panel.session.style.server == 0

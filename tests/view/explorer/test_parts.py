@@ -1,0 +1,138 @@
+"""The parts of scenarios: any scenario becomes values of controls, and what these cannot say stays."""
+
+import contextlib
+import dataclasses
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import pairwise
+
+import batchsim as bs
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
+from batchsim.view.explorer.parts import Given
+from batchsim.view.explorer.state import DEFAULTS, State
+
+PAID = {"price_per_hour", "watts"}  # which a link leaves out
+
+
+@st.composite
+def scenarios(draw):
+    """Scenarios of both kinds over all fields, rules, workloads and service times."""
+    kind = draw(st.sampled_from([*pairwise.TABLES]))
+    levels = {
+        factor: st.sampled_from([0, 0, *range(len(each))]) for factor, each in pairwise.TABLES[kind].items()
+    }
+    made = None
+    with contextlib.suppress(ValueError, TypeError):
+        made = pairwise.scenario_of(kind, draw(st.fixed_dictionaries(levels)))
+    assume(made is not None)
+    return made
+
+
+@given(scenarios())
+def test_any_scenario_comes_back_from_controls_its_link_and_its_python(scenario):
+    state = State.of(scenario, seed=5)
+    assert state.scenario() == scenario
+    link = state.to_link()
+    assert State.from_link(link, state) == state
+    if {*state.needs} <= PAID:
+        alone = State.from_link(link)
+        for name in CONTROLS:
+            assert getattr(alone, name) == getattr(state, name)
+    else:
+        with pytest.raises(ValueError, match="must come with"):
+            State.from_link(link).scenario()
+    names = {"traffic": scenario.workload, "tokens": scenario.tokens}
+    exec(state.python(50).partition("result =")[0], names)
+    assert names["scenario"] == scenario
+
+
+@given(scenarios(), st.integers(1, 4))
+def test_a_control_changes_its_own_part_alone(scenario, servers):
+    assume(scenario.slowdown is None and scenario.host_ms == 0 and scenario.contention == 1)
+    with contextlib.suppress(ValueError):
+        moved = scenario.replace(servers=servers)
+        assert State.of(scenario).replace(servers=servers).scenario() == moved
+    if "rate_per_s" in State.of(scenario).needs or not relevant("rate_per_s", vars(State.of(scenario))):
+        return
+    moved = State.of(scenario).replace(rate_per_s=77.0).scenario()
+    assert moved.workload.offered_per_s == pytest.approx(77)
+    assert dataclasses.replace(moved, workload=scenario.workload) == scenario
+
+
+class Mine(bs.SizeOrWait):
+    """A rule of a reader's own."""
+
+
+class Slow(bs.Affine):
+    """A service time of a reader's own."""
+
+
+REQUESTS, TOKENS = (DEFAULTS[kind].scenario() for kind in ("requests", "tokens"))
+UNSAID = {
+    "slowdown": REQUESTS.replace(servers=3, slowdown={1: 1.0, 2: 1.8, 3: 1.9}),
+    "queue_limit": REQUESTS.replace(workload=bs.Poisson(9).with_priorities({1: 1}), queue_limit={1: 5}),
+    "service.compile_ms": REQUESTS.replace(service=bs.Affine(1, 1).compiling({1: 2, 8: 3})),
+    "rule": dataclasses.replace(REQUESTS, rule=Mine(8, 5)),
+    "service": dataclasses.replace(REQUESTS, service=Slow(5, 1).with_noise(0.3)),
+    "workload": REQUESTS.replace(workload=bs.Trace([0.0] * 300)),
+    "servers": REQUESTS.replace(servers=100),
+    "routing": REQUESTS.replace(replicas=2, routing=bs.routing.ByKey([1, 2] * 150)),
+    "autoscale": REQUESTS.replace(autoscale=bs.Autoscale("queue", most=3)),
+    "rule.prefix_reuse": TOKENS.replace(prefix_reuse=True),
+    "tokens.prefixes": TOKENS.replace({"tokens.prefixes": bs.PrefixGroups(3, 32)}),
+    "service.ragged": TOKENS.replace(rule=bs.SizeOrWait(8, 50), ragged=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", UNSAID)
+def test_what_controls_cannot_say_stays_is_named_and_needs_its_scenario(path):
+    scenario = UNSAID[path]
+    panel = bs.explore(scenario, requests=300)
+    assert panel.result.scenario == scenario
+    assert panel.state.needs == [path]
+    part = KINDS[scenario.kind].parts[path]
+    if part.chooser:
+        assert panel.controls[part.chooser].value.startswith(("given", "Given"))
+    else:
+        assert panel.status.value.count(path) == 1
+        assert not any(relevant(name, vars(panel.state)) for name in part.controls)
+    panel.controls["queue_limit"].value = 90
+    assert panel.result.scenario == scenario.replace({} if path == "queue_limit" else {"queue_limit": 90})
+    link = panel.state.to_link()
+    assert State.from_link(link, panel.state) == panel.state
+    with pytest.raises(ValueError, match="must come with"):
+        State.from_link(link).scenario()
+    assert panel.session.explored(link).count("scenario" if path != "workload" else "traffic") == 1
+    names = {"traffic": scenario.workload, "rule": scenario.rule, "service": scenario.service}
+    exec(panel.session.python().partition("result =")[0], names)
+    assert names["scenario"] == panel.result.scenario
+
+
+def test_a_given_part_can_be_left_and_chosen_again():
+    panel = bs.explore(UNSAID["rule"], requests=300)
+    panel.controls["rule"].value = "at_least"
+    assert panel.result.scenario.rule == bs.AtLeast(8, 32)
+    panel.controls["rule"].value = "given"
+    assert panel.result.scenario == UNSAID["rule"]
+    other = bs.explore(requests=300)
+    assert "given" not in dict(other.controls["rule"].options).values()
+
+
+def test_rounded_values_leave_a_scenario_as_it_is_until_they_move():
+    traffic = bs.OnOff(700.1, 0, 0.3, 0.7)
+    state = State.of(REQUESTS.replace(workload=traffic))
+    assert state.needs == []
+    assert state.scenario().workload == traffic
+    assert state.replace(rate_per_s=5.0).scenario().workload.offered_per_s == pytest.approx(5)
+    given_ = Given(traffic, {"workload": "onoff", "burst_factor": 2.0})
+    assert state.replace(given={"workload": given_}).scenario().workload != traffic
+
+
+def test_names_of_older_links_are_read():
+    state = State.from_link("mode=tokens&token_replicas=3&token_routing=least_tokens")
+    assert (state.replicas, state.routing) == (3, "least_tokens")
+    assert state.to_link() == "mode=tokens&replicas=3&routing=least_tokens"
+    with pytest.raises(ValueError, match=r"routing must be one of random, .* got 'least_tokens'"):
+        State.from_link("replicas=2&routing=least_tokens").scenario()
