@@ -15,7 +15,7 @@ from batchsim._format import duration, number, percent
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.reasons import of_requests
-from batchsim.view.explorer.state import DEFAULT, State
+from batchsim.view.explorer.state import DEFAULT
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.lane_kinds import RequestLanes
 from batchsim.view.film.window import request_window
@@ -189,17 +189,6 @@ def test_a_lane_forms_while_a_replica_with_requests_has_an_idle_server(result):
         if begin_s < time_s < until_s:
             assert count == film.waiting(time_s).size
             assert not count or name == ("forming" if film.forming(time_s) else "queueing")
-
-
-@pytest.mark.parametrize("routing", ["two_choices", "fill_first", bs.routing.ByKey(50, 1.2)], ids=str)
-def test_controls_express_replicas_and_their_routing(routing):
-    scenario = FOUR.replace(routing=routing, stale_ms=0 if isinstance(routing, bs.routing.ByKey) else 3)
-    state = State.of(scenario)
-    assert state.scenario() == scenario
-    assert State.from_link(state.to_link()) == state
-    names = {"bs": bs, "print": lambda _: None}
-    exec(state.python(200), names)
-    assert names["scenario"] == scenario
 
 
 def test_controls_of_a_router_are_there_with_several_replicas_only():

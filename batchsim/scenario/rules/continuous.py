@@ -81,20 +81,28 @@ class Continuous(Rule):
     """
 
     max_num_seqs: int = parameter(
-        "Max running", "No more requests run at once", default=256, at_most=MOST, slider=(1, 256, 1),
+        "max_num_seqs", "No more requests run at once", default=256, at_most=MOST, slider=(1, 256, 1),
         usual=256,
     )  # fmt: skip
     max_num_batched_tokens: int = parameter(
-        "Token budget", "A step computes no more tokens", default=2048, at_most=MOST, usual=2048
-    )
+        "max_num_batched_tokens", "A step computes no more tokens", default=2048, at_most=MOST,
+        slider=(16, 16_384, 0.01), log=True, usual=2048,
+    )  # fmt: skip
     _: KW_ONLY
     first: str = "decode"
     chunked: bool = True
     reserve: str = "step"
     kv_blocks: int | None = None
-    block_size: int = parameter("Block size", "Tokens in a block of memory", default=16, at_most=MOST)
+    block_size: int = parameter(
+        "Block size (tokens)", "Tokens in a block of memory", default=16, at_most=MOST, slider=(1, 256, 1),
+        usual=16,
+    )  # fmt: skip
     watermark_blocks: int = parameter(
-        "Watermark", "Blocks kept free when a request is admitted", default=0, at_least=0, at_most=MOST
+        "Watermark (blocks)",
+        "Blocks kept free when a request is admitted",
+        default=0,
+        at_least=0,
+        at_most=MOST,
     )
     long_prefill_token_threshold: int = parameter(
         "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
@@ -279,17 +287,18 @@ class NewTokenRatio(Continuous):
     first: str = "prefill"
     block_size: int = parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
     max_prefill_tokens: int = parameter(
-        "Prefill tokens", "A step begins no more prompts than these tokens", default=16_384, at_most=MOST
-    )
+        "max_prefill_tokens", "A step begins no more prompts than these tokens", default=16_384,
+        at_most=MOST, usual=16_384,
+    )  # fmt: skip
     init_new_token_ratio: float = parameter(
-        "First ratio", "The share of the remaining output that is kept free at first", default=0.7,
-        kind="real", at_least=0, at_most=1,
+        "init_new_token_ratio", "The share of the remaining output that is kept free at first", default=0.7,
+        kind="real", at_least=0, at_most=1, usual=0.7,
     )  # fmt: skip
     min_new_token_ratio: float = parameter(
-        "Least ratio", "The final share", default=0.098, kind="real", at_least=0
+        "min_new_token_ratio", "The final share", default=0.098, kind="real", at_least=0, usual=0.098
     )
     decay_steps: int = parameter(
-        "Decay", "Steps of tokens until the ratio is the least", default=600, at_most=MOST
+        "Decay (steps)", "Steps of tokens until the ratio is the least", default=600, at_most=MOST, usual=600
     )
     mixed: bool = False
 
@@ -338,16 +347,13 @@ class WaitingServedRatio(Continuous):
     chunked: bool = False
     reserve: str = "life"
     waiting_served_ratio: float = parameter(
-        "Waiting / running", "This many must wait, for each running request, to join", default=0.3,
-        kind="real", at_least=0,
+        "waiting_served_ratio", "This many must wait, for each running request, to join", default=0.3,
+        kind="real", at_least=0, usual=0.3,
     )  # fmt: skip
     max_waiting_tokens: int = parameter(
-        "Waiting tokens",
-        "After this many turns without new requests, any may join",
-        default=20,
-        at_least=0,
-        at_most=MOST,
-    )
+        "max_waiting_tokens", "After this many turns without new requests, any may join", default=20,
+        at_least=0, at_most=MOST, usual=20,
+    )  # fmt: skip
 
     title = "Continuous, waiting / served ratio"
     used_by = "TGI"

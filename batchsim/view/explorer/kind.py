@@ -13,6 +13,7 @@ from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait
 from batchsim.scenario.knobs import RATE
+from batchsim.scenario.parameters import LARGEST_BATCH as LARGEST_TYPED
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.routing import NAMES, ByKey, checked_routing, router_of
 from batchsim.scenario.routing.by_key import MOST_KEYS
@@ -183,8 +184,8 @@ def of_parameter(it: Parameter, page: str = MAIN) -> Control:
         return choice(it.label, it.about, it.usual, page, {word: word.capitalize() for word in it.words})
     if it.kind == "real":
         bounds["finite"] = not it.may_be_inf
-    elif not it.of_sizes:
-        bounds["at_most"] = min(bounds["at_most"], LARGEST_BATCH)
+    elif it.at_most == LARGEST_TYPED:
+        bounds["at_most"] = LARGEST_BATCH
     if it.kind == "sizes":
         del bounds["at_least"]
     scale = "log" if it.log else "whole" if it.kind == "whole" else "linear"

@@ -127,7 +127,8 @@ class MainPicture(Screen):
             self.session.say(spot.refused, alert=True)
         elif spot.change is not None:
             values = dict(spot.change)
-            self._move_to(self._values_of(values["rule"]) if "rule" in values else values)
+            with self.session.reporting():
+                self._move_to(self._values_of(values["rule"]) if "rule" in values else values)
         elif self._enlarges(spot):
             self.enlarge(spot.view)
 
@@ -149,16 +150,18 @@ class MainPicture(Screen):
             # The map's rule, not the state's, which may be another whose run was refused.
             rule = surface.rules[row * len(surface.x_values) + column]
             assert rule is not None  # it is not refused
-            self._move_to(self._values_of(rule))
+            with session.reporting():
+                self._move_to(self._values_of(rule))
 
     def _values_of(self, rule: Rule) -> dict[str, Any]:
         state = self.session.state
-        values = state.kind.values_of(state.kind.rule, rule) or {}
+        values = state.kind.values_of(state.kind.rule, rule)
+        if values is None:
+            raise ValueError(f"the rule must be one of the list to be moved on the map, got {rule!r}")
         return values | {"server": presets.kept(state.server, rule)}
 
     def _move_to(self, values: dict[str, Any]) -> None:
-        with self.session.reporting():
-            self.session.move_to(self.session.state.replace(**values))
+        self.session.move_to(self.session.state.replace(**values))
 
 
 def _nearest(values: tuple[float | None, ...], value: float | None) -> int:

@@ -22,10 +22,6 @@ class Runner:
         """Return a state's scenario, built once; ValueError if it makes no sense."""
         return self._scenario(state)
 
-    def python(self, state: State) -> str:
-        """Return Python that runs a state."""
-        return state.python(state.kind.requests(self.scenario(state), self.requests))
-
     def run(self, state: State, pinned: ViewData | None = None, moving: bool = False) -> ViewData:
         """Run a state for a picture, roughly while it is `moving`. ValueError if it makes no sense."""
         scenario = self.scenario(state)

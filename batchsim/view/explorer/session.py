@@ -141,7 +141,8 @@ class Session:
         return self.data is not None and not self.cover
 
     def python(self) -> str:
-        return self.runner.python(self.state)
+        requests = self.state.kind.requests(self.runner.scenario(self.state), self.runner.requests)
+        return self.state.python(requests)
 
     def link(self) -> str:
         """Return the state and the large view as a line of text."""

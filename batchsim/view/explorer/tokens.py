@@ -143,15 +143,8 @@ _parameters = NewTokenRatio.parameters() | WaitingServedRatio.parameters() | Con
 _costs = OPTIONS["step"][STEP].make().cost  # type: ignore[misc]
 
 
-def _parameter(
-    name: str, label: str, default: int, page: str, slider: Slider | None = None, at_least: int = 1
-) -> Control:  # fmt: skip
-    bounds = {"at_least": at_least, "at_most": MOST}
-    return Control(label, _parameters[name].about, "whole", default, page, slider, bounds)
-
-
-def _ratio(name: str, default: float, **bounds: float) -> Control:
-    return Control(name, _parameters[name].about, "real", default, RULE, None, {"at_least": 0, **bounds})
+def _described(name: str, page: str = RULE) -> dict[str, Control]:
+    return {name: kind.of_parameter(_parameters[name], page)}
 
 
 def _of_lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, Control]:
@@ -183,9 +176,8 @@ _rows: dict[str, Control] = {
     **{name: _each[name] for name in ("prompt_mean", "output_mean")},  # before the rest of the lengths
     **_each,
     **{name: PARAMETERS[name] for name in ("max_batch_size", "max_wait_ms", "min_batch_size")},
-    "max_num_seqs": _parameter("max_num_seqs", "max_num_seqs", 256, MAIN, Slider("whole", 1, 256)),
-    "max_num_batched_tokens": _parameter("max_num_batched_tokens", "max_num_batched_tokens", 2048,
-        MAIN, Slider("log", 16, 16_384, 0.01)),
+    **_described("max_num_seqs", MAIN),
+    **_described("max_num_batched_tokens", MAIN),
     "kv_blocks": Control("kv_blocks",
         "Blocks of each server's memory for keys and values; empty: no limit",
         "whole", 2599, MAIN, Slider("log", 100, 20_000, 0.01), {"at_most": MOST}, True),
@@ -193,19 +185,18 @@ _rows: dict[str, Control] = {
         dict(zip(FIRST, ("Running requests: decodes", "New requests: prompts alone"), strict=True))),
     "chunked": choice("Chunked prefill", "Whether a long prompt is cut to the budget", ON, RULE,
         {ON: "On: prompts are cut", OFF: "Off: whole prompts only"}),
-    "long_prefill_token_threshold": _parameter("long_prefill_token_threshold",
-        _parameters["long_prefill_token_threshold"].label, 0, RULE, at_least=0),
+    **_described("long_prefill_token_threshold"),
     "max_model_len": Control("max_model_len",
         "Most tokens of a request, prompt and output together; empty: no limit",
         "whole", None, RULE, None, {"at_most": MOST}, True),
-    "max_prefill_tokens": _parameter("max_prefill_tokens", "max_prefill_tokens", 16_384, RULE),
-    "init_new_token_ratio": _ratio("init_new_token_ratio", 0.7, at_most=1),
-    "min_new_token_ratio": _ratio("min_new_token_ratio", 0.098),
-    "decay_steps": _parameter("decay_steps", "Decay (steps)", 600, RULE),
+    **_described("max_prefill_tokens"),
+    **_described("init_new_token_ratio"),
+    **_described("min_new_token_ratio"),
+    **_described("decay_steps"),
     "mixed": choice("enable_mixed_chunk", "Whether prompts share a step with next tokens", OFF, RULE,
         {ON: "On: in one step", OFF: "Off: prompts alone"}),
-    "waiting_served_ratio": _ratio("waiting_served_ratio", 0.3),
-    "max_waiting_tokens": _parameter("max_waiting_tokens", "max_waiting_tokens", 20, RULE, at_least=0),
+    **_described("waiting_served_ratio"),
+    **_described("max_waiting_tokens"),
     "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
@@ -213,8 +204,8 @@ _rows: dict[str, Control] = {
     "limit": Control("Limit (tokens)",
         "Largest output a client may request; memory is reserved for it; empty: the output's own length",
         "whole", None, DEVICE, None, {"at_most": LONGEST}, True),
-    "block_size": _parameter("block_size", "Block size (tokens)", 16, DEVICE, Slider("whole", 1, 256)),
-    "watermark_blocks": _parameter("watermark_blocks", "Watermark (blocks)", 0, DEVICE, at_least=0),
+    **_described("block_size", DEVICE),
+    **_described("watermark_blocks", DEVICE),
     "step": choice("Step time", "How long a step computes", STEP, COMPUTING, OPTIONS["step"]),
     "fixed_ms": FIXED_MS,
     "weights_ms": _cost("weights_ms", "Weights (ms)", "Time to read the model's weights in every step",

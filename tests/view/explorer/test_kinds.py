@@ -81,33 +81,6 @@ def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
     assert set(rule.map_knobs) <= set(option.controls)
 
 
-@pytest.mark.parametrize(
-    ("chooser", "name"),
-    [
-        (chooser, name)
-        for chooser, options in KINDS["requests"].options.items()
-        for name in options
-        if name != "given"
-    ],
-)
-def test_an_option_is_read_back_from_what_it_makes(chooser, name):
-    def made(state):
-        scenario = state.scenario()
-        # A routing may be a name, and sizes are the workload's.
-        owner, field = scenario.workload if chooser == "sizes" else scenario, chooser
-        return getattr(owner, "router" if chooser == "routing" else field)
-
-    sized = DEFAULT.replace(sizes="lognormal")  # some rules and service times need sizes
-    tables = {"curve": [(1, 2.0), (32, 5.0)], "size_table": [(0, 64, 512), (32, 5.0, 9)]}
-    part = made(sized.replace(**{chooser: name}, **tables))
-    values = KINDS["requests"].values_of(chooser, part)
-    if name == "published":  # a table like any other
-        assert values == {"service": "curve", "curve": part.points_ms}
-        return
-    assert values[chooser] == name
-    assert made(sized.replace(**values)) == part
-
-
 def test_a_control_matters_to_the_options_that_use_it():
     def seen(**changes):
         values = vars(DEFAULT.replace(**changes))

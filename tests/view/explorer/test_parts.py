@@ -112,6 +112,8 @@ def test_what_controls_cannot_say_stays_is_named_and_needs_its_scenario(path):
 
 def test_a_given_part_can_be_left_and_chosen_again():
     panel = bs.explore(UNSAID["rule"], requests=300)
+    panel.screen._press("up")
+    assert "the rule must be one of the list to be moved on the map" in panel.status.value
     panel.controls["rule"].value = "at_least"
     assert panel.result.scenario.rule == bs.AtLeast(8, 32)
     panel.controls["rule"].value = "given"

@@ -80,8 +80,9 @@ def test_the_axes_rise_and_the_map_may_be_over_memory():
         assert all(a < b for a, b in itertools.pairwise(memories))
     found = data_of(Stored(), knobs=("max_num_seqs", "kv_blocks")).surface
     assert (found.x, found.y) == ("max_num_seqs", "kv_blocks")
-    with pytest.raises(ValueError, match="block_size"):
-        axis(SCENARIO, "block_size")
+    assert axis(SCENARIO, "block_size")[-1] == 256
+    with pytest.raises(ValueError, match="watermark_blocks"):
+        axis(SCENARIO, "watermark_blocks")
 
 
 @pytest.fixture

@@ -43,6 +43,15 @@ states = st.builds(
     sharing=st.just(0.0) | st.floats(0.01, 1),
     queue_limit=st.none() | st.integers(1, 100),
     timeout_ms=st.none() | times_ms,
+    sizes=st.sampled_from(["none", "none", *KINDS["requests"].options["sizes"]]),
+    size_mean=st.floats(1, 500),
+    size_most=st.none() | st.integers(1, 600),
+    priorities=st.sampled_from([(), ((1, 0.2), (2, 0.8))]),
+    padding=st.sampled_from([(), (4, 16)]),
+    compile_ms=st.sampled_from([0, 800]),
+    replicas=st.integers(1, 3),
+    routing=st.sampled_from([*KINDS["requests"].options["routing"]]),
+    keys=st.integers(1, 9),
     objective_ms=st.none() | st.floats(0.1, 1e4),
     seed=st.integers(0, 2**40),
 )
@@ -152,13 +161,6 @@ def test_its_scenario_and_its_python_are_the_same(state):
     assert names["scenario"] == scenario
     assert State.of(scenario).scenario() == scenario
     assert State.of(scenario).needs == []
-
-
-@pytest.mark.parametrize("kind", ["requests", "tokens"])
-def test_its_python_names_a_routing_by_key(kind):
-    scenario, names = DEFAULTS[kind].scenario().replace(replicas=2, routing=bs.routing.ByKey(7, 0.5)), {}
-    exec(State.of(scenario).python(requests=50).partition("result =")[0], names)
-    assert names["scenario"].routing == scenario.routing
 
 
 @pytest.mark.filterwarnings("ignore:requests must cover whole periods")  # 50 are a part of a day
@@ -271,14 +273,6 @@ def test_the_batch_sizes_of_a_rule_are_fitted_to_the_largest():
     assert State(rule="preferred_sizes", preferred=[8, 32], max_batch_size=6).fitted().preferred == (6,)
     assert State(rule="at_least", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 6
     assert State(rule="size_or_wait", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 8
-
-
-def test_noise_that_lasts_is_kept_though_no_slider_moves_it():
-    service = bs.Affine(5, 0.25).with_noise(0.2, "lognormal", 0.5, 8)
-    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(32, 10), service)
-    state = State.of(scenario)
-    assert State.from_link(state.to_link()).scenario() == scenario
-    assert "with_noise(0.2, 'lognormal', 0.5, 8" in state.python(1000)
 
 
 # Token generation.
