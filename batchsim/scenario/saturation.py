@@ -65,7 +65,7 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
         if found is not None:
             per_ms, error = found.per_ms(step)
             return Saturation(1000 * servers * per_ms, error)
-    return Saturation(1000 * servers * _continuous(rule, step, tokens), math.nan)
+    return Saturation(1000 * servers * _estimated(rule, step, tokens), math.nan)
 
 
 def saturation_of(scenario: Any, roughly: bool = False) -> Saturation:
@@ -123,8 +123,13 @@ def _mean_cost(step: StepTime) -> StepCost:
 
 def estimate_per_s(scenario: Any) -> float:
     """Return an immediate estimate of the saturation rate: usually too high if memory binds `Continuous`."""
-    per_ms = _continuous if isinstance(scenario.rule, Continuous) else _whole
-    return 1000 * scenario.all_servers * per_ms(scenario.rule, scenario.service, scenario.tokens)
+    per_ms = _estimated(scenario.rule, scenario.service, scenario.tokens)
+    return 1000 * scenario.all_servers * per_ms
+
+
+def _estimated(rule: Any, step: StepTime, tokens: Tokens) -> float:
+    """Return an estimate of the requests per millisecond of one server."""
+    return (_continuous if isinstance(rule, Continuous) else _whole)(rule, step, tokens)
 
 
 def at_once(rule: Any, tokens: Tokens) -> int:

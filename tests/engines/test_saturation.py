@@ -221,3 +221,12 @@ def test_a_capacity_is_never_above_what_is_carried():
     found = bs.capacity(one.replace(workload=bs.Poisson(1)), bs.SLO(p99_ms=1e6), requests=4000)
     assert 0.9 * one.saturation_per_s < found.rate_per_s < one.saturation_per_s
     assert saturation.estimate_per_s(one) > 1.03 * one.saturation_per_s
+
+
+def test_whole_batches_that_no_run_measures_have_an_estimate(monkeypatch):
+    monkeypatch.setitem(saturation.MEASURES, "tokens", lambda *_: None)
+    one = scenario(
+        bs.AtLeast(3, 77), bs.Tokens(bs.Geometric(41), bs.Geometric(29)), step=STEP.speculative(3, 0.7, 4)
+    )
+    assert one.saturation_per_s == saturation.estimate_per_s(one)
+    assert math.isnan(one.saturation_error)
