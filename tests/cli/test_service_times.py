@@ -24,3 +24,8 @@ def test_published_without_a_word_lists_all():
     assert refused("published", "resnet5").startswith(
         "no published name has 'resnet5'; did you mean 'resnet50/a100-80gb/mixed-fp16', 'resnet50/t4"
     )
+
+
+def test_a_model_is_measured_at_the_powers_of_two_up_to_32():
+    found = run_json("measure", "--model", "mlp", "--width", "8", "--repeats", "2")
+    assert [row["batch_size"] for row in found["rows"]] == [1, 2, 4, 8, 16, 32]
