@@ -78,11 +78,11 @@ class PageSocket(ZMQChannelsWebsocketConnection):
         await super().prepare()  # type: ignore[no-untyped-call]
 
     def handle_incoming_message(self, incoming_msg: str | bytes) -> None:
-        """Pass a message on, or close the page that sent too many, or what is none."""
+        """Pass a message on, or close the page that sent too many, or a malformed one."""
         if self.is_closed:
             return None
         if not is_whole(incoming_msg):
-            return self._close("a message that is none")
+            return self._close("a malformed message")
         assert isinstance(incoming_msg, bytes)
         count = STATES if b"request_states" in incoming_msg[:MOST_BYTES] else 1.0
         if not self.allowance.take(count, time.monotonic()):

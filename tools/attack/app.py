@@ -19,7 +19,7 @@ from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, w
 
 from batchsim.app.limits import BURST, MOST_BYTES, PROTOCOL
 
-# The server closes a page that sends so much of these, or one that is no message.
+# The server closes a page that sends so much of these, or a malformed one.
 BROKEN = ["parts", "old parts", "text", "rubbish"]
 CLOSED = ["messages", "states", "large", *BROKEN]
 KINDS = [*CLOSED, "comms", "pictures"]
