@@ -50,11 +50,12 @@ def is_whole(message: str | bytes) -> bool:
     """
     if isinstance(message, str):
         return False
-    numbers = [int.from_bytes(message[place : place + 8], "little") for place in range(0, 8 * MOST_PARTS, 8)]
-    count, offsets = numbers[0], numbers[1 : numbers[0] + 1]
-    return 6 <= count < MOST_PARTS and all(
-        low <= high for low, high in pairwise([8 * (count + 1), *offsets, len(message)])
-    )
+    count = int.from_bytes(message[:8], "little")
+    if not 6 <= count < MOST_PARTS:
+        return False
+    first = 8 * (count + 1)
+    offsets = [int.from_bytes(message[place : place + 8], "little") for place in range(8, first, 8)]
+    return all(low <= high for low, high in pairwise([first, *offsets, len(message)]))
 
 
 class PageSocket(ZMQChannelsWebsocketConnection):

@@ -113,8 +113,12 @@ class _Files(IndexDataCacheFile):
 
     def is_kept(self) -> bool:
         """Return whether any present code is there."""
-        names = self._data_name(0).replace(".0.", ".*.")
-        return any(path.read_bytes()[:32] == self._stamp() for path in Path(self._cache_path).glob(names))
+        names, stamp = self._data_name(0).replace(".0.", ".*."), self._stamp()
+        for path in Path(self._cache_path).glob(names):
+            with path.open("rb") as file:  # of megabytes
+                if file.read(len(stamp)) == stamp:
+                    return True
+        return False
 
     def _path(self, key: Any) -> Path:
         return Path(self._cache_path) / self._data_name(int.from_bytes(_sha256(repr(key).encode())[:6]))
@@ -199,7 +203,7 @@ def _without_literals(function: Callable[..., Any], **options: Any) -> Callable[
 
 
 def is_kept(loop: Any) -> bool:
-    """Return whether code of a loop is on disk, for any types of its arguments; True where none is kept."""
+    """Return whether the disk has code of a loop, for any types of arguments; True without a cache."""
     files = getattr(getattr(loop, "_cache", None), "_cache_file", None)
     return files.is_kept() if isinstance(files, _Files) else True
 

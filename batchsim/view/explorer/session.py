@@ -117,7 +117,7 @@ class Session:
         self.cover, self.status = "", ("", False)
         self.wait = Wait(lambda: self._notify("wait"))
         self.has_page = False  # whether a page shows it, so that a move may be answered later
-        self.compiling: dict[str, subprocess.Popen[bytes]] = {}  # a process by the kind of run
+        self.compiling: set[str] = set()  # the kinds of run for which a process compiles
         self.compiled: set[State] = set()  # what such a process has run
         self.before: ViewData | None = None  # of the move that waits for it
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
@@ -277,7 +277,7 @@ class Session:
         job = ahead.begin(state, patient)
         if job is None:
             return False
-        self.compiling[state.mode] = job
+        self.compiling.add(state.mode)
         threading.Thread(target=self._finish, args=(job, state), daemon=True).start()
         return True
 
@@ -285,7 +285,7 @@ class Session:
         """Run the state that waits for a process that has ended."""
         job.wait()
         with self.lock:
-            del self.compiling[state.mode]
+            self.compiling.remove(state.mode)
             self.compiled.add(state)
             if self.wait.busy and self.state.mode == state.mode:
                 self.refresh(self.before)
