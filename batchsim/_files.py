@@ -118,6 +118,22 @@ def _irreplaceable(path: Path, found: os.stat_result) -> IO[bytes] | None:
     return None if stat.S_ISREG(found.st_mode) else path.open("wb")
 
 
+def held(file: BinaryIO) -> bool:
+    """Try to lock a file; return whether another process holds it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # otherwise locks do not work there
+    return False
+
+
 def remove_left(folder: Path) -> None:
     """Remove half-written files of processes that were killed at least an hour ago."""
     for path in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):

@@ -1,20 +1,18 @@
 """A student's predictions and attempts, and the file that stores them, shared by several kernels."""
 
-import errno
 import json
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from batchsim import _check
-from batchsim._files import opened, replacing
+from batchsim._files import held, opened, replacing
 from batchsim._version import __version__
 
 FORMAT, VERSION = "batchsim progress", 2  # files of version 1 have more fields, which are ignored
@@ -298,22 +296,6 @@ def _locked(path: Path) -> Iterator[None]:
     """Hold a file alone among kernels; continue without a lock where locks fail, as on some file servers."""
     with path.with_name(f".{path.name}.lock").open("ab") as file:
         until = time.monotonic() + PATIENCE_S
-        while _held(file) and time.monotonic() < until:
+        while held(file) and time.monotonic() < until:
             time.sleep(0.01)
         yield  # closing the file unlocks it
-
-
-def _held(file: BinaryIO) -> bool:
-    """Try to lock a file; return whether another kernel holds it."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # otherwise locks do not work there
-    return False

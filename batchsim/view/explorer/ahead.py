@@ -9,14 +9,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from batchsim._files import held
 from batchsim.engines.compiled import instants, token_instants
 from batchsim.engines.compiled.jit import is_kept
 from batchsim.view.explorer.runner import Runner
 from batchsim.view.explorer.state import DEFAULTS, State
 
+POLL_S = 0.2
 REQUESTS = 2000  # enough for every loop to run, and few enough to take no time
 # What the next clicks need: the general rule, here for a limit of the queue, and token generation.
 NEXT = {
@@ -49,15 +52,13 @@ def begin(state: State, patient: bool) -> subprocess.Popen[bytes] | None:
 @contextlib.contextmanager
 def turn(name: str, patient: bool) -> Iterator[None]:
     """Be this user's only process that compiles; BlockingIOError if there is one, for an impatient caller."""
-    try:
-        import fcntl
-    except ImportError:  # on Windows
-        yield
-        return
-    path = Path(tempfile.gettempdir(), f"batchsim-compiles-{os.getuid()}-{name}")
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if patient else fcntl.LOCK_NB))
-        yield
+    user = os.getuid() if hasattr(os, "getuid") else ""  # elsewhere each user has a folder of their own
+    with Path(tempfile.gettempdir(), f"batchsim-compiles-{user}-{name}").open("ab") as file:
+        while held(file):
+            if not patient:
+                raise BlockingIOError
+            time.sleep(POLL_S)
+        yield  # closing the file unlocks it
 
 
 def main(mode: str, link: str, patience: str) -> None:
