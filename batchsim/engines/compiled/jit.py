@@ -203,7 +203,7 @@ def _without_literals(function: Callable[..., Any], **options: Any) -> Callable[
 
 
 def is_kept(loop: Any) -> bool:
-    """Return whether the disk has code of a loop, for any types of arguments; True without a cache."""
+    """Return whether the cache on disk has a loop, for any argument types; True without a cache."""
     files = getattr(getattr(loop, "_cache", None), "_cache_file", None)
     return files.is_kept() if isinstance(files, _Files) else True
 

@@ -1,7 +1,7 @@
 """Compiling ahead: another process compiles what a state needs, and the kernel answers meanwhile.
 
-Numba holds Python's lock while it compiles, for up to a minute with token generation. What the process
-compiles is kept on disk, where the kernel finds it.
+Numba holds Python's lock while it compiles, for up to a minute with token generation. The kernel then loads
+the compiled loops from the cache on disk.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def begin(state: State, patient: bool) -> subprocess.Popen[bytes] | None:
     loads most of it; another one ends.
     """
     patience = "wait" if patient else "leave"
-    # -P: a student's file beside the notebook must not stand in for a module of its name.
+    # -P: a student's file in the notebook's folder must not shadow a module of the same name.
     command = [sys.executable, "-P", "-m", __name__, state.mode, state.to_link(), patience]
     silent = subprocess.DEVNULL
     try:

@@ -249,7 +249,7 @@ def explore(
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, a rule, or a whole Scenario to begin with; the panel can also
-    measure models. What no control can say of a Scenario stays as it is. A Scenario with tokens, or a
+    measure models. Parts of a Scenario without a control stay as they are. A Scenario with tokens, or a
     `StepTime`, begins with token generation. `workload`: the traffic to begin with; a slider can change the
     rate of a Trace. `requests`: the number of requests in each run. `link`: the state and the view of another
     explorer, as its line of text. `play`: begin with the film of the requests, above their timeline.

@@ -16,7 +16,7 @@ Values = dict[str, Any]  # by the names of controls
 class Given(NamedTuple):
     """A part of the scenario that an explorer was opened with, and the values that stand for it there.
 
-    `values` is None if no control can say the part: then it stays as it is.
+    `values` is None for a part without a control, which then stays as it is.
     """
 
     part: Any

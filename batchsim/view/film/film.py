@@ -126,7 +126,10 @@ class Film(ABC):
         return next(i for i, line in enumerate(self.lines) if reason in (line.trigger, line.activity))
 
     def queue_words(self, time_s: float, at_ms: str = "") -> list[str]:
-        """Return how many wait, of which levels, where and how long; `at_ms` takes the place of the time."""
+        """Return the number of waiting requests by level and replica, and the longest wait.
+
+        `at_ms` takes the place of the time.
+        """
         waiting, levels, of_level = self.waiting(time_s), self.result.scenario.levels, ""
         if not waiting.size:
             return []

@@ -199,7 +199,7 @@ class View:
         areas.set_visible(path is not NOWHERE)
 
     def outlines(self, ax: Axes, zorder: float, style: Style | None = None) -> StepPatch:
-        """Return the outline of bars, of which there are none yet."""
+        """Return an empty outline of bars."""
         return ax.stairs([0], [0, 1], baseline=None, zorder=zorder, **outline(style or self.now_style))
 
     def show_other(self, line: StepPatch, bars: Heights | None, data: ViewData) -> float:
