@@ -154,12 +154,16 @@ class Streams:
     def _generator(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng(_seed(purpose, self.seed, self.replication))
 
-    def arrivals_s(self, requests: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
-        """Yield the arrival times, on the clock's grid."""
+    def arrivals_s(
+        self, requests: int, chunk: int = CHUNK, room: np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield the arrival times, on the clock's grid.
+
+        Chunk after chunk may lie in the same `room`, if any: new memory would take as long as the draws.
+        """
         assert isinstance(self.scenario.workload, OpenLoop)
         seed, passed = _seed(0, self.seed, self.replication), 0
-        for times_s in self.scenario.workload.chunks_s(seed, requests, chunk):
-            arrival_s = on_grid(times_s)
+        for arrival_s in _chunks_s(self.scenario.workload, seed, requests, chunk, room):
             check_arrivals(arrival_s, passed)
             passed += arrival_s.size
             yield arrival_s
@@ -242,8 +246,27 @@ class Streams:
         return None if factors is None else np.array([math.nan] + [factors[n + 1] for n in range(servers)])
 
 
+def _chunks_s(
+    workload: OpenLoop, seed: np.random.SeedSequence, requests: int, chunk: int, room: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """Yield the arrival times of a workload, on the clock's grid: see `Streams.arrivals_s`."""
+    fill, total = workload.gaps(seed), 0.0
+    if fill is None:
+        yield from map(on_grid, workload.chunks_s(seed, requests, chunk))
+        return
+    from batchsim.engines.compiled.arrivals import add_up  # Numba loads with it
+
+    for begin in range(0, requests, chunk):
+        size = min(chunk, requests - begin)
+        arrival_s = np.empty(size) if room is None else room[:size]
+        fill(arrival_s)
+        total = add_up(arrival_s, total, workload.offered_per_s)
+        yield arrival_s
+
+
 def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int = 0) -> np.ndarray:
-    return filled(map(on_grid, workload.chunks_s(_seed(0, seed, replication), requests, CHUNK)), requests)
+    chunks = _chunks_s(workload, _seed(0, seed, replication), requests, CHUNK, np.empty(CHUNK))
+    return filled(chunks, requests)
 
 
 _latest_arrivals_s = functools.lru_cache(maxsize=4)(_arrivals_s)
@@ -277,7 +300,7 @@ def draw_traffic(
         # The settings of a sweep share their traffic, so it is drawn once. Each run gets its own copy.
         arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
     else:
-        arrival_s = filled(_until(cancelled, streams.arrivals_s(requests)), requests)
+        arrival_s = filled(_until(cancelled, streams.arrivals_s(requests, room=np.empty(CHUNK))), requests)
     return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None, due_s=due_s)
 
 

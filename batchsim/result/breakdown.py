@@ -2,15 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim._clock import later
 from batchsim.engines.log import Log
-from batchsim.scenario import Scenario
 
 
 class Stretches(NamedTuple):
@@ -110,41 +106,3 @@ class ServerTime:
         for name, is_it in (("forming", forming), ("queueing", ~forming)):
             waits[name] = Stretches(row[begin & is_it], from_s[begin & is_it], to_s[end & is_it])
         return waits
-
-
-class DeviceTime:
-    """When each batch asks for its device, and when it gets it.
-
-    Batches come to a device in order of start, so one waits until the batch before it there has finished.
-    `ready_s` is when each has been compiled. A real run does not record it (not `known`): then no batch
-    waits.
-    """
-
-    def __init__(self, log: Log, scenario: Scenario, ready_s: np.ndarray, known: bool = True) -> None:
-        self.servers, self.devices = scenario.servers, scenario.device_count
-        self.log, self.known, self.all_servers = log, known, scenario.all_servers
-        self.asked_s = self.begin_s = log.batch_start_s
-        if known:
-            finish_s = log.batch_finish_s
-            self.asked_s = self.begin_s = np.minimum(later(ready_s, scenario.host_ms / 1000), finish_s)
-            if self.devices < self.servers:
-                replica, server = np.divmod(log.batch_server, self.servers)
-                device = replica * self.devices + server % self.devices
-                order = np.argsort(device, kind="stable")
-                free_s = np.empty_like(finish_s)
-                free_s[order[1:]] = np.where(np.diff(device[order]) == 0, finish_s[order[:-1]], 0.0)
-                free_s[order[:1]] = 0.0
-                self.begin_s = np.minimum(np.maximum(self.asked_s, free_s), finish_s)
-        self.wait_s = self.begin_s - self.asked_s
-
-    @cached_property
-    def _off(self) -> ServerTime:
-        return ServerTime(replace(self.log, batch_finish_s=self.begin_s), self.all_servers)
-
-    def off_s(self, edges_s: np.ndarray) -> np.ndarray:
-        """Return how long servers had a batch that was not on its device yet, between each two edges."""
-        if not self.known:
-            return np.full(edges_s.size - 1, math.nan)
-        if not (self.begin_s > self.log.batch_start_s).any():
-            return np.zeros(edges_s.size - 1)
-        return np.diff(np.interp(edges_s, self._off.times_s, self._off.busy_s))

@@ -54,10 +54,11 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     own = replace(
         log, arrival_s=log.arrival_s[mine], batch_index=index, status=log.status[mine], batch_size=sizes,
         priority=np.asarray(log.priority)[mine], outputs=None,
+        size=None if log.size is None else log.size[mine],
         replica=None if log.replica is None else log.replica[mine],
     )  # fmt: skip
     latency_ms = run.latency_ms[mine]
-    sections = Sections.of_log(own, run.scenario, run.device_time, skip, {LATENCY: latency_ms}, run.ends)
+    sections = Sections.of_log(run, own, skip, {LATENCY: latency_ms}, run.ends)
     kept_ms = latency_ms[skip:]
     served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
     return Metrics(run.scenario, sections.whole(), {LATENCY: served}), sections

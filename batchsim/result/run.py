@@ -1,17 +1,17 @@
 """A run: one log, and what is computed of it."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from batchsim._clock import between_ms, later
+from batchsim._clock import later
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals
 from batchsim.result import replicas
-from batchsim.result.breakdown import DeviceTime, ServerTime, Stretches
+from batchsim.result.breakdown import ServerTime, Stretches
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, Metrics
 from batchsim.result.run_length import Periods
 from batchsim.result.sections import Sections, serves_all
@@ -82,7 +82,7 @@ class Run:
         # Index -1, not served, finds the NaN appended at the end.
         return np.append(column, math.nan)[self.log.batch_index]
 
-    @cached_property
+    @property
     def ready_s(self) -> np.ndarray:
         """When each batch begins to be computed: at its start, or once the scenario has compiled its shape.
 
@@ -90,27 +90,25 @@ class Run:
         do not show which batches compiled. The log of a rule that fills batches up (`computed_as`) has only
         the sizes as taken, and these are assumed.
         """
-        log, start_s = self.log, self.log.batch_start_s
-        cold = self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
-        if cold is None or self.clock != "simulated" or not start_s.size:
-            return start_s
-        seconds, shapes = cold
-        place = log.batch_size if self.units is None else self.units.place
-        own = shapes[place] * self.scenario.most_replicas + log.batch_server // self.scenario.servers
-        _, first, shape = np.unique(own, return_index=True, return_inverse=True)
-        compiled_s = later(start_s, seconds[place])[first][shape]
-        return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
+        ready_s: np.ndarray = self.device_time.ready_s
+        return ready_s
 
     @cached_property
     def units(self) -> Any:
         """The units of each batch: those that its requests carry, those that it computes, and its shape."""
-        from batchsim.engines.compiled.engine import units_of_log  # Numba loads with it
+        from batchsim.engines.compiled.total import Units  # Numba loads with it
 
-        return units_of_log(self.log, self.scenario)
+        return Units.of(self.scenario, self.log, self.log.batch_size)
 
     @cached_property
     def latency_ms(self) -> np.ndarray:
-        return between_ms(self.log.arrival_s, self.finish_s)
+        from batchsim.engines.compiled.columns import writable  # Numba loads with it
+        from batchsim.engines.compiled.order import note_latencies
+
+        log = self.log
+        latency_ms = np.empty(log.requests)
+        note_latencies(*map(writable, (log.arrival_s, log.batch_index, log.batch_finish_s)), latency_ms)
+        return latency_ms
 
     @cached_property
     def forming_ms(self) -> np.ndarray:
@@ -137,11 +135,29 @@ class Run:
             return self.start_s * 0.0  # NaN where it was not served
         return self._of_its_batch(self.device_time.wait_s) * 1000
 
+    @property
+    def knows_devices(self) -> bool:
+        """Whether it is known when batches had their devices: not of a real run where servers share them."""
+        return self.clock != "wall" or self.scenario.plain_servers
+
     @cached_property
-    def device_time(self) -> DeviceTime:
-        """When batches had their devices; a real run does not know it where servers share them."""
-        known = self.clock != "wall" or self.scenario.plain_servers
-        return DeviceTime(self.log, self.scenario, self.ready_s, known)
+    def device_time(self) -> Any:
+        """When batches had their devices, in rows of `DeviceTimes`."""
+        from batchsim.engines.compiled.columns import Batches as Columns  # Numba loads with it
+        from batchsim.engines.compiled.total import DeviceClock
+
+        clock = DeviceClock(self.scenario, self.knows_devices, cold=self.clock == "simulated")
+        return clock.of(Columns.of(self.log), self.units)
+
+    def off_device_s(self, edges_s: np.ndarray) -> np.ndarray:
+        """Return how long servers had a batch that was not on its device yet, between each two edges."""
+        begin_s, log = self.device_time.begin_s, self.log
+        if not self.knows_devices:
+            return np.full(edges_s.size - 1, math.nan)
+        if not (begin_s > log.batch_start_s).any():
+            return np.zeros(edges_s.size - 1)
+        off = ServerTime(replace(log, batch_finish_s=begin_s), self.scenario.all_servers)
+        return np.diff(np.interp(edges_s, off.times_s, off.busy_s))
 
     @cached_property
     def server_time(self) -> ServerTime:
@@ -227,7 +243,15 @@ class Run:
     def sections_at(self, ends: np.ndarray | None) -> Sections:
         """Return sections that end at some fractions of the run's requests, or 64 stretches."""
         skip, columns = self.warmup_requests, self.measured
-        return Sections.of_log(self.log, self.scenario, self.device_time, skip, columns, ends)
+        return Sections.of_log(self, self.log, skip, columns, ends)
+
+    @property
+    def serves_in_turn(self) -> bool:
+        """Whether one queue serves every request in order of arrival, under a threshold rule."""
+        from batchsim.engines.compiled.engine import is_fast
+
+        kept = self.clock != "wall" and self.log.replica is None
+        return kept and is_fast(self.scenario) and serves_all(self.log)
 
     @property
     def ends(self) -> np.ndarray | None:

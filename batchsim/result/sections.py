@@ -16,9 +16,7 @@ import numpy as np
 from batchsim._clock import in_ms
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.log import Log, Status
-from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Totals, merged
-from batchsim.result.breakdown import DeviceTime
 from batchsim.result.metrics import ITL, LATENCY, Metrics, Of, value_of
 from batchsim.result.value_columns import Columns
 from batchsim.scenario import Scenario
@@ -75,37 +73,18 @@ class Sections:
 
     @classmethod
     def of_log(
-        cls, log: Log, scenario: Scenario, device_time: DeviceTime, skip: int,
-        columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None,
-    ) -> "Sections":  # fmt: skip
-        """Return the sections of a run's log: see `begin_fold`."""
-        from batchsim.engines.compiled.engine import add_log, units_of_log
-        from batchsim.engines.compiled.fold import Fold
+        cls, run: Any, log: Log, skip: int, columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None
+    ) -> "Sections":
+        """Return the sections of a run's log, or of some of its requests: see `parts_of`."""
+        from batchsim.engines.compiled.total import sums_of  # Numba loads with it
 
-        total, cuts = begin_fold(Totals, log, scenario.servers, skip, ends, scenario.watts_at)
-        if log.replica is None:
-            units = units_of_log(log, scenario)
-            add_log(total, log, scenario, cuts, device_time.begin_s, device_time.wait_s, units)
-            totals = total.totals
-        else:  # the sums are those of the replicas, each with idle time of its own
-            totals = total.totals
-            for requests, batches, part in parts_of(scenario, log):
-                own = Fold(Totals, scenario.servers, total.edges_s, watts=scenario.watts_at)
-                begin_s, wait_s = device_time.begin_s[batches], device_time.wait_s[batches]
-                add_log(
-                    own,
-                    part,
-                    scenario.one,
-                    np.searchsorted(requests, cuts),
-                    begin_s,
-                    wait_s,
-                    units_of_log(part, scenario),
-                )
-                totals = totals + own.totals
-        add_scaling(totals, scenario, log, total.edges_s)
-        if not device_time.known:
+        cuts, edges_s = parts_of(log, skip, ends)
+        total = sums_of(log, run.scenario, edges_s, cuts, run.device_time, run.units, run.serves_in_turn)
+        totals = total.whole(np.diff(cuts), np.diff(edges_s))
+        add_scaling(totals, run.scenario, log, edges_s)
+        if not run.knows_devices:
             totals.off_device_s[:] = math.nan
-        return cls.of_columns(scenario, totals, columns, cuts)
+        return cls.of_columns(run.scenario, totals, columns, cuts)
 
     @property
     def size(self) -> int:
@@ -158,11 +137,22 @@ def begin_fold(
 ) -> Any:  # fmt: skip
     """Return what folds a run without its first `skip` requests into sections, and where these are cut.
 
-    A section's window runs from its first arrival (0 for request 0) to the next section's, the last one's to
-    the last finish. `log` has `arrival_s` and `last_s`. `ends`: where sections end, see `Periods.ends`.
+    See `parts_of`.
     """
     from batchsim.engines.compiled.fold import Fold  # Numba loads with it
 
+    cuts, edges_s = parts_of(log, skip, ends)
+    fold = Fold(kind, servers, edges_s, watts=watts)
+    fold.totals.requests[:], fold.totals.window_s[:] = np.diff(cuts), np.diff(edges_s)
+    return fold, cuts
+
+
+def parts_of(log: Any, skip: int, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the requests at which sections begin, and the times, each with the end of the last one.
+
+    A section's window runs from its first arrival (0 for request 0) to the next section's, the last one's to
+    the last finish. `log` has `arrival_s` and `last_s`. `ends`: where sections end, see `Periods.ends`.
+    """
     arrival_s, last_s = log.arrival_s, log.last_s
     cuts = cut(skip, arrival_s.size, ends)
     edges_s = arrival_s[np.minimum(cuts, arrival_s.size - 1)]
@@ -170,9 +160,7 @@ def begin_fold(
         edges_s[0] = 0.0
     edges_s[-1] = max(last_s, edges_s[0])
     edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
-    fold = Fold(kind, servers, edges_s, watts=watts)
-    fold.totals.requests[:], fold.totals.window_s[:] = np.diff(cuts), np.diff(edges_s)
-    return fold, cuts
+    return cuts, edges_s
 
 
 def serves_all(log: Log) -> bool:

@@ -59,7 +59,7 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
             row[:] = served_ms.mean(), *np.percentile(served_ms, PERCENTILES)
     lengths_s, finish_s = np.diff(edges_s), run.finish_s[~np.isnan(run.finish_s)]
     busy_s = np.diff(np.interp(edges_s, run.server_time.times_s, run.server_time.busy_s))
-    on_device_s = busy_s - run.device_time.off_s(edges_s)
+    on_device_s = busy_s - run.off_device_s(edges_s)
     ran_s = lengths_s * run.scenario.replicas
     if log.scaling is not None:
         ran_s = replica_s(run.scenario, log, edges_s)

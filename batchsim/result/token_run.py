@@ -129,6 +129,10 @@ class TokenRun(Run):
         return self.server_time.forming_between_s(self.log.arrival_s, self.start_s)
 
     @cached_property
+    def latency_ms(self) -> np.ndarray:
+        return between_ms(self.log.arrival_s, self.finish_s)
+
+    @cached_property
     def ttft_ms(self) -> np.ndarray:
         return between_ms(self.log.arrival_s, self.first_token_s)
 
@@ -212,24 +216,24 @@ class TokenRun(Run):
 
     def sections_at(self, ends: np.ndarray | None) -> Sections:
         """Return sections of the run, as `Sections.of_log`."""
-        from batchsim.engines.compiled import fold  # Numba loads with it
+        from batchsim.engines.compiled import columns, fold  # Numba loads with it
 
         log, continuous = self.log, isinstance(self.scenario.rule, Continuous)
         total, cuts = begin_fold(
             TokenTotals, log, self.scenario.servers, self.warmup_requests, ends, self.scenario.watts_at
         )
-        total.add_batches(fold.batches_of(log), log.batch_start_s.size, whole=not continuous)
+        total.add_batches(columns.Batches.of(log), log.batch_start_s.size, whole=not continuous)
         served = log.status == Status.SERVED
         over_s, answers = self.finish_s[served], log.output_tokens[served]
         total.add_finished(over_s, np.ones_like(answers))
         total.add_finished(over_s, answers, "output_tokens")
-        columns = (
+        answered = (
             log.arrival_s, self.start_s, self.first_token_s, self.finish_s, self.forming_ms / 1000,
             log.preempted_before_s, log.preempted_after_s, log.output_tokens, log.status, log.preemptions,
             on_grid(self.stall_ms / 1000),
         )  # fmt: skip
         total.add_gaps(self.gaps)
-        total.add_answers(fold.Answers(*map(fold.writable, columns)), cuts)
+        total.add_answers(fold.Answers(*map(columns.writable, answered)), cuts)
         add_scaling(total.totals, self.scenario, log, total.edges_s)
         if isinstance(log, FoldedLog):  # its rows are not steps, but they are whole batches
             total.totals.joules[:] = 0.0 if self.scenario.watts is None else math.nan  # NaN of an older file

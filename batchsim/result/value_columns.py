@@ -1,6 +1,7 @@
 """The values that percentiles and limits read: a column by rank, and several limits at once as one column."""
 
 import functools
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+TINY = 1e-300  # its inverse is finite
 COLUMNS = ("latency_ms", "ttft_ms", "tpot_ms")
 _NAME = re.compile("within" + "".join(rf"(?:_{name.removesuffix('_ms')}_([\d.e+-]+))?" for name in COLUMNS))
 
@@ -80,8 +82,8 @@ def pooled(runs: Sequence[Mapping[str, Any]]) -> Columns:
 class OrderStatistics:
     """The values of columns, without NaN, by rank, sorted only near the ranks that are read.
 
-    A plain `np.sort` takes most of what a summary takes, the more so on AMD's Zen 4, where AVX-512 stores
-    compressed vectors slowly.
+    A plain `np.sort` takes several times as long as all else that a summary takes. Memory for all values in a
+    new order would take as long as this.
     """
 
     BUCKETS = 4096
@@ -97,22 +99,34 @@ class OrderStatistics:
         return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
 
     @cached_property
-    def _buckets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, set[int]]:
-        """The values by rising bucket, the ranks where these begin; those by rank, so far."""
-        from batchsim.engines.compiled.fold import by_bucket, writable  # Numba loads with it
+    def _buckets(self) -> tuple[tuple[Any, float, float], np.ndarray, dict[int, np.ndarray]]:
+        """The values and their scale; the ranks at which buckets begin; the buckets in order so far."""
+        from batchsim.engines.compiled.columns import writable  # Numba loads with it
+        from batchsim.engines.compiled.order import count_buckets
 
-        in_order, begins = np.empty(self._values.size), np.zeros(self.BUCKETS + 1, np.int64)
-        by_bucket(writable(self._values), in_order, begins)
-        return in_order, begins, np.empty_like(in_order), set()
+        low, high = float(self._values.min()), float(self._values.max())
+        if not TINY < high - low < math.inf:  # the scale would overflow: all are in one bucket
+            return (self._values, low, 0.0), np.array([0, self._values.size]), {0: np.sort(self._values)}
+        of = writable(self._values), low, (self.BUCKETS - 1) / (high - low)
+        begins = np.zeros(self.BUCKETS + 1, np.int64)
+        count_buckets(*of, begins[1:])
+        return of, np.cumsum(begins, out=begins), {}
 
     def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
         """Return the values with that many smaller ones."""
-        values, begins, by_rank, done = self._buckets
-        for bucket in {*begins.searchsorted(ranks.ravel(), side="right").tolist()} - done:
-            part = slice(begins[bucket - 1], begins[bucket])
-            by_rank[part] = np.sort(values[part])  # two threads may both sort it, and write the same
-            done.add(bucket)
-        return by_rank[ranks]
+        from batchsim.engines.compiled.order import take_buckets
+
+        of, begins, in_order = self._buckets
+        buckets = begins.searchsorted(ranks, side="right") - 1
+        if lacking := sorted({*buckets.ravel().tolist()} - {*in_order}):
+            wanted, counts = np.zeros(self.BUCKETS, bool), begins[1:][lacking] - begins[lacking]
+            wanted[lacking], taken = True, np.empty(counts.sum())
+            take_buckets(*of, wanted, taken)
+            taken.sort()
+            # Two threads may both do this, and write the same.
+            in_order.update(zip(lacking, np.split(taken, np.cumsum(counts)[:-1]), strict=True))
+        places = zip(buckets.ravel().tolist(), (ranks - begins[buckets]).ravel().tolist(), strict=True)
+        return np.reshape([in_order[bucket][place] for bucket, place in places], ranks.shape)
 
     def within(self, limit_ms: float) -> int:
         return int(np.count_nonzero(self._values <= limit_ms))

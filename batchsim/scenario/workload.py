@@ -33,8 +33,9 @@ class OpenLoop(Traffic):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "chunks_s" in vars(cls) and "standard" not in vars(cls):
-            cls.standard = OpenLoop.standard  # type: ignore[method-assign]  # its parent's draws no longer apply
+        for name in ("standard", "gaps"):
+            if "chunks_s" in vars(cls) and name not in vars(cls):
+                setattr(cls, name, getattr(OpenLoop, name))  # its parent's draws no longer apply
 
     @property
     def offered_per_s(self) -> float:
@@ -81,6 +82,13 @@ class OpenLoop(Traffic):
     def with_rate(self, rate_per_s: float) -> Self:
         """Return the same traffic at another mean rate, requests per second."""
         raise NotImplementedError
+
+    def gaps(self, seed: np.random.SeedSequence) -> Callable[[np.ndarray], None] | None:
+        """Return a function that fills an array with the next gaps between arrivals, of mean 1, or None.
+
+        With it, engines add up the gaps themselves, and do not call `chunks_s`.
+        """
+        return None
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         """Yield the arrival times in seconds, never decreasing and the same for any `size` of chunks."""
@@ -130,11 +138,21 @@ class _Renewal(OpenLoop):
     def with_rate(self, rate_per_s: float) -> Self:
         return replace(self, rate_per_s=rate_per_s)
 
+    def gaps(self, seed: np.random.SeedSequence) -> Callable[[np.ndarray], None] | None:
+        return functools.partial(self._gaps, np.random.default_rng(seed))
+
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
-        draw = functools.partial(self._gaps, np.random.default_rng(seed))
+        fill = functools.partial(self._gaps, np.random.default_rng(seed))
+
+        def draw(count: int) -> np.ndarray:
+            gaps = np.empty(count)
+            fill(gaps)
+            return gaps
+
         return self.stretched_s(running_sums(draw, requests, size))
 
-    def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
+    def _gaps(self, generator: np.random.Generator, gaps: np.ndarray) -> None:
+        """Fill an array with standard gaps."""
         raise NotImplementedError
 
 
@@ -149,8 +167,8 @@ class Poisson(_Renewal):
     title = "Poisson: random arrivals"
     gamma_cv = 1.0
 
-    def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
-        return generator.standard_exponential(requests)
+    def _gaps(self, generator: np.random.Generator, gaps: np.ndarray) -> None:
+        generator.standard_exponential(out=gaps)
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,9 +202,10 @@ class Gamma(_Renewal):
     def gamma_cv(self) -> float:
         return self.cv
 
-    def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
+    def _gaps(self, generator: np.random.Generator, gaps: np.ndarray) -> None:
         # A gamma's cv is 1 / sqrt(shape), and its mean shape * scale: scale = cv^2 makes the mean 1.
-        return generator.standard_gamma(1 / self.cv**2, requests) * self.cv**2
+        generator.standard_gamma(1 / self.cv**2, out=gaps)
+        gaps *= self.cv**2
 
 
 @dataclass(frozen=True, repr=False)

@@ -170,7 +170,7 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
 # Exact percentiles. Latencies, at least 0, have the order of the whole numbers with the same bits: the keys.
 # `ranks` is their number, then the ranks; `keys` has space for twice as many.
 
-next_batch, select = threshold.next_batch, grid_loops.select
+from_ticks, next_batch, select = threshold.from_ticks, threshold.next_batch, grid_loops.select
 
 
 def find_ranks(count, ranks, keys, counters, ranked):
@@ -213,8 +213,8 @@ def run_grid(rows, n, servers, largest, space, thresholds, floats, ranks, keys, 
         free[:] = 0.0
         head, batch, count, least_s = 0, 0, 0, -1.0
         while head < n:
-            end, _, _, done_s = next_batch(arrival_s, head, rule, costs, free, batch)
-            request = head
+            end, _, _, done = next_batch(arrival_s, head, rule, costs, free, batch)
+            done_s, request = from_ticks(done), head
             while request < end and between(arrival_s[request], done_s) > least_s:
                 if count == space:
                     keep_largest(count, most, found, kept, bins)

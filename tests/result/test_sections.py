@@ -63,7 +63,7 @@ def test_replications_are_sections_of_their_own(keep):
 
 def test_a_column_of_ones_own_has_its_counts_by_section(run):
     age_ms = np.arange(5000.0)
-    sections = Sections.of_log(run.log, run.scenario, run.device_time, 0, {"age_ms": age_ms})
+    sections = Sections.of_log(run, run.log, 0, {"age_ms": age_ms})
     counts = sections.within(999.0, "age_ms")
     assert counts.sum() == 1000
     assert counts[-1] == 0

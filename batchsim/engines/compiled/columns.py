@@ -11,6 +11,7 @@ import numpy as np
 
 from batchsim.engines.compiled.token_memory import TokenMemory
 from batchsim.engines.draws import NO_SIZES as NO_SIZES
+from batchsim.engines.log import Log
 from batchsim.engines.token_log import LATE, PREEMPTIONS, STEPS, Batching, TokenPlan
 from batchsim.scenario import Scenario
 from batchsim.scenario.sized_time import UnitCost
@@ -19,6 +20,11 @@ ENDLESS = np.iinfo(np.int64).max
 NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
 LOG_SPACE = 1 << 12  # preemptions: more space costs less than another call of the loop
 NO_LOG = np.empty((len(PREEMPTIONS), 0), np.int64)
+
+
+def writable(column: np.ndarray) -> np.ndarray:
+    """Return a column that may be written to: Numba compiles a loop once more for read-only ones."""
+    return np.require(column, requirements="W")
 
 
 class Devices(NamedTuple):
@@ -45,9 +51,14 @@ class Cold(NamedTuple):
     @classmethod
     def of(cls, cold_start: tuple[np.ndarray, np.ndarray] | None) -> "Cold":
         """Return the shapes at the start of a run: nothing is compiled."""
-        seconds, shapes = (NONE, NONE) if cold_start is None else cold_start
+        if cold_start is None:
+            return NOT_COLD
+        seconds, shapes = cold_start
         different, numbers = np.unique(shapes, return_inverse=True)
         return cls(seconds, numbers, np.full(different.size, np.inf))
+
+
+NOT_COLD = Cold(NONE, np.empty(0, np.int64), NONE)
 
 
 class Costs(NamedTuple):
@@ -97,6 +108,16 @@ class Batches(NamedTuple):
     def allocate(cls, count: int) -> "Batches":
         """Return empty columns of that length."""
         return cls(*(np.empty(count, kind) for kind in (float, float, np.int64, np.int64, np.uint8)))
+
+    @classmethod
+    def of(cls, log: Log) -> "Batches":
+        """Return the batches of a log, or its steps."""
+        columns = log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger
+        return cls(*map(writable, columns))
+
+    def first(self, count: int) -> "Batches":
+        """Return the first `count` batches."""
+        return Batches(*(column[:count] for column in self))
 
 
 class Queue(NamedTuple):

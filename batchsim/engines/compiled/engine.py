@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.compiled import columns, fold, instants
+from batchsim.engines.compiled import columns, instants
 from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
@@ -23,7 +23,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule
-from batchsim.scenario.sized_time import SizedTime, unit_cost
+from batchsim.scenario.sized_time import SizedTime
 
 SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
@@ -156,30 +156,3 @@ def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.
     """Return requests; an open loop has no `think_s`."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)
-
-
-def units_of_log(log: Log, scenario: Scenario) -> fold.Units | None:
-    """Return the units of each batch of a log; None if sizes change no time."""
-    if log.size is None:
-        return None
-    index, size = fold.writable(log.batch_index), fold.writable(log.size)
-    rows = of_requests(NONE, None, index, columns.NONE_OF_LEVELS, columns.NONE_OF_LEVELS, size)
-    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
-    return fold.Units.of(rows, fold.batches_of(log), log.batch_size.size, cost, scenario.cut_to)
-
-
-def add_log(
-    total: fold.Fold, log: Log, scenario: Scenario, cuts: np.ndarray, device_s: np.ndarray,
-    wait_s: np.ndarray, units: fold.Units | None,
-) -> None:  # fmt: skip
-    """Add the log of a single queue; `device_s`, `wait_s`: when each batch has its device, its wait."""
-    batches, count = fold.batches_of(log), log.batch_start_s.size
-    places = places_of(scenario, log.priority, log.arrival_s.size)
-    arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
-    size = columns.NO_SIZES if log.size is None else fold.writable(log.size)
-    rows = of_requests(arrival_s, None, index, status, places, size)
-    total.add_batches(batches, count, fold.writable(device_s), units=units)
-    idle_s, _ = total.note_spans(batches, count)
-    delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
-    total.add_requests(rows, batches, idle_s, cuts, wait_s, delay_s, limit)
-    total.add_finished(batches.finish_s, batches.size)

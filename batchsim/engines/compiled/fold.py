@@ -11,7 +11,7 @@ how long all servers had been busy by t.
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -19,15 +19,13 @@ import numpy as np
 
 from batchsim._clock import PER_S, WHOLE
 from batchsim._clock import between as _between
-from batchsim.engines.compiled.columns import ENDLESS, NO_SIZES, NONE, Batches, Requests
+from batchsim.engines.compiled.columns import Batches
 from batchsim.engines.compiled.jit import compiled, inlined
-from batchsim.engines.compiled.sized import place_of, units_of
-from batchsim.engines.compiled.threshold import begin_of, later, soonest, to_ticks
+from batchsim.engines.compiled.threshold import soonest, to_ticks
 from batchsim.engines.gaps import Gaps
-from batchsim.engines.log import Log, Status
+from batchsim.engines.log import Status
 from batchsim.engines.totals import A_DECADE, BINS, DECADES, FIRST, TokenTotals, Totals, binned
 from batchsim.scenario.rules.rule import Trigger
-from batchsim.scenario.sized_time import UnitCost
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -36,28 +34,10 @@ SERVED, TRIGGERS = int(Status.SERVED), len(Trigger)
 # The last tick of each decade of bins, the ticks of a bin there, and the decade in which an octave begins.
 LAST, WIDTH = FIRST * 10.0 ** np.arange(DECADES + 1), 10.0 ** np.arange(DECADES + 2)
 DECADE = np.searchsorted(LAST[:-1], 2.0 ** np.arange(-1, 64))
-TINY = 1e-300  # its inverse is finite
 # The fields of totals, as the loops take them. A new field is here by itself.
 Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
 TokenSums = namedtuple("TokenSums", [f.name for f in fields(TokenTotals)])  # type: ignore[misc]
 SUMS = {Totals: Sums, TokenTotals: TokenSums}
-
-
-class Units(NamedTuple):
-    """A row for each batch: the units that its requests carry, those that it computes, and its shape."""
-
-    carried: np.ndarray
-    computed: np.ndarray
-    place: np.ndarray  # in the columns of `Cold`
-
-    @classmethod
-    def of(cls, requests: Requests, batches: Batches, count: int, cost: UnitCost, cut: int) -> "Units | None":
-        """Return those of some batches with all their requests; None if sizes change no time."""
-        if not cost.rows.size:
-            return None
-        found = np.empty((4, count), np.int64)
-        note_units(requests, batches, count, cost, cut, *found)
-        return cls(*found[1:])
 
 
 class Answers(NamedTuple):
@@ -134,48 +114,6 @@ def _count(histograms, which, seconds):
 
 
 @compiled
-def by_bucket(values, in_order, begins):
-    """Write values, at least one, by rising bucket, and the ranks where these begin and the last one ends."""
-    low = high = values[0]
-    for value in values:
-        low, high = min(low, value), max(high, value)
-    last = begins.size - 2
-    # Values that are closer share a bucket, as the scale would overflow; so do all if one is infinite.
-    scale = last / (high - low) if TINY < high - low < math.inf else 0.0
-    begins[:] = 0
-    for value in values:
-        begins[min(max(int((value - low) * scale), 0), last) if scale else 0] += 1
-    until = 0
-    for bucket in range(last + 1):
-        until += begins[bucket]
-        begins[bucket] = until
-    begins[last + 1] = until
-    for place in range(values.size - 1, -1, -1):  # each bucket from its end, in order
-        value = values[place]
-        bucket = min(max(int((value - low) * scale), 0), last) if scale else 0
-        begins[bucket] -= 1
-        in_order[begins[bucket]] = value
-
-
-@compiled
-def note_units(requests, batches, count, cost, cut, longest, carried, units, place):
-    """Write of each batch the sum of its sizes, the units that it computes, and its place in the cold start.
-
-    Sizes are cut to `cut`. `longest` is scratch space.
-    """
-    longest[:count], carried[:count] = 0, 0
-    for request in range(requests.batch_index.size):
-        batch = requests.batch_index[request]
-        if batch >= 0:
-            size = min(requests.size[request], cut)
-            longest[batch], carried[batch] = max(longest[batch], size), carried[batch] + size
-    for batch in range(count):
-        size = batches.size[batch]
-        units[batch] = units_of(size, longest[batch], carried[batch], cost)
-        place[batch] = place_of(size, longest[batch], cost)
-
-
-@compiled
 def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, busy_s):
     """Write I(t) and B(t) at the start of each of `count` batches, and the spans; return how many these are.
 
@@ -203,38 +141,6 @@ def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, 
 
 
 @compiled
-def add_requests(
-    requests, batches, device_wait_s, idle_s, spans, known, delay_s, limit, cuts, sums, histograms
-):
-    """Add the requests from cuts[p] to cuts[p + 1] to part p; those that still wait are passed over.
-
-    `device_wait_s` is how long each batch waited for its device, empty: none did; `idle_s` I(t) at its start.
-    `delay_s`: after how long a request of each level is delayed; empty: never. `limit`: on its size.
-    """
-    span = 0
-    for part in range(cuts.size - 1):
-        for request in range(cuts[part], cuts[part + 1]):
-            batch = requests.batch_index[request]
-            over = batch >= 0 or requests.status[request] != SERVED
-            if requests.size.size and over and requests.size[request] > limit:
-                sums.oversized[part] += 1
-            if batch < 0:
-                if requests.status[request] != SERVED:
-                    sums.statuses[part, requests.status[request]] += 1
-                continue
-            at_s, now_s, done_s = requests.arrival_s[request], batches.start_s[batch], batches.finish_s[batch]
-            while span + 1 < known and spans[span + 1, 0] <= at_s:
-                span += 1
-            waited_s = device_wait_s[batch] if device_wait_s.size else 0.0
-            formed_s = idle_s[batch] - (spans[span, 2] + max(at_s - spans[span, 1], 0.0))
-            forming_s = min(max(formed_s, 0.0), now_s - at_s)  # differences of sums are off by 1e-12 s
-            _add_request(sums, part, at_s, now_s, done_s, forming_s, waited_s)
-            if delay_s.size and now_s > later(at_s, delay_s[requests.level[request]]):
-                sums.delayed[part] += 1
-            _count(histograms, 0, between(at_s, done_s))
-
-
-@compiled
 def add_answers(answers, cuts, sums, histograms):
     """Add the requests of token generation from cuts[p] to cuts[p + 1] to part p."""
     for part in range(cuts.size - 1):
@@ -258,12 +164,11 @@ def add_answers(answers, cuts, sums, histograms):
 
 
 @compiled
-def add_batches(batches, units, carried, device_s, count, whole, edges_s, sums):
+def add_batches(batches, count, whole, edges_s, sums):
     """Add batches that begin from edges_s[p] to edges_s[p + 1] to part p, and the busy time in it.
 
-    The last part has no end. `device_s` is when each batch has its device. `whole`: rows are steps, and
-    only a step with a trigger begins a batch; else every row does. `units` and `carried` of each batch, see
-    `note_units`; empty: none.
+    The last part has no end. `whole`: rows are steps, and only a step with a trigger begins a batch; else
+    every row does.
     """
     part, last = 0, edges_s.size - 2
     for batch in range(count):
@@ -272,33 +177,11 @@ def add_batches(batches, units, carried, device_s, count, whole, edges_s, sums):
             part += 1
         if now_s >= edges_s[0] and (not whole or batches.trigger[batch] < TRIGGERS):
             _add_batch(sums, part, batches.size[batch], batches.trigger[batch])
-            if units.size:
-                sums.units[part] += units[batch]
-                sums.carried[part] += carried[batch]
         each, from_s = part, max(now_s, edges_s[0])
         while from_s < done_s:
             until_s = done_s if each == last else min(done_s, edges_s[each + 1])
             sums.busy_s[each] += max(until_s - from_s, 0.0)
-            sums.off_device_s[each] += max(min(device_s[batch], until_s) - from_s, 0.0)
             from_s, each = until_s, each + 1
-
-
-@compiled
-def on_devices(batches, count, place, costs, device_s, wait_s):
-    """Write when each batch got its device, and how long it waited for it; `place` is that of its shape.
-
-    As `threshold.finish_on_device` decides it. `costs`: devices and cold start as before the first batch.
-    """
-    free_s = costs.devices.free_s
-    for batch in range(count):
-        now_s, done_s = batches.start_s[batch], batches.finish_s[batch]
-        device_s[batch] = asked_s = min(begin_of(now_s, costs, place[batch]), done_s)
-        wait_s[batch] = 0.0
-        if free_s.size:
-            device, asked_s = batches.server[batch] % free_s.size, later(asked_s, costs.devices.host_s)
-            device_s[batch] = min(max(asked_s, free_s[device]), done_s)
-            free_s[device] = done_s
-            wait_s[batch] = max(device_s[batch] - asked_s, 0.0)
 
 
 @compiled
@@ -350,14 +233,9 @@ class Fold:
         self._spans, self._known = np.array([[-math.inf, 0.0, 0.0, 0.0]]), 1
         self._sums = SUMS[kind](*vars(self.totals).values())
 
-    def add_batches(
-        self, batches: Batches, count: int, device_s: np.ndarray | None = None, whole: bool = False,
-        units: "Units | None" = None,
-    ) -> None:  # fmt: skip
+    def add_batches(self, batches: Batches, count: int, whole: bool = False) -> None:
         """Add batches, in order of start."""
-        device_s = batches.start_s if device_s is None else device_s
-        of_each = (NO_SIZES, NO_SIZES) if units is None else (units.computed, units.carried)
-        add_batches(batches, *of_each, device_s, count, whole, self.edges_s, self._sums)
+        add_batches(batches, count, whole, self.edges_s, self._sums)
         self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
         if self._watts is not None:
             spent_s = batches.finish_s[:count] - batches.start_s[:count]
@@ -373,16 +251,6 @@ class Fold:
             *batches[:2], batches.server, count, self._until_s, self._spans, self._known, *self._at_start_s
         )
         return self._at_start_s
-
-    def add_requests(
-        self, requests: Requests, batches: Batches, idle_s: np.ndarray, cuts: np.ndarray,
-        device_wait_s: np.ndarray = NONE, delay_s: np.ndarray = NONE, limit: int = ENDLESS,
-    ) -> None:  # fmt: skip
-        """Add requests whose batches were noted last: see the loop of that name."""
-        add_requests(
-            requests, batches, device_wait_s, idle_s, self._spans, self._known, delay_s, limit, cuts,
-            self._sums, self.histograms,
-        )  # fmt: skip
 
     def add_answers(self, answers: Answers, cuts: np.ndarray) -> None:
         """Add requests of token generation: see the loop of that name."""
@@ -433,21 +301,3 @@ class Fold:
         kept = self._spans[first : self._known].copy()
         self._known = len(kept)
         self._spans[: self._known] = kept
-
-
-def batches_of(log: Log) -> Batches:
-    """Return the batches of a log, or its steps, as the loops take them."""
-    columns = log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger
-    return Batches(*map(writable, columns))
-
-
-def writable(column: np.ndarray) -> np.ndarray:
-    """Return a column that may be written to: Numba compiles a loop once more for read-only ones."""
-    return np.require(column, requirements="W")
-
-
-def delays_s(limits: Sequence[Any]) -> np.ndarray:
-    """Return after how long a request of each level is delayed, inf for never; empty if no level delays."""
-    if not any(limit.delays for limit in limits):
-        return NONE
-    return np.array([limit.timeout_s if limit.delays else math.inf for limit in limits])

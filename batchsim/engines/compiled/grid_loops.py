@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._clock import PER_S
 from batchsim._clock import between as _between
 from batchsim.engines.compiled.columns import Costs
 from batchsim.engines.compiled.jit import compiled, inlined
-from batchsim.engines.compiled.threshold import next_batch
+from batchsim.engines.compiled.threshold import from_ticks, next_batch, to_ticks
 from batchsim.scenario.rules.rule import Threshold
 
 # mypy: disable-error-code="no-untyped-def"
@@ -121,10 +122,10 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free, wanted, scra
         threshold = Threshold(wait_s[row], enough[row], largest[row])
         head, batch, latest_s = 0, 0, 0.0
         while head < requests:
-            end, _, _, done_s = next_batch(arrival_s, head, threshold, costs, free, batch)
+            end, _, _, done = next_batch(arrival_s, head, threshold, costs, free, batch)
             for request in range(head, end):
-                latency_s[request] = between(arrival_s[request], done_s)
-            latest_s = max(latest_s, done_s)
+                latency_s[request] = (done - to_ticks(arrival_s[request])) / PER_S
+            latest_s = max(latest_s, from_ticks(done))
             head = end
             batch += 1
         _note_all(requests, latest_s, wanted, scratch, row, numbers)
@@ -170,10 +171,10 @@ def run_routed(arrival_s, replica, threshold, costs, noise, free, ends, own_s, w
         own = Costs(costs.service_s, noise[k], costs.slowdown, costs.devices, costs.cold, costs.units)
         mine_s, first, head, batch = own_s[ends[k] : ends[k + 1]], ends[k], 0, 0
         while head < mine_s.size:
-            end, _, _, done_s = next_batch(mine_s, head, threshold, own, free, batch)
+            end, _, _, done = next_batch(mine_s, head, threshold, own, free, batch)
             for request in range(head, end):
-                scratch.latency_s[order[first + request]] = between(mine_s[request], done_s)
-            latest_s = max(latest_s, done_s)
+                scratch.latency_s[order[first + request]] = (done - to_ticks(mine_s[request])) / PER_S
+            latest_s = max(latest_s, from_ticks(done))
             head = end
             batch += 1
     _note_all(requests, latest_s, wanted, scratch, row, numbers)

@@ -41,7 +41,6 @@ from batchsim.engines.compiled.engine import (
     places_of,
     slice_of,
 )
-from batchsim.engines.compiled.fold import batches_of
 from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
 from batchsim.engines.compiled.instants import ENDED
 from batchsim.engines.compiled.routed import noise_rows, replicas_of, run
@@ -121,7 +120,7 @@ def run_many(
             if scenario.most_replicas > 1:
                 log = run(replace(plan, scenario=replace(scenario, rule=rule)), cancelled)
                 of_each = of_requests(arrival_s, None, log.batch_index, log.status, places)
-                grid_loops.note_run(of_each, batches_of(log), log.steps, wanted, scratch, row, numbers)
+                grid_loops.note_run(of_each, Batches.of(log), log.steps, wanted, scratch, row, numbers)
                 edges_s[row] = arrival_s[edges]
                 continue
             costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf

@@ -112,9 +112,10 @@ def form_batches(
             done_s = from_ticks(free[server])
         batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
         batches.size[batch], batches.server[batch] = count, server
-        trigger = trigger_of(arrival_s, head, count, now_s, threshold)
+        trigger = trigger_of(arrival_s, head, count, now, threshold)
         batches.trigger[batch] = FULL if full else trigger
-        batch_index[head:end] = batch
+        if batch_index.size:
+            batch_index[head:end] = batch
         head = end
         batch += 1
     state[0], state[1] = head, batch

@@ -1,8 +1,9 @@
 """Runs of any length in little memory: the compiled loops over windows of requests, added up."""
 
+import bisect
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,36 +11,39 @@ import numpy as np
 
 from batchsim._clock import check_time
 from batchsim.engines.autoscaling import add_scaling
-from batchsim.engines.compiled import columns, fold, levels, routed
+from batchsim.engines.compiled import columns, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import (
     Instants,
-    add_log,
     form_batches,
     is_fast,
     of_requests,
     places_of,
     slice_of,
-    units_of_log,
 )
+from batchsim.engines.compiled.total import DeviceClock, Total, Units, sums_of
 from batchsim.engines.draws import NO_SIZES, Streams, check_durations, draw
-from batchsim.engines.replicas import parts_of
 from batchsim.engines.totals import Histogram, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 
-LEAST = 1 << 12  # new requests in a window: the waiting ones are copied from each to the next
+# New requests in a window: with its batches, it stays in the cache of a core. It has several times as many as
+# wait, because these are copied from each window to the next.
+WINDOW, LEAST = 1 << 16, 1 << 12
 
 
 @dataclass
 class _Window:
-    """The outcome of some requests, and the batches that took them."""
+    """The outcome of some requests that have come, and the batches that took them."""
 
-    numbers: np.ndarray  # of the requests, in the whole run
+    numbers: Sequence[int] | np.ndarray  # of the requests, in the whole run
     requests: Requests
-    settled: int  # this many have come; those in the queue still wait
     batches: Batches
-    count: int
+    left: np.ndarray  # the rows of those that wait, and go into the next window
     oldest_s: float  # when the first arrived of the requests that wait, or will come
+
+    def row_of(self, number: int) -> int:
+        """Return how many requests of the window come before one of the run."""
+        return bisect.bisect_left(self.numbers, number)
 
 
 class _Draws:
@@ -60,25 +64,29 @@ class _Draws:
 def _fast_windows(
     scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None = None
 ) -> Iterator[_Window]:
-    """Run an open loop in which every request is served, under a threshold rule."""
+    """Run an open loop in which every request is served, under a threshold rule, in kept memory."""
     rule, noise, size_draws = scenario.rule, _Draws(streams.noise()), streams.sizes()
     free, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
-    waiting_s, passed, sizes = NONE, 0, NO_SIZES
-    for new_s in streams.arrivals_s(requests, chunk):
-        base, passed = passed - waiting_s.size, passed + new_s.size
-        arrival_s = np.concatenate([waiting_s, new_s])
-        size = arrival_s.size
-        batch_index, batches = np.full(size, -1, np.int64), Batches.allocate(size)
-        costs = Costs.of(streams, noise.fill(size), devices, cold)
+    waiting, passed, sizes, index = 0, 0, NO_SIZES, np.empty(0, np.int64)
+    most = rule.max_batch_size  # more than wait: the others leave with the arrivals that are known
+    held_s, held = np.empty(most + chunk), Batches.allocate(most + chunk)
+    for new_s in streams.arrivals_s(requests, chunk, held_s[most:]):
+        held_s[most : most + new_s.size] = new_s  # which mostly lies there already
+        arrival_s, base = held_s[most - waiting : most + new_s.size], passed - waiting
+        passed += new_s.size
+        costs = Costs.of(streams, noise.fill(arrival_s.size), devices, cold)
         if size_draws:
-            sizes = np.append(sizes, size_draws(new_s.size))
-        more, cut = passed < requests, scenario.cut(sizes)
-        head, count = form_batches(arrival_s, cut, more, rule, costs, free, batch_index, batches, cancelled)
+            sizes, index = np.append(sizes, size_draws(new_s.size)), np.empty(arrival_s.size, np.int64)
+        cut, more = scenario.cut(sizes), passed < requests
+        head, count = form_batches(arrival_s, cut, more, rule, costs, free, index, held, cancelled)
         noise.use(count)
-        rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))._replace(size=sizes)
-        oldest_s = float(arrival_s[min(head, size - 1)])
-        yield _Window(np.arange(base, passed), rows, head, batches, count, oldest_s)
-        waiting_s, sizes = arrival_s[head:], sizes[head:]
+        rows = of_requests(arrival_s[:head], None, index[:head], columns.NONE_OF_LEVELS)
+        oldest_s = float(arrival_s[min(head, arrival_s.size - 1)])
+        yield _Window(
+            range(base, base + head), rows._replace(size=sizes[:head]), held.first(count), index[:0], oldest_s
+        )
+        waiting, sizes = arrival_s.size - head, sizes[head:]
+        held_s[most - waiting : most] = arrival_s[head:]
 
 
 def _instant_windows(
@@ -152,7 +160,8 @@ def _instant_windows(
         size_draws.use(sent - waiting if closed else new_s.size)
         left = np.sort(queue.requests[head:tail])  # who is in a frozen batch may have come after who is not
         oldest_s = arrival_s[left[0]] if left.size else arrival_s[max(sent - 1, 0)]
-        yield _Window(numbers, rows._replace(size=sizes), sent, batches, count, float(oldest_s))
+        came = Requests(*(column[:sent] for column in rows._replace(size=sizes)))
+        yield _Window(numbers[:sent], came, batches.first(count), left, float(oldest_s))
         kept = left if closed else np.append(left, np.arange(sent, size))
         batches_left = slice(frozen_head, frozen_tail)
         frozen = queue.frozen_size[batches_left], queue.frozen_trigger[batches_left], mid - head
@@ -168,7 +177,7 @@ def _instant_windows(
 def begin_s(streams: Streams, requests: int, skip: int, chunk: int) -> float:
     """Return when request number `skip` of an open loop comes; 0 for the first."""
     passed = 0
-    for arrival_s in streams.arrivals_s(requests, chunk) if skip else ():
+    for arrival_s in streams.arrivals_s(requests, chunk, np.empty(chunk)) if skip else ():
         if skip < passed + arrival_s.size:
             return float(arrival_s[skip - passed])
         passed += arrival_s.size
@@ -183,26 +192,17 @@ def _summarise_replicas(
     log = routed.run(plan, cancelled)
     check_time("finishes", max(log.last_s, float(log.arrival_s[-1])), "take fewer requests")
     from_s = float(log.arrival_s[skip]) if skip else 0.0
-    edges_s = np.array([from_s, math.inf])
-    total = fold.Fold(Totals, scenario.servers, edges_s, 1)
-    for rows, _, part in parts_of(scenario, log):
-        own = fold.Fold(Totals, scenario.servers, edges_s, 1, scenario.watts_at)
-        costs, units = (
-            Costs.of(plan, None, Devices.of(scenario), Cold.of(plan.cold_start)),
-            units_of_log(part, scenario),
-        )
-        device_s, wait_s = np.empty((2, part.steps))
-        batches, cuts = fold.batches_of(part), np.searchsorted(rows, [skip, requests])
-        shapes = batches.size if units is None else units.place
-        fold.on_devices(batches, part.steps, shapes, costs, device_s, wait_s)
-        add_log(own, part, scenario.one, cuts, device_s, wait_s, units)
-        total.add(own)
-    add_scaling(total.totals, scenario, log, np.array([from_s, max(log.last_s, from_s)]))
-    return total.whole(requests - skip), Histogram(total.histograms[0])
+    edges_s, cuts = np.array([from_s, max(log.last_s, from_s)]), np.array([skip, requests])
+    units = Units.of(scenario, log, log.batch_size)
+    times = DeviceClock(scenario).of(Batches.of(log), units)
+    total = sums_of(log, scenario, edges_s, cuts, times, units, histogram=True)
+    totals = total.whole(requests - skip, edges_s[1] - edges_s[0])
+    add_scaling(totals, scenario, log, edges_s)
+    return totals.part(0), Histogram(total.histogram)
 
 
 def summarise(
-    scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = 1 << 18,
+    scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = WINDOW,
     cancelled: threading.Event | None = None,
 ) -> tuple[Totals, Histogram]:  # fmt: skip
     """Run in windows of `chunk` new requests; return the sums and the latencies' histogram.
@@ -212,32 +212,21 @@ def summarise(
     check_durations(scenario)
     if scenario.most_replicas > 1:
         return _summarise_replicas(scenario, requests, streams, skip, cancelled)
-    windows = _fast_windows if is_fast(scenario) else _instant_windows
+    in_turn = is_fast(scenario)
+    windows = _fast_windows if in_turn else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
         for window in windows(scenario, skip + 1, streams, chunk, cancelled):
-            place = int(np.searchsorted(window.numbers[: window.settled], skip))
-            if place < window.settled:
-                from_s = float(window.requests.arrival_s[place])
+            if (row := window.row_of(skip)) < len(window.numbers):
+                from_s = float(window.requests.arrival_s[row])
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    delay_s, limit = fold.delays_s(scenario.limits), scenario.rule.largest_size
-    cut = scenario.cut_to
-    costs = Costs.of(streams, None, Devices.of(scenario), Cold.of(streams.cold_start))
-    at_once = not costs.devices.free_s.size and not costs.cold.ready_s.size
-    total = fold.Fold(Totals, scenario.servers, np.array([from_s, math.inf]), 1, scenario.watts_at)
+    total, clock = Total(scenario, np.array([from_s, math.inf]), in_turn, True), DeviceClock(scenario)
     for window in windows(scenario, requests, streams, chunk, cancelled):
-        batches, count = window.batches, window.count
-        units = fold.Units.of(window.requests, batches, count, costs.units, cut)
-        device_s, wait_s = (batches.start_s, NONE) if at_once else np.empty((2, count))
-        if not at_once:
-            shapes = batches.size if units is None else units.place
-            fold.on_devices(batches, count, shapes, costs, device_s, wait_s)
-        cuts = np.array([np.searchsorted(window.numbers[: window.settled], skip), window.settled])
-        total.add_batches(batches, count, device_s, units=units)
-        idle_s, _ = total.note_spans(batches, count)
-        total.add_requests(window.requests, batches, idle_s, cuts, wait_s, delay_s, limit)
-        total.add_finished(batches.finish_s[:count], batches.size[:count])
+        rows, batches = window.requests, window.batches
+        units = Units.of(scenario, rows, batches.size)
+        cuts = np.array([window.row_of(skip), rows.arrival_s.size])
+        total.add(rows, batches, cuts, clock.of(batches, units), units)
         check_time("finishes", max(total.last_s, window.oldest_s), "take fewer requests")
-        total.forget(window.oldest_s)
-    return total.whole(requests - skip), Histogram(total.histograms[0])
+        total.keep(window.left)
+    return total.whole(requests - skip, max(total.last_s - from_s, 0.0)).part(0), Histogram(total.histogram)

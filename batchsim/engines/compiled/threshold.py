@@ -111,9 +111,10 @@ def first_free(free, now):
 
 @inlined
 def next_batch(arrival_s, head, threshold, costs, free, batch):
-    """Return the end, the server, the start and the finish of the batch of the requests from `head` on.
+    """Return the end of the batch of the requests from `head` on, its server, its start and its finish.
 
-    `arrival_s` must have all requests that it can hold. `free`: when each server is, or was, free, in ticks.
+    These are in ticks, as is `free`: when each server is, or was, free. `arrival_s` must have all requests
+    that the batch can hold.
     """
     requests, servers = arrival_s.size, free.size
     # It is ready when enough requests wait, when the oldest has waited, or after the last arrival.
@@ -128,32 +129,34 @@ def next_batch(arrival_s, head, threshold, costs, free, batch):
     else:
         now = max(ready, soonest(free))
         server, busy = first_free(free, now)
-    now_s = from_ticks(now)
     end = head + 1
     most = min(head + threshold.largest, requests)
     while end < most and to_ticks(arrival_s[end]) <= now:
         end += 1
     if costs.devices.free_s.size or costs.cold.ready_s.size:
-        done_s = finish_of(now_s, costs, costs.service_s[end - head], end - head, batch, server, busy)
-        free[server] = to_ticks(done_s)
+        size, now_s = end - head, from_ticks(now)
+        done = to_ticks(finish_of(now_s, costs, costs.service_s[size], size, batch, server, busy))
     else:
-        free[server] = now + max(seconds_of(costs, costs.service_s[end - head], batch, busy) * PER_S, 1.0)
-        done_s = from_ticks(free[server])
-    return end, server, now_s, done_s
+        done = now + max(seconds_of(costs, costs.service_s[end - head], batch, busy) * PER_S, 1.0)
+    free[server] = done
+    return end, server, now, done
 
 
 @inlined
-def trigger_of(arrival_s, head, size, now_s, threshold):
-    """Return the trigger of a threshold rule's batch, from its head, its size and its start."""
+def trigger_of(arrival_s, head, size, now, threshold):
+    """Return the trigger of a threshold rule's batch, from its head, its size and its start in ticks."""
     if size == threshold.largest:
         return FULL
     timed = threshold.wait_s < math.inf
     if not timed and size < threshold.enough:
         return DRAIN
-    due_s = later(arrival_s[head], threshold.wait_s) if timed else arrival_s[head + threshold.enough - 1]
-    if now_s > due_s:
+    if timed:
+        due = to_ticks(arrival_s[head]) + threshold.wait_s * PER_S
+    else:
+        due = to_ticks(arrival_s[head + threshold.enough - 1])
+    if now > due:
         return BACKLOG
-    if now_s < due_s:
+    if now < due:
         return DRAIN
     return WAIT if timed else ENOUGH
 
@@ -169,11 +172,12 @@ def form_batches(arrival_s, more, threshold, costs, free, state, stop, batch_ind
     # A batch is certain if the window has as many requests as it can hold.
     stop = min(requests - threshold.largest + 1 if more else requests, stop)
     while head < stop:
-        end, server, now_s, done_s = next_batch(arrival_s, head, threshold, costs, free, batch)
-        batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
+        end, server, now, done = next_batch(arrival_s, head, threshold, costs, free, batch)
+        batches.start_s[batch], batches.finish_s[batch] = from_ticks(now), from_ticks(done)
         batches.size[batch], batches.server[batch] = end - head, server
-        batches.trigger[batch] = trigger_of(arrival_s, head, end - head, now_s, threshold)
-        batch_index[head:end] = batch
+        batches.trigger[batch] = trigger_of(arrival_s, head, end - head, now, threshold)
+        if batch_index.size:
+            batch_index[head:end] = batch
         head = end
         batch += 1
     state[0], state[1] = head, batch
