@@ -59,7 +59,7 @@ class Replay:
         self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
         self.cold_start, self.unit_cost = plan.cold_start, plan.unit_cost
 
-    def arrivals_s(self, requests, chunk):
+    def arrivals_s(self, requests, chunk, room=None):
         for begin in range(0, requests, chunk):
             yield self.plan.arrival_s[begin : min(begin + chunk, requests)]
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim._clock import PER_S
-from batchsim._clock import between as _between
+from batchsim._clock import PER_S, WHOLE
 from batchsim.engines.compiled.columns import Costs
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import from_ticks, next_batch, to_ticks
@@ -18,7 +17,6 @@ from batchsim.scenario.rules.rule import Threshold
 # mypy: disable-error-code="no-untyped-def"
 
 
-between = inlined(_between)
 BINS = 4096  # counters of 16 KiB: half the nearest cache
 # Latencies are at least 0, so they have the order of the whole numbers with the same bits.
 NONE, LATE = (int(np.float64(value).view(np.int64)) for value in (math.nan, math.inf))
@@ -30,7 +28,7 @@ class Numbers(NamedTuple):
     served: Any  # requests
     last_s: Any  # the last finish
     ranked: Any  # the latencies on both sides of each percentile, as `select`'s keys, shape (settings, q, 2)
-    sums_s: Any  # latencies summed from each cut to the next, shape (settings, parts)
+    sums: Any  # latencies in ticks, summed from each cut to the next, shape (settings, parts)
     above: Any  # requests that took longer than `above_s`, or were not served; shape (settings, parts)
 
 
@@ -137,11 +135,11 @@ def _note_all(requests, latest_s, wanted, scratch, row, numbers):
     cuts, latency_s = wanted.cuts, scratch.latency_s
     numbers.served[row], numbers.last_s[row] = requests, latest_s
     for part in range(cuts.size - 1):
-        total_s, above = 0.0, 0
+        total, above = 0.0, 0
         for request in range(cuts[part], cuts[part + 1]):
-            total_s += latency_s[request]
+            total += latency_s[request] * PER_S + WHOLE - WHOLE
             above += latency_s[request] > wanted.above_s
-        numbers.sums_s[row, part], numbers.above[row, part] = total_s, above
+        numbers.sums[row, part], numbers.above[row, part] = total, above
     _note(requests, requests, wanted, scratch, row, numbers)
 
 
@@ -197,9 +195,10 @@ def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):
         if batch < 0:
             numbers.above[row, part] += 1
             continue
-        taken_s = between(arrival_s[request], batches.finish_s[batch])
+        ticks = to_ticks(batches.finish_s[batch]) - to_ticks(arrival_s[request])
+        taken_s = ticks / PER_S
         if cuts.size:
-            numbers.sums_s[row, part] += taken_s
+            numbers.sums[row, part] += ticks
             numbers.above[row, part] += taken_s > wanted.above_s
         scratch.latency_s[count] = taken_s
         count += 1

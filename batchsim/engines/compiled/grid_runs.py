@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batchsim._clock import LATEST_S, check_time, in_ms, on_grid
+from batchsim._clock import LATEST_S, PER_S, check_time, in_ms, on_grid
 from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (
     BATCH,
@@ -199,7 +199,7 @@ def _means(numbers: Numbers, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarra
     edges_s[:, 0], edges_s[:, -1] = 0.0, last_s
     window_s = np.diff(np.minimum(edges_s, last_s[:, None]), axis=1).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN without a served request
-        mean_ms = np.cumsum(numbers.sums_s, axis=1)[:, -1] / served * 1000
+        mean_ms = np.cumsum(numbers.sums / PER_S, axis=1)[:, -1] / served * 1000
         return mean_ms, np.where(window_s == 0, 0.0, served / window_s)
 
 

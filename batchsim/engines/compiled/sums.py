@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim._clock import PER_S
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.sized import place_of, units_of
 from batchsim.engines.compiled.threshold import later, soonest, to_ticks
@@ -114,13 +113,13 @@ def _until(line, at, end, cuts, part):
 
 
 @compiled
-def add_batches(line, begins, idle_at, arrival_s, replica, servers, batches, begin_s, wait_s, past, parts):
+def add_batches(line, begins, idle_at, arrival_s, replica, servers, batches, asked_s, begin_s, past, parts):
     """Add batches in order of start, with their requests.
 
     The requests of batch b are line[begins[b]:begins[b + 1]], and I(t) was `idle_at` when each came. Without
     these, requests follow each other, and who stays behind at a start has found no idle server: Numba leaves
     out the code for the rest.
-    `begin_s` and `wait_s`: when each batch has its device, and its wait for it; empty: at once.
+    `asked_s` and `begin_s`: when each batch asks for its device, and has it; empty: at once.
     """
     sums, cuts, edges, replicas = parts.sums, parts.cuts, parts.edges, past.started.shape[0]
     part = at = each = ended = decade = 0
@@ -137,7 +136,8 @@ def add_batches(line, begins, idle_at, arrival_s, replica, servers, batches, beg
         started[2] = soonest(past.free[number * servers : (number + 1) * servers])
         begin, wait = now, 0.0
         if begin_s.size:
-            begin, wait = to_ticks(begin_s[batch]), wait_s[batch] * PER_S
+            begin = to_ticks(begin_s[batch])
+            wait = begin - to_ticks(asked_s[batch])
 
         # Its requests, by the parts in which they came: mostly one.
         end = at + batches.size[batch]

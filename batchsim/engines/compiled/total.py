@@ -130,10 +130,10 @@ class Total:
             if (lacking := came - self.idle_at.size) > 0:
                 self.idle_at = np.append(self.idle_at, np.empty(lacking))
         at_once = times.begin_s is times.ready_s
-        begin_s, wait_s = (NONE, NONE) if at_once else (times.begin_s, times.wait_s)
+        asked_s, begin_s = (NONE, NONE) if at_once else times[1:]
         add_batches(
             line, begins, self.idle_at, requests.arrival_s, replica, self.scenario.servers, batches,
-            begin_s, wait_s, self.past, self.parts._replace(cuts=np.append(cuts[:-1], ENDLESS)),
+            asked_s, begin_s, self.past, self.parts._replace(cuts=np.append(cuts[:-1], ENDLESS)),
         )  # fmt: skip
         if units is not None:
             add_units(batches.start_s, units.carried, units.computed, self.parts.edges, self.sums)

@@ -1,0 +1,106 @@
+"""The floor of a run, and how far from it each way of running is: python benchmarks/bench.py floor.
+
+The floor is a Numba loop of thirty lines: it draws from NumPy's stream, forms the batches of one server under
+the textbook's rule, and keeps a histogram, block by block in memory that is used again.
+"""
+
+import time
+from collections.abc import Callable
+from itertools import count
+
+import numba
+import numpy as np
+
+import batchsim as bs
+from batchsim.study.surface import surface
+
+BLOCK, BINS = 1 << 13, 1 << 14
+LONGEST_MS = 80  # of the histogram
+SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+TOKENS = bs.Scenario(
+    bs.Poisson(3), bs.Continuous(), bs.published("llama-3.1-8b/rtx-4090"), tokens=bs.Tokens(300, 50)
+)
+
+
+@numba.njit(nogil=True)
+def _floor(generator, requests, rate_per_s, largest, wait_s, fixed_s, per_item_s, counts, a_bin, block):
+    sum_of_gaps = free = total = 0.0
+    filled = done = 0
+    while done < requests:
+        for place in range(filled, min(block.size, requests - done)):
+            sum_of_gaps += generator.standard_exponential()
+            block[place] = np.round(sum_of_gaps / rate_per_s * 1e9)
+        filled, head = min(block.size, requests - done), 0
+        last = done + filled == requests
+        while head < filled and (last or head + largest <= filled):
+            ready = block[head] + wait_s * 1e9
+            if head + largest <= filled:
+                ready = min(ready, block[head + largest - 1])
+            now, end = max(ready, free), head + 1
+            while end < min(head + largest, filled) and block[end] <= now:
+                end += 1
+            free = now + np.round((fixed_s + per_item_s * (end - head)) * 1e9)
+            for place in range(head, end):
+                total += free - block[place]
+                counts[min(int((free - block[place]) * a_bin), counts.size - 1)] += 1
+            head = end
+        for place in range(filled - head):
+            block[place] = block[head + place]
+        done, filled = done + head, filled - head
+    return total
+
+
+def floor(requests: int) -> tuple[float, np.ndarray]:
+    """Run the floor; return the mean latency in ms, and the histogram."""
+    generator = np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0])
+    a_bin, counts = BINS / LONGEST_MS / 1e6, np.zeros(BINS, np.int64)
+    total = _floor(generator, requests, 800.0, 32, 0.01, 0.005, 0.00025, counts, a_bin, np.empty(BLOCK))
+    return total / requests / 1e6, counts
+
+
+def check(requests: int) -> None:
+    """Assert that the floor runs the very scenario: the same mean, and the same p99 to the width of a bin."""
+    mean_ms, counts = floor(requests)
+    kept = bs.simulate(SCENARIO, requests)
+    assert abs(mean_ms / kept.mean_latency_ms - 1) < 1e-12, (mean_ms, kept.mean_latency_ms)
+    edge_ms = np.searchsorted(np.cumsum(counts), 0.99 * (requests - 1)) * LONGEST_MS / BINS
+    assert abs(edge_ms - kept.percentile(99)) < 2 * LONGEST_MS / BINS, (edge_ms, kept.percentile(99))
+
+
+def ways() -> dict[str, tuple[Callable[[], object], int, float]]:
+    """Return the tasks by name, with their requests (or steps) and the bar, as a ratio to the floor."""
+    many, few, rates, seeds = 2_000_000, 100_000, count(700), count(1)
+    axes = {"max_batch_size": [8, 16, 32, 64], "max_wait_ms": list(range(10))}
+    steps = len(bs.simulate(TOKENS, 2000).steps)
+    slo, grid = bs.SLO(p99_ms=40), 40 * few
+    return {
+        "latencies, 2,000,000": (lambda: bs.simulate(SCENARIO, many).latency_ms, many, 2.2),
+        "summary, 2,000,000": (lambda: bs.simulate(SCENARIO, many, keep="summary"), many, 1.9),
+        "all numbers, 2,000,000": (lambda: str(bs.simulate(SCENARIO, many)), many, 2.6),
+        "all numbers, 100,000": (lambda: str(bs.simulate(SCENARIO, few, seed=next(seeds))), few, 3.2),
+        "map, 144 settings x 20,000": (
+            lambda: surface(
+                SCENARIO.replace(rate_per_s=next(rates)), [*range(1, 65)][::6] + [64], [*range(13)][1:], 20_000
+            ),
+            144 * 20_000,
+            1.0,
+        ),
+        "sweep, 40 x 100,000, with intervals": (
+            lambda: bs.sweep(SCENARIO, axes, few, progress=False, workers=1), grid, 5.0,
+        ),
+        "search, 40 settings x 100,000": (
+            lambda: bs.tune(SCENARIO, slo, axes, requests=few), grid, 5.0,
+        ),
+        "tokens, a step": (lambda: bs.simulate(TOKENS, 2000).finish_s, steps, 100.0),
+    }  # fmt: skip
+
+
+def least_s(rounds: int, tasks: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Return the least processor seconds of each task, run in turn: other programs only add to them."""
+    found = dict.fromkeys(tasks, float("inf"))
+    for _ in range(rounds + 1):  # the first compiles
+        for name, task in tasks.items():
+            begin = time.process_time()
+            task()
+            found[name] = min(found[name], time.process_time() - begin)
+    return found
