@@ -1,6 +1,6 @@
 """The sums of a run and the histograms of its latencies: metrics are made from these.
 
-`engines/compiled/fold.py` fills them, from the columns of a whole run or from one window after another. A run
+`engines/compiled/sums.py` fills them, from the columns of a whole run or from one window after another. A run
 with keep="summary" keeps nothing else.
 """
 

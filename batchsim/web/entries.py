@@ -17,6 +17,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from batchsim import _clock
 from batchsim.engines.compiled import columns, grid_loops, instants, threshold
+from batchsim.engines.compiled.engine import NO_LIMIT
 from batchsim.engines.compiled.jit import inlined
 from batchsim.scenario.rules import RULES, Threshold
 from batchsim.scenario.sized_time import UnitCost
@@ -141,7 +142,7 @@ def run_threshold(params, n, servers, largest, memory, frozen, while_busy, float
     costs, batches = plain_costs(n, largest, floats), batches_in(n, floats, ints, octets)
     free, state = column(floats, 3 * n + largest + 1, servers), column(wholes, 0, ENDING + 1)
     arrival_s, batch_index = column(floats, 0, n), column(ints, 0, n)
-    form_batches(arrival_s, False, params, costs, free, state, n, batch_index, batches)
+    form_batches(arrival_s, None, False, params, NO_LIMIT, costs, free, state, n, batch_index, batches)
     state[columns.BATCH], state[ENDING] = state[1], instants.ENDED
 
 
@@ -213,7 +214,7 @@ def run_grid(rows, n, servers, largest, space, thresholds, floats, ranks, keys, 
         free[:] = 0.0
         head, batch, count, least_s = 0, 0, 0, -1.0
         while head < n:
-            end, _, _, done = next_batch(arrival_s, head, rule, costs, free, batch)
+            end, _, _, done, _ = next_batch(arrival_s, None, head, rule, NO_LIMIT, costs, free, batch)
             done_s, request = from_ticks(done), head
             while request < end and between(arrival_s[request], done_s) > least_s:
                 if count == space:

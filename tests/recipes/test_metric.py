@@ -18,6 +18,10 @@ LINES = {
         "        value=lambda of: np.sqrt(np.divide(of.totals.squares, of.served)) * 1000,\n    ),\n",
     ),
     "engines/totals.py": ("    off_device_s: Seconds = 0.0", "    squares: Seconds = np.nan\n"),
+    "engines/compiled/sums.py": (
+        "                taken += own\n",
+        "                sums.squares[part] += (own * 1e-9) ** 2\n",
+    ),
     "engines/compiled/fold.py": (
         "    sums.device_wait_s[part] += device_wait_s\n",
         "    sums.squares[part] += (done_s - at_s) ** 2\n",

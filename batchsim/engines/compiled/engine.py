@@ -8,7 +8,6 @@ two of them. They do not hold Python's lock, so threads run in parallel.
 import math
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,13 @@ from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
 from batchsim.engines.compiled.levels import NOBODY
-from batchsim.engines.compiled.sized import form_batches as sized_loop
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.sized_time import SizedTime
 
+NO_LIMIT = columns.ENDLESS, 0  # on the units of a batch, and whether they are summed
 SLICE = 1_000_000  # requests, batches and instants in a call: a few tens of milliseconds
 
 
@@ -102,13 +101,24 @@ def form_batches(
     The one with sizes if these change when batches leave, or how long they take.
     """
     state, work, sized = np.zeros(2, np.int64), slice_of(free.size), rule.by_size or costs.units.rows.size
-    loop = partial(sized_loop, arrival_s, size) if sized else partial(kernels.form_batches, arrival_s)
-    limit = rule.unit_limit if sized else ()
+    of_each, limit = (size, rule.unit_limit) if sized else (None, NO_LIMIT)
     before = -1
     while before < state[0] < arrival_s.size:  # until a call forms no batch
         check_cancelled(cancelled)
         before = int(state[0])
-        loop(more, rule.filling, *limit, costs, free, state, before + work, batch_index, batches)
+        kernels.form_batches(
+            arrival_s,
+            of_each,
+            more,
+            rule.filling,
+            limit,
+            costs,
+            free,
+            state,
+            before + work,
+            batch_index,
+            batches,
+        )
     return int(state[0]), int(state[1])
 
 

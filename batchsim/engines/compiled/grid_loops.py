@@ -10,6 +10,7 @@ import numpy as np
 
 from batchsim._clock import PER_S, WHOLE
 from batchsim.engines.compiled.columns import Costs
+from batchsim.engines.compiled.engine import NO_LIMIT
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import from_ticks, next_batch, to_ticks
 from batchsim.scenario.rules.rule import Threshold
@@ -120,7 +121,7 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free, wanted, scra
         threshold = Threshold(wait_s[row], enough[row], largest[row])
         head, batch, latest_s = 0, 0, 0.0
         while head < requests:
-            end, _, _, done = next_batch(arrival_s, head, threshold, costs, free, batch)
+            end, _, _, done, _ = next_batch(arrival_s, None, head, threshold, NO_LIMIT, costs, free, batch)
             for request in range(head, end):
                 latency_s[request] = (done - to_ticks(arrival_s[request])) / PER_S
             latest_s = max(latest_s, from_ticks(done))
@@ -169,7 +170,7 @@ def run_routed(arrival_s, replica, threshold, costs, noise, free, ends, own_s, w
         own = Costs(costs.service_s, noise[k], costs.slowdown, costs.devices, costs.cold, costs.units)
         mine_s, first, head, batch = own_s[ends[k] : ends[k + 1]], ends[k], 0, 0
         while head < mine_s.size:
-            end, _, _, done = next_batch(mine_s, head, threshold, own, free, batch)
+            end, _, _, done, _ = next_batch(mine_s, None, head, threshold, NO_LIMIT, own, free, batch)
             for request in range(head, end):
                 scratch.latency_s[order[first + request]] = (done - to_ticks(mine_s[request])) / PER_S
             latest_s = max(latest_s, from_ticks(done))

@@ -12,6 +12,7 @@ from batchsim._clock import PER_S, TICK_S, WHOLE
 from batchsim._clock import later as _later
 from batchsim._clock import not_before as _not_before
 from batchsim.engines.compiled.jit import compiled, inlined
+from batchsim.engines.compiled.sized import joins, with_units
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 
 later, not_before = inlined(_later), inlined(_not_before)
@@ -110,11 +111,13 @@ def first_free(free, now):
 
 
 @inlined
-def next_batch(arrival_s, head, threshold, costs, free, batch):
-    """Return the end of the batch of the requests from `head` on, its server, its start and its finish.
+def next_batch(arrival_s, size, head, threshold, limit, costs, free, batch):
+    """Return the end of the batch of requests from `head` on, its server, start, finish, and if it is full.
 
-    These are in ticks, as is `free`: when each server is, or was, free. `arrival_s` must have all requests
-    that the batch can hold.
+    Times are in ticks, as is `free`: when each server is, or was, free. `arrival_s` must have all requests
+    that the batch can hold. `size` is None where sizes change nothing: Numba leaves out the code for them.
+    With sizes a batch is full when its next request, however small, would break the `limit`: the most units,
+    and whether they are summed.
     """
     requests, servers = arrival_s.size, free.size
     # It is ready when enough requests wait, when the oldest has waited, or after the last arrival.
@@ -123,30 +126,46 @@ def next_batch(arrival_s, head, threshold, costs, free, batch):
         ready = min(ready, to_ticks(arrival_s[head + threshold.enough - 1]))
     elif threshold.wait_s == math.inf:
         ready = to_ticks(arrival_s[requests - 1])
-    if servers == 1:  # no choice: this makes the loop 5 % faster
-        server, busy = 0, 1
-        now = max(ready, free[0])
-    else:
-        now = max(ready, soonest(free))
-        server, busy = first_free(free, now)
-    end = head + 1
+    freed = free[0] if servers == 1 else soonest(free)  # no choice: this makes the loop 5 % faster
+    now = max(ready, freed)
     most = min(head + threshold.largest, requests)
-    while end < most and to_ticks(arrival_s[end]) <= now:
-        end += 1
-    if costs.devices.free_s.size or costs.cold.ready_s.size:
-        size, now_s = end - head, from_ticks(now)
-        done = to_ticks(finish_of(now_s, costs, costs.service_s[size], size, batch, server, busy))
+    if size is None:
+        end = head + 1
+        while end < most and to_ticks(arrival_s[end]) <= now:
+            end += 1
+        count, full = end - head, end - head == threshold.largest
+        mean_s, place = costs.service_s[count], count
     else:
-        done = now + max(seconds_of(costs, costs.service_s[end - head], batch, busy) * PER_S, 1.0)
+        end, full = head, False
+        longest, total, squares = 0, 0, 0
+        while end < most and not full:
+            comes, own = to_ticks(arrival_s[end]), size[end]
+            if comes > now:
+                break
+            full = not joins(end - head, longest, total, own, limit[0], limit[1])
+            if not full:
+                longest, total, squares = max(longest, own), total + own, squares + own * own
+                end += 1
+                full = end - head == threshold.largest
+                full |= not joins(end - head, longest, total, 1, limit[0], limit[1])
+            if full:
+                now = max(min(ready, comes), freed)
+        count = end - head
+        mean_s, place = costs.service_s[count], count
+        if costs.units.rows.size:
+            mean_s, place = with_units(mean_s, count, longest, total, squares, costs.units)
+    server, busy = (0, 1) if servers == 1 else first_free(free, now)
+    if costs.devices.free_s.size or costs.cold.ready_s.size:
+        done = to_ticks(finish_of(from_ticks(now), costs, mean_s, place, batch, server, busy))
+    else:
+        done = now + max(seconds_of(costs, mean_s, batch, busy) * PER_S, 1.0)
     free[server] = done
-    return end, server, now, done
+    return end, server, now, done, full
 
 
 @inlined
 def trigger_of(arrival_s, head, size, now, threshold):
-    """Return the trigger of a threshold rule's batch, from its head, its size and its start in ticks."""
-    if size == threshold.largest:
-        return FULL
+    """Return the trigger of a threshold rule's batch that is not full; it starts `now`, in ticks."""
     timed = threshold.wait_s < math.inf
     if not timed and size < threshold.enough:
         return DRAIN
@@ -162,20 +181,20 @@ def trigger_of(arrival_s, head, size, now, threshold):
 
 
 @compiled
-def form_batches(arrival_s, more, threshold, costs, free, state, stop, batch_index, batches):
+def form_batches(arrival_s, size, more, threshold, limit, costs, free, state, stop, batch_index, batches):
     """Form batches until the head of the queue is at `stop`, or the next batch depends on a later window.
 
-    `more`: whether one follows. `state` is [head, batches].
+    `more`: whether one follows. `state` is [head, batches]. An empty `batch_index` is not written.
     """
     requests = arrival_s.size
     head, batch = state[0], state[1]
     # A batch is certain if the window has as many requests as it can hold.
     stop = min(requests - threshold.largest + 1 if more else requests, stop)
     while head < stop:
-        end, server, now, done = next_batch(arrival_s, head, threshold, costs, free, batch)
+        end, server, now, done, full = next_batch(arrival_s, size, head, threshold, limit, costs, free, batch)
         batches.start_s[batch], batches.finish_s[batch] = from_ticks(now), from_ticks(done)
         batches.size[batch], batches.server[batch] = end - head, server
-        batches.trigger[batch] = trigger_of(arrival_s, head, end - head, now, threshold)
+        batches.trigger[batch] = FULL if full else trigger_of(arrival_s, head, end - head, now, threshold)
         if batch_index.size:
             batch_index[head:end] = batch
         head = end
