@@ -155,7 +155,7 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
     clients, cursor = columns.Clients(none, nobody, nobody), column(wholes, 0, ENDING + 1)
     state, times = column(floats, at, memory), at + memory
     busy_until_s, since_s = column(floats, times, servers), column(floats, times + servers, servers)
-    size, clock_s = column(wholes, ENDING + 1, servers), column(floats, times + 2 * servers, 1)
+    size, clock_s = column(wholes, ENDING + 1, servers), column(floats, times + 2 * servers, 2)
     busy_until_s[:], clock_s[0] = math.inf, -math.inf
     busy = columns.Servers(busy_until_s, since_s, size, clock_s)
     total, most = np.int64(n), columns.ENDLESS

@@ -191,12 +191,12 @@ class Servers(NamedTuple):
     busy_until_s: Any  # inf: idle
     since_s: Any  # when its batch started
     size: Any  # of its batch, as it is computed
-    clock_s: Any  # shape (1,): the last instant that was handled
+    clock_s: Any  # shape (2,): the last instant that was handled, and the next one that is due
 
     @classmethod
     def allocate(cls, count: int) -> "Servers":
         """Return empty columns of that length."""
-        return cls(np.empty(count), np.empty(count), np.empty(count, np.int64), np.empty(1))
+        return cls(np.empty(count), np.empty(count), np.empty(count, np.int64), np.empty(2))
 
 
 class Horizon(NamedTuple):

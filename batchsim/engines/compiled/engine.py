@@ -7,12 +7,11 @@ two of them. They do not hold Python's lock, so threads run in parallel.
 
 import math
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from batchsim.engines.compiled import columns, instants
+from batchsim.engines.compiled import columns, instants, rule_calls
 from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # for callers outside of the engines
@@ -61,18 +60,15 @@ class Instants:
         self.servers = columns.Servers.allocate(scenario.servers)
         workload = scenario.workload
         self.clients = columns.Clients.allocate(workload.clients if isinstance(workload, ClosedLoop) else 0)
-        self.loop: Callable[..., Any] = instants.pass_instants_uncached
-        if type(rule).__module__.startswith("batchsim."):
-            self.loop = instants.pass_instants
         self.begin(rule)
 
     def begin(self, rule: Rule) -> None:
         """Prepare a run under a rule of the class of the scenario's."""
-        self.rule, self.params = rule, rule.params
+        self.rule, self.params = rule, rule_calls.calls_of(rule, self.levels is not None)
         self.memory, self.cursor[:] = np.zeros(rule.state_size), 0
         if self.levels is not None:
             self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
-        self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf
+        self.servers.busy_until_s[:], self.servers.clock_s[:] = np.inf, (-np.inf, np.inf)
         self.clients.send_at_once(self.cursor)
 
     def run_window(
@@ -83,7 +79,7 @@ class Instants:
         done = instants.PAUSED
         while done == instants.PAUSED:
             check_cancelled(cancelled)
-            done = self.loop(
+            done = instants.pass_instants(
                 horizon, self.limits, self.params, self.memory, self.rule.asked_while_busy, requests, costs,
                 self.queue, self.levels, self.clients, self.servers, batches, self.cursor,
             )  # fmt: skip

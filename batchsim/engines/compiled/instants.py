@@ -9,9 +9,9 @@ of the rule as the reference engine (`rule_calls`).
 import math
 
 from batchsim.engines.compiled.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
-from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
-from batchsim.engines.compiled.levels import enter, expiry_s, overdue, seen_queue, take
-from batchsim.engines.compiled.rule_calls import bring, computed_as, decide, finished, wake_s
+from batchsim.engines.compiled.jit import compiled, inlined
+from batchsim.engines.compiled.levels import NOBODY, enter, expiry_s, overdue, seen_queue, take
+from batchsim.engines.compiled.rule_calls import ask, bring, computed_as, finished, show
 from batchsim.engines.compiled.sized import time_of
 from batchsim.engines.compiled.threshold import finish_of, later, not_before, soonest
 from batchsim.engines.log import Status
@@ -20,6 +20,7 @@ from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
 REJECTED, TIMED_OUT = int(Status.REJECTED), int(Status.TIMED_OUT)
 # The loop returns: the run is over; it needs the next window; call it again; the rule returned a wrong size.
 ENDED, MORE, PAUSED, WRONG = 1, 0, 2, -1
+UNKNOWN = math.nan  # when time alone changes what a rule does: it must say so again
 
 
 # The heap of the clients that think, the next to send first; ties go by client.
@@ -149,23 +150,26 @@ def _let_go(now_s, status, requests, queue, levels, clients, cursor):
 def _dispatch(
     now_s, ended, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, cursor
 ):
-    """Do what the rule decides until it decides nothing; return False if it returns a wrong size."""
+    """Do what the rule decides until it decides nothing; return when time alone changes that.
+
+    Also return whether its sizes were right.
+    """
     if cursor[HEAD] == cursor[TAIL]:
-        return True
+        return math.inf, True
     idle, server = _idle(servers)
     while cursor[HEAD] < cursor[TAIL] and (idle > 0 or while_busy):
         waiting = _waiting(requests, queue, levels, cursor, ended)
-        action, size, trigger = decide(now_s, waiting, idle, state, params)
+        action, size, trigger, due_s = ask(now_s, waiting, idle, True, state, params)
         starts, freezes = action == START and idle > 0, action == FREEZE and queue.frozen_size.size > 0
         if not starts and not freezes and action != REFUSE:
-            return True
+            return due_s, True
         if starts and cursor[FROZEN_HEAD] < cursor[FROZEN_TAIL]:  # the oldest frozen batch, as it is
             frozen = cursor[FROZEN_HEAD]
             size, trigger = queue.frozen_size[frozen], queue.frozen_trigger[frozen]
             cursor[FROZEN_HEAD] += 1
         else:  # new requests, which move to the front of the waiting ones
             if size < 1 or size > waiting.length or (action != REFUSE and size >= costs.service_s.size):
-                return False
+                return UNKNOWN, False
             if levels is not None:
                 take(size, queue, cursor, levels)
             elif starts:
@@ -187,7 +191,7 @@ def _dispatch(
         idle -= 1
         while idle > 0 and servers.busy_until_s[server] < math.inf:  # find the next idle one
             server += 1
-    return True
+    return math.inf, True
 
 
 @inlined
@@ -210,27 +214,41 @@ def _enter(request, limits, requests, queue, levels, cursor):
 
 
 @inlined
-def _expiry_s(limits, requests, queue, levels, cursor):
-    """Return when the next timeout of a request is over."""
+def _expiry(first, expires_s, limits, requests, queue, levels, cursor):
+    """Return the first waiting request, and when the next timeout is over; both as they were, if known."""
+    if cursor[MID] == cursor[TAIL]:
+        return NOBODY, math.inf
     if levels is not None:
-        return expiry_s(requests, levels)
-    return later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
+        return NOBODY, expiry_s(requests, levels)
+    request = queue.requests[cursor[MID]]
+    if request == first:
+        return first, expires_s
+    return request, later(requests.arrival_s[request], limits.timeout_s)
 
 
 @inlined
-def _overdue(now_s, limits, requests, queue, levels, cursor):
-    """Return whether the timeout of the first waiting request is over, so that it leaves."""
-    if cursor[MID] == cursor[TAIL]:
+def _leaves(now_s, expires_s, requests, queue, levels, cursor):
+    """Return whether a request leaves because its timeout is over: then it is the first of the queue."""
+    if now_s < expires_s:
         return False
-    if levels is not None:
-        return overdue(now_s, requests, queue, cursor, levels)
-    return now_s >= later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
+    return levels is None or overdue(now_s, requests, queue, cursor, levels)
 
 
 @inlined
 def _ended(now_s, horizon, cursor):
     """Return whether the last request of the run has come."""
     return cursor[SENT] == horizon.total and now_s >= horizon.end_s
+
+
+@inlined
+def _wake_s(now_s, horizon, params, state, while_busy, requests, queue, levels, servers, cursor):
+    """Return when time alone changes what the rule does."""
+    idle, _ = _idle(servers)
+    if cursor[HEAD] == cursor[TAIL] or (idle == 0 and not while_busy):
+        return math.inf
+    waiting = _waiting(requests, queue, levels, cursor, _ended(now_s, horizon, cursor))
+    _, _, _, due_s = ask(now_s, waiting, idle, False, state, params)
+    return due_s
 
 
 def _pass_instants(horizon, limits, params, state, while_busy,
@@ -243,7 +261,9 @@ def _pass_instants(horizon, limits, params, state, while_busy,
     moved to `queue.requests[mid:]` when a batch takes them.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
-    last_s = servers.clock_s[0]
+    last_s, due_s = servers.clock_s[0], UNKNOWN
+    first, expires_s = NOBODY, math.inf
+    show(_waiting(requests, queue, levels, cursor, False), state, params)
     work_left = limits.work + cursor[SENT] + cursor[BATCH]
     while cursor[SENT] < horizon.stop:
         if cursor[SENT] + cursor[BATCH] >= work_left:
@@ -255,19 +275,19 @@ def _pass_instants(horizon, limits, params, state, while_busy,
             now_s = arrival_s[cursor[SENT]]
         if cursor[THINKING] > 0:
             now_s = min(now_s, next_send_s(requests, clients, cursor))
-        now_s = min(now_s, soonest(servers.busy_until_s))
-        if cursor[MID] < cursor[TAIL]:
-            now_s = min(now_s, _expiry_s(limits, requests, queue, levels, cursor))
-        if cursor[HEAD] < cursor[TAIL]:
-            idle, _ = _idle(servers)
-            if idle > 0 or while_busy:
-                waiting = _waiting(requests, queue, levels, cursor, _ended(last_s, horizon, cursor))
-                due_s = wake_s(last_s, waiting, idle, state, params)
-                # At `last_s` the rule was called: a time that had come by then must not stop the clock.
-                if last_s < due_s < now_s:
-                    now_s = min(now_s, not_before(due_s))
+        ends_s = soonest(servers.busy_until_s)
+        first, expires_s = _expiry(first, expires_s, limits, requests, queue, levels, cursor)
+        now_s = min(now_s, ends_s, expires_s)
+        if math.isnan(due_s):
+            due_s = _wake_s(
+                last_s, horizon, params, state, while_busy, requests, queue, levels, servers, cursor
+            )
+        # At `last_s` the rule was called: a time that had come by then must not stop the clock.
+        if last_s < due_s < now_s:
+            now_s = min(now_s, not_before(due_s))
         if cursor[SENT] == horizon.total and last_s < horizon.end_s:
             now_s = min(now_s, horizon.end_s)
+        servers.clock_s[1] = now_s
         if now_s == math.inf:
             return ENDED
         if now_s >= horizon.until_s:
@@ -280,38 +300,38 @@ def _pass_instants(horizon, limits, params, state, while_busy,
         while not closed and cursor[SENT] < horizon.known and arrival_s[cursor[SENT]] <= now_s:
             _enter(cursor[SENT], limits, requests, queue, levels, cursor)
 
-        # 2. Batches that end release their servers; dispatch.
-        for server in range(servers.busy_until_s.size):
+        # 2. Batches that end release their servers.
+        for server in range(servers.busy_until_s.size if ends_s <= now_s else 0):
             if servers.busy_until_s[server] <= now_s:
                 seconds = servers.busy_until_s[server] - servers.since_s[server]
                 finished(now_s, servers.size[server], seconds, state, params)
                 servers.busy_until_s[server] = math.inf
-        if not _dispatch(
-            now_s, _ended(now_s, horizon, cursor), params, state, while_busy,
-            requests, costs, queue, levels, clients, servers, batches, cursor,
-        ):  # fmt: skip
-            return WRONG
-
-        # 3. Requests whose timeout is over leave, unless they are in a frozen batch.
-        while _overdue(now_s, limits, requests, queue, levels, cursor):
-            _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, cursor)
-
-        # 4. Clients whose thinking is over send, in order of their numbers; a dispatch follows each.
-        for place in range(pop_senders(now_s, horizon.total, requests, clients, cursor)):
-            request, client = cursor[SENT], clients.sending[place]
-            arrival_s[request], requests.client[request] = now_s, client
-            if not _enter(request, limits, requests, queue, levels, cursor):
-                answer_client(now_s, request, requests, clients, cursor)
-            if not _dispatch(
+        # Dispatch. After the first time, 3. requests whose timeout is over leave, unless they are in a frozen
+        # batch; 4. clients whose thinking is over send, in order of their numbers; a dispatch follows each.
+        place, senders = -1, 0
+        while place < senders:
+            if place >= 0:
+                request, client = cursor[SENT], clients.sending[place]
+                arrival_s[request], requests.client[request] = now_s, client
+                if not _enter(request, limits, requests, queue, levels, cursor):
+                    answer_client(now_s, request, requests, clients, cursor)
+            due_s, right = _dispatch(
                 now_s, _ended(now_s, horizon, cursor), params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, cursor,
-            ):  # fmt: skip
+            )  # fmt: skip
+            if not right:
                 return WRONG
+            if place < 0:
+                first, expires_s = _expiry(first, expires_s, limits, requests, queue, levels, cursor)
+                while _leaves(now_s, expires_s, requests, queue, levels, cursor):
+                    _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, cursor)
+                    first, expires_s = _expiry(first, expires_s, limits, requests, queue, levels, cursor)
+                    due_s = UNKNOWN
+                senders = pop_senders(now_s, horizon.total, requests, clients, cursor)
+            place += 1
         if closed and cursor[SENT] == horizon.total:
             cursor[THINKING] = 0  # the clients stop
     return MORE
 
 
 pass_instants = compiled(_pass_instants)
-# For rules outside of this package: their files are not in the digest, so a cached loop could be stale.
-pass_instants_uncached = compiled_uncached(_pass_instants)

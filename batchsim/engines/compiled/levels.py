@@ -18,7 +18,7 @@ from batchsim.engines.compiled.columns import MID, TAIL
 from batchsim.engines.compiled.jit import UNCOUNTED, compiled, inlined
 from batchsim.engines.compiled.threshold import later
 
-# A `compiled` function here is not part of a rule's loop, so Numba compiles it once for all rules.
+# A `compiled` function here is not part of a loop, nor of a rule, so Numba compiles it once for all.
 NOBODY = -1  # the end of a list
 
 

@@ -138,8 +138,7 @@ def follow_instants(
     one, rule = engine.Instants(scenario, 0), scenario.rule
     limits, level = one.limits._replace(work=NEVER), engine.places_of(scenario, plan.priority, requests)
     rows, arrival_s = _rows(plan, *rows_and_room, one), np.require(plan.arrival_s, requirements="W")
-    ours = is_ours(rule, scenario.router)
-    follow = routed_instants.follow if ours else routed_instants.follow_uncached
+    follow = routed_instants.follow if is_ours(scenario.router) else routed_instants.follow_uncached
     until = Until(scaler, arrival_s, loads)
     while begin < requests:
         check_cancelled(cancelled)

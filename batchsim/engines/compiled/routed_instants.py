@@ -24,13 +24,12 @@ from batchsim.engines.compiled.columns import (
     Requests,
     Servers,
 )
-from batchsim.engines.compiled.instants import MORE, WRONG, _pass_instants
+from batchsim.engines.compiled.instants import MORE, WRONG, pass_instants
 from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
 from batchsim.engines.compiled.routing_calls import route
 from batchsim.engines.compiled.threshold import later
 
 GROW = -2  # the loop returns: a replica needs a row, or a longer one
-pass_instants = inlined(_pass_instants)
 
 
 class Rows(NamedTuple):
@@ -103,6 +102,8 @@ def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, w
         if request == 0 or request == end or now_s > arrival_s[request - 1] or begin == request:
             until_s = later(now_s, -stale_s)
             for k in range(rows.routed.size):
+                if rows.servers.clock_s[k, 1] >= until_s:  # nothing is due, and its loads are as they were
+                    continue
                 if _advance(k, until_s, limits, params, while_busy, rows, clients, loads) == WRONG:
                     return request, WRONG
                 if stale_s == 0:
@@ -121,6 +122,7 @@ def _follow(begin, end, at_s, arrival_s, level, size, stale_s, limits, params, w
             return request, GROW
         place = rows.routed[k]
         rows.requests.arrival_s[k, place] = now_s
+        rows.servers.clock_s[k, 1] = min(rows.servers.clock_s[k, 1], now_s)
         if level.size:
             rows.requests.level[k, place] = level[request]
         rows.requests.size[k, place] = size[request]

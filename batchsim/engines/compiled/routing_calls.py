@@ -4,11 +4,11 @@
 
 from typing import Any
 
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
 from batchsim.engines.compiled.jit import UNCOUNTED, compiled, compiled_uncached
+from batchsim.engines.compiled.rule_calls import learn_helpers
 from batchsim.scenario.routing.routing import Routing
-from batchsim.scenario.rules.rule import HELPERS
 
 
 def route(request: Any, loads: Any, chances: Any, params: Any) -> Any:
@@ -18,8 +18,7 @@ def route(request: Any, loads: Any, chances: Any, params: Any) -> Any:
 
 @overload(route, jit_options=UNCOUNTED, strict=False)
 def _route(request, loads, chances, params):
-    while HELPERS:
-        register_jitable(HELPERS.pop())
+    learn_helpers()
     return Routing.by_params[params.instance_class]
 
 

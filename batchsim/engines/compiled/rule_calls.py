@@ -1,18 +1,37 @@
 """The calls from a compiled loop to the functions of its rule.
 
-A rule's functions are plain Python. Numba picks them by the type of `params`, a NamedTuple that each rule
-defines: so each rule gets its own copy of the loop, with its functions inlined. The type is part of the
-signature under which a compiled loop is cached, and the digest of the sources covers the rules' files
-(`jit.sources`). With NUMBA_DISABLE_JIT=1 the loops, and these calls, are plain Python.
+A rule's functions are plain Python, and Numba picks them by the type of `params`, a NamedTuple that each
+rule defines. Within the loop, they would cost a copy of it for each rule. So the loop gets the rule as
+`Calls`, the addresses of its functions: one copy of the loop serves all rules, and a rule compiles no more
+than its functions. These are cached like a loop: the type is part of the signature, and the digest of the
+sources covers the rules' files (`jit.sources`). With NUMBA_DISABLE_JIT=1, and on the page, the loop gets
+`params`, and calls the functions itself.
 """
 
-from typing import Any
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
-from numba import types
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import typeof, types
+from numba.core.errors import TypingError
 from numba.extending import overload, register_jitable
 
-from batchsim.engines.compiled.jit import UNCOUNTED
-from batchsim.scenario.rules.rule import HELPERS, Rule
+from batchsim.engines.compiled.cells import (
+    address_of,
+    caller,
+    cells_of,
+    read,
+    with_space,
+    write_arrays,
+    write_numbers,
+)
+from batchsim.engines.compiled.jit import UNCOUNTED, compiled, compiled_uncached
+from batchsim.engines.compiled.levels import Merged
+from batchsim.scenario.rules.rule import FREEZE, FULL, HELPERS, NOTHING, REFUSE, START, Rule, Waiting
 
 
 def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
@@ -23,6 +42,17 @@ def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
 def wake_s(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
     """Return the next instant at which time alone changes the decision of the rule of `params`."""
     return Rule.by_params[type(params)].wake_s(now_s, waiting, idle, state, params)
+
+
+def ask(now_s: Any, waiting: Any, idle: Any, looks: Any, state: Any, params: Any) -> Any:
+    """Return the decision of the rule of `params`, if it `looks`; and if it does nothing, until when."""
+    action, size, trigger = NOTHING, 0, FULL
+    if looks:
+        action, size, trigger = decide(now_s, waiting, idle, state, params)
+    due_s = math.nan
+    if action != FREEZE and action != REFUSE and (action != START or idle == 0):
+        due_s = wake_s(now_s, waiting, idle, state, params)
+    return action, size, trigger, due_s
 
 
 def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> Any:
@@ -44,7 +74,7 @@ def bring(size: Any, line: Any, head: Any, state: Any, params: Any) -> Any:
 
 
 def _bringer(picked: Any) -> Any:
-    def bring_picked(size, line, head, state, params):  # type: ignore[no-untyped-def]
+    def bring_picked(size, line, head, state, params):
         for k in range(size):
             place = head + picked(k, state, params)
             request = line[place]
@@ -55,33 +85,180 @@ def _bringer(picked: Any) -> Any:
     return bring_picked
 
 
+class Calls(NamedTuple):
+    """A rule as the loop calls it: the addresses of its functions, 0 for one that it has not."""
+
+    ask: int
+    finished: int
+    computed_as: int
+    bring: int
+    cells: Any  # what they read: the waiting requests, the rule's memory, its parameters
+
+
+# The functions at these addresses. The type of `cells` is a pointer to the types of what is there.
+
+
+def _ask_at(now_s, idle, looks, cells):
+    waiting, state, params = read(cells)
+    action, size, trigger, due_s = ask(now_s, waiting, idle, looks, state, params)
+    return _whole(action), _whole(size), _whole(trigger), np.float64(due_s)
+
+
+def _finished_at(now_s, size, seconds, cells):
+    _, state, params = read(cells)
+    finished(now_s, size, seconds, state, params)
+    return np.int64(0)
+
+
+def _computed_as_at(size, cells):
+    _, state, params = read(cells)
+    return _whole(computed_as(size, state, params))
+
+
+def _bring_at(size, cells):
+    waiting, state, params = read(cells)
+    bring(size, waiting.queue, waiting.head, state, params)
+    return np.int64(0)
+
+
+def _whole(number: Any) -> Any:
+    return number
+
+
+@overload(_whole, jit_options=UNCOUNTED)
+def _whole_number(number):
+    if not isinstance(number, types.Integer | types.Boolean):
+        raise TypingError(f"a rule must return whole numbers, got {number}")
+    return lambda number: np.int64(number)
+
+
+WHOLE, REAL = types.int64, types.float64
+WHOLES, REALS = types.Array(WHOLE, 1, "C"), types.Array(REAL, 1, "C")
+# By the rule's function that it calls: the one at the address, the types of its result and its arguments.
+FUNCTIONS: dict[str, Any] = {
+    "decide": (_ask_at, types.Tuple((WHOLE, WHOLE, WHOLE, REAL)), REAL, WHOLE, types.boolean),
+    "finished": (_finished_at, WHOLE, REAL, WHOLE, REAL),
+    "computed_as": (_computed_as_at, WHOLE, WHOLE),
+    "picked": (_bring_at, WHOLE, WHOLE),
+}
+call_ask, call_finished, call_computed_as, call_bring = (caller(*kinds) for _, *kinds in FUNCTIONS.values())
+CACHED = {name: (compiled(function), kinds) for name, (function, *kinds) in FUNCTIONS.items()}
+# For rules outside of this package: their files are not in the digest, so a cached function could be stale.
+UNCACHED = {name: (compiled_uncached(function), kinds) for name, (function, *kinds) in FUNCTIONS.items()}
+
+
+def _waiting(by_level: bool) -> Any:
+    line = types.NamedTuple((WHOLES, WHOLES, WHOLES, WHOLES, WHOLE), Merged) if by_level else WHOLES
+    return types.NamedTuple((REALS, line, WHOLE, WHOLE, WHOLE, types.boolean, WHOLES), Waiting)
+
+
+@cache
+def _addresses(params: Any, by_level: bool, ours: bool) -> Any:
+    """Compile the functions of the rule with parameters of a type."""
+    rule = Rule.by_params[params.instance_class]
+    cells = types.CPointer(types.Tuple((_waiting(by_level), REALS, params)))
+    return tuple(
+        address_of(function, *kinds, cells)
+        if getattr(rule, name) and not (by_level and name == "picked")
+        else 0
+        for name, (function, kinds) in (CACHED if ours else UNCACHED).items()
+    )
+
+
+def calls_of(rule: Rule, by_level: bool) -> Any:
+    """Return a rule as the loop takes it, in a scenario with or without levels."""
+    params = rule.params
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return params
+    cells = with_space(params, cells_of(_waiting(by_level)) + cells_of(REALS))
+    addresses = _addresses(typeof(params), by_level, type(rule).__module__.startswith("batchsim."))
+    return Calls._make((*addresses, cells))
+
+
+def show(waiting: Any, state: Any, params: Any) -> None:
+    """Let the rule of `params` see these arrays from now on; its functions get the numbers at each call."""
+
+
+# Numba's versions of the functions above.
+
+
+@overload(show, jit_options=UNCOUNTED)
+def _show(waiting, state, params):
+    if params.instance_class is Calls:
+        return lambda waiting, state, params: write_arrays(params.cells, (waiting, state))
+    return lambda waiting, state, params: None
+
+
+def learn_helpers() -> None:
+    """Let Numba compile the helpers of all rules so far: each function may call any of them."""
+    while HELPERS:
+        register_jitable(**INLINED)(HELPERS.pop())
+
+
+# The arguments are dozens of arrays: inlined, they cost nothing.
+INLINED: Any = {"forceinline": True, **UNCOUNTED}
+
+
 def _rule_of(params: types.NamedTuple) -> Any:
-    while HELPERS:  # of all rules so far: this one may call any of them
-        register_jitable(HELPERS.pop())
+    learn_helpers()
     return Rule.by_params[params.instance_class]
 
 
-@overload(decide, jit_options=UNCOUNTED, strict=False)
-def _decide(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def]
+@overload(decide, jit_options=INLINED, strict=False)
+def _decide(now_s, waiting, idle, state, params):
     return _rule_of(params).decide
 
 
-@overload(wake_s, jit_options=UNCOUNTED, strict=False)
-def _wake_s(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def]
+@overload(wake_s, jit_options=INLINED, strict=False)
+def _wake_s(now_s, waiting, idle, state, params):
     return _rule_of(params).wake_s
 
 
-@overload(finished, jit_options=UNCOUNTED, strict=False)
-def _finished(now_s, size, seconds, state, params):  # type: ignore[no-untyped-def]
-    return _rule_of(params).finished or (lambda now_s, size, seconds, state, params: None)
+@overload(ask, jit_options=INLINED, strict=False)
+def _ask(now_s, waiting, idle, looks, state, params):
+    if params.instance_class is not Calls:
+        return ask
+
+    def ask_at(now_s, waiting, idle, looks, state, params):
+        write_numbers(params.cells, waiting)
+        return call_ask(params.ask, (now_s, idle, looks), params.cells)
+
+    return ask_at
 
 
-@overload(computed_as, jit_options=UNCOUNTED, strict=False)
-def _computed_as(size, state, params):  # type: ignore[no-untyped-def]
-    return _rule_of(params).computed_as or (lambda size, state, params: size)
+@overload(finished, jit_options=INLINED, strict=False)
+def _finished(now_s, size, seconds, state, params):
+    if params.instance_class is not Calls:
+        return _rule_of(params).finished or (lambda now_s, size, seconds, state, params: None)
+
+    def finished_at(now_s, size, seconds, state, params):
+        if params.finished != 0:
+            call_finished(params.finished, (now_s, size, seconds), params.cells)
+
+    return finished_at
 
 
-@overload(bring, jit_options=UNCOUNTED, strict=False)
-def _bring(size, line, head, state, params):  # type: ignore[no-untyped-def]
+@overload(computed_as, jit_options=INLINED, strict=False)
+def _computed_as(size, state, params):
+    if params.instance_class is not Calls:
+        return _rule_of(params).computed_as or (lambda size, state, params: size)
+
+    def computed_as_at(size, state, params):
+        return (
+            call_computed_as(params.computed_as, (size,), params.cells) if params.computed_as != 0 else size
+        )
+
+    return computed_as_at
+
+
+@overload(bring, jit_options=INLINED, strict=False)
+def _bring(size, line, head, state, params):
+    if params.instance_class is Calls:
+
+        def bring_at(size, line, head, state, params):
+            if params.bring != 0:
+                call_bring(params.bring, (size,), params.cells)
+
+        return bring_at
     picked = _rule_of(params).picked
     return _bringer(register_jitable(picked)) if picked else lambda size, line, head, state, params: None

@@ -21,7 +21,7 @@ from batchsim.view.explorer.state import DEFAULTS, State
 
 POLL_S = 0.2
 REQUESTS = 2000  # enough for every loop to run, and few enough to take no time
-# What the next clicks need: the general rule, here for a limit of the queue, and token generation.
+# What the next clicks need: the general loop, here for a limit of the queue, and token generation.
 NEXT = {
     instants.pass_instants: DEFAULTS["requests"].replace(queue_limit=1000),
     token_instants.pass_steps: DEFAULTS["tokens"],

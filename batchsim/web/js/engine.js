@@ -163,7 +163,7 @@ export class Engine {
   prepare(given) {
     const { requests: n, servers, max_batch_size: largest, frozen } = given;
     this.draw(given);
-    const others = largest + 1 + given.memory + 2 * servers + 1;
+    const others = largest + 1 + given.memory + 2 * servers + 2;
     const sizes = [8 * (3 * n + others), 4 * (4 * n + frozen), 2 * n + frozen, 8 * (CURSORS + servers)];
     const [floats, ints, octets, wholes, end] = this.module.blocks(this.module.kept, sizes);
     this.stretch(given, floats);

@@ -232,9 +232,19 @@ def test_a_rule_of_ones_own_leaves_nothing_on_disk_that_others_would_load():
     for rule in (Learning(8), bs.PreferredSizes([2], 2, 1)):
         bs.simulate(SCENARIO.replace(rule=rule), 9, engine="compiled")
     folder = Path(instants.pass_instants.stats.cache_path)
-    kept = [file.read_bytes() for file in folder.glob("instants*.nbc")]
+    kept = [file.read_bytes() for file in folder.glob("rule_calls*.nbc")]
     assert any(bs.PreferredSizes.Params.__name__.encode() in content for content in kept)
     assert not any(Learning.__module__.encode() in content for content in kept)
+
+
+def test_one_copy_of_the_loop_serves_all_rules_with_and_without_levels():
+    of_levels = SCENARIO.replace(workload=bs.Poisson(900).with_priorities({1: 0.5, 2: 0.5}))
+    copies = []
+    for rule in (bs.PullThenWait(8, 5), Learning(8), bs.PreferredSizes([2], 2, 1)):
+        for scenario in (SCENARIO, of_levels):
+            bs.simulate(scenario.replace(rule=rule), 9, engine="compiled")
+        copies.append(len(instants.pass_instants.signatures))
+    assert copies[0] == copies[-1]
 
 
 def test_a_rule_that_remembers_learns_the_same_in_both_engines():
