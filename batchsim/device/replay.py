@@ -137,7 +137,7 @@ def replay(
         raise ValueError(f"replay must have requests without tokens, got {scenario.tokens!r}")
     if rule.computed_as is not None:
         raise ValueError(f"replay must have a rule that does not fill up batches, got {rule!r}")
-    if rule.asked_while_busy:
+    if rule.freezes or rule.refuses:
         raise ValueError(f"replay must have a rule that acts only while a server is idle, got {rule!r}")
     if inputs is not None:
         inputs = list(inputs)

@@ -157,7 +157,7 @@ def _dispatch(
     if cursor[HEAD] == cursor[TAIL]:
         return math.inf, True
     idle, server = _idle(servers)
-    while cursor[HEAD] < cursor[TAIL] and (idle > 0 or while_busy):
+    while cursor[HEAD] < cursor[TAIL] and (idle > 0 or (while_busy and cursor[MID] < cursor[TAIL])):
         waiting = _waiting(requests, queue, levels, cursor, ended)
         action, size, trigger, due_s = ask(now_s, waiting, idle, True, state, params)
         starts, freezes = action == START and idle > 0, action == FREEZE and queue.frozen_size.size > 0
@@ -244,7 +244,7 @@ def _ended(now_s, horizon, cursor):
 def _wake_s(now_s, horizon, params, state, while_busy, requests, queue, levels, servers, cursor):
     """Return when time alone changes what the rule does."""
     idle, _ = _idle(servers)
-    if cursor[HEAD] == cursor[TAIL] or (idle == 0 and not while_busy):
+    if cursor[HEAD] == cursor[TAIL] or (idle == 0 and not (while_busy and cursor[MID] < cursor[TAIL])):
         return math.inf
     waiting = _waiting(requests, queue, levels, cursor, _ended(now_s, horizon, cursor))
     _, _, _, due_s = ask(now_s, waiting, idle, False, state, params)

@@ -258,7 +258,8 @@ class Rule(Described):
 
     alone: Any = property(lambda self: self)  # the simplest rule with the same batches if there is one server
     refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes no batches
-    asked_while_busy = property(lambda self: self.freezes or self.refuses)
+    # Whether it is asked while every server computes. A rule that then does nothing sets it to False.
+    asked_while_busy: Any = property(lambda self: self.freezes or self.refuses)
 
     @property
     def largest_size(self) -> int:

@@ -71,6 +71,7 @@ class SleepingPoll(Rule):
     finished = staticmethod(finished)
     state_size = 3
     freezes = True
+    asked_while_busy = False
     title = "Fixed-interval polling"
     used_by = "batched"
     clock = "the loop sleeps for the whole wait, and arrivals do not wake it"

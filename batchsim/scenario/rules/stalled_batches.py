@@ -65,6 +65,7 @@ class StalledBatches(Rule):
     wake_s = staticmethod(wake_s)
     state_size = 4
     freezes = True
+    asked_while_busy = False
     title = "Blocking handler"
     used_by = "Ray Serve"
 
