@@ -1,5 +1,6 @@
 """The page's engine, WebAssembly in Node: its runs are those of `simulate`, bit for bit."""
 
+import functools
 import gzip
 import itertools
 import math
@@ -170,11 +171,17 @@ def test_a_setting_out_of_range_is_refused_in_a_sentence(in_node, changed, told)
 # The generator.
 
 
-def native_points(seed, count):
+@functools.cache
+def native_fill():
+    from batchsim.engines.compiled.jit import compiled_uncached
     from batchsim.web import entries
 
+    return compiled_uncached(lambda seed, points: entries.fill(seed, points))
+
+
+def native_points(seed, count):
     points = np.empty(count)
-    entries.fill(seed, points)
+    native_fill()(seed, points)
     return points
 
 

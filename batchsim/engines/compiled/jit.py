@@ -65,11 +65,10 @@ class CompilingLine:
 # The loops allocate no arrays, so they need no reference counting (Numba's NRT). It took up to ten times as
 # long as a loop's own work where one compiled function calls another.
 UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-
-# No loop needs an entry for C, and a part of a loop none for Python. They unpack each array of each argument,
-# which took a quarter of the time of compiling, of the token loop nearly half.
-NO_CALLBACK: Any = {"no_cfunc_wrapper": True}
-UNWRAPPED: Any = {"no_cpython_wrapper": True, **NO_CALLBACK}
+# Numba gives each function an entry for C and one for Python, which unpack every array of the arguments.
+# C calls no loop, and Python no part of one: these entries took half of all compilation.
+LOOP: Any = {"nogil": True, "no_cfunc_wrapper": True, **UNCOUNTED}
+PART: Any = {"no_cpython_wrapper": True, **LOOP}
 
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
@@ -169,7 +168,7 @@ def _brief(error: Exception) -> str:
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile on first use, and cache the result on disk, or only in memory if the disk is read-only."""
-    loop = numba.njit(**{"nogil": True, **UNCOUNTED, **NO_CALLBACK, **options})(function)
+    loop = numba.njit(**LOOP, **options)(function)
     if loop is not function:  # as with NUMBA_DISABLE_JIT
         # RuntimeError, OSError: no folder to write to (a read-only installation and home).
         # AttributeError: a Numba with another cache.
@@ -180,7 +179,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 def compiled_uncached(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile in each process, without a cache on disk."""
-    return _without_literals(function, **NO_CALLBACK)
+    return _without_literals(function, **LOOP)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,12 +188,20 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     It is not cached separately: a cached loop contains it. Its arguments may have the type of a user's own
     rule, which another process could not load.
     """
-    part: Any = _without_literals(function, forceinline=True, **UNWRAPPED)
+    return _part(function, forceinline=True)
+
+
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile as a part of each loop that calls it, once however many calls there are."""
+    return _part(function)
+
+
+def _part(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    part: Any = _without_literals(function, **PART, **options)
     if part is not function:
-        # A call from Python, as in a test, needs an entry: another copy has it.
-        part._insert = lambda *_, **__: None
-        own: Any = _without_literals(function)
-        part._compile_for_args = own._compile_for_args
+        # Python would call the missing entry, at address 0: let it call the plain function.
+        part.add_overload = lambda found: part.overloads.update({tuple(found.signature.args): found})
+        part._compile_for_args = lambda *_, **__: function
     return part
 
 
@@ -204,7 +211,7 @@ def _without_literals(function: Callable[..., Any], **options: Any) -> Callable[
     Numba would compile a function, and all that it calls, once more for each number that a caller passes, as
     after `server = 0`: the token loop took nearly twice as long. The optimiser knows that number anyway.
     """
-    part = numba.njit(nogil=True, **UNCOUNTED, **options)(function)
+    part = numba.njit(**options)(function)
     if part is not function:  # as with NUMBA_DISABLE_JIT
         find = part.get_call_template
         part.get_call_template = lambda arguments, named: find(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.compiled.jit import compiled_uncached
+from batchsim.engines.compiled.jit import called
 from batchsim.engines.token_log import Batching
 from batchsim.scenario.prefixes import PrefixBlocks
 
@@ -58,7 +58,7 @@ class TokenMemory(NamedTuple):
         )  # fmt: skip
 
 
-@compiled_uncached
+@called
 def _lose(server, entry, memory):
     """Let a run have no contents."""
     owner = memory.owner[server, entry]
@@ -69,14 +69,14 @@ def _lose(server, entry, memory):
     memory.owner[server, entry] = NOBODY
 
 
-@compiled_uncached
+@called
 def _unlink(server, entry, memory):
     before, after = memory.before[server, entry], memory.after[server, entry]
     memory.after[server, before], memory.before[server, after] = after, before
     memory.after[server, entry], memory.spare[server] = memory.spare[server], entry
 
 
-@compiled_uncached
+@called
 def _join(server, entry, memory):
     """Join a run with the next one, if both have no contents."""
     after = memory.after[server, entry]
@@ -86,7 +86,7 @@ def _join(server, entry, memory):
         _unlink(server, after, memory)
 
 
-@compiled_uncached
+@called
 def _remove(server, entry, memory):
     before = memory.before[server, entry]
     _lose(server, entry, memory)
@@ -94,7 +94,7 @@ def _remove(server, entry, memory):
     _join(server, before, memory)
 
 
-@compiled_uncached
+@called
 def _forget(server, entry, memory):
     if entry != 0:
         _lose(server, entry, memory)
@@ -102,7 +102,7 @@ def _forget(server, entry, memory):
         _join(server, memory.before[server, entry], memory)
 
 
-@compiled_uncached
+@called
 def _put(server, owner, blocks, servers):
     """Add blocks that are free from now on."""
     memory = servers.memory
@@ -123,7 +123,7 @@ def _put(server, owner, blocks, servers):
         _join(server, last, memory)
 
 
-@compiled_uncached
+@called
 def take_contents(server, blocks, memory):
     """Take the blocks that are free for the longest time from the queue; `free` already counts them."""
     while blocks > 0:
@@ -135,13 +135,13 @@ def take_contents(server, blocks, memory):
             _remove(server, entry, memory)
 
 
-@compiled_uncached
+@called
 def _content(request, block, requests, memory):
     piece = memory.pieces[memory.first[requests.path[request]] + block // memory.per_piece]
     return piece * memory.per_piece + block % memory.per_piece
 
 
-@compiled_uncached
+@called
 def find(server, request, batching, requests, servers):
     """Return how many blocks with the beginning of a waiting request are in memory: all, shared, and in use.
 
@@ -163,7 +163,7 @@ def find(server, request, batching, requests, servers):
     return hits, hits, used
 
 
-@compiled_uncached
+@called
 def join_memory(server, request, batching, requests, servers):
     """Let a request that joins use what is in memory of its beginning; return how many blocks that is."""
     memory = servers.memory
@@ -183,7 +183,7 @@ def join_memory(server, request, batching, requests, servers):
     return found
 
 
-@compiled_uncached
+@called
 def fill(server, request, cached, batching, requests, servers):
     """Note the shared blocks that a request fills as its tokens in memory become `cached`."""
     memory = servers.memory
@@ -196,7 +196,7 @@ def fill(server, request, cached, batching, requests, servers):
         memory.uses[server, content] += 1
 
 
-@compiled_uncached
+@called
 def release(server, request, cached, blocks, leaves, batching, requests, servers):
     """Free the blocks of a request with so many tokens in memory, the last block first."""
     memory = servers.memory

@@ -205,6 +205,22 @@ def test_a_part_is_compiled_once_whatever_numbers_its_callers_pass():
     assert len(part.overloads) == 1
 
 
+@pytest.mark.parametrize("as_part", [jit.inlined, jit.called])
+def test_a_part_has_no_entry_for_python_which_runs_it_as_it_is(as_part):
+    @as_part
+    def part(number):
+        return number + 1
+
+    @jit.compiled_uncached
+    def whole(number):
+        return part(number)
+
+    assert whole(4) == 5 == part(4)
+    (code,) = part.overloads.values()
+    wrappers = {code.fndesc.llvm_cpython_wrapper_name, code.fndesc.llvm_cfunc_wrapper_name}
+    assert not wrappers & {function.name for function in code.library.get_defined_functions()}
+
+
 def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constants():
     files = jit.sources()
     loops = [file for file in files if "compiled.jit import compiled" in file.read_text()]
