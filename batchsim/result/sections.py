@@ -131,22 +131,6 @@ def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
     return np.round(begin + (end - begin) * ends).astype(int)
 
 
-def begin_fold(
-    kind: type[Totals], log: Any, servers: int, skip: int = 0, ends: np.ndarray | None = None,
-    watts: Any = None,
-) -> Any:  # fmt: skip
-    """Return what folds a run without its first `skip` requests into sections, and where these are cut.
-
-    See `parts_of`.
-    """
-    from batchsim.engines.compiled.fold import Fold  # Numba loads with it
-
-    cuts, edges_s = parts_of(log, skip, ends)
-    fold = Fold(kind, servers, edges_s, watts=watts)
-    fold.totals.requests[:], fold.totals.window_s[:] = np.diff(cuts), np.diff(edges_s)
-    return fold, cuts
-
-
 def parts_of(log: Any, skip: int, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the requests at which sections begin, and the times, each with the end of the last one.
 

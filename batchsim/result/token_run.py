@@ -15,10 +15,10 @@ from batchsim.engines.folded_log import BEFORE, FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
-from batchsim.engines.totals import BINS, Histogram, TokenTotals
+from batchsim.engines.totals import BINS, Histogram
 from batchsim.result.metrics import COMPONENTS, COMPUTING, ITL, LATENCY, STALL, TPOT, TTFT, Metrics
 from batchsim.result.run import Batches, Run
-from batchsim.result.sections import Sections, begin_fold
+from batchsim.result.sections import Sections, parts_of
 from batchsim.result.value_columns import Columns, OrderStatistics, Weighted, limits_of, part_of_limits
 from batchsim.scenario import Continuous
 
@@ -216,24 +216,21 @@ class TokenRun(Run):
 
     def sections_at(self, ends: np.ndarray | None) -> Sections:
         """Return sections of the run, as `Sections.of_log`."""
-        from batchsim.engines.compiled import columns, fold  # Numba loads with it
+        from batchsim.engines.compiled.columns import Batches as Columns  # Numba loads with it
+        from batchsim.engines.compiled.token_totals import Answers, TokenTotal
 
         log, continuous = self.log, isinstance(self.scenario.rule, Continuous)
-        total, cuts = begin_fold(
-            TokenTotals, log, self.scenario.servers, self.warmup_requests, ends, self.scenario.watts_at
-        )
-        total.add_batches(columns.Batches.of(log), log.batch_start_s.size, whole=not continuous)
-        served = log.status == Status.SERVED
-        over_s, answers = self.finish_s[served], log.output_tokens[served]
-        total.add_finished(over_s, np.ones_like(answers))
-        total.add_finished(over_s, answers, "output_tokens")
-        answered = (
+        cuts, edges_s = parts_of(log, self.warmup_requests, ends)
+        total = TokenTotal(edges_s, watts=self.scenario.watts_at)
+        total.add_windows(cuts)
+        total.add_batches(Columns.of(log), log.batch_start_s.size, whole=not continuous)
+        columns = (
             log.arrival_s, self.start_s, self.first_token_s, self.finish_s, self.forming_ms / 1000,
             log.preempted_before_s, log.preempted_after_s, log.output_tokens, log.status, log.preemptions,
             on_grid(self.stall_ms / 1000),
         )  # fmt: skip
         total.add_gaps(self.gaps)
-        total.add_answers(fold.Answers(*map(columns.writable, answered)), cuts)
+        total.add_answers(Answers(*columns), cuts)
         add_scaling(total.totals, self.scenario, log, total.edges_s)
         if isinstance(log, FoldedLog):  # its rows are not steps, but they are whole batches
             total.totals.joules[:] = 0.0 if self.scenario.watts is None else math.nan  # NaN of an older file

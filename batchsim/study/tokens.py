@@ -17,7 +17,7 @@ from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan
 from batchsim.engines.totals import TokenTotals
 from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
-from batchsim.result.sections import begin_fold, sums
+from batchsim.result.sections import parts_of, sums
 from batchsim.result.token_run import tpot_ms
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
@@ -98,21 +98,18 @@ class TokenTimes:
     @cached_property
     def totals(self) -> TokenTotals:
         """The sums that follow from these times, as a result adds them up; the others are 0."""
-        from batchsim.engines.compiled.fold import Answers  # Numba loads on first use
+        from batchsim.engines.compiled.token_totals import Answers, TokenTotal  # Numba loads on first use
 
         times, served = self.times, self.is_served
         status = np.where(served, Status.SERVED, Status.REJECTED).astype(np.uint8)
         none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
         came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
-        fold, cuts = begin_fold(TokenTotals, times, 1)
-        fold.add_answers(
-            Answers(
-                came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s
-            ),
-            cuts,
-        )
-        fold.add_finished(finish_s[served], np.ones(self.served, int))
-        return fold.totals.merged(1).part(0)
+        cuts, edges_s = parts_of(times, 0, None)
+        total = TokenTotal(edges_s)
+        total.add_windows(cuts)
+        known = came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s
+        total.add_answers(Answers(came_s, *known), cuts)
+        return total.totals.merged(1).part(0)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

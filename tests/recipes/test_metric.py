@@ -22,8 +22,8 @@ LINES = {
         "                taken += own\n",
         "                sums.squares[part] += (own * 1e-9) ** 2\n",
     ),
-    "engines/compiled/fold.py": (
-        "    sums.device_wait_s[part] += device_wait_s\n",
+    "engines/compiled/token_totals.py": (
+        "    sums.parts_s[part, 3] += done_s - now_s\n",
         "    sums.squares[part] += (done_s - at_s) ** 2\n",
     ),
 }

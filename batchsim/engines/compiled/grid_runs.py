@@ -20,17 +20,12 @@ from batchsim._clock import LATEST_S, PER_S, check_time, in_ms, on_grid
 from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (
     BATCH,
-    MOST_RUNNING,
-    MOST_TOKENS,
     NONE,
     Batches,
     Cold,
     Costs,
     Devices,
     Horizon,
-    Steps,
-    TokenQueue,
-    TokenRequests,
 )
 from batchsim.engines.compiled.engine import (
     Instants,
@@ -42,8 +37,15 @@ from batchsim.engines.compiled.engine import (
     slice_of,
 )
 from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
-from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.compiled.instants import ENDED, PAUSED
 from batchsim.engines.compiled.routed import noise_rows, replicas_of, run
+from batchsim.engines.compiled.token_columns import (
+    MOST_RUNNING,
+    MOST_TOKENS,
+    Steps,
+    TokenQueue,
+    TokenRequests,
+)
 from batchsim.engines.compiled.token_engine import Loop
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import CANCELLED, check_cancelled
@@ -264,16 +266,17 @@ def run_times(plan: TokenPlan) -> Times:
     loop, line = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
     loop.rows = Steps.allocate(loop.room, 0, NONE, loop.servers.running.size)
     loop.end_s = plan.base.end_s
-    token_s, finish_s, last_s, servers = np.full(count, math.nan), np.full(count, math.nan), 0.0, loop.servers
-    over = False
-    while not over:
+    state = PAUSED
+    while state != ENDED:
         check_cancelled(cancelled)
-        before, until_s = servers.step.copy(), servers.busy_until_s.copy()
-        state, steps, used = loop.advance(requests, line, count)
-        over = state == ENDED
-        last_s = grid_loops.note_times(requests, steps, used, before, until_s, token_s, finish_s, last_s)
+        state, _, _ = loop.advance(requests, line, count)
+    last_s = float(loop.servers.engines.ended_s.max())
     check_time("finishes", last_s, "take fewer requests")
-    most = PeakUse(*loop.cursor[[MOST_RUNNING, MOST_TOKENS]].tolist())
+    most, served = PeakUse(*loop.cursor[[MOST_RUNNING, MOST_TOKENS]].tolist()), requests.rows.last_step >= 0
+    token_s, finish_s = (
+        np.where(served, times_s, math.nan)
+        for times_s in (requests.rows.first_token_s, requests.rows.finish_s)
+    )
     return Times(requests.arrival_s, token_s, finish_s, plan.outputs, last_s, most)
 
 

@@ -89,7 +89,7 @@ def stacked(part: Any, count: int) -> Any:
     """Return an array, or a named tuple of them, with a row for each replica; None stays None."""
     if isinstance(part, tuple):
         return type(part)(*(stacked(column, count) for column in part))
-    return np.stack([part] * count) if isinstance(part, np.ndarray) else part
+    return np.stack([part] * count).view(type(part)) if isinstance(part, np.ndarray) else part
 
 
 def copy_rows(old: Any, new: Any) -> None:

@@ -11,11 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from batchsim.engines.compiled import columns, token_instants
-from batchsim.engines.compiled.columns import (
+from batchsim.engines.compiled.columns import SENT
+from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.compiled.token_columns import (
     LATER,
+    NO_LOG,
     PREEMPTION,
-    SENT,
     STEP,
+    SUMS,
     TOKEN_PLACES,
     Steps,
     TokenLimits,
@@ -23,7 +26,6 @@ from batchsim.engines.compiled.columns import (
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.compiled.instants import ENDED
 from batchsim.engines.compiled.token_memory import TokenMemory
 from batchsim.engines.folded_log import Progress, StepRows
 from batchsim.engines.log import check_cancelled
@@ -47,9 +49,8 @@ class Loop:
         self.prefixes = PrefixBlocks.of(scenario.tokens.prefixes, self.batching.block_size)
         memory = TokenMemory.allocate(scenario.servers, requests, self.batching, self.prefixes)
         self.servers = TokenServers.allocate(scenario.servers, seats, self.batching, memory)
-        self.cursor, self.sums, self.done = (
-            np.zeros(TOKEN_PLACES, np.int64), np.zeros(8, np.int64), np.empty(seats, np.int64)
-        )  # fmt: skip
+        self.cursor, self.sums = np.zeros(TOKEN_PLACES, np.int64), np.zeros(SUMS, np.int64)
+        self.done = np.empty(seats, np.int64)
         self.clients = columns.Clients.allocate(workload.clients if isinstance(workload, ClosedLoop) else 0)
         self.clients.send_at_once(self.cursor)
         one = scenario.limits[0]  # of all: tokens go without levels
@@ -100,8 +101,11 @@ def run(
     # At one instant each engine may preempt all of its requests.
     at_once = servers.running.size if loop.batching.preempts else 0
 
+    def own(name: str) -> np.ndarray:
+        return np.ascontiguousarray(requests.rows[name])
+
     def known() -> Progress:
-        noted = requests.arrival_s, requests.first_step, requests.token_step, requests.last_step
+        noted = requests.arrival_s, own("first_step"), own("token_step"), own("last_step")
         return Progress(*(column[: cursor[SENT]] for column in noted))
 
     over = False
@@ -112,17 +116,17 @@ def run(
         state, steps, used = loop.advance(requests, queue, count)
         over = state == ENDED
         late = steps.late[:, : cursor[LATER]]
-        rows.add([column[:used] for column in steps[2:-1]], late)
+        rows.add(steps.columns(used), late)
         if rows.folds and at_once:  # a log without rows of steps has no use for their numbers
-            queue, at_once = queue._replace(log=columns.NO_LOG), 0
-            requests.log_entry[:] = -1
+            queue, at_once = queue._replace(log=NO_LOG), 0
+            requests.rows.log_entry = -1
         if rows.due:
-            under_way = servers.step[np.isfinite(servers.busy_until_s)]
+            under_way = servers.engines.step[np.isfinite(servers.engines.busy_until_s)]
             rows.fold(known(), int(under_way.min(initial=cursor[STEP])))
     logged = queue.log[:, : cursor[PREEMPTION]].copy()
     preemptions = {} if rows.folds else dict(zip(PREEMPTIONS, logged, strict=True))
     return rows.log(
-        known(), status=requests.status, prompt_tokens=plan.prompts, output_tokens=plan.outputs,
-        preemptions=requests.preemptions, preempted_before_s=requests.preempted_before_first_s,
-        preempted_after_s=requests.preempted_after_first_s, stall_s=requests.stall_s, **preemptions,
+        known(), status=own("status"), prompt_tokens=plan.prompts, output_tokens=plan.outputs,
+        preemptions=own("preemptions"), preempted_before_s=own("preempted_before_first_s"),
+        preempted_after_s=own("preempted_after_first_s"), stall_s=own("stall_s"), **preemptions,
     )  # fmt: skip

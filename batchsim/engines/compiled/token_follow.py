@@ -6,23 +6,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.compiled.columns import (
-    HEAD,
+from batchsim.engines.compiled.columns import HEAD, TAIL, Clients
+from batchsim.engines.compiled.instants import ENDED, MORE
+from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
+from batchsim.engines.compiled.routed_instants import GROW
+from batchsim.engines.compiled.routing_calls import route
+from batchsim.engines.compiled.threshold import later
+from batchsim.engines.compiled.token_columns import (
     STACK,
     STEP,
-    TAIL,
-    Clients,
     Steps,
     TokenLimits,
     TokenQueue,
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.compiled.instants import ENDED, MORE
-from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
-from batchsim.engines.compiled.routed_instants import GROW
-from batchsim.engines.compiled.routing_calls import route
-from batchsim.engines.compiled.threshold import later
 from batchsim.engines.compiled.token_instants import pass_steps
 from batchsim.engines.compiled.token_memory import TokenMemory
 
@@ -69,14 +67,15 @@ def tokens_inside(whole, requests, queue, servers, cursor):
         tokens += requests.prompt[request] + requests.generated[request]
     for place in range(cursor[HEAD], cursor[TAIL]):
         tokens += requests.prompt[queue.arrived[place]]
-    for server in range(servers.count.size):
-        for place in range(servers.count[server]):
+    for server in range(servers.engines.size):
+        engine = servers.engines[server]
+        for place in range(engine.count):
             request = servers.running[server, place]
             generated = requests.generated[request]
             if whole:
-                generated = min(servers.generated[server], requests.output[request])
-            elif place < servers.ready[server]:  # of the decode group
-                generated += servers.tick[server]
+                generated = min(engine.generated, requests.output[request])
+            elif place < engine.ready:  # of the decode group
+                generated += engine.tick
             tokens += requests.prompt[request] + generated
     return tokens
 
@@ -87,23 +86,16 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
     all_, held, kept = rows.requests, rows.servers, rows.servers.memory
     # A loop without counted references cannot return views, so no function makes these.
     requests = TokenRequests(
-        all_.arrival_s[k], all_.think_s[k], all_.client[k], all_.status[k], all_.prompt[k],
-        all_.output[k], all_.limit[k], all_.cached[k], all_.generated[k], all_.capacity[k],
-        all_.truncated[k], all_.first_step[k], all_.token_step[k], all_.last_step[k],
-        all_.preemptions[k], all_.log_entry[k], all_.back_s[k], all_.preempted_before_first_s[k],
-        all_.preempted_after_first_s[k], all_.token_s[k], all_.stall_s[k], all_.segment[k],
-        all_.path[k], all_.shared[k],
+        all_.arrival_s[k], all_.think_s[k], all_.client[k], all_.prompt[k], all_.output[k],
+        all_.generated[k], all_.rows[k],
     )  # fmt: skip
     memory = TokenMemory(
-        kept.owner[k], kept.blocks[k], kept.before[k], kept.after[k], kept.spare[k], kept.own[k],
-        kept.shared[k], kept.uses[k], kept.first[k], kept.pieces[k], kept.per_piece,
+        kept.runs[k], kept.spare[k], kept.own[k], kept.contents[k], kept.first[k], kept.pieces[k],
+        kept.per_piece,
     )  # fmt: skip
     servers = TokenServers(
-        held.busy_until_s[k], held.step[k], held.running[k], held.count[k], held.free[k],
-        held.generated[k], held.longest[k], held.last[k], held.ready[k], held.tick[k],
-        held.next_end[k], held.phase[k], held.block_demand_by_phase[k], held.reads[k],
-        held.served[k], held.clock_s[k], held.ended_s[k], held.tick_s[k], held.aged[k],
-        held.peaks_s[k], held.segments[k], memory,
+        held.engines[k], held.running[k], held.block_demand_by_phase[k], held.peaks_s[k], held.clock_s[k],
+        held.idle[k], memory,
     )  # fmt: skip
     queue = TokenQueue(rows.queue.arrived[k], rows.queue.preempted[k], rows.queue.log[k])
     clients = Clients(rows.clients.due_s[k], rows.clients.client[k], rows.clients.sending[k])
@@ -115,11 +107,7 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
     own = k if limits.logged else 0
     while True:
         first = 0 if kept else cursor[STEP]
-        into = Steps(
-            first, drawn, steps.start_s[own], steps.finish_s[own], steps.rows, steps.server, steps.trigger,
-            steps.tokens, steps.reads, steps.pairs, steps.running, steps.waiting, steps.blocks,
-            steps.preempted, steps.gaps, steps.late,
-        )  # fmt: skip
+        into = Steps(first, drawn, steps.start_s[own], steps.finish_s[own], steps.numbers, steps.late)
         before = cursor[STEP]
         ended = pass_steps(
             at, batching, cost, requests, queue, clients, servers, into, rows.sums[k], rows.done[k], cursor,
@@ -130,8 +118,8 @@ def _advance(k, until_s, limits, batching, cost, steps, noise, needs_tokens, row
             return True
     waiting = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
     loads.waiting[k] = loads.inside[k] = waiting
-    for running in servers.count:
-        loads.inside[k] += running
+    for server in range(servers.engines.size):
+        loads.inside[k] += servers.engines[server].count
     if needs_tokens:
         loads.tokens[k] = tokens_inside(batching.whole, requests, queue, servers, cursor)
     return False
@@ -168,8 +156,8 @@ def _follow(begin, end, at_s, drawn, stale_s, limits, batching, cost, steps, noi
         place = sent[k]
         requests.arrival_s[k, place] = now_s
         requests.prompt[k, place], requests.output[k, place] = drawn.prompt[request], drawn.output[request]
-        requests.limit[k, place], requests.path[k, place] = drawn.limit[request], drawn.path[request]
-        requests.shared[k, place] = drawn.shared[request]
+        row = requests.rows[k, place]
+        row.limit, row.path, row.shared = drawn.limit[request], drawn.path[request], drawn.shared[request]
         sent[k] += 1
         if stale_s == 0:
             _count(k, drawn.prompt[request], loads)

@@ -9,18 +9,7 @@ preempted. `run_uniform_steps` computes such steps in a row, without an instant 
 import math
 
 from batchsim._clock import TICK_S
-from batchsim.engines.compiled.columns import (
-    HEAD,
-    LATER,
-    LEFT,
-    PREEMPTION,
-    SENT,
-    STACK,
-    STEP,
-    TAIL,
-    THINKING,
-    WORK,
-)
+from batchsim.engines.compiled.columns import HEAD, SENT, TAIL, THINKING
 from batchsim.engines.compiled.instants import (
     ENDED,
     MORE,
@@ -32,7 +21,28 @@ from batchsim.engines.compiled.instants import (
     pop_senders,
 )
 from batchsim.engines.compiled.jit import compiled, inlined
-from batchsim.engines.compiled.threshold import later, soonest
+from batchsim.engines.compiled.threshold import later, soonest, to_ticks
+from batchsim.engines.compiled.token_columns import (
+    BLOCKS,
+    BY,
+    GAPS,
+    IDLE,
+    LATER,
+    LEFT,
+    PAIRS,
+    PREEMPTED,
+    PREEMPTION,
+    READS,
+    ROWS,
+    RUNNING,
+    SERVER,
+    STACK,
+    STEP,
+    TOKENS,
+    TRIGGER,
+    WAITING,
+    WORK,
+)
 from batchsim.engines.compiled.token_gaps import tick_gaps
 from batchsim.engines.compiled.token_memory import take_contents
 from batchsim.engines.compiled.token_steps import (
@@ -52,14 +62,15 @@ def _no_request_can_join(server, batching, requests, queue, servers, sums, curso
     Until then the group takes the same seats and the same part of the budget, and no fewer blocks. Another
     engine cannot admit one either: it computes a step, or could not at the last instant.
     """
+    engine = servers.engines[server]
     request = next_in_queue(queue, cursor)
     if request < 0:
         return True
-    sums[LEFT] = batching.budget - (servers.ready[server] if batching.decode_first else 0)
-    if sums[LEFT] <= 0 or servers.count[server] == batching.seats:
+    sums[LEFT] = batching.budget - (engine.ready if batching.decode_first else 0)
+    if sums[LEFT] <= 0 or engine.count == batching.seats:
         return True
     tokens, needed, _, kept_free = admission(server, request, batching, requests, servers, sums)
-    return tokens == 0 or needed > servers.free[server] - kept_free
+    return tokens == 0 or needed > engine.free - kept_free
 
 
 @inlined
@@ -68,26 +79,27 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
 
     These steps start before `until_s` and before the step of another engine ends: nothing else happens.
     """
-    server, ends_s = 0, servers.busy_until_s
-    for other in range(1, ends_s.size):
-        if ends_s[other] < ends_s[server]:
+    server, count = 0, servers.engines.size
+    for other in range(1, count):
+        if servers.engines[other].busy_until_s < servers.engines[server].busy_until_s:
             server = other
-    for other in range(ends_s.size):
+    for other in range(count):
         if other != server:
-            until_s = min(until_s, ends_s[other])
-    ready, size = servers.ready[server], batching.block_size
+            until_s = min(until_s, servers.engines[other].busy_until_s)
+    engine = servers.engines[server]
+    ready, size = engine.ready, batching.block_size
     # The present step serves the group, so the budget suffices for the next ones too.
-    if ends_s[server] >= until_s or not servers.served[server] or ready < servers.count[server]:
+    if engine.busy_until_s >= until_s or not engine.served or ready < engine.count:
         return
     if not _no_request_can_join(server, batching, requests, queue, servers, sums, cursor):
         return
-    begin, before_s, before = cursor[STEP] - steps.first, ends_s[server], servers.reads[server]
-    now_s, reads, free = before_s, before, servers.free[server]
-    tick, phase = servers.tick[server], servers.phase[server]
-    peak_s, segment = 0.0, servers.segments[server]
+    begin, before_s, before = cursor[STEP] - steps.first, engine.busy_until_s, engine.reads
+    now_s, reads, free = before_s, before, engine.free
+    tick, phase = engine.tick, engine.phase
+    peak_s, segment = 0.0, engine.segments
     # Leave a row for each engine: the instant that follows may start a step of each.
-    row, last = begin, steps.start_s.size - ends_s.size
-    while now_s < until_s and tick + 1 < servers.next_end[server] and row < last:
+    row, last = begin, steps.start_s.size - count
+    while now_s < until_s and tick + 1 < engine.next_end and row < last:
         ahead = phase + 1 if phase + 1 < size else 0
         blocks = 0 if batching.life else servers.block_demand_by_phase[server, ahead]
         if blocks > free:
@@ -103,27 +115,28 @@ def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers,
         if steps.noise.size:
             seconds = seconds * steps.noise[row]
         done_s = later(now_s, max(seconds, TICK_S))
-        steps.finish_s[row], steps.blocks[row] = done_s, batching.kv_blocks - free
+        steps.finish_s[row], steps.numbers[BLOCKS, row] = done_s, batching.kv_blocks - free
         row += 1
         servers.clock_s[0], now_s = now_s, done_s
     if row == begin:
         return
     if batching.reuses:
-        take_contents(server, servers.free[server] - free, servers.memory)
+        take_contents(server, engine.free - free, servers.memory)
     servers.peaks_s[server, segment] = max(servers.peaks_s[server, segment], peak_s)
-    servers.ended_s[server] = servers.tick_s[server] = servers.clock_s[0]
+    engine.ended_s = engine.tick_s = servers.clock_s[0]
     waiting = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
     for each in range(begin, row if limits.logged else begin):
         steps.start_s[each] = before_s if each == begin else steps.finish_s[each - 1]
-        steps.rows[each] = steps.tokens[each] = steps.running[each] = ready
-        steps.server[each], steps.trigger[each], steps.waiting[each] = server, NO_TRIGGER, waiting
-        steps.gaps[each] = ready
-        steps.reads[each] = before + (each - begin + 1) * ready
-        steps.pairs[each] = steps.preempted[each] = 0
+        for column in (ROWS, TOKENS, RUNNING, GAPS):
+            steps.numbers[column, each] = ready
+        steps.numbers[SERVER, each], steps.numbers[TRIGGER, each] = server, NO_TRIGGER
+        steps.numbers[READS, each] = before + (each - begin + 1) * ready
+        steps.numbers[WAITING, each] = waiting
+        steps.numbers[PAIRS, each] = steps.numbers[PREEMPTED, each] = 0
     cursor[WORK] += row - begin
     cursor[STEP] += row - begin
-    ends_s[server], servers.reads[server], servers.free[server] = now_s, reads, free
-    servers.tick[server], servers.phase[server], servers.step[server] = tick, phase, cursor[STEP] - 1
+    engine.busy_until_s, engine.reads, engine.free = now_s, reads, free
+    engine.tick, engine.phase, engine.step = tick, phase, cursor[STEP] - 1
 
 
 @inlined
@@ -133,21 +146,35 @@ def _start_steps(now_s, ended, batching, cost, requests, queue, servers, steps, 
     After each, ask from the lowest again: a preempted request may run on an engine that was idle.
     """
     server = 0
-    while server < servers.busy_until_s.size:
-        idle = servers.busy_until_s[server] == math.inf
+    while server < servers.engines.size:
+        idle = servers.engines[server].busy_until_s == math.inf
         if idle and start(
             now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor
         ):
-            server = -1 if servers.busy_until_s.size > 1 else 0
+            server = -1 if servers.engines.size > 1 else 0
         server += 1
 
 
 @inlined
-def _enter(request, limit, requests, queue, cursor):
+def _note_idle(now_s, servers):
+    """Add the time since the instant before, if an engine was idle."""
+    ticks = to_ticks(now_s)
+    for server in range(servers.engines.size):
+        if servers.engines[server].busy_until_s == math.inf:
+            servers.idle[IDLE] += ticks - servers.idle[BY]
+            break
+    servers.idle[BY] = ticks
+
+
+@inlined
+def _enter(request, limit, requests, queue, servers, cursor):
     """Let the request that comes now into the queue, unless that is at its limit."""
+    row = requests.rows[request]
+    row.first_step = row.token_step = row.last_step = row.log_entry = -1
+    row.forming_s = -servers.idle[IDLE]
     cursor[SENT] += 1
     if cursor[STACK] + cursor[TAIL] - cursor[HEAD] >= limit:
-        requests.status[request] = REJECTED
+        row.status = REJECTED
         return False
     queue.arrived[cursor[TAIL]] = request
     cursor[TAIL] += 1
@@ -158,7 +185,7 @@ def _enter(request, limit, requests, queue, cursor):
 def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps, sums, done, cursor):
     """Go from instant to instant until the run is over, or work or rows run out."""
     arrival_s, closed, total = requests.arrival_s, requests.client.size > 0, limits.total
-    last_s, count = servers.clock_s[0], servers.busy_until_s.size
+    last_s, count = servers.clock_s[0], servers.engines.size
     log_size, preemptions_at_once = queue.log.shape[1], servers.running.size
     cursor[LATER] = 0
     # At one instant each client sends at most once.
@@ -188,7 +215,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
             due_s = later(oldest_s, batching.wait_s)
             if batching.whole and due_s > last_s:
                 for server in range(count):
-                    if servers.busy_until_s[server] == math.inf:
+                    if servers.engines[server].busy_until_s == math.inf:
                         now_s = min(now_s, due_s)
                         break
         if cursor[SENT] == total and last_s < limits.end_s:
@@ -196,21 +223,22 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
         if not batching.whole:
             until_s = min(now_s, limits.until_s)
             run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers, steps, sums, cursor)
-        now_s = min(now_s, soonest(servers.busy_until_s))
+        now_s = min(now_s, soonest(servers.engines.busy_until_s))
         if now_s == math.inf:
             return ENDED
         if now_s >= limits.until_s:
             return MORE
         last_s = servers.clock_s[0] = now_s
+        _note_idle(now_s, servers)
 
         # 1. Requests of an open loop enter.
         while not closed and cursor[SENT] < total and arrival_s[cursor[SENT]] <= now_s:
-            _enter(cursor[SENT], limits.queue, requests, queue, cursor)
+            _enter(cursor[SENT], limits.queue, requests, queue, servers, cursor)
 
         # 2. Steps that end hand out their tokens; then engines without a step may start one.
         for server in range(count):
-            if servers.busy_until_s[server] <= now_s:
-                leaving = finish(server, batching, requests, queue, servers, done)
+            if servers.engines[server].busy_until_s <= now_s:
+                leaving = finish(now_s, server, batching, requests, queue, servers, done)
                 for place in range(leaving if closed else 0):
                     answer_client(now_s, done[place], requests, clients, cursor)
         # `_start_steps` is most of the code, and inlined, so this loop has its only call. Turn 0 is part of
@@ -220,7 +248,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
             if turn > 0:
                 request, client = cursor[SENT], clients.sending[turn - 1]
                 arrival_s[request], requests.client[request] = now_s, client
-                if not _enter(request, limits.queue, requests, queue, cursor):
+                if not _enter(request, limits.queue, requests, queue, servers, cursor):
                     answer_client(now_s, request, requests, clients, cursor)
             ended = cursor[SENT] == total and now_s >= limits.end_s
             _start_steps(now_s, ended, batching, cost, requests, queue, servers, steps, sums, cursor)
@@ -230,7 +258,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                     request = queue.arrived[cursor[HEAD]]
                     if now_s < later(arrival_s[request], limits.timeout_s):
                         break
-                    requests.status[request] = TIMED_OUT
+                    requests.rows[request].status = TIMED_OUT
                     cursor[HEAD] += 1
                     answer_client(now_s, request, requests, clients, cursor)
                 # 4. Clients whose thinking is over send, in their order; after each, steps may start.

@@ -17,19 +17,24 @@ from batchsim.engines.token_log import Batching
 from batchsim.scenario.prefixes import PrefixBlocks
 
 NOBODY = -1  # shared contents c have the owner -2 - c
+# A run of free blocks, in a circular list.
+RUN = np.dtype([("owner", int), ("blocks", int), ("before", int), ("after", int)])
+# Shared contents: their run of free blocks, 0: none; and how many running requests use them.
+CONTENT = np.dtype([("run", int), ("uses", int)])
+
+
+def records(shape: Any, kind: np.dtype) -> np.recarray:
+    """Return records of zeros."""
+    return np.zeros(shape, kind).view(np.recarray)
 
 
 class TokenMemory(NamedTuple):
     """Runs of free blocks, shape (servers, entries), and where contents are; empty if nothing is reused."""
 
-    owner: Any
-    blocks: Any
-    before: Any
-    after: Any
+    runs: Any  # a record each: see RUN
     spare: Any  # the first unused entry of each engine; `after` leads to the others
     own: Any  # the run of each request's own blocks, 0: none, shape (servers, requests)
-    shared: Any  # the run of shared contents, likewise
-    uses: Any  # by how many running requests, likewise
+    contents: Any  # a record each, likewise: see CONTENT
     first: Any  # see `PrefixBlocks`
     pieces: Any
     per_piece: int
@@ -44,51 +49,50 @@ class TokenMemory(NamedTuple):
         # Runs without contents stand alone: the next to each other are joined.
         most = min(requests, batching.kv_blocks) + min(contents, batching.kv_blocks)
         size = 2 * most + 4 if batching.reuses else 0
-        owner = np.full((servers, size), NOBODY)
-        blocks, before, after = np.zeros((3, servers, size), np.int64)
+        runs = records((servers, size), RUN)
+        runs.owner = NOBODY
         if size:  # one run has all blocks
-            before[:, 0] = after[:, 0] = 1
-            blocks[:, 1] = batching.kv_blocks
-            after[:, 2:-1] = np.arange(3, size)
+            runs.before[:, 0] = runs.after[:, 0] = 1
+            runs.blocks[:, 1] = batching.kv_blocks
+            runs.after[:, 2:-1] = np.arange(3, size)
         own = np.zeros((servers, requests), np.int64)
-        shared, uses = np.zeros((2, servers, contents), np.int64)
+        shared = records((servers, contents), CONTENT)
         return cls(
-            owner, blocks, before, after, np.full(servers, 2), own, shared, uses,
-            prefixes.first, prefixes.pieces, prefixes.per_piece,
-        )  # fmt: skip
+            runs, np.full(servers, 2), own, shared, prefixes.first, prefixes.pieces, prefixes.per_piece
+        )
 
 
 @called
 def _lose(server, entry, memory):
     """Let a run have no contents."""
-    owner = memory.owner[server, entry]
-    if owner > NOBODY:
-        memory.own[server, owner] = 0
-    elif owner < NOBODY:
-        memory.shared[server, -2 - owner] = 0
-    memory.owner[server, entry] = NOBODY
+    run = memory.runs[server, entry]
+    if run.owner > NOBODY:
+        memory.own[server, run.owner] = 0
+    elif run.owner < NOBODY:
+        memory.contents[server, -2 - run.owner].run = 0
+    run.owner = NOBODY
 
 
 @called
 def _unlink(server, entry, memory):
-    before, after = memory.before[server, entry], memory.after[server, entry]
-    memory.after[server, before], memory.before[server, after] = after, before
-    memory.after[server, entry], memory.spare[server] = memory.spare[server], entry
+    run = memory.runs[server, entry]
+    memory.runs[server, run.before].after, memory.runs[server, run.after].before = run.after, run.before
+    run.after, memory.spare[server] = memory.spare[server], entry
 
 
 @called
 def _join(server, entry, memory):
     """Join a run with the next one, if both have no contents."""
-    after = memory.after[server, entry]
+    run, after = memory.runs[server, entry], memory.runs[server, entry].after
     both = entry != 0 and after != 0
-    if both and memory.owner[server, entry] == NOBODY == memory.owner[server, after]:
-        memory.blocks[server, entry] += memory.blocks[server, after]
+    if both and run.owner == NOBODY == memory.runs[server, after].owner:
+        run.blocks += memory.runs[server, after].blocks
         _unlink(server, after, memory)
 
 
 @called
 def _remove(server, entry, memory):
-    before = memory.before[server, entry]
+    before = memory.runs[server, entry].before
     _lose(server, entry, memory)
     _unlink(server, entry, memory)
     _join(server, before, memory)
@@ -99,7 +103,7 @@ def _forget(server, entry, memory):
     if entry != 0:
         _lose(server, entry, memory)
         _join(server, entry, memory)
-        _join(server, memory.before[server, entry], memory)
+        _join(server, memory.runs[server, entry].before, memory)
 
 
 @called
@@ -108,17 +112,16 @@ def _put(server, owner, blocks, servers):
     memory = servers.memory
     if blocks == 0:
         return
-    servers.free[server] += blocks
-    entry = memory.spare[server]
-    memory.spare[server] = memory.after[server, entry]
-    last = memory.before[server, 0]
-    memory.before[server, entry], memory.after[server, entry] = last, 0
-    memory.after[server, last] = memory.before[server, 0] = entry
-    memory.owner[server, entry], memory.blocks[server, entry] = owner, blocks
+    servers.engines[server].free += blocks
+    entry, last = memory.spare[server], memory.runs[server, 0].before
+    run = memory.runs[server, entry]
+    memory.spare[server] = run.after
+    run.owner, run.blocks, run.before, run.after = owner, blocks, last, 0
+    memory.runs[server, last].after = memory.runs[server, 0].before = entry
     if owner > NOBODY:
         memory.own[server, owner] = entry
     elif owner < NOBODY:
-        memory.shared[server, -2 - owner] = entry
+        memory.contents[server, -2 - owner].run = entry
     else:
         _join(server, last, memory)
 
@@ -127,17 +130,18 @@ def _put(server, owner, blocks, servers):
 def take_contents(server, blocks, memory):
     """Take the blocks that are free for the longest time from the queue; `free` already counts them."""
     while blocks > 0:
-        entry = memory.after[server, 0]
-        taken = min(blocks, memory.blocks[server, entry])
+        entry = memory.runs[server, 0].after
+        run = memory.runs[server, entry]
+        taken = min(blocks, run.blocks)
         blocks -= taken
-        memory.blocks[server, entry] -= taken
-        if memory.blocks[server, entry] == 0:
+        run.blocks -= taken
+        if run.blocks == 0:
             _remove(server, entry, memory)
 
 
 @called
 def _content(request, block, requests, memory):
-    piece = memory.pieces[memory.first[requests.path[request]] + block // memory.per_piece]
+    piece = memory.pieces[memory.first[requests.rows[request].path] + block // memory.per_piece]
     return piece * memory.per_piece + block % memory.per_piece
 
 
@@ -149,34 +153,34 @@ def find(server, request, batching, requests, servers):
     """
     memory = servers.memory
     known = requests.prompt[request] + requests.generated[request]
-    most, hits, used = min((known - 1) // batching.block_size, requests.shared[request]), 0, 0
+    most, hits, used = min((known - 1) // batching.block_size, requests.rows[request].shared), 0, 0
     while hits < most:
-        content = _content(request, hits, requests, memory)
-        if memory.uses[server, content] > 0:
+        content = memory.contents[server, _content(request, hits, requests, memory)]
+        if content.uses > 0:
             used += 1
-        elif memory.shared[server, content] == 0:
+        elif content.run == 0:
             break
         hits += 1
     own = memory.own[server, request]
-    if hits == requests.shared[request] and own != 0:
-        return hits + memory.blocks[server, own], hits, used
+    if hits == requests.rows[request].shared and own != 0:
+        return hits + memory.runs[server, own].blocks, hits, used
     return hits, hits, used
 
 
 @called
 def join_memory(server, request, batching, requests, servers):
     """Let a request that joins use what is in memory of its beginning; return how many blocks that is."""
-    memory = servers.memory
+    engine, memory = servers.engines[server], servers.memory
     found, hits, _ = find(server, request, batching, requests, servers)
     for block in range(hits):
-        content = _content(request, block, requests, memory)
-        if memory.uses[server, content] == 0:
-            servers.free[server] -= 1
-            _remove(server, memory.shared[server, content], memory)
-        memory.uses[server, content] += 1
+        content = memory.contents[server, _content(request, block, requests, memory)]
+        if content.uses == 0:
+            engine.free -= 1
+            _remove(server, content.run, memory)
+        content.uses += 1
     own = memory.own[server, request]
     if found > hits:
-        servers.free[server] -= memory.blocks[server, own]
+        engine.free -= memory.runs[server, own].blocks
         _remove(server, own, memory)
     else:
         _forget(server, own, memory)
@@ -187,26 +191,27 @@ def join_memory(server, request, batching, requests, servers):
 def fill(server, request, cached, batching, requests, servers):
     """Note the shared blocks that a request fills as its tokens in memory become `cached`."""
     memory = servers.memory
-    last = min(cached // batching.block_size, requests.shared[request])
-    for block in range(requests.cached[request] // batching.block_size, last):
-        content = _content(request, block, requests, memory)
-        if memory.uses[server, content] > 0:
+    last = min(cached // batching.block_size, requests.rows[request].shared)
+    for block in range(requests.rows[request].cached // batching.block_size, last):
+        content = memory.contents[server, _content(request, block, requests, memory)]
+        if content.uses > 0:
             _put(server, NOBODY, 1, servers)
-        _forget(server, memory.shared[server, content], memory)
-        memory.uses[server, content] += 1
+        _forget(server, content.run, memory)
+        content.uses += 1
 
 
 @called
 def release(server, request, cached, blocks, leaves, batching, requests, servers):
     """Free the blocks of a request with so many tokens in memory, the last block first."""
     memory = servers.memory
-    full, shared = cached // batching.block_size, requests.shared[request]
+    full, shared = cached // batching.block_size, requests.rows[request].shared
     own = 0 if leaves else max(full - shared, 0)
     shared = min(full, shared)
     _put(server, NOBODY, blocks - shared - own, servers)
     _put(server, request, own, servers)
     for block in range(shared - 1, -1, -1):
-        content = _content(request, block, requests, memory)
-        memory.uses[server, content] -= 1
-        if memory.uses[server, content] == 0:
-            _put(server, -2 - content, 1, servers)
+        number = _content(request, block, requests, memory)
+        content = memory.contents[server, number]
+        content.uses -= 1
+        if content.uses == 0:
+            _put(server, -2 - number, 1, servers)

@@ -15,8 +15,9 @@ import numpy as np
 
 from batchsim.engines.autoscaling import Scaler, Seen
 from batchsim.engines.compiled import columns, engine, routed, token_engine
-from batchsim.engines.compiled.columns import SENT, STEP, Steps, TokenLimits, TokenQueue, TokenRequests
+from batchsim.engines.compiled.columns import SENT
 from batchsim.engines.compiled.routed_instants import GROW
+from batchsim.engines.compiled.token_columns import STEP, Steps, TokenLimits, TokenQueue, TokenRequests
 from batchsim.engines.compiled.token_follow import MORE_STEPS, Drawn, Rows, follow, follow_uncached
 from batchsim.engines.log import check_cancelled
 from batchsim.engines.replicas import loads_of, merged, merged_folded, rows_of, token_plan_of
@@ -31,7 +32,7 @@ def _rows(plan: TokenPlan, count: int, room: int) -> Rows:
     scenario, zeros = plan.scenario, np.zeros(room, np.int64)
     loop = token_engine.Loop(scenario.one, plan.base.requests, None)
     one = Rows(
-        TokenRequests.before(np.full(room, math.inf), None, *[zeros] * 5),
+        TokenRequests.before(loop.batching, loop.prefixes, np.full(room, math.inf), None, *[zeros] * 4),
         TokenQueue(*np.empty((2, room), np.int64)), loop.servers, loop.clients, loop.sums, loop.done,
         loop.cursor,
     )  # fmt: skip
@@ -61,7 +62,7 @@ def follow_steps(
     if not routed.is_ours(scenario.router):
         loop = follow_uncached
     every, requests = TokenRequests.of(plan), base.requests
-    drawn = Drawn(*(getattr(every, name) for name in Drawn._fields))
+    drawn = Drawn(*every[:1], *every[3:5], every.rows.limit, every.rows.path, every.rows.shared)
     one, batching = token_engine.Loop(scenario.one, requests, None), Batching.of(scenario)
     logged = scaler is not None
     limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, logged, -math.inf)
@@ -96,8 +97,9 @@ def follow_steps(
 
 def _columns(rows: Rows, steps: Steps) -> list[Seen]:
     """Return the columns of the requests and steps so far, of each replica that has a row."""
+    last_step = rows.requests.rows.last_step
     return [
-        Seen(rows.requests.arrival_s[k, :sent], rows.requests.last_step[k, :sent], steps.start_s[k, :count],
+        Seen(rows.requests.arrival_s[k, :sent], last_step[k, :sent], steps.start_s[k, :count],
              steps.finish_s[k, :count])
         for k, (sent, count) in enumerate(rows.cursor[:, [SENT, STEP]])
     ]  # fmt: skip

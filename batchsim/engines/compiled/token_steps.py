@@ -9,13 +9,18 @@ the capacity of its blocks in tokens instead of their number, so that most rows 
 
 import math
 
-from batchsim._clock import TICK_S
-from batchsim.engines.compiled.columns import (
+from batchsim._clock import PER_S, TICK_S
+from batchsim.engines.compiled.columns import HEAD, TAIL
+from batchsim.engines.compiled.jit import inlined
+from batchsim.engines.compiled.threshold import later, to_ticks
+from batchsim.engines.compiled.token_columns import (
+    BLOCKS,
     DECODES,
     GAPS,
-    HEAD,
+    IDLE,
     LARGEST_BLOCK,
     LEFT,
+    LOGGED,
     MOST_RUNNING,
     MOST_TOKENS,
     PAIRS,
@@ -23,22 +28,26 @@ from batchsim.engines.compiled.columns import (
     PREEMPTION,
     READS,
     ROWS,
+    RUNNING,
+    SERVER,
     STACK,
     STEP,
-    TAIL,
     TOKENS,
+    TRIGGER,
+    WAITING,
     WORK,
 )
-from batchsim.engines.compiled.jit import inlined
-from batchsim.engines.compiled.threshold import later
 from batchsim.engines.compiled.token_gaps import (
-    NEVER,
-    begin_segment,
     count_gaps,
-    join_segments,
-    settle_stalls,
     tick_gaps,
     whole_gaps,
+)
+from batchsim.engines.compiled.token_group import (
+    add_to_group,
+    blocks_for,
+    dissolve_group,
+    finish_in_group,
+    is_ready,
 )
 from batchsim.engines.compiled.token_memory import fill, find, join_memory, release, take_contents
 from batchsim.engines.token_log import BACK, NO_TRIGGER, REGAINED, RESUMED, VICTIM
@@ -49,93 +58,14 @@ ENDLESS = 2**62  # a budget that no step uses up
 
 
 @inlined
-def blocks_for(tokens, size):
-    """Return how many blocks of `size` tokens hold `tokens`."""
-    return (tokens + size - 1) // size
-
-
-# The decode group: requests at the head of `running` that only make a token in each step ("ready"). A tick is
-# a step that serves the group. The tick at which a request joins determines the tick at which it ends, and
-# the phase (the tick modulo the block size) at which it needs its next block. So a step that serves the group
-# adds up four numbers, however large the group is; its requests are visited only when one ends, or when
-# memory or budget is too short for all. Meanwhile `generated` is less the tick of the engine, and so
-# constant, while `cached` and `capacity` are stale, because they follow from the tick.
-
-
-@inlined
-def is_ready(request, requests):
-    """Return whether a request that runs only makes a token in each step from now on."""
-    cached = requests.prompt[request] + requests.generated[request] - 1
-    return requests.cached[request] == cached and not requests.truncated[request]
-
-
-@inlined
-def add_to_group(request, server, ready, batching, requests, servers):
-    """Add a request, the next of `running`, to the group of `ready` requests."""
-    tick = servers.tick[server]
-    servers.reads[server] += requests.cached[request] + 1
-    requests.generated[request] -= tick
-    ahead = servers.phase[server] - requests.cached[request]
-    servers.block_demand_by_phase[server, ahead % batching.block_size] += 1
-    servers.next_end[server] = min(
-        servers.next_end[server], requests.output[request] - requests.generated[request]
-    )
-    if ready == 0:
-        servers.segments[server], servers.peaks_s[server, 0] = 0, 0.0
-    elif ready == servers.aged[server]:  # the first that comes since the last tick
-        begin_segment(server, requests, servers)
-    requests.segment[request] = servers.segments[server]
-
-
-@inlined
-def dissolve_group(server, batching, requests, servers):
-    """Give every request of the group its own numbers again."""
-    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
-    settle_stalls(server, requests, servers)
-    for place in range(servers.ready[server]):
-        request = running[place]
-        if place < servers.aged[server]:
-            requests.token_s[request] = servers.tick_s[server]
-        requests.generated[request] += tick
-        requests.cached[request] = requests.prompt[request] + requests.generated[request] - 1
-        if not batching.life:
-            requests.capacity[request] = blocks_for(requests.cached[request], size) * size
-    servers.ready[server] = servers.aged[server] = servers.reads[server] = 0
-    servers.next_end[server] = NEVER
-    servers.block_demand_by_phase[server, :] = 0
-
-
-@inlined
-def finish_in_group(server, batching, requests, servers, done):
-    """Let the requests of the group leave that end at this tick; return how many."""
-    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
-    join_segments(server, servers)
-    leaving, next_end = 0, NEVER
-    for place in range(servers.ready[server]):
-        request = running[place]
-        end = requests.output[request] - requests.generated[request]
-        if end > tick:
-            next_end = min(next_end, end)
-            running[place - leaving] = request
-            continue
-        cached = requests.prompt[request] + requests.output[request] - 1
-        blocks = requests.capacity[request] // size if batching.life else blocks_for(cached, size)
-        if batching.reuses:
-            release(server, request, cached, blocks, True, batching, requests, servers)
-        else:
-            servers.free[server] += blocks
-        servers.reads[server] -= cached + 1
-        servers.block_demand_by_phase[server, (servers.phase[server] - cached) % size] -= 1
-        requests.generated[request] = requests.output[request]
-        peak_s = servers.peaks_s[server, requests.segment[request]]
-        requests.stall_s[request] = max(requests.stall_s[request], peak_s)
-        requests.last_step[request] = servers.step[server]
-        done[leaving] = request
-        leaving += 1
-    servers.ready[server] -= leaving
-    servers.aged[server] -= leaving
-    servers.next_end[server] = next_end
-    return leaving
+def _note_start(now_s, request, requests, servers, cursor):
+    """Note the first step of a request, which begins now."""
+    row, arrival_s = requests.rows[request], requests.arrival_s[request]
+    row.first_step, row.start_s = cursor[STEP], now_s
+    forming = row.forming_s + servers.idle[IDLE]
+    # The difference of the times, so that exactly nothing of it is queueing.
+    whole = forming == to_ticks(now_s) - to_ticks(arrival_s)
+    row.forming_s = now_s - arrival_s if whole else forming / PER_S
 
 
 # Whole batches: one step for all prompts, then a token each until the longest output is done.
@@ -163,8 +93,9 @@ def _leaving(now_s, ended, batching, requests, queue, cursor):
 @inlined
 def _static_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor):
     """Take a batch and compute its prompts, or serve the present one again; return the trigger."""
+    engine = servers.engines[server]
     running = servers.running[server]
-    if servers.count[server] == 0:
+    if engine.count == 0:
         size, trigger = _leaving(now_s, ended, batching, requests, queue, cursor)
         if size == 0:
             return NO_TRIGGER
@@ -172,12 +103,12 @@ def _static_step(now_s, ended, server, batching, requests, queue, servers, sums,
         for place in range(size):
             request = queue.arrived[cursor[HEAD] + place]
             running[place] = request
-            requests.first_step[request] = cursor[STEP]
+            _note_start(now_s, request, requests, servers, cursor)
             longest = max(longest, requests.prompt[request])
             last = max(last, requests.output[request])
         cursor[HEAD] += size
-        servers.count[server], servers.generated[server] = size, 0
-        servers.longest[server], servers.last[server] = longest, last
+        engine.count, engine.generated = size, 0
+        engine.longest, engine.last = longest, last
         for place in range(size):
             new = requests.prompt[running[place]] if batching.ragged else longest
             sums[TOKENS] += new
@@ -188,36 +119,39 @@ def _static_step(now_s, ended, server, batching, requests, queue, servers, sums,
                 sums[PAIRS] += new * (new + 1) // 2
         sums[ROWS] = size
         return trigger
-    generated = servers.generated[server]
+    generated = engine.generated
     if batching.ragged:
-        for place in range(servers.count[server]):
+        for place in range(engine.count):
             request = running[place]
             if generated < requests.output[request]:
                 sums[ROWS] += 1
                 sums[READS] += requests.prompt[request] + generated
     else:
-        sums[ROWS] = servers.count[server]
-        sums[READS] = sums[ROWS] * (servers.longest[server] + generated)
+        sums[ROWS] = engine.count
+        sums[READS] = sums[ROWS] * (engine.longest + generated)
     sums[TOKENS] = sums[DECODES] = sums[ROWS]
-    sums[GAPS] = servers.aged[server]
+    sums[GAPS] = engine.aged
     return NO_TRIGGER
 
 
 @inlined
 def _finish_static(now_s, server, requests, servers, done):
     """End a whole batch's step; return how many requests leave."""
-    running, step, count = servers.running[server], servers.step[server], servers.count[server]
-    servers.generated[server] += 1
-    if servers.generated[server] == 1:
+    engine = servers.engines[server]
+    running, step, count = servers.running[server], engine.step, engine.count
+    engine.generated += 1
+    if engine.generated == 1:
         for place in range(count):
-            requests.token_step[running[place]] = step
+            row = requests.rows[running[place]]
+            row.token_step, row.first_token_s = step, now_s
     whole_gaps(now_s, server, requests, servers)
-    if servers.generated[server] < servers.last[server]:
+    if engine.generated < engine.last:
         return 0
     for place in range(count):
         done[place] = running[place]
-        requests.last_step[running[place]] = step
-    servers.count[server] = 0
+        row = requests.rows[running[place]]
+        row.last_step, row.finish_s = step, now_s
+    engine.count = 0
     return count
 
 
@@ -229,7 +163,8 @@ compiled_step_ms = inlined(step_ms)
 @inlined
 def _add_row(request, tokens, requests, sums):
     """Add a row of `tokens` to the step that is being scheduled."""
-    cached = requests.cached[request]
+    row = requests.rows[request]
+    cached = row.cached
     sums[ROWS] += 1
     sums[TOKENS] += tokens
     sums[LEFT] -= tokens
@@ -238,15 +173,15 @@ def _add_row(request, tokens, requests, sums):
         sums[READS] += cached + 1
     else:
         sums[PAIRS] += tokens * cached + tokens * (tokens + 1) // 2
-    requests.cached[request] = cached + tokens
+    row.cached = cached + tokens
     known = requests.prompt[request] + requests.generated[request]
-    requests.truncated[request] = cached + tokens < known
+    row.truncated = cached + tokens < known
 
 
 @inlined
 def _tokens(request, batching, requests, sums):
     """Return how many of its missing tokens fit into the budget now; 0: the request must wait."""
-    tokens = requests.prompt[request] + requests.generated[request] - requests.cached[request]
+    tokens = requests.prompt[request] + requests.generated[request] - requests.rows[request].cached
     if batching.threshold > 0:
         tokens = min(tokens, batching.threshold)
     if tokens <= sums[LEFT]:
@@ -257,48 +192,51 @@ def _tokens(request, batching, requests, sums):
 @inlined
 def _serve_running(now_s, server, truncated_only, batching, requests, queue, servers, sums, cursor):
     """Serve the requests that run, in order of admission; while memory is short, preempt the last of them."""
+    engine = servers.engines[server]
     running, size = servers.running[server], batching.block_size
-    place = servers.ready[server]
+    place = engine.ready
     if place > 0 and not truncated_only:
-        blocks = 0 if batching.life else servers.block_demand_by_phase[server, servers.phase[server]]
-        if place <= sums[LEFT] and blocks <= servers.free[server]:
-            servers.served[server] = True
-            servers.free[server] -= blocks
+        blocks = 0 if batching.life else servers.block_demand_by_phase[server, engine.phase]
+        if place <= sums[LEFT] and blocks <= engine.free:
+            engine.served = True
+            engine.free -= blocks
             if batching.reuses:
                 take_contents(server, blocks, servers.memory)
             sums[ROWS] += place
             sums[TOKENS] += place
             sums[DECODES] += place
-            sums[READS] += servers.reads[server]
+            sums[READS] += engine.reads
             sums[LEFT] -= place
         else:  # serve them one by one: those at the end may wait or be preempted
             dissolve_group(server, batching, requests, servers)
             place = 0
-    while place < servers.count[server] and sums[LEFT] > 0:
+    while place < engine.count and sums[LEFT] > 0:
         request = running[place]
+        row = requests.rows[request]
         place += 1
-        if truncated_only and not requests.truncated[request]:
+        if truncated_only and not row.truncated:
             continue
         tokens = _tokens(request, batching, requests, sums)
         if tokens == 0:
             continue
-        cached = requests.cached[request] + tokens
-        if cached > requests.capacity[request]:
-            blocks = blocks_for(cached, size) - requests.capacity[request] // size
-            while blocks > servers.free[server]:
-                servers.count[server] -= 1
-                victim = running[servers.count[server]]
-                held = requests.capacity[victim] // size
+        cached = row.cached + tokens
+        if cached > row.capacity:
+            blocks = blocks_for(cached, size) - row.capacity // size
+            while blocks > engine.free:
+                engine.count -= 1
+                victim = running[engine.count]
+                taken = requests.rows[victim]
+                held = taken.capacity // size
                 if batching.reuses:
-                    kept = requests.cached[victim]
+                    kept = taken.cached
                     release(server, victim, kept, held, False, batching, requests, servers)
                 else:
-                    servers.free[server] += held
-                requests.capacity[victim] = requests.cached[victim] = 0
-                requests.preemptions[victim] += 1
-                requests.back_s[victim] = now_s
+                    engine.free += held
+                taken.capacity = taken.cached = 0
+                taken.preemptions += 1
+                taken.back_s = now_s
                 if queue.log.shape[1] > 0:
-                    entry = requests.log_entry[victim] = cursor[PREEMPTION]
+                    entry = taken.log_entry = cursor[PREEMPTION]
                     queue.log[VICTIM, entry], queue.log[BACK, entry] = victim, cursor[STEP]
                     queue.log[RESUMED, entry] = queue.log[REGAINED, entry] = -1
                     cursor[PREEMPTION] += 1
@@ -307,8 +245,8 @@ def _serve_running(now_s, server, truncated_only, batching, requests, queue, ser
                 sums[PREEMPTED] += 1
                 if victim == request:
                     return
-            servers.free[server] -= blocks
-            requests.capacity[request] += blocks * size
+            engine.free -= blocks
+            row.capacity += blocks * size
             if batching.reuses:
                 take_contents(server, blocks, servers.memory)
         if batching.reuses:
@@ -330,10 +268,10 @@ def admission(server, request, batching, requests, servers, sums):
     size, found, used = batching.block_size, 0, 0
     if batching.reuses:
         found, _, used = find(server, request, batching, requests, servers)
-        requests.cached[request] = found * size
+        requests.rows[request].cached = found * size
     tokens = _tokens(request, batching, requests, sums)
     if batching.life:
-        needed = blocks_for(requests.prompt[request] + requests.limit[request] - 1, size)
+        needed = blocks_for(requests.prompt[request] + requests.rows[request].limit - 1, size)
         return tokens, needed, needed, 0
     needed = blocks_for(requests.prompt[request] + requests.generated[request], size) - used
     return tokens, needed, blocks_for(tokens, size), batching.watermark_blocks
@@ -342,33 +280,35 @@ def admission(server, request, batching, requests, servers, sums):
 @inlined
 def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
     """Let requests join, from the head of the queue."""
+    engine = servers.engines[server]
     running, size = servers.running[server], batching.block_size
-    while sums[LEFT] > 0 and servers.count[server] < batching.seats:
+    while sums[LEFT] > 0 and engine.count < batching.seats:
         request = next_in_queue(queue, cursor)
         if request < 0:
             return
         tokens, needed, taken, kept_free = admission(server, request, batching, requests, servers, sums)
-        if tokens == 0 or needed > servers.free[server] - kept_free:
+        if tokens == 0 or needed > engine.free - kept_free:
             return
+        row = requests.rows[request]
         if cursor[STACK] > 0:
             cursor[STACK] -= 1
-            away_s = requests.preempted_after_first_s
-            if requests.token_step[request] < 0:
-                away_s = requests.preempted_before_first_s
-            away_s[request] += now_s - requests.back_s[request]
-            if requests.log_entry[request] >= 0:
-                queue.log[RESUMED, requests.log_entry[request]] = cursor[STEP]
+            if row.token_step < 0:
+                row.preempted_before_first_s += now_s - row.back_s
+            else:
+                row.preempted_after_first_s += now_s - row.back_s
+            if row.log_entry >= 0:
+                queue.log[RESUMED, row.log_entry] = cursor[STEP]
         else:
             cursor[HEAD] += 1
-            requests.first_step[request] = cursor[STEP]
-        running[servers.count[server]] = request
-        servers.count[server] += 1
-        servers.free[server] -= taken
-        requests.capacity[request] = taken * size
+            _note_start(now_s, request, requests, servers, cursor)
+        running[engine.count] = request
+        engine.count += 1
+        engine.free -= taken
+        row.capacity = taken * size
         if batching.reuses:
             found = join_memory(server, request, batching, requests, servers)
             take_contents(server, taken, servers.memory)
-            requests.capacity[request] += found * size
+            row.capacity += found * size
             fill(server, request, found * size + tokens, batching, requests, servers)
         _add_row(request, tokens, requests, sums)
 
@@ -376,8 +316,9 @@ def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
 @inlined
 def _schedule(now_s, server, batching, requests, queue, servers, sums, cursor):
     """Choose the rows of the next step under `Continuous`."""
+    engine = servers.engines[server]
     sums[LEFT] = batching.budget
-    servers.served[server] = False
+    engine.served = False
     # Each call is inlined, as another copy for the compiler: in a loop, one call of each part is enough.
     for turn in range(2):
         if turn == 1:
@@ -397,6 +338,7 @@ def _schedule(now_s, server, batching, requests, queue, servers, sums, cursor):
 @inlined
 def start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor):
     """Start the next step of an engine; return whether it has one."""
+    engine = servers.engines[server]
     sums[:] = 0
     trigger = NO_TRIGGER
     if batching.whole:
@@ -412,71 +354,71 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     if steps.noise.size:
         seconds = seconds * steps.noise[row]
     done_s = later(now_s, max(seconds, TICK_S))  # however short, it takes a tick of the clock
-    servers.busy_until_s[server], servers.step[server] = done_s, cursor[STEP]
+    engine.busy_until_s, engine.step = done_s, cursor[STEP]
     steps.start_s[row], steps.finish_s[row] = now_s, done_s
-    steps.rows[row], steps.server[row], steps.trigger[row] = sums[ROWS], server, trigger
-    steps.tokens[row], steps.reads[row], steps.pairs[row] = sums[TOKENS], sums[READS], sums[PAIRS]
-    steps.running[row] = servers.count[server]
-    steps.waiting[row] = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
-    steps.blocks[row] = batching.kv_blocks - servers.free[server]
-    steps.preempted[row], steps.gaps[row] = sums[PREEMPTED], sums[GAPS]
+    sums[SERVER], sums[TRIGGER], sums[RUNNING] = server, trigger, engine.count
+    sums[WAITING] = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
+    sums[BLOCKS] = batching.kv_blocks - engine.free
+    for column in range(LOGGED):
+        steps.numbers[column, row] = sums[column]
     cursor[STEP] += 1
     cursor[WORK] += 1 + sums[ROWS]
-    cursor[MOST_RUNNING] = max(cursor[MOST_RUNNING], servers.count[server])
+    cursor[MOST_RUNNING] = max(cursor[MOST_RUNNING], engine.count)
     cursor[MOST_TOKENS] = max(cursor[MOST_TOKENS], sums[TOKENS])
     return True
 
 
 @inlined
-def finish(server, batching, requests, queue, servers, done):
+def finish(now_s, server, batching, requests, queue, servers, done):
     """End the step of an engine; return how many requests leave. They are in `done`."""
-    now_s, servers.busy_until_s[server] = servers.busy_until_s[server], math.inf
+    engine = servers.engines[server]
+    engine.busy_until_s = math.inf
     if batching.whole:
         leaving = _finish_static(now_s, server, requests, servers, done)
-        servers.ended_s[server] = now_s
+        engine.ended_s = now_s
         return leaving
-    servers.ended_s[server] = now_s
-    running, step, size = servers.running[server], servers.step[server], batching.block_size
+    engine.ended_s = now_s
+    running, step, size = servers.running[server], engine.step, batching.block_size
     leaving = 0
-    if servers.served[server]:  # each request of the group makes a token
+    if engine.served:  # each request of the group makes a token
         tick_gaps(now_s, server, requests, servers)
-        servers.tick[server] += 1
-        servers.reads[server] += servers.ready[server]
-        servers.phase[server] = servers.phase[server] + 1 if servers.phase[server] + 1 < size else 0
-        if servers.tick[server] == servers.next_end[server]:
-            leaving = finish_in_group(server, batching, requests, servers, done)
-    count, ready = servers.count[server], servers.ready[server]
+        engine.tick += 1
+        engine.reads += engine.ready
+        engine.phase = engine.phase + 1 if engine.phase + 1 < size else 0
+        if engine.tick == engine.next_end:
+            leaving = finish_in_group(now_s, server, batching, requests, servers, done)
+    count, ready = engine.count, engine.ready
     # The others, behind the group. `leaving` places are free by now: requests that stay move forward.
     for place in range(ready + leaving, count):
         request = running[place]
-        generated = requests.generated[request]
-        if requests.cached[request] == requests.prompt[request] + generated:  # all known tokens are computed
+        row, generated = requests.rows[request], requests.generated[request]
+        if row.cached == requests.prompt[request] + generated:  # all known tokens are computed
             generated += 1
             requests.generated[request] = generated
             if generated == 1:
-                requests.token_step[request] = step
+                row.token_step, row.first_token_s = step, now_s
             else:
-                gap_s = now_s - requests.token_s[request]
-                requests.stall_s[request] = max(requests.stall_s[request], gap_s)
-            requests.token_s[request] = now_s
-            if requests.log_entry[request] >= 0:
-                queue.log[REGAINED, requests.log_entry[request]] = step
-                requests.log_entry[request] = -1
+                gap_s = now_s - row.token_s
+                row.stall_s = max(row.stall_s, gap_s)
+            row.token_s = now_s
+            if row.log_entry >= 0:
+                queue.log[REGAINED, row.log_entry] = step
+                row.log_entry = -1
             if generated == requests.output[request]:
-                held = requests.capacity[request] // size
+                held = row.capacity // size
                 if batching.reuses:
-                    kept = requests.cached[request]
+                    kept = row.cached
                     release(server, request, kept, held, True, batching, requests, servers)
                 else:
-                    servers.free[server] += held
-                requests.last_step[request] = step
+                    engine.free += held
+                row.last_step, row.finish_s = step, now_s
                 done[leaving] = request
                 leaving += 1
                 continue
         running[place - leaving] = request
-    servers.count[server] = count = count - leaving
+    engine.count = count = count - leaving
     while size <= LARGEST_BLOCK and ready < count and is_ready(running[ready], requests):
         add_to_group(running[ready], server, ready, batching, requests, servers)
         ready += 1
-    servers.ready[server] = ready
+    engine.ready = ready
     return leaving

@@ -41,6 +41,15 @@ def test_a_summary_is_that_of_the_kept_run(changes):
     assert_summaries_close(summarised(scenario, 3000, 1, chunk=90, warmup=0.1), kept.summary())
 
 
+@pytest.mark.parametrize(("servers", "cv"), [(1, 0.2), (3, 3.0)])
+def test_no_wait_is_queueing_while_an_engine_is_idle(servers, cv):
+    rule = bs.SizeOrWait(64, 137.0)
+    scenario = SCENARIO.replace(workload=bs.Gamma(0.05, cv), rule=rule, servers=servers)
+    summary = bs.simulate(scenario, 300, keep="summary").summary()
+    assert summary["mean_queueing_ms"] == 0.0
+    assert summary["mean_forming_ms"] == pytest.approx(bs.simulate(scenario, 300).forming_ms.mean())
+
+
 def test_it_keeps_no_columns_and_replications_give_intervals():
     result = bs.simulate(SCENARIO, 1000, keep="summary")
     for name in ("ttft_ms", "steps", "preemptions", "prefill_ms"):
