@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,15 @@ REMOVED = {
     "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
     "WaitSinceLast": "Ray Serve now has `FrozenBatches`, or `StalledBatches` for a handler that blocks",
     "before_mid_2023": "Ray Serve has had one rule since mid-2023, so leave it out",
+    "alike": "`Recommendation.neighbours` has the settings around it, with their differences",
+    "between": "`Recommendation.neighbours` has the settings halfway to the next ones of the grid",
+    "effects": "`Recommendation.neighbours` has them as steps: twice, half and some",
+    "grid_requests": "each setting runs in full, so `requests_simulated` is at least as much",
     "indifference": "with more `requests`, the statement bounds more settings, and each more closely",
+    "lowest_by": "`probes` has the rates that miss the objective, with their numbers",
+    "lowest_per_s": "`probes` has the rates that miss the objective, with their numbers",
+    "rounds": "each setting runs in full, once: `candidates` has the numbers of these runs",
+    "saved": "each setting runs in full, so nothing is saved",
     "vllm_v0": "use `vllm`, or `Continuous(first='prefill', chunked=False)` for the rule of V0",
 }
 
@@ -175,6 +183,15 @@ def refuses_removed(function: Callable[P, R]) -> Callable[P, R]:
 def no_attribute(module: str, name: str) -> AttributeError:
     """Return the error of a module's `__getattr__` for a name that is unknown, or was removed."""
     return AttributeError(f"module {module!r} has no attribute {name!r}{removed(name)}")
+
+
+class Renewed:
+    """An object that says what to use instead of an attribute that it had in an earlier version."""
+
+    if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+        def __getattr__(self, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{removed(name)}")
 
 
 def closest(name: Any, known: Iterable[str]) -> str:

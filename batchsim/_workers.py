@@ -1,9 +1,12 @@
 """Where runs are computed: here, or by an executor; and a progress bar of a search."""
 
 import itertools
+import os
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any, Self
 
 from batchsim import _check
@@ -19,20 +22,24 @@ def check_executor(executor: Any) -> None:
 
 
 class Crew:
-    """Calls functions on an executor, or here without one; counts them on a progress bar.
+    """Calls functions on an executor, on threads, or here; counts them on a progress bar.
 
-    A worker that dies breaks the executor. Finished calls are kept, and the others run here: the answers are
-    the same.
+    `cancelled`: the variable in which a run finds the event that stops it. With it, and without an executor,
+    threads make the calls. A worker that dies breaks the executor. Finished calls are kept, and the others
+    run here: the answers are the same.
     """
 
-    def __init__(self, executor: Executor | None = None, progress: bool = False, about: str = "") -> None:
+    def __init__(
+        self, executor: Executor | None = None, progress: bool = False, about: str = "",
+        cancelled: ContextVar[threading.Event | None] | None = None,
+    ) -> None:  # fmt: skip
         check_executor(executor)
-        self.executor, self.about = executor, about
+        self.executor, self.about, self.cancelled = executor, about, cancelled
+        self.threads = cancelled is not None and executor is None and (os.cpu_count() or 1) > 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
             from tqdm.auto import tqdm
         self.bar = tqdm(desc=about, unit="run", disable=not progress, delay=SHOWN_S, leave=False)
-        self.rounds = 0
 
     def __enter__(self) -> Self:
         return self
@@ -40,16 +47,40 @@ class Crew:
     def __exit__(self, *_: object) -> None:
         self.bar.close()
 
-    def round(self, requests: int, settings: int) -> None:
-        """Begin a round of so many runs."""
-        self.rounds += 1
-        text = f"{self.about}: round {self.rounds}, {settings:,} left, runs of {requests:,}"
-        self.bar.set_description(text, refresh=False)
-        self.bar.n, self.bar.total = 0, settings
+    def begin(self, what: str, calls: int) -> None:
+        """Show on the bar what so many calls do."""
+        self.bar.set_description(f"{self.about}: {what}", refresh=False)
+        self.bar.n, self.bar.total = 0, calls
 
-    def map(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield what a function returns for each tuple of arguments, in order."""
+    def map(
+        self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], here: int = 1
+    ) -> Iterator[Any]:
+        """Yield what a function returns for each tuple of arguments, in order.
+
+        Threads make none of the first calls, which compile what the others need.
+        """
         calls = iter(calls)
+        if not self.threads:
+            yield from self._each(function, calls)
+            return
+        for args in itertools.islice(calls, here):
+            yield function(*args)
+            self.bar.update()
+        assert self.cancelled is not None
+        outer = self.cancelled.get()
+        stop = outer or threading.Event()
+        self.executor = ThreadPoolExecutor(os.cpu_count(), "batchsim", self.cancelled.set, (stop,))
+        try:
+            yield from self._each(function, calls)
+        except BaseException:
+            if outer is None:
+                stop.set()  # the others stop at their next slice
+            raise
+        finally:
+            self.executor.shutdown(wait=False)
+            self.executor = None
+
+    def _each(self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
         waiting: list[tuple[Future[Any] | None, tuple[Any, ...]]] = []
         try:
             while True:

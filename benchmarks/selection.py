@@ -122,8 +122,8 @@ def of_tune(case):
     return {
         "chosen_ms": chosen_ms, "requests": found.requests_simulated, "met": found.met, "holds": holds,
         "within": math.nan if holds is None else statement.within_ms / chosen_ms,
-        "grid": found.grid_requests,
-        "covers": statement and statement.settings / (statement.settings + statement.screened),
+        "grid": REQUESTS * sum(map(math.isfinite, case.truth.values())),
+        "covers": statement and statement.settings / (statement.settings + statement.left_out),
     }  # fmt: skip
 
 

@@ -232,7 +232,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         return servers.read(self.server_config, self.server, self.which).server == server
 
 
-NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by", "requests_simulated")
+NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "limited_by", "requests_simulated")
 
 
 @dataclass

@@ -1,16 +1,19 @@
-"""A setting in a search: its numbers, what it costs, and what became of it."""
+"""A setting in a search: its runs, what it costs, and what became of it."""
 
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from batchsim.result import Result
 from batchsim.result.metrics import MILLION
 from batchsim.scenario import OpenLoop, Scenario
-from batchsim.study.judgement import UNJUDGED, UNKNOWN, Estimate, Judgement
-from batchsim.study.paired import Values
-from batchsim.study.preference import SAME, Order, advantage, preference
+from batchsim.study.judgement import UNJUDGED, UNKNOWN, Estimate, Judgement, estimate, judge
+from batchsim.study.kinds import kind_of
+from batchsim.study.paired import SAME, Order, Values, advantage, preference
+from batchsim.study.slo import SLO
 
 STEP = 1.01  # between measured costs that differ
 
@@ -23,10 +26,10 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # by the scenario, before any run
     UNSTABLE = "unstable"  # its load is 1 or more
     FAILS = "fails"
-    UNCLEAR = "unclear"  # after a full run
+    UNCLEAR = "unclear"  # after the run with a fresh seed
     SLOWER = "slower"
     TIED = "tied"  # with the recommended one, which is preferred
-    BEHIND = "behind"  # the round had no place for it, which proves nothing
+    LEFT = "not run"  # or not to the end, as the search was interrupted
     DEARER = "more servers"
 
 
@@ -37,32 +40,57 @@ class Tie(NamedTuple):
     advantage: str
 
 
+class Ran(NamedTuple):
+    """What a search keeps of a run: `values`, by metric, are compared with those of other settings."""
+
+    requests: int
+    judgement: Judgement
+    latency: Estimate
+    numbers: dict[str, float]
+    values: dict[str, Values]
+
+    @classmethod
+    def of(cls, result: Result, slo: SLO, level: float, keys: Iterable[str] = ()) -> "Ran":
+        """Return the numbers of a run."""
+        scenario, judgement = result.scenario, judge(result, slo, level)
+        noted = (
+            *kind_of(scenario).noted,
+            *(() if scenario.price_per_hour is None else ("cost_per_million",)),
+        )
+        return cls(
+            result.arrival_s.size,
+            judgement,
+            estimate(result, slo.latency),
+            {name: result.metrics.number(name) for name in noted},
+            {key: Values.of(result, key) for key in keys},
+        )
+
+
+NOT_RUN = Ran(0, UNJUDGED, UNKNOWN, {}, {})
+
+
 @dataclass(eq=False)
 class Candidate:
-    """A setting in the search, with the numbers of its last run.
-
-    `fresh`: the requests of its run with a fresh seed. `searched`: the judgement of its last run in the race;
-    `runs`: the values of its runs there, by length and column. `paid`: what a million requests cost in the
-    first of them, NaN without a price.
-    """
+    """A setting in the search, with its runs: of screening, in full, and with the fresh seed."""
 
     knobs: dict[str, Any]
     scenario: Scenario
     outcome: Outcome | None = None
     why: str = ""
-    requests: int = 0
-    fresh: int = 0
-    latency: Estimate = UNKNOWN
-    judgement: Judgement = UNJUDGED
-    searched: Judgement = UNJUDGED
-    numbers: dict[str, float] = field(default_factory=dict)
-    mean_ms: float = math.nan  # of its last run in the race; that of another from which it hardly differs
-    runs: dict[int, dict[str, Values]] = field(default_factory=dict, repr=False)
-    paid: float = math.nan
-    # From the first round, whose length is the same for all, so that they can be compared.
-    first_ms: float = math.nan
+    screened: Ran = field(default=NOT_RUN, repr=False)
+    full: Ran = field(default=NOT_RUN, repr=False)
+    fresh: Ran = field(default=NOT_RUN, repr=False)
+    mean_ms: float = math.nan  # that of another from which it hardly differs
     better_by_ms: float = math.nan  # the most that it may be better than the chosen one
-    first_preference: Order = (0.0, 0.0, 0.0)
+
+    @property
+    def searched(self) -> Ran:
+        """The longest run in the traffic that all settings met."""
+        return self.full if self.full.requests else self.screened
+
+    @property
+    def last(self) -> Ran:
+        return self.fresh if self.fresh.requests else self.searched
 
     @property
     def servers(self) -> int:
@@ -73,7 +101,8 @@ class Candidate:
         """What a million requests cost if it keeps up; NaN without a price, or before a run that tells it."""
         scenario = self.scenario
         if scenario.price_per_hour is None or self.metered or not isinstance(scenario.workload, OpenLoop):
-            return self.paid
+            told = self.searched if self.searched.requests else self.fresh
+            return told.numbers.get("cost_per_million", math.nan)
         return scenario.price_per_hour / 3600 * self.servers / scenario.workload.offered_per_s * MILLION
 
     @property
@@ -86,9 +115,9 @@ class Candidate:
             return self.servers
         if not self.metered:
             return self.cost_per_million
-        if not self.paid > 0:
-            return 0.0 if self.paid == 0 else math.inf  # not run
-        return float(STEP ** round(math.log(self.paid, STEP)))
+        if not (paid := self.cost_per_million) > 0:
+            return 0.0 if paid == 0 else math.inf  # not run
+        return float(STEP ** round(math.log(paid, STEP)))
 
     @property
     def metered(self) -> bool:
@@ -110,13 +139,13 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The order of the race: by how much the objective is missed, then by latency, then by preference."""
-        latency_ms = self.latency.value if self.requests else math.inf
-        excess, beyond = max(self.judgement.excess, 1.0), self.judgement.beyond
-        return excess, beyond, latency_ms, self.servers, *self.preference
+        """The order by its last run: by how much the objective is missed, by latency, by preference."""
+        judgement, latency_ms = self.last.judgement, self.last.latency.value
+        latency_ms = math.inf if math.isnan(latency_ms) else latency_ms
+        return max(judgement.excess, 1.0), judgement.beyond, latency_ms, self.servers, *self.preference
 
     def eliminate(self, outcome: Outcome, why: str) -> None:
-        """Take the setting out of the race, unless it is out already."""
+        """Take the setting out, unless it is out already."""
         if self.outcome is None:
             self.outcome, self.why = outcome, why
 
@@ -125,3 +154,8 @@ class Candidate:
         if self.servers < other.servers:
             return f"fewer servers ({self.servers}, not {other.servers})"
         return advantage(self.preference, other.preference) or SAME
+
+
+def by_rank(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return settings in the order of their last runs."""
+    return sorted(candidates, key=operator.attrgetter("rank"))

@@ -14,8 +14,7 @@ from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import available, check_memory, check_requests
 from batchsim.study import phrases
-from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, judge, out_of_reach, recorded
-from batchsim.study.race import SHORTEST
+from batchsim.study.judgement import OVERLOADED, Judgement, Verdict, judge, out_of_reach, recorded
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import LONGEST, Traffic, fits
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 # The first rates to try, as fractions of the highest. Some are low, because there requests wait longest.
 SCAN = (0.001, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
-SHORT = 1 / 20  # of the requests: enough for rates that clearly fail
 # Fractions of the longest time: a run that seems to need more than the first gets the second, as chance may
 # stretch it.
 FULL, SAFE = 0.9, 0.5
@@ -61,7 +59,7 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Capacity:
+class Capacity(_check.Renewed):
     """The highest rate within an objective, requests per second.
 
     At `rate_per_s` the estimate crosses the limit; it is 0 if no rate meets the objective, and NaN if runs
@@ -70,10 +68,8 @@ class Capacity:
     too short. Each rate is tested at 99.8 %, which makes 95 % for the search of about 25 rates. A whole trace
     that drifts, or a few whole days, have no interval, and their estimates decide.
 
-    `limited_by` is the reason against a higher rate. Below `lowest_per_s` the objective is missed too;
-    `lowest_by` is the reason: requests wait for company, or fewer arrive than the least throughput. It is 0
-    if the smallest rate tried, a thousandth of the saturation rate, meets the objective. `probes` are the
-    runs, by rate.
+    `limited_by` is the reason against a higher rate. Lower rates may miss the objective, too, where requests
+    wait for company, or fewer arrive than the least throughput. `probes` are the runs, by rate.
     """
 
     scenario: Scenario
@@ -81,11 +77,9 @@ class Capacity:
     rate_per_s: float
     low_per_s: float = math.nan
     high_per_s: float = math.nan
-    lowest_per_s: float = 0.0
     limited_by: str = ""
     probes: tuple[Probe, ...] = ()
     requests_simulated: int = 0
-    lowest_by: str = ""
 
     @property
     def met(self) -> bool:
@@ -118,9 +112,6 @@ class Capacity:
             f"  bracket   {', '.join(bracket) or 'none: the runs are too short'}",
             f"  limit     {self.limited_by}",
         ]
-        if self.lowest_per_s:
-            lowest = _format.rate(self.lowest_per_s, 4)
-            lines.append(f"  and       missed below {lowest}: there {self.lowest_by}")
         return "\n".join(lines)
 
 
@@ -130,14 +121,14 @@ def capacity(
 ) -> Capacity:  # fmt: skip
     """Return the highest rate at which a setting meets an objective, and how sure that is.
 
-    The workload is scaled to rates from a thousandth of the highest possible one upwards. Each edge between a
-    rate that meets the objective and one that misses it is narrowed by bisection to the fraction `tolerance`,
+    The workload is scaled to rates from a thousandth of the highest possible one upwards. The edge between
+    the highest that meets the objective and the next is narrowed by bisection to the fraction `tolerance`,
     assuming at most one edge between neighbouring rates of the scan. All rates share one seed, so they share
     one traffic, stretched. `requests` is the length of a run (default: the whole trace, or 100,000); for a
     `Diurnal`, the nearest number that covers whole periods at each rate; at a very low rate, fewer, because
-    the clock ends at 48.5 days. Rates that clearly fail in a twentieth of that get no longer run. With an
-    autoscaler, runs begin with about as many replicas as the rate needs, and last until it has reacted ten
-    times, which takes at most ten times `requests`, but at most 10,000 evaluations.
+    the clock ends at 48.5 days. With an autoscaler, runs begin with about as many replicas as the rate needs,
+    and last until it has reacted ten times, which takes at most ten times `requests`, but at most 10,000
+    evaluations.
 
     `executor`: the first rates run there, as in `sweep`; the answer is the same.
 
@@ -203,16 +194,12 @@ def edge(
 
 
 def probed(scenario: Scenario, slo: SLO, seed: int, requests: int, rate_per_s: float) -> tuple[Probe, int]:
-    """Return the probe at a rate, of a short run if that clearly fails, and the requests simulated for it."""
+    """Return the probe at a rate, and the requests simulated for it."""
     if not scenario.replace(rate_per_s=rate_per_s).stable:
         return Probe(rate_per_s, 0, OVERLOADED), 0
-    traffic, probe = _traffic(scenario, seed, requests, rate_per_s), None
-    scenario, short = traffic.scenario, round(traffic.requests * SHORT)
-    if short >= SHORTEST and scenario.autoscale is None:  # a short run ends before an autoscaler acts
-        probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), slo, scenario, STRICT))
-    if probe is None or not probe.fails:
-        probe = Probe(rate_per_s, traffic.requests, judge(traffic.run(scenario), slo, level=SURE))
-    return probe, traffic.simulated
+    traffic = _traffic(scenario, seed, requests, rate_per_s)
+    judgement = judge(traffic.run(traffic.scenario), slo, SURE)
+    return Probe(rate_per_s, traffic.requests, judgement), traffic.simulated
 
 
 def _traffic(scenario: Scenario, seed: int, requests: int, rate_per_s: float) -> Traffic:
@@ -264,31 +251,21 @@ class _Search:
         holding = [place for place, probe in enumerate(scanned) if probe.holds]
         if not holding:
             return self.found(f"at best {min(scanned, key=lambda probe: probe.judgement.excess)}")
-        last = first = holding[-1]
-        while first > 0 and scanned[first - 1].holds:
-            first -= 1
+        last = holding[-1]
+        below = [probe.rate_per_s for probe in scanned[:last] if not probe.holds]
         outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
         rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
-        more: dict[str, Any] = {"lowest_per_s": 0.0}
-        if first > 0:
-            below = scanned[first - 1].rate_per_s
-            lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
-            # Too few requests: a batch waits for company, or the throughput is too low.
-            worst = self.at(below).judgement.worst
-            fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
-            lowest_by = fewer if worst.key == "throughput_per_s" else "requests wait for company"
-            more = {"lowest_per_s": lowest, "lowest_by": lowest_by}
         saturated = self.at(missed).requests == 0
         limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(self.at(missed))
-        more["low_per_s"] = self._clearly_met(rate, more["lowest_per_s"])
-        return self.found(limited_by, rate, high_per_s=self._clearly_missed(missed), **more)
+        met, clearly_missed = self._clearly_met(max(below, default=0.0), rate), self._clearly_missed(missed)
+        return self.found(limited_by, rate, low_per_s=met, high_per_s=clearly_missed)
 
     def found(self, limited_by: str, rate_per_s: float = 0.0, **more: Any) -> Capacity:
         found = {"probes": tuple(self._in_order()), "requests_simulated": self.simulated, **more}
         return Capacity(self.scenario, self.slo, rate_per_s, limited_by=limited_by, **found)
 
     def at(self, rate_per_s: float) -> Probe:
-        """Return the probe at a rate: of a short run if that clearly fails, else of a full one."""
+        """Return the probe at a rate."""
         if rate_per_s not in self.probes:
             probe, simulated = probed(self.scenario, self.slo, self.seed, self.requests, rate_per_s)
             self.probes[rate_per_s] = probe
@@ -319,8 +296,9 @@ class _Search:
             if any(self.at(rate).holds for rate in rates):
                 return
 
-    def _clearly_met(self, rate: float, lowest: float) -> float:
-        tried = (probe for probe in self._in_order() if lowest <= probe.rate_per_s <= rate)
+    def _clearly_met(self, below: float, rate: float) -> float:
+        """Return the highest rate that is shown to meet, above one that does not hold and up to another."""
+        tried = (probe for probe in self._in_order() if below < probe.rate_per_s <= rate)
         met = [probe.rate_per_s for probe in tried if probe.judgement.meets]
         if not met or met[-1] == rate:
             return rate if met else math.nan

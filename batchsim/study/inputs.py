@@ -13,6 +13,7 @@ no confidence interval.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +21,17 @@ from batchsim import _format
 from batchsim.measured.measurement import Measured
 from batchsim.measured.resampled import services
 from batchsim.scenario import Scenario, Trace
-from batchsim.study.candidate import Candidate
-from batchsim.study.race import SHORTEST, Race, screened
-from batchsim.study.slo import described
+from batchsim.study.candidate import Candidate, by_rank
+from batchsim.study.judgement import recorded
+from batchsim.study.search import Search, tried
+from batchsim.study.slo import LEVEL, described
 from batchsim.study.traffic import Job
 
 DRAWS = 20
 COST = 0.5  # of the requests of the search, at most
-RIVALS = 2  # other settings that are drawn as well, the best of the race
+RIVALS = 2  # other settings that are drawn as well, the best of the search
+SHORTEST = 800  # requests of a draw
+BLOCKS = 16  # of a trace, in a draw
 SAME = 0.05  # of the latency: a rival may be better by this, as short runs err
 
 
@@ -63,68 +67,82 @@ class InputUncertainty:
 
 
 def uncertainty(
-    race: Race, chosen: Candidate, rivals: Sequence[Candidate], measurement: Measured | None, draws: int
+    search: Search, chosen: Candidate, rivals: Sequence[Candidate], measurement: Measured | None, draws: int
 ) -> InputUncertainty | None:
     """Return what other inputs do to the choice; None if the inputs are no samples."""
     trace = isinstance(chosen.scenario.workload, Trace)
     kinds = [*(["service times"] if measurement else []), *(["traffic"] if trace else [])]
     if not kinds or not draws:
         return None
-    near = [each for each in rivals if each.scenario.stable and each.runs]
-    full, budget = race.search.requests, COST * race.search.simulated / (draws * len(kinds))
-    rivals = sorted(near, key=lambda each: (-max(each.runs), each.rank))
-    several = [chosen, *rivals[: min(max(int(budget / SHORTEST) - 1, 0), RIVALS)]]
+    near = by_rank(each for each in rivals if each.scenario.stable and each.full.requests)
+    full, budget = search.traffic.requests, COST * search.traffic.simulated / (draws * len(kinds))
+    several = [chosen, *near[: min(max(int(budget / SHORTEST) - 1, 0), RIVALS)]]
     requests = min(max(int(budget / len(several)), SHORTEST), full)
+    if recorded(search.traffic.scenario) and not trace:  # a part of a day is like no other
+        requests = full
     logs, excess = np.zeros((draws, len(several))), np.zeros(draws)
+    search.crew.begin("bootstrap samples of the inputs", draws * len(several) * len(kinds))
     for kind in kinds:
         if kind == "traffic":
-            jobs, shrink = _of_traffic(race, several, requests, draws), math.sqrt(requests / full)
+            jobs, shrink = _of_traffic(search, several, requests, draws), math.sqrt(requests / full)
         else:
             assert measurement is not None
-            jobs, shrink = _of_service(race, several, requests, draws, measurement), 1.0
+            jobs, shrink = _of_service(search, several, requests, draws, measurement), 1.0
         points = [*jobs]
-        calls = ((job, race.slo, point, False) for point, job in points)
-        found = [*race.crew.map(screened, calls)]
+        found = [*search.crew.map(tried, ((job, search.slo, ()) for _, job in points))]
         stable = [point.stable for point, _ in points]
         ms = [each.latency.value if steady else math.inf for each, steady in zip(found, stable, strict=True)]
-        worst = [
-            each.judgement.excess if steady else math.inf for each, steady in zip(found, stable, strict=True)
-        ]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            of_ms, of_excess = (np.log(np.reshape(each, (draws, -1))) for each in (ms, worst))
+        excesses = [each.judgement.excess for each in found]
+        with np.errstate(divide="ignore", invalid="ignore"):  # of zero or infinity
+            of_ms, of_excess = (np.log(np.array(each).reshape(draws, -1)) for each in (ms, excesses))
             logs += shrink * (of_ms - np.median(of_ms, axis=0))
             excess += shrink * (of_excess - np.median(of_excess, axis=0))[:, 0]
-    key, lower_ms = race.slo.latency.key, [0.0]
-    for each in several[1:]:
-        common = max(n for n in chosen.runs if n in each.runs)
-        lower_ms.append(race.bound(chosen, each, common).value)
-    raced = np.exp(logs) * (chosen.latency.value - np.nan_to_num(lower_ms))
-    zone_ms = SAME * chosen.latency.value
-    best = int((raced[:, 0] <= raced.min(axis=1) + zone_ms).sum())
-    met = int((chosen.judgement.excess * np.exp(excess) <= 1).sum())
-    drawn_ms = chosen.latency.value * np.exp(logs[:, 0])
-    low, high = float(drawn_ms.min()), float(drawn_ms.max())
+    value_ms = chosen.last.latency.value
+    lower_ms = [0.0, *(search.bound(chosen, each, LEVEL).value for each in several[1:])]
+    together = np.exp(logs) * (value_ms - np.nan_to_num(lower_ms))
+    zone_ms = SAME * value_ms
+    best = int((together[:, 0] <= together.min(axis=1) + zone_ms).sum())
+    met = int((chosen.last.judgement.excess * np.exp(excess) <= 1).sum())
+    drawn_ms = value_ms * np.exp(logs[:, 0])
+    low, high, key = float(drawn_ms.min()), float(drawn_ms.max()), search.slo.latency.key
     return InputUncertainty(" and ".join(kinds), draws, met, best, len(several) - 1, key, low, high, zone_ms)
 
 
 def _of_service(
-    race: Race, several: Sequence[Candidate], requests: int, draws: int, measurement: Measured
+    search: Search, several: Sequence[Candidate], requests: int, draws: int, measurement: Measured
 ) -> Iterator[tuple[Scenario, Job]]:
     """Yield runs with service times that the measurement allows."""
-    for service in services(measurement, draws, race.search.seed):
+    workload = search.traffic.scenario.workload
+    if isinstance(workload, Trace):
+        starts = np.linspace(0, search.traffic.requests, BLOCKS, endpoint=False).astype(int)
+        workload, rate_per_s = _blocks(workload, starts, requests), workload.offered_per_s
+        if all(0 < rate < math.inf for rate in (rate_per_s, workload.offered_per_s)):
+            workload = workload.with_rate(rate_per_s)
+    for service in services(measurement, draws, search.traffic.seed):
         for each in several:
             own = each.scenario.service
             noise = None if own.noise is None else service.noise
             point = each.scenario.replace(service=replace(service, noise=noise, padding=own.padding))
-            yield point, race.search.job(point, requests)
+            yield point, search.traffic.job(point.replace(workload=workload), requests)
 
 
 def _of_traffic(
-    race: Race, several: Sequence[Candidate], requests: int, draws: int
+    search: Search, several: Sequence[Candidate], requests: int, draws: int
 ) -> Iterator[tuple[Scenario, Job]]:
     """Yield runs with blocks of the trace, drawn with replacement."""
-    generator = np.random.default_rng(np.random.SeedSequence(race.search.seed, spawn_key=(draws,)))
+    generator = np.random.default_rng(np.random.SeedSequence(search.traffic.seed, spawn_key=(draws,)))
+    last = search.traffic.requests - math.ceil(requests / BLOCKS)
     for _ in range(draws):
-        traffic = race.search.redrawn(requests, generator)
+        drawn = _blocks(search.traffic.scenario.workload, generator.integers(last + 1, size=BLOCKS), requests)
         for each in several:
-            yield each.scenario, traffic.job(each.scenario, requests)
+            yield each.scenario, search.traffic.job(each.scenario.replace(workload=drawn), requests)
+
+
+def _blocks(trace: Any, starts: np.ndarray, requests: int) -> Trace:
+    """Return so many requests of a trace, in blocks from some places on."""
+    sizes = np.diff(np.linspace(0, requests, BLOCKS + 1).astype(int))
+    places = np.concatenate([start + np.arange(size) for start, size in zip(starts, sizes, strict=True)])
+    gaps_s, of_sizes = np.diff(trace.times_s, prepend=0.0)[places], {}
+    if trace.sizes_listed is not None:
+        of_sizes = {"sizes": trace.sizes_listed[places]}
+    return Trace(np.cumsum(gaps_s), **{**trace.of_requests, **of_sizes})

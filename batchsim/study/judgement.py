@@ -102,13 +102,12 @@ UNJUDGED = Judgement(Verdict.UNCLEAR, math.inf, Objective("", math.nan), {})
 OVERLOADED = replace(UNJUDGED, verdict=Verdict.FAILS)  # without a run
 
 
-def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: float = LEVEL) -> Judgement:
+def judge(result: Result, slo: SLO, level: float = LEVEL) -> Judgement:
     """Return whether a run shows that the objectives are met, each at this level of confidence.
 
-    `scenario`: the one that the run represents, if not its own; then a number without an interval proves
-    nothing. Traffic that drifts has no intervals, because no section of it resembles the next. But a whole
-    recorded trace, or a few whole days, are not a sample: their numbers decide without an interval. A part of
-    a day proves nothing.
+    Traffic that drifts has no intervals, because no section of it resembles the next. But a whole recorded
+    trace, or a few whole days, are not a sample: their numbers decide without an interval. A part of a day
+    proves nothing.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait, simulate
     >>> run = simulate(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25)), 20_000, warmup=0.1)
@@ -116,12 +115,11 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
     (<Verdict.MEETS: 'meets'>, <Verdict.FAILS: 'fails'>)
     """
     slo.check(result.scenario)
-    subject = result.scenario if scenario is None else scenario
-    exact = scenario is None and _whole(result)
-    estimates = {objective: estimate(result, objective, subject, level) for objective in slo.objectives}
+    exact, stable = _whole(result), result.scenario.stable
+    estimates = {objective: estimate(result, objective, level) for objective in slo.objectives}
     excesses = {objective: objective.excess(each.value) for objective, each in estimates.items()}
     verdicts = {
-        objective: _verdict(result, objective, each, level, exact) if subject.stable else Verdict.FAILS
+        objective: _verdict(result, objective, each, level, exact) if stable else Verdict.FAILS
         for objective, each in estimates.items()  # overloaded, it fails sooner or later
     }
     order = (Verdict.FAILS, Verdict.UNCLEAR, Verdict.MEETS)
@@ -196,9 +194,9 @@ def fewest(scenario: Scenario, slo: SLO, easy: bool = True) -> float:
     return needed
 
 
-def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:
-    """Return the estimate of an objective's metric from a run that represents a scenario."""
-    key, workload = objective.key, scenario.workload
+def estimate(result: Result, objective: Objective, level: float = LEVEL) -> Estimate:
+    """Return the estimate of an objective's metric from a run."""
+    key, scenario, workload = objective.key, result.scenario, result.scenario.workload
     if objective.q is not None:
         return percentile(result, objective.q, level, objective.column)
     if key == "mean_latency_ms":
@@ -304,21 +302,3 @@ def share_within(result: Result, limit_ms: float, level: float = LEVEL, column: 
     among = metrics.all_in(column)  # none, as where all answers of a run have one token
     share = metrics.columns[column].within(limit_ms) / among if among else math.nan
     return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level, column))
-
-
-def slower_by(
-    result: Result, than: Result, key: str, level: float = LEVEL, searching: bool = True
-) -> Estimate:
-    """Return how much higher a latency is than in another run of the same traffic, with its interval.
-
-    The comparison is paired, section by section, so that the randomness of the traffic cancels. It is NaN if
-    requests can be lost, because a difference would compare different requests. The interval is NaN if the
-    runs are too short. In a search it ignores their relaxation times, as a mistake there does little harm: a
-    setting dropped by mistake hardly differs from the leader.
-    """
-    if result.scenario.can_lose or than.scenario.can_lose:
-        return UNKNOWN
-    each, tested = metric(key), STRICT if searching else LEVEL
-    samples = [_sample(run, tested) for run in (than, result)]
-    (interval,) = metric_intervals(samples, [each], level).values()
-    return Estimate(result.metrics.number(each.key) - than.metrics.number(each.key), *interval)

@@ -23,11 +23,13 @@ from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.simulate import available
 from batchsim.study import tokens
-from batchsim.study.preference import SECTIONS, settle
+from batchsim.study.paired import CELL_SECTIONS, settle
 from batchsim.study.slo import TOKEN_PERCENTILES
 
 P99, TTFT_P99, GOODPUT, ATTAINMENT = "p99_ms", "ttft_p99_ms", "goodput_per_s", "attainment"
 MEMORY = "kv_blocks"  # an axis in addition to the parameters of a rule that describe themselves
+# Of a request, and of an output token, on a slow core: what a search would take decides how it begins.
+REQUEST_S, TOKEN_S, SIMPY_S = 1e-7, 1e-7, 5e-5
 SHARES = 16  # of a surface: a thread takes one after the other
 
 Objectives = tuple[float, float] | None  # of TTFT and of TPOT, in ms
@@ -115,7 +117,7 @@ class Requests:
             return _run_all(scenario, kept, requests, seed, *args)
 
         def compare(cells: np.ndarray, limit_ms: float) -> tuple[np.ndarray, np.ndarray]:
-            ran = run(cells, (), SECTIONS, limit_ms)
+            ran = run(cells, (), CELL_SECTIONS, limit_ms)
             return ran("above"), ran("mean_ms")
 
         def saturation_per_s(cell: int) -> float:
@@ -136,13 +138,13 @@ class Requests:
         """Return how many requests precede the first that some setting can never serve; inf without one."""
         return math.inf
 
-    def sampled(self, scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) -> Scenario:
-        """Return the scenario with the lengths of some of its requests, if it has measured lengths."""
-        return scenario
-
     def least_ms(self, scenario: Scenario, seed: int, warmup: float) -> Mapping[str, np.ndarray]:
         """Return the least values that a run's requests can have, by column; empty if unknown."""
         return {}
+
+    def run_s(self, scenario: Scenario, requests: int) -> float:
+        """Return about how long a run and its judgement take on one core."""
+        return requests * (SIMPY_S if scenario.uncovered else REQUEST_S)
 
     # Words.
 
@@ -209,7 +211,7 @@ class Tokens(Requests):
         losses = np.where(stable, value, math.inf)
         if objectives is not None:  # the less, the better; no request in time is as bad as can be
             losses = np.divide(1, value, out=np.full(len(cells), math.inf), where=value > 0)
-        cuts = np.linspace(0, requests, SECTIONS + 1).astype(int)
+        cuts = np.linspace(0, requests, CELL_SECTIONS + 1).astype(int)
 
         def compare(places: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
             some = [runs[place] for place in places.tolist()]
@@ -223,13 +225,14 @@ class Tokens(Requests):
     def first_unserved(self, points: Sequence[Scenario], streams: Streams, requests: int) -> float:
         return tokens.first_unserved(points, streams, available(points[0], requests))
 
-    def sampled(self, scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) -> Scenario:
-        return tokens.sampled(scenario, seed, requests, chosen)
-
     def least_ms(self, scenario: Scenario, seed: int, warmup: float) -> Mapping[str, np.ndarray]:
         if scenario.service.noise is not None:  # which makes steps as short as they like
             return {}
         return tokens.alone_ms(scenario, *tokens.lengths_of(scenario.tokens, seed, warmup))
+
+    def run_s(self, scenario: Scenario, requests: int) -> float:
+        _, outputs = tokens.lengths_of(scenario.tokens, 0, 0.0)
+        return float(outputs.mean()) * requests * (SIMPY_S if scenario.uncovered else TOKEN_S)
 
     def in_steps(self, rule: Rule) -> bool:
         return isinstance(rule, Continuous)

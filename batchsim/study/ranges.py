@@ -1,6 +1,6 @@
 """Ranges of knobs, and an adaptive search of them: a coarse sample, then steps around the best that shrink.
 
-The short runs are those of the race (`batchsim.study.race`), which then starts with the settings tried here.
+The runs are those of a search (`batchsim.study.search`), which then starts with the settings tried here.
 The search is a heuristic: it finds a local optimum of noisy values, and states nothing about settings that it
 did not try.
 """
@@ -9,22 +9,20 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim.study.candidate import Candidate
 from batchsim.study.grid import Grid, Points
-from batchsim.study.race import Race
-from batchsim.study.slo import LEVEL
+from batchsim.study.search import Search
 
 STEPS = 64  # of a range, at most: the finest step
 COARSE = 16  # steps between the values of the first sample
 SAMPLE = 64  # settings of the first sample, at most
 AROUND = 3  # of the best settings, each is stepped from
 TRIED = 400  # settings, at most
-MATTERS = 0.01  # of the latency: less does not make a grid too coarse
 SCALES = ("linear", "log")
 
 
@@ -66,10 +64,10 @@ Tried = dict[str, tuple[dict[str, Any], Candidate | ValueError]]
 
 
 def explored(
-    over: Mapping[str, Any], race: Race, make: Callable[[dict[str, Any]], Candidate | ValueError],
-    prefer: str, tried: Tried,
+    over: Mapping[str, Any], search: Search, make: Callable[[dict[str, Any]], Candidate | ValueError],
+    tried: Tried,
 ) -> None:  # fmt: skip
-    """Try settings of some ranges in short runs; add each to `tried`, with its knobs.
+    """Try settings of some ranges; add each to `tried`, with its knobs.
 
     `make` returns the candidate of some knobs, or an error if the scenario refuses them.
     """
@@ -92,20 +90,17 @@ def explored(
             if isinstance(candidate, Candidate):
                 places[candidate] = place
                 new.append(candidate)
-        race.candidates = [*places]
-        ran = [each for each in new if each.scenario.stable]
-        race.screen(ran, race.short[0])
-        for each in ran:
-            each.first_ms, each.first_preference = each.latency.value, each.preference
+        search.candidates = [*places]
+        search.run([each for each in new if each.scenario.stable], search.few)
 
     def best() -> list[Candidate]:
         def order(each: Candidate) -> tuple[float, ...]:
             excess, *rest = each.rank
-            return excess, each.cost if prefer == "cheapest" else 0, *rest
+            return excess, each.cost if search.prefer == "cheapest" else 0, *rest
 
-        return sorted((each for each in places if each.requests), key=order)[:AROUND]
+        return sorted((each for each in places if each.searched.requests), key=order)[:AROUND]
 
-    attempt(_sample(axes, tops, race.search.seed))
+    attempt(_sample(axes, tops, search.traffic.seed))
     step = COARSE // 2
     while step and len(tried) < TRIED:
         before = best()[:1]
@@ -133,48 +128,6 @@ def _around(place: Place, tops: Sequence[int], axes: Sequence[Any], step: int) -
         for other in (at - by, at + by):
             if 0 <= other <= top:
                 yield (*place[:axis], other, *place[axis + 1 :])
-
-
-class Between(NamedTuple):
-    """A setting between those of a grid that is better than the chosen one, by at least so many ms (95 %)."""
-
-    knobs: dict[str, Any]
-    at_least_ms: float
-
-
-def between(
-    race: Race, chosen: Candidate, over: Mapping[str, Any],
-    make: Callable[[dict[str, Any]], Candidate | ValueError],
-) -> tuple[Between, ...]:  # fmt: skip
-    """Return the settings halfway to the chosen one's neighbours in a grid that are clearly better than it.
-
-    They run as long as the finalists of the race, in the same traffic. Clearly: 95 % for all of them
-    together.
-    """
-    found = []
-    for name, values in over.items():
-        value = chosen.knobs[name]
-        numbers = sorted(each for each in values if type(each) in (int, float) and math.isfinite(each))
-        if value not in numbers or isinstance(values, Mapping) or name == "servers":
-            continue
-        at, parameter = numbers.index(value), chosen.scenario.rule.parameters().get(name)
-        whole = parameter.kind == "whole" if parameter else all(type(each) is int for each in numbers)
-        for other in (*numbers[max(at - 1, 0) : at], *numbers[at + 1 : at + 2]):
-            middle = (value + other) / 2 if 0 in (value, other) else math.sqrt(value * other)
-            middle = round(middle) if whole else float(f"{middle:.2g}")
-            if middle not in (value, other):
-                found.append(make(chosen.knobs | {name: middle}))
-    length, settings = race.short[-1], [each for each in found if isinstance(each, Candidate)]
-    settings = [each for each in settings if each.scenario.stable]
-    race.screen([chosen, *settings], length)
-    level = 1 - (1 - LEVEL) / max(len(settings), 1)
-    better = []
-    for each in settings:
-        if not race.steady(length, chosen, each) or each.judgement.excess > 1:
-            continue
-        if (bound := race.bound(each, chosen, length, level)).most < -MATTERS * chosen.latency.value:
-            better.append(Between(each.knobs, -bound.most))
-    return tuple(sorted(better, key=lambda each: -each.at_least_ms))
 
 
 def ends_of(over: Any) -> Any:

@@ -5,44 +5,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from batchsim import _format
+from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
 from batchsim.study.candidate import Tie
 from batchsim.study.inputs import InputUncertainty
-from batchsim.study.judgement import Estimate, Judgement, estimate, slower_by
+from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.kinds import kind_of
-from batchsim.study.paired import Statement
-from batchsim.study.preference import SAME
-from batchsim.study.ranges import Between
+from batchsim.study.neighbours import HALFWAY, SCALED
+from batchsim.study.paired import SAME, Statement
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO, described
-from batchsim.study.traffic import Traffic
 from batchsim.theory import Optimum
 
 if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
-class Effect:
-    """How another value of the rule's second knob changes the latency, in ms, in the same traffic.
-
-    `text` describes the value, as "a max wait of 4 ms".
-    """
-
-    knob: str
-    value: float
-    text: str
-    key: str
-    difference: Estimate
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Recommendation:
+class Recommendation(_check.Renewed):
     """The setting that meets an objective, or the nearest to it, with its expected numbers and the reasons.
 
     `met`: whether a full run with a fresh seed shows that it meets `slo`, at 95 % for each objective (a whole
@@ -53,30 +36,27 @@ class Recommendation:
     the best of many. `statement`: how far it is above the best, if it is met.
 
     `candidates`: a DataFrame with a row for each setting, in the grid's order: its knobs, its latency with
-    its interval and other numbers from its longest run, the `requests` of that run, and its `outcome` with
-    the reason, which a single test at 99.9 % gave (a full run or a tie: 95 %). `better_by_ms`: by how much it
-    may be better than the recommended one, in the bounds of `statement`. `alike`: whether its p99 is not
-    clearly above the lowest, as the explorer's map frames it (`surface(...).ties()`). `frontier`: the
-    settings that no other beats in latency, saturation rate and cost by the estimates of full runs (the best
-    of at most 24); one row for settings that do not clearly differ. `out_of_reach`: the objective that no
-    setting can meet and the best possible value, known without a run. `ties`: settings that the runs of the
-    search do not tell from this one, of those tried, and why this one was preferred; they need not be equal.
+    its interval and other numbers from its run in the search, the `requests` of that run, and its `outcome`
+    with the reason, which a single test at 99.9 % gave (the fresh seed or a tie: 95 %). `better_by_ms`: by
+    how much it may be better than the recommended one, in the bounds of `statement`. `frontier`: the settings
+    that no other beats in latency, saturation rate and cost by the estimates of these runs; one row for
+    settings that do not clearly differ. `ties`: settings that the search does not tell from this one, and why
+    this one was preferred; they need not be equal. `out_of_reach`: the objective that no setting can meet and
+    the best possible value, known without a run. `provisional`: why the search ended early; else "".
 
-    `rounds`: a DataFrame with a row for each setting of each round of the race, with its row in `candidates`
-    and its latency there. `provisional`: why the search
-    ended early; else "".
+    `neighbours`: a DataFrame with a row for each step of one knob from the setting: to the `next` value of
+    the grid and `halfway` to it, and, of the knob on the y axis of the rule's heat map, `twice` and `half`
+    the value (instead of no wait, `some`: the time of a request). `difference_ms` is how much slower it is,
+    in the traffic of the search, with its interval (95 % for all rows together). A value halfway that is
+    clearly better shows that the grid is too coarse there. `meets`: whether its estimates meet the objective.
 
     `input_uncertainty`: what bootstrap samples of the inputs do to the choice; None if they are no samples.
 
-    `between`: settings halfway to its neighbours in the grid that are clearly better (95 % for all together),
-    so that the grid is too coarse there.
-
     `optimum` is the lowest mean latency of any policy, if theory knows it, else `no_optimum` is the reason.
-    `effects`: how another wait changes the latency. `remedies`: changes that would meet the objective, if it
-    is not met.
+    `remedies`: changes that would meet the objective, if it is not met.
 
-    `requests_simulated` counts the requests of the search, `grid_requests` those of full runs of all stable
-    settings, and `requests_explaining` those of the runs for frontier, effects and remedies.
+    `requests_simulated` counts the requests of the search, and `requests_explaining` those of the runs for
+    frontier, neighbours and remedies.
     """
 
     scenario: Scenario
@@ -89,22 +69,19 @@ class Recommendation:
     result: Result
     candidates: "pandas.DataFrame"
     frontier: "pandas.DataFrame"
+    neighbours: "pandas.DataFrame"
     ties: tuple[Tie, ...]
     optimum: Optimum | None
     no_optimum: str
-    effects: tuple[Effect, ...]
     remedies: tuple[Remedy, ...]
     requests_simulated: int
-    grid_requests: int
     requests_explaining: int
     statement: Statement | None
     searched: Judgement
-    rounds: "pandas.DataFrame"
     explanation: str = ""
     out_of_reach: str = ""
     provisional: str = ""
     input_uncertainty: InputUncertainty | None = None
-    between: tuple[Between, ...] = ()
 
     @property
     def rule(self) -> Rule:
@@ -114,12 +91,6 @@ class Recommendation:
     def optimum_gap(self) -> float | None:
         """How far its mean latency is above the best possible, in percent; None if that is unknown."""
         return None if self.optimum is None else self.optimum.gap(self.expected["mean_latency_ms"].value)
-
-    @property
-    def saved(self) -> str:
-        """The cost of the search as a fraction of the cost of the whole grid, as "1/12"; "" above a half."""
-        part = self.grid_requests / max(self.requests_simulated, 1)
-        return f"1/{part:.0f}" if part >= 2 else ""
 
     @property
     def certainty(self) -> tuple[str, ...]:
@@ -134,9 +105,9 @@ class Recommendation:
     def costs(self) -> "pandas.DataFrame":
         """What a lower latency costs: the settings of the frontier that are faster than all cheaper ones.
 
-        Their knobs and servers, `cost_per_million` requests, the latency (of the objective, estimated by full
-        runs with the fresh seed), and `per_percent`: what each percent costs by which it is below that of the
-        row above. ValueError without a `price_per_hour`.
+        Their knobs and servers, `cost_per_million` requests, the latency of the objective in the search, and
+        `per_percent`: what each percent costs by which it is below that of the row above. ValueError without
+        a `price_per_hour`.
         """
         key, cost = self.slo.latency.key, "cost_per_million"
         if cost not in self.frontier:
@@ -164,52 +135,18 @@ class Recommendation:
             *([f"  statement   {self.statement}"] if self.statement else []),
             f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
             *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
-            f"  search      {_format.counted(self.requests_simulated, 'request')} simulated"
-            + (f", {self.saved} of the grid's" if self.saved else ""),
+            f"  search      {_format.counted(self.requests_simulated, 'request')} simulated",
         ]
         return "\n".join(lines)
 
 
+COARSE = 0.01  # of the latency: less does not make a grid too coarse
 SEEN = 0.005  # the least share of batches for a reason to be named
 MATTERS = 0.02  # the least relative change of the latency that matters
 
 
-def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
-    """Return how doubling and halving the knob on the y axis of the rule's heat map changes the latency."""
-    scenario, latency, effects = result.scenario, slo.latency, []
-    _, knob = scenario.rule.map_knobs
-    label, unit, _ = described(knob)
-    for value in _other_values(scenario, knob):
-        try:
-            other = traffic.run(scenario.replace({knob: value}))
-        except NeverServed:
-            continue
-        before, after = (estimate(run, latency, run.scenario).value for run in (result, other))
-        _, low, high = slower_by(other, result, latency.key, searching=False)
-        text = f"a {label} of {_format.number(value)}{unit}"
-        effects.append(Effect(knob, value, text, latency.key, Estimate(after - before, low, high)))
-    return tuple(effects)
-
-
 # What more of a knob of continuous batching changes.
 STEPS = {"max_num_batched_tokens": "with more, a prompt needs fewer steps, and each step takes longer; "}
-
-
-def _other_values(scenario: Scenario, knob: str) -> list[float]:
-    rule, kind = scenario.rule, kind_of(scenario)
-    value = getattr(rule, knob)
-    if kind.in_steps(rule):
-        return [value * 2, max(value // 2, 1)]
-    if value is None:  # no limit
-        return []
-    if (it := rule.parameters()[knob]).kind == "whole":
-        twice = value * 2 if it.of_sizes else min(value * 2, rule.max_batch_size)
-        return [each for each in (twice, value // 2) if 1 <= each != value]
-    if rule.max_batch_size == 1 or value == math.inf:
-        return []
-    if value:
-        return [value * 2, value / 2]
-    return [float(f"{kind.one_ms(scenario):.2g}")]  # instead of no wait, the time of one request
 
 
 def explain(found: Recommendation) -> str:
@@ -217,8 +154,7 @@ def explain(found: Recommendation) -> str:
     of_batches = (_load, _batches) if found.result.metrics.totals.batches else ()
     topics = (_setting, _confirmed, _coarse, _cheaper, _costs, *of_batches, _optimum, _remedies, _caveats)
     settings = _format.counted(len(found.candidates), "setting")
-    less = f", {found.saved} of what full runs of all would take" if found.saved else ""
-    search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
+    search = f"The search among {settings} simulated {found.requests_simulated:,} requests."
     return " ".join([*(sentence for topic in topics for sentence in topic(found)), search])
 
 
@@ -256,11 +192,10 @@ def _confirmed(found: Recommendation) -> Iterator[str]:
     if found.input_uncertainty is not None:
         yield _sentence(str(found.input_uncertainty))
     if found.met and worst in judgement.estimates:
-        fresh = f"seed {found.result.seed}, which the search did not use"
-        if isinstance(found.scenario.workload, Trace):
-            fresh = "the whole trace, of which the search ran windows"
         was = phrases.estimated(worst.key, judgement.estimates[worst]._replace(low=math.nan))
-        yield f"These numbers are of {fresh}; in the search {was}."
+        fresh = f"seed {found.result.seed}, which the search did not use; in the search {was}"
+        trace = isinstance(found.scenario.workload, Trace)
+        yield f"These numbers are of {'the whole trace' if trace else fresh}."
 
 
 def _cheaper(found: Recommendation) -> Iterator[str]:
@@ -334,19 +269,19 @@ def _batches(found: Recommendation) -> Iterator[str]:
         share = found.expected["preempted_share"].value
         preempted = "no" if not share else f"{_format.percent(share)} of the"
         why = f"{STEPS.get(found.rule.map_knobs[1], '')}{preempted} requests are preempted"
-    effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
-    if not effects:
+    steps = found.neighbours[found.neighbours["step"].isin(SCALED)].dropna(subset="difference_ms_low")
+    if not len(steps):
         yield f"{why}."
         return
-    (label, *_), (latency, *_) = described(effects[0].knob), described(effects[0].key)
-    little_ms, changes = MATTERS * found.expected[effects[0].key].value, []
-    matters = "hardly matters"
-    for effect in effects:
-        difference, low, high = effect.difference
-        if abs(difference) > little_ms and not low <= 0 <= high:
+    key, changes, matters = found.slo.latency.key, [], "hardly matters"
+    (label, unit, _), (latency, *_) = described(steps["knob"].iloc[0]), described(key)
+    little_ms = MATTERS * found.expected[key].value
+    for step in steps.itertuples():
+        change = Estimate(step.difference_ms, step.difference_ms_low, step.difference_ms_high)
+        if abs(change.value) > little_ms and not change.low <= 0 <= change.high:
             matters = "matters"
-        value, low_text, high_text = map(_format.signed, effect.difference)
-        changes.append(f"{effect.text} by {value} ms ({low_text} to {high_text})")
+        value, low, high = map(_format.signed, change)
+        changes.append(f"a {label} of {_format.number(step.value)}{unit} by {value} ms ({low} to {high})")
     workload = found.scenario.workload
     at = "" if isinstance(workload, ClosedLoop) else f" at {_format.rate(workload.offered_per_s)}"
     yield f"The {label} {matters}{at}: {why}."
@@ -390,10 +325,13 @@ def _remedies(found: Recommendation) -> Iterator[str]:
 
 def _coarse(found: Recommendation) -> Iterator[str]:
     """Say that the grid is too coarse around the setting."""
-    for knobs, at_least_ms in found.between[:1]:
-        moved = {name: value for name, value in knobs.items() if value != found.knobs[name]}
-        label, least = described(found.slo.latency.key)[0], _format.number(at_least_ms, 2)
-        lower = f"with {phrases.setting(moved)} its {label} is at least {least} ms lower"
+    frame = found.neighbours[(found.neighbours["step"] == HALFWAY) & found.neighbours["meets"].astype(bool)]
+    if not found.met or not len(frame):
+        return
+    best = frame.sort_values("difference_ms_high").iloc[0]
+    if -best["difference_ms_high"] > COARSE * found.expected[found.slo.latency.key].value:
+        label, least = described(found.slo.latency.key)[0], _format.number(-best["difference_ms_high"], 2)
+        lower = f"with {best['knob']}={best['value']} its {label} is at least {least} ms lower"
         yield f"The grid is too coarse around it: {lower} (95% confidence)."
 
 

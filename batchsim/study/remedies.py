@@ -166,14 +166,10 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
         text = f"no rate meets it with this setting: {found.limited_by}"
     elif math.isnan(found.low_per_s):
         text = f"runs of {traffic.requests:,} requests are too short to say at which rate it is met"
-    elif offered < found.lowest_per_s:
-        value = found.lowest_per_s * (1 + TOLERANCE)
-        few = f"at {_format.rate(offered)} {found.lowest_by}"
-        text = f"more requests, from {_format.rate(value)} to {most} ({few})"
     else:
         value = found.low_per_s
-        fewer = _format.percent(1 - value / offered)
-        text = f"{fewer} fewer requests, {most} instead of {_format.rate(offered)}"
+        change = f"{_format.percent(1 - value / offered)} fewer" if value < offered else "more"
+        text = f"{change} requests, {most} instead of {_format.rate(offered)}"
     yield Remedy("rate_per_s", value, text)
 
 

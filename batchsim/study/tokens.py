@@ -21,8 +21,7 @@ from batchsim.result.sections import parts_of, sums
 from batchsim.result.token_run import tpot_ms
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
-from batchsim.scenario.lengths import Listed
-from batchsim.scenario.prefixes import HashIds, PrefixGroups
+from batchsim.scenario.prefixes import PrefixGroups
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths, servable
 from batchsim.scenario.saturation import load_to_tell, shares
 
@@ -229,19 +228,6 @@ def first_unserved(points: Sequence[Scenario], streams: Streams, requests: int) 
         if not served.all():
             return first + int(np.argmin(served))
     return math.inf
-
-
-def sampled(scenario: Scenario, seed: int, requests: int, chosen: np.ndarray) -> Scenario:
-    """Return the scenario with the lengths of some of its requests, if it has measured lengths."""
-    tokens = scenario.tokens
-    assert tokens is not None
-    if not any(isinstance(each, Listed) for each in (tokens.prompt, tokens.output)):
-        return scenario
-    prompts, outputs, _ = Streams(scenario, seed).lengths()(requests)
-    lengths = replace(tokens, prompt=Listed(prompts[chosen]), output=Listed(outputs[chosen]))
-    if isinstance(of := tokens.prefixes, HashIds):
-        lengths = replace(lengths, prefixes=HashIds([of.ids[i] for i in chosen.tolist()], of.piece_tokens))
-    return replace(scenario, tokens=lengths)
 
 
 # What a request takes alone on an engine.

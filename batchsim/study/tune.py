@@ -2,15 +2,17 @@
 
 import functools
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from batchsim import _check, _format
+from batchsim import _check
 from batchsim._workers import Crew
 from batchsim.engines.draws import Streams
+from batchsim.engines.log import CANCELLED
 from batchsim.measured.measurement import Measured
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
@@ -20,20 +22,20 @@ from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
-from batchsim.study.candidate import Candidate, Outcome, Tie
+from batchsim.study.candidate import Candidate, Outcome, Tie, by_rank
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.choice import alike, frontier, mark, preferred, statement_of
 from batchsim.study.grid import Grid, Points
 from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
+from batchsim.study.neighbours import neighbours, table
 from batchsim.study.paired import Statement
-from batchsim.study.race import Race
-from batchsim.study.ranges import Between, Tried, between, check_ends, ends_of, explored, has_ranges
-from batchsim.study.recommendation import Effect, Recommendation, effects_of, explain
+from batchsim.study.ranges import TRIED, Tried, check_ends, ends_of, explored, has_ranges
+from batchsim.study.recommendation import Recommendation, explain
 from batchsim.study.remedies import Remedy, longer, remedies
+from batchsim.study.search import Search
 from batchsim.study.slo import SLO, Objective
-from batchsim.study.traffic import FRESH, LONGEST, Traffic
+from batchsim.study.traffic import FRESH, LONGEST, Traffic, fits
 
 if TYPE_CHECKING:
     import pandas
@@ -60,33 +62,35 @@ def tune(
     "cheapest" takes the lowest cost of a million requests that meets the objective, by the scenario's
     `price_per_hour`, or without one the fewest servers, of all replicas; and among the settings of that cost
     the lowest latency (the highest percentile of `slo`, or its mean). `costs` has what a percent of it costs.
-    Clients, requests that get lost and autoscalers cost what a run says: then all settings run in full, and
-    costs in the same step of 1 % are equal. "fastest" takes the lowest latency of all. Runs may not tell
-    several settings from the fastest (`batchsim.study.choice`): among these it takes the most headroom (the
+    Clients, requests that get lost and autoscalers cost what a run says: costs in the same step of 1 % are
+    equal. "fastest" takes the lowest latency of all. Runs may not tell
+    several settings from the fastest (`batchsim.study.search`): among these it takes the most headroom (the
     highest saturation rate), then the lower mean latency, then the shorter wait ("fastest" takes fewer
     servers first). `requests`: the length of a full run (default: the whole trace, or 100,000), which
     determines the precision. If a full run does not decide, runs get up to ten times as long, where that can.
 
-    The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. The choice
-    then runs in full with a fresh seed, a million above it, and is recommended only if the 95 % interval of
-    that run is within the objective; if it is not by little, up to three more settings get such a run. The
-    95 % are of one test: they are not corrected for several settings, or for a longer run after a first one.
-    A trace has no fresh seed: it runs whole, and the search runs windows of it.
-    Otherwise `met` is False, and the nearest setting comes with changes that would meet the objective, each
-    checked by runs. With tokens, an objective below the time of a request alone on an engine is missed
-    without a long run.
+    All settings run in full, under the traffic of one seed (`batchsim.study.search`). The choice then runs in
+    full with a fresh seed, a million above it, and is recommended only if the 95 % interval of that run is
+    within the objective; if it is not by little, up to three more settings get such a run. The 95 % are of
+    one test: they are not corrected for several settings, or for a longer run after a first one. A trace has
+    no fresh seed: it runs whole. Otherwise `met` is False, and the nearest setting comes with changes that
+    would meet the objective, each checked by runs. With tokens, an objective below the time of a request
+    alone on an engine is missed without a long run. A search that would take more than half a minute begins
+    with a tenth of the requests, and runs in full what that cannot exclude; `statement` says so.
 
     `statement` bounds how far the choice is above the best of the settings that it counts (multiple
     comparisons with the best, 95 % for all together; what that leaves out: `batchsim.study.paired`).
-    With more `requests` it bounds more settings, and each more closely.
+    With more `requests` it bounds more settings, and each more closely. `neighbours` tells what a step to
+    either side of the choice changes.
 
     A `measurement` of the service times, and a trace, are samples. `inputs` bootstrap samples of them
     (default: 20 with a measurement, else 0) show how often the choice meets the objective and stays near the
     best of its two nearest rivals, and the range of its latency, in `input_uncertainty`
     (`batchsim.study.inputs`).
 
-    `executor`: the short runs are computed there, as in `sweep`; the answer is the same. Ctrl-C returns the
-    best so far, with `provisional` set, and `met` False unless its full run is finished.
+    `executor`: the runs are computed there, as in `sweep`, instead of by threads; the answer is the same.
+    Ctrl-C returns the best so far, with `provisional` set, and `met` False unless its run with the fresh seed
+    is finished.
 
     Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, the
     end of a range that the scenario refuses, and a trace whose requests all arrive at once. Another
@@ -111,7 +115,7 @@ def tune(
     grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
     lengths = functools.cache(lambda: [each.lengths()(count) for each in streams])
-    entries = [_entry(scenario, slo, grid.knobs(number), lengths) for number in range(len(grid))]
+    entries = [_entry(scenario, grid.knobs(number), slo, lengths) for number in range(len(grid))]
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
     if len(refusals) == len(entries):
         raise refusals[0]
@@ -123,63 +127,60 @@ def tune(
         raise ValueError(f"the traffic must span some time, got {scenario.workload!r}")
     points = [each.scenario for each in candidates]
     most, of_fresh = (kind_of(scenario).first_unserved(points, each, LONGEST * count) for each in streams)
-    search = Traffic(scenario, count, seed, most)
-    with Crew(executor, progress, "tune") as crew:
-        race = Race(slo, search, search.fresh(of_fresh), candidates, crew)
-        make = partial(_entry, scenario, slo, lengths=lengths)
+    traffic = Traffic(scenario, count, seed, most)
+    cancelled = CANCELLED if fits(scenario, (os.cpu_count() or 1) * count) else None
+    with Crew(executor, progress, "tune", cancelled) as crew:
+        search = Search(slo, traffic, traffic.fresh(of_fresh), candidates, prefer, crew)
+        search.screen_if_long(TRIED if ranges else len(candidates))
+        make = partial(_entry, slo=slo, lengths=lengths)
         statement: Statement | None = None
         drawn: InputUncertainty | None = None
-        interrupted, tried = "", Tried()
+        interrupted, attempted = "", Tried()
         try:
             if ranges:
-                explored(over, race, make, prefer, tried)
-            race.first_round()
-            best, result, statement = _search(race, prefer)
+                explored(over, search, partial(make, scenario), attempted)
+            search.start()
+            best, result, statement = search.choice()
         except KeyboardInterrupt:
-            best, result = race.provisional(prefer == "cheapest")
-            interrupted = f"interrupted after {race.search.simulated:,} requests"
-        if best.judgement.meets and not interrupted:
-            same = [each for each in race.candidates if each.cost == best.cost and each is not best]
-            try:
-                drawn = uncertainty(race, best, same, measurement, draws)
-            except KeyboardInterrupt:  # the choice is made
-                interrupted = f"interrupted after {race.search.simulated:,} requests"
-    if tried:
-        settings, several = zip(*tried.values(), strict=True)
-        grid, entries = Points.of(settings), [*several]
-    judgement, simulated = best.judgement, race.search.simulated
-    met = judgement.meets and best.requests == best.fresh  # its last run has the fresh seed
-    best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
-    best.why = phrases.against_limits(judgement)
-    ranked = sorted(race.candidates, key=lambda each: each.rank)
-    ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
-    front, framed = [best], list[Candidate]()
-    effects, nearby, helps = tuple[Effect, ...](), tuple[Between, ...](), tuple[Remedy, ...]()
-    try:
-        if not interrupted:
-            front = frontier(race, best, result)
-        if best.scenario.stable and not race.out_of_reach and not interrupted:
-            effects = effects_of(result, slo, race.traffic)
-            nearby = between(race, best, over, make) if met and not ranges else ()
-            framed = alike(race, best)
-        if judgement.too_short:
-            helps = longer(judgement, best.requests, best.scenario, slo)
-        elif not judgement.meets and not interrupted:
-            near = [each for each in ranked if each.scenario.stable and each is not best]
-            helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
-    except KeyboardInterrupt:
-        interrupted = f"interrupted after {race.search.simulated:,} requests"
-    optimum, no_optimum = _optimum(best.scenario, race.candidates)
-    table = _table(grid, entries, slo, framed)
+            best, result = search.provisional()
+            interrupted = f"interrupted after {traffic.simulated:,} requests"
+        if attempted:
+            tried, several = zip(*attempted.values(), strict=True)
+            grid, entries = Points.of(tried), [*several]
+        judgement, simulated = best.last.judgement, traffic.simulated
+        met = best.fresh.judgement.meets
+        best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
+        best.why = phrases.against_limits(judgement)
+        ranked = by_rank(search.candidates)
+        ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
+        front, helps = [best], tuple[Remedy, ...]()
+        near = table(slo.latency.key)
+        try:
+            if met and not interrupted:
+                same = [each for each in search.candidates if each.cost == best.cost and each is not best]
+                drawn = uncertainty(search, best, same, measurement, draws)
+                simulated = traffic.simulated
+            if not interrupted:
+                front = search.frontier(best)
+            if best.full.requests and not interrupted:
+                near = neighbours(search, best, {} if ranges else over, make)
+            if judgement.too_short:
+                helps = longer(judgement, best.last.requests, best.scenario, slo)
+            elif not judgement.meets and not interrupted:
+                others = [each for each in ranked if each.scenario.stable and each is not best]
+                helps = remedies(best.scenario, slo, search.fresh, others[:NEAR])
+        except KeyboardInterrupt:  # the choice is made
+            interrupted = f"interrupted after {traffic.simulated:,} requests"
+    optimum, no_optimum = _optimum(best.scenario, search.candidates)
+    settings = _settings(grid, entries, slo)
     found = Recommendation(
         best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
-        candidates=table, frontier=table.loc[map(entries.index, front)].reset_index(drop=True),
-        ties=tuple(ties), optimum=optimum, no_optimum=no_optimum, effects=effects, remedies=helps,
-        requests_simulated=simulated,
-        grid_requests=race.asked.requests * sum(each.scenario.stable for each in race.candidates),
-        requests_explaining=race.search.simulated - simulated, out_of_reach=race.out_of_reach,
-        statement=statement, searched=best.searched, provisional=interrupted,
-        input_uncertainty=drawn, between=nearby, rounds=_rounds(race, entries),
+        candidates=settings, frontier=settings.loc[map(entries.index, front)].reset_index(drop=True),
+        neighbours=near,
+        ties=tuple(ties), optimum=optimum, no_optimum=no_optimum, remedies=helps,
+        requests_simulated=simulated, requests_explaining=traffic.simulated - simulated,
+        out_of_reach=search.out_of_reach, statement=statement, searched=best.searched.judgement,
+        provisional=interrupted, input_uncertainty=drawn,
     )  # fmt: skip
     return replace(found, explanation=explain(found))
 
@@ -199,21 +200,8 @@ def _draws(
     return DRAWS if inputs is None else _check.whole("inputs", inputs, at_least=0)
 
 
-def _rounds(race: Race, entries: Sequence[Candidate | ValueError]) -> "pandas.DataFrame":
-    """Return a DataFrame with a row for each setting of each round, by its row among the candidates."""
-    import pandas
-
-    rows = [
-        {"round": number, "requests": each.requests, "candidate": entries.index(candidate),
-         **latency.columns(race.slo.latency.key)}
-        for number, each in enumerate(race.rounds, 1)
-        for candidate, latency in each.latencies.items()
-    ]  # fmt: skip
-    return pandas.DataFrame(rows)
-
-
 def _entry(
-    scenario: Scenario, slo: SLO, knobs: dict[str, Any], lengths: Callable[[], list[Any]]
+    scenario: Scenario, knobs: dict[str, Any], slo: SLO, lengths: Callable[[], list[Any]]
 ) -> Candidate | ValueError:
     """Return a setting as a candidate, or the scenario's error if that refuses it."""
     try:
@@ -241,53 +229,24 @@ def _check_throughput(scenario: Scenario, slo: SLO) -> None:
         raise ValueError(f"{rule}, got {least!r}")
 
 
-def _search(race: Race, prefer: str) -> tuple[Candidate, Result, Statement | None]:
-    """Return the recommended setting, or the nearest, with its full run; give all settings their outcomes."""
-    # With "cheapest", in groups by the cost: the first group with an answer has the best.
-    costs = sorted({each.cost for each in race.candidates})
-    groups: list[float | None] = [*costs] if prefer == "cheapest" else [None]
-    for cost in groups:
-        group = [each for each in race.candidates if cost in (None, each.cost)]
-        alive, tied = race.finalists(group), list[Candidate]()
-        if alive:
-            tied = preferred(race, group, alive[0])
-            alive = [*dict.fromkeys([tied[0], *alive])]
-        if (found := race.confirm(alive, group)) is None:
-            continue
-        best, result = found
-        best.outcome = Outcome.CHOSEN
-        statement = statement_of(race, best, group, len(groups) > 1)
-        mark(race, tied, best)
-        for each in group:
-            each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
-        fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
-        fewer = f"one at {_format.number(best.cost_per_million)} per million meets" if best.metered else fewer
-        for each in race.candidates:
-            each.eliminate(Outcome.DEARER, f"{fewer} the objective")
-        return best, result, statement
-    return *race.nearest(), None
-
-
-def _table(
-    grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO, same: Sequence[Candidate]
+def _settings(
+    grid: Grid | Points, entries: Sequence[Candidate | ValueError], slo: SLO
 ) -> "pandas.DataFrame":  # fmt: skip
     import pandas
 
     key, rows = slo.latency.key, []
     for entry in entries:
         if isinstance(entry, ValueError):
-            refused = {"outcome": str(Outcome.REFUSED), "why": str(entry)}
-            rows.append({"servers": 0, "requests": 0, "alike": False, **refused})
+            rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
             continue
-
-        noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | entry.numbers
+        ran = entry.searched if entry.searched.requests else entry.fresh
+        noted = dict.fromkeys(kind_of(entry.scenario).noted, math.nan) | ran.numbers
         if entry.scenario.price_per_hour is not None:
             noted["cost_per_million"] = entry.cost_per_million if entry.scenario.stable else math.nan
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
-            "requests": entry.requests, **entry.latency.columns(key), **noted,
-            "better_by_ms": entry.better_by_ms, "alike": entry in same, "outcome": str(entry.outcome),
-            "why": entry.why,
+            "requests": ran.requests, **ran.latency.columns(key), **noted, "better_by_ms": entry.better_by_ms,
+            "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
     return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})
@@ -302,7 +261,7 @@ def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
         expected[key] = percentile(result, q, column=metric(key).column)
     expected |= {name: number(result, name) for name in kind.noted if name not in expected}
     if result.scenario.can_lose:
-        expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
+        expected["loss"] = estimate(result, Objective("loss", 1.0))
     return expected
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+from oracles.slower import slower_by
 from runs import in_python
 
 import batchsim as bs
@@ -20,7 +21,6 @@ from batchsim.engines.draws import draw
 from batchsim.engines.log import CANCELLED
 from batchsim.result import Result, Run
 from batchsim.study import kinds
-from batchsim.study.judgement import slower_by
 from batchsim.study.surface import LOADS, load_curve, surface
 
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))

@@ -21,7 +21,7 @@ from batchsim.study.judgement import Verdict, judge, out_of_reach, percentile, s
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import columns_of, sweep
 from batchsim.study.tokens import alone_ms, first_unserved
-from batchsim.study.traffic import WINDOWS, Traffic
+from batchsim.study.traffic import Traffic
 from batchsim.study.tune import tune
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -262,18 +262,6 @@ def test_what_would_help_is_a_faster_model():
     assert 1.2 < faster.value < 5
     step = SCENARIO.service.scaled(1 / faster.value, 1)
     assert step.ms(100, 5, 7) == pytest.approx(SCENARIO.service.ms(100, 5, 7) / faster.value)
-
-
-def test_measured_lengths_stay_with_their_windows_in_a_short_run():
-    rng = np.random.default_rng(0)
-    pairs = [(index + 1, 1 + index % 7) for index in range(8000)]
-    trace = SCENARIO.replace(
-        workload=bs.Trace(np.cumsum(rng.exponential(1, 8000))), tokens=bs.Tokens.sample(pairs), kv_blocks=None
-    )
-    short = Traffic(trace, 8000).run(trace, 1600)
-    starts = np.linspace(0, 8000, WINDOWS, endpoint=False).astype(int)
-    assert short.prompt_tokens.tolist() == [start + 1 + place for start in starts for place in range(100)]
-    assert (short.output_tokens == 1 + (short.prompt_tokens - 1) % 7).all()
 
 
 # The share of requests within several limits at once.

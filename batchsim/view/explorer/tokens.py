@@ -36,7 +36,7 @@ from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.simulate import available
-from batchsim.study.preference import SECTIONS
+from batchsim.study.paired import CELL_SECTIONS
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.view.explorer import kind, presets, reasons
 from batchsim.view.explorer.control import (
@@ -386,13 +386,13 @@ def goodput_difference(data: ViewData) -> Difference | None:
     difference = goodput_b - goodput_a
     if math.isnan(data.comparison["output_tokens_per_s"].low):  # the run is too short for this metric
         return Difference(goodput_a, goodput_b, difference, math.nan, math.nan)
-    cuts = np.linspace(0, met_a.size, SECTIONS + 1).astype(int)
+    cuts = np.linspace(0, met_a.size, CELL_SECTIONS + 1).astype(int)
     of_sections = sums(met_b, cuts) - sums(met_a, cuts)
     # A section's count, in requests per second of the whole run.
     goodput, met = (goodput_b, met_b) if met_b.any() else (goodput_a, met_a)
     per_request = goodput / max(int(met.sum()), 1)
-    error = of_sections.std(ddof=1) * math.sqrt(SECTIONS) * per_request
-    half = float(students_t(LEVEL, SECTIONS) * error)
+    error = of_sections.std(ddof=1) * math.sqrt(CELL_SECTIONS) * per_request
+    half = float(students_t(LEVEL, CELL_SECTIONS) * error)
     return Difference(goodput_a, goodput_b, difference, difference - half, difference + half)
 
 

@@ -122,9 +122,9 @@ def capacity_curves(
     A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
     95 % intervals. Points without a steady state have no number: they are crosses at the top. Diamonds mark
     where a line crosses the objective, interpolated between two points; for a `Capacity` itself they mark its
-    `rate_per_s` (and `lowest_per_s`), and its line shows the runs of full length. By default `value` is the
-    p99 of all requests, where a lost request counts as infinitely late. Points of another latency are hollow
-    if requests are lost, and lines next to them have no diamonds.
+    `rate_per_s`, and its line shows the runs of full length. By default `value` is the p99 of all requests,
+    where a lost request counts as infinitely late. Points of another latency are hollow if requests are lost,
+    and lines next to them have no diamonds.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -170,7 +170,7 @@ def capacity_curves(
             partial = charts.of_served_alone(frame, value)[there]
             if name in capacities and x == "rate_per_s":
                 capacity = capacities[name]
-                edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
+                edges = [capacity.rate_per_s] if capacity.rate_per_s > 0 else []
                 label += f"\ncapacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
                 reach[label] = max(edges, default=0.0)
                 ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)

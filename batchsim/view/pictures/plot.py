@@ -105,7 +105,7 @@ def plot(
     drawn into `ax`, under your settings of matplotlib, and the axes are returned; without `ax`, a figure is.
     Other results have other figures, those of `tune` and `compare_servers` with an `ax`, too:
 
-    - from `tune`: the race of the settings, round by round, to the full run with a fresh seed;
+    - from `tune`: all settings of the search, and the full run with a fresh seed;
     - from `compare_servers`: the latency on each server, from the median to the tail;
     - a Measurement: its curve, its samples, and the device's roofline;
     - from `calibrate`: each stage of the load test, measured and simulated;
@@ -167,11 +167,11 @@ def _other_picture(result: Any, theory: bool, ax: Axes | None) -> Picture | Axes
 
         return server_curves(result, ax)
     if not isinstance(result, Measurement | Calibration | Fidelity):
-        if not hasattr(result, "rounds"):
+        if not hasattr(result, "candidates"):
             raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
-        from batchsim.view.pictures.race import race
+        from batchsim.view.pictures.search import search
 
-        return race(result, ax)
+        return search(result, ax)
     for name, given in (("theory", theory), ("ax", ax)):
         if given:
             raise ValueError(f"{name} must be left out for a {type(result).__name__}, got {given!r}")

@@ -1,16 +1,12 @@
 """Among settings that no run tells apart: headroom, then the mean latency, then the shorter wait."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from oracles.slower import slower_by
 
 import batchsim as bs
-from batchsim.study.judgement import slower_by
-from batchsim.study.preference import advantage, preference
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -28,58 +24,6 @@ def row_of(found, **knobs):
         frame = frame[frame[name] == value]
     (row,) = frame.to_dict("records")
     return row
-
-
-# The order.
-
-
-@given(
-    st.lists(st.tuples(st.floats(1, 1e6), st.floats(0.01, 1e4), st.floats(0, 100)), min_size=1, max_size=8)
-)
-def test_the_preferred_has_most_headroom_then_the_lowest_mean_then_the_shortest_wait(settings):
-    rate, mean_ms, wait_ms = min(settings, key=lambda each: preference(*each))
-    alike = [each for each in settings if each[0] >= rate * (1 + 1e-3)]
-    assert not alike
-    alike = [each for each in settings if each[0] == rate and each[1] <= mean_ms * (1 - 1e-3)]
-    assert not alike
-    alike = [each for each in settings if each[:2] == (rate, mean_ms)]
-    assert wait_ms == min(each[2] for each in alike)
-
-
-def test_what_agrees_to_four_digits_is_equal():
-    assert preference(1000, 18.392856, 0) < preference(1000, 18.392855, 5)
-    assert preference(1000 + 1e-9, 20, 0) > preference(1000, 10, 0)
-
-
-def test_a_mean_that_is_not_known_comes_last():
-    assert preference(1000, math.nan, 0) > preference(1000, 1e9, 5)
-
-
-@pytest.mark.parametrize(
-    ("other", "expected"),
-    [
-        ((753, 6, 0), "more headroom (saturation 1,421/s, not 753/s)"),
-        ((1421, 8, 0), "a lower mean latency (7 ms, not 8)"),
-        ((1421, 7, 5), "a shorter wait (2 ms, not 5)"),
-        ((1421, 7, 2), ""),
-    ],
-)
-def test_an_advantage_is_the_first_that_counts(other, expected):
-    assert advantage(preference(1421, 7, 2), preference(*other)) == expected
-
-
-def test_how_much_slower_a_run_is_is_the_paired_difference():
-    without, with_wait = (full_run(POISSON.replace(max_wait_ms=ms), 20_000) for ms in (0, 16))
-    found = slower_by(with_wait, without, "p99_ms")
-    # A search does not ask whether the run is long enough for its scenario: hence not to the last digit.
-    assert found == pytest.approx(bs.compare(without, with_wait, ["p99"])["p99"][2:], rel=0.02)
-    assert found.low > 0
-    assert slower_by(without, with_wait, "p99_ms").high < 0
-
-
-def test_where_requests_can_be_lost_no_difference_is_known():
-    lossy = full_run(POISSON.replace(queue_limit=50), 20_000)
-    assert all(map(math.isnan, slower_by(lossy, lossy, "p99_ms")))
 
 
 # What `tune` takes.
@@ -130,7 +74,7 @@ def test_a_setting_that_ties_is_not_clearly_slower_or_faster_than_the_fastest_of
     ]
     fastest = min(runs, key=lambda run: run.percentile(99))
     for run in runs:
-        _, low, high = slower_by(run, fastest, "p99_ms")
+        low, high = slower_by(run, fastest, "p99_ms")
         assert low <= 0 <= high
 
 
