@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from batchsim.result import Result
 from batchsim.result.metrics import MILLION
 from batchsim.scenario import OpenLoop, Scenario
-from batchsim.study.judgement import UNJUDGED, UNKNOWN, Estimate, Judgement, estimate, judge
+from batchsim.study.judgement import STRICT, UNJUDGED, UNKNOWN, Estimate, Judgement, estimate, judge
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import SAME, Order, Values, advantage, preference
 from batchsim.study.slo import SLO
@@ -50,9 +50,12 @@ class Ran(NamedTuple):
     values: dict[str, Values]
 
     @classmethod
-    def of(cls, result: Result, slo: SLO, level: float, keys: Iterable[str] = ()) -> "Ran":
-        """Return the numbers of a run."""
-        scenario, judgement = result.scenario, judge(result, slo, level)
+    def of(cls, result: Result, slo: SLO, strict: bool = False, keys: Iterable[str] = ()) -> "Ran":
+        """Return the numbers of a run; `strict`: it fails at the strict level alone."""
+        scenario, judgement = result.scenario, judge(result, slo)
+        latency = judgement.estimates.get(slo.latency) or estimate(result, slo.latency)
+        if strict and judgement.excess > 1:  # otherwise it cannot fail
+            judgement = judge(result, slo, STRICT)
         noted = (
             *kind_of(scenario).noted,
             *(() if scenario.price_per_hour is None else ("cost_per_million",)),
@@ -60,7 +63,7 @@ class Ran(NamedTuple):
         return cls(
             result.arrival_s.size,
             judgement,
-            estimate(result, slo.latency),
+            latency,
             {name: result.metrics.number(name) for name in noted},
             {key: Values.of(result, key) for key in keys},
         )

@@ -39,6 +39,7 @@ from batchsim.study.slo import LEVEL, described
 SECTIONS = (64, 32, 16)
 DIRECTIONS = 64  # on an ellipse
 TOP = 10  # times the values above a percentile: those that the ends of its interval may reach
+MOST = 100_000  # of these values; of more, every second or third and so on: a search has many runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,8 @@ class Values:
     `memory`: the requests after which the scenario has forgotten its state; infinite if the sections of the
     run are not alike. `share`: that of a percentile; None for a mean. `sections`: the mean of each of 64
     sections, or the fraction of all values that are in it and up to the percentile, times 64. `top`: the
-    highest of `count` sorted values, ten times as many as are above the percentile.
+    highest of `count` sorted values, ten times as many as are above the percentile, of which `every` second
+    or third is kept in a long run.
     """
 
     size: int
@@ -58,6 +60,7 @@ class Values:
     sections: np.ndarray
     top: np.ndarray
     count: int
+    every: int = 1
 
     @classmethod
     def of(cls, result: Result, key: str) -> Self:
@@ -83,7 +86,8 @@ class Values:
         top = np.sort(np.partition(known, least)[least:])
         value = float(top[_place(q / 100, known.size) - least])
         kept = np.add.reduceat(ms <= value, cuts) * (SECTIONS[0] / known.size)
-        return cls(ms.size, memory, q / 100, value, kept, top, known.size)
+        every = math.ceil(top.size / MOST)
+        return cls(ms.size, memory, q / 100, value, kept, top[::-every][::-1].copy(), known.size, every)
 
     @property
     def steady(self) -> bool:
@@ -92,7 +96,8 @@ class Values:
 
     def at(self, shares: Any) -> Any:
         """Return the least of the values that a share of them keeps."""
-        return self.top[np.clip(_place(shares, self.count) - self.count + self.top.size, 0, None)]
+        above = self.count - 1 - _place(shares, self.count)
+        return self.top[np.clip(self.top.size - 1 - above // self.every, 0, None)]
 
 
 def _place(shares: Any, size: int) -> Any:

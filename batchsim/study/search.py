@@ -55,7 +55,7 @@ Choice = tuple[Candidate, Result]
 
 def tried(job: Job, slo: SLO, keys: Iterable[str]) -> Ran:
     """Run a job, and return its numbers."""
-    return Ran.of(run_job(job), slo, STRICT, keys)
+    return Ran.of(run_job(job), slo, True, keys)
 
 
 @dataclass(eq=False)
@@ -184,7 +184,7 @@ class Search:
     def _confirmed(self, candidate: Candidate, traffic: Traffic) -> Result:
         """Run a setting with a fresh seed, judge it, and eliminate it unless it meets."""
         result = traffic.run(candidate.scenario)
-        candidate.fresh, candidate.outcome = Ran.of(result, self.slo, LEVEL), None
+        candidate.fresh, candidate.outcome = Ran.of(result, self.slo), None
         judgement = candidate.fresh.judgement
         if not judgement.meets:
             outcome = Outcome.FAILS if judgement.verdict is Verdict.FAILS else Outcome.UNCLEAR
@@ -268,7 +268,7 @@ class Search:
         if not any(each.last.requests for each in self.candidates):
             first = next((each for each in self.candidates if each.outcome is None), self.candidates[0])
             few = self.traffic.resized(self.traffic.requests // TENTH) or self.traffic
-            first.screened = Ran.of(few.run(first.scenario), self.slo, STRICT, self.keys)
+            first.screened = Ran.of(few.run(first.scenario), self.slo, True, self.keys)
 
         def order(each: Candidate) -> tuple[float, ...]:
             excess, beyond, *rest = each.rank

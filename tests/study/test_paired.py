@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsim.study import paired
 from batchsim.study.paired import Values, advantage, better_by, preference
 
 # Bounds of paired differences.
@@ -38,6 +39,18 @@ def test_runs_that_do_not_differ_may_still_differ_by_what_no_request_showed():
     assert bound.value == 0
     # Of 1,000 requests none differed: at 95 % fewer than 3 of 1,000 do (the rule of three).
     assert bound.most == pytest.approx(np.percentile(ms, 99) - np.percentile(ms, 98.7), rel=0.2)
+
+
+@pytest.mark.parametrize("key", ["p50_ms", "p90_ms", "p99_ms"])
+def test_a_long_run_keeps_few_values_and_its_bounds(monkeypatch, key):
+    ms = np.random.default_rng(0).exponential(size=(2, 50_000))
+    runs = [Values.of_ms(each, 1, key) for each in ms]
+    monkeypatch.setattr(paired, "MOST", 3000)
+    few = [Values.of_ms(each, 1, key) for each in ms]
+    assert all(each.top.size <= 3000 for each in few)
+    for one, other in (few, few[::-1]):
+        exact = better_by(*(runs if one is few[0] else runs[::-1]), 0.95)
+        assert better_by(one, other, 0.95) == pytest.approx(exact, abs=0.02)
 
 
 def test_a_run_that_is_short_for_its_memory_has_no_steady_values():
