@@ -28,8 +28,8 @@ from batchsim.study.slo import TOKEN_PERCENTILES
 
 P99, TTFT_P99, GOODPUT, ATTAINMENT = "p99_ms", "ttft_p99_ms", "goodput_per_s", "attainment"
 MEMORY = "kv_blocks"  # an axis in addition to the parameters of a rule that describe themselves
-# Of a request, and of an output token, on a slow core: what a search would take decides how it begins.
-REQUEST_S, TOKEN_S, SIMPY_S = 1e-7, 1e-7, 5e-5
+# Of a request and of an output token, judgement included; SimPy's count twice, as threads do not share them.
+REQUEST_S, TOKEN_S, SIMPY_S = 5e-8, 4e-8, 5e-5
 SHARES = 16  # of a surface: a thread takes one after the other
 
 Objectives = tuple[float, float] | None  # of TTFT and of TPOT, in ms
@@ -143,7 +143,7 @@ class Requests:
         return {}
 
     def run_s(self, scenario: Scenario, requests: int) -> float:
-        """Return about how long a run and its judgement take on one core."""
+        """Return about how long a run takes on one core."""
         return requests * (SIMPY_S if scenario.uncovered else REQUEST_S)
 
     # Words.

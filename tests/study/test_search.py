@@ -10,6 +10,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.study import search
+from batchsim.study.candidate import Candidate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -143,6 +144,24 @@ def test_settings_that_were_screened_out_run_in_full_where_they_are_on_the_front
     assert (screened.frontier["requests"] == 100_000).all()
     labels = [tick.get_text() for tick in bs.plot(screened).axes[0].get_xticklabels()]
     assert [label.split("runs of ")[-1] for label in labels[:2]] == ["10,000", "100,000"]
+
+
+TOKENS = bs.Scenario(
+    bs.Poisson(4), bs.Continuous(), bs.StepTime(7, 10, 0.1), tokens=bs.Tokens(500, bs.Geometric(150))
+)  # fmt: skip
+SLOW = POISSON.replace(workload=bs.ClosedLoop(40), replicas=2)  # which SimPy runs
+
+
+@pytest.mark.parametrize(
+    ("scenario", "requests", "settings"),
+    [(POISSON, 1_000_000, 1200), (TOKENS, 100_000, 100), (SLOW, 20_000, 60)],
+    ids=["requests", "tokens", "SimPy"],
+)
+def test_a_search_of_more_than_half_a_minute_is_screened(scenario, requests, settings):
+    for count, few in ((settings // 2, None), (settings * 2, requests // 10)):
+        asked = search.Search(LIMIT, *[search.Traffic(scenario, requests)] * 2, [Candidate({}, scenario)])
+        asked.screen_if_long(count)
+        assert few == (asked.few and asked.few.requests)
 
 
 @pytest.mark.parametrize(
