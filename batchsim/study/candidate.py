@@ -41,7 +41,7 @@ class Tie(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What a search keeps of a run: `values`, by metric, are compared with those of other settings."""
+    """The numbers of a run that a search keeps: `values`, by metric, are compared with other settings'."""
 
     requests: int
     judgement: Judgement

@@ -13,7 +13,6 @@ from batchsim._workers import Crew
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import available, check_memory, check_requests
-from batchsim.study import phrases
 from batchsim.study.judgement import OVERLOADED, Judgement, Verdict, judge, out_of_reach, recorded
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import LONGEST, Traffic, fits
@@ -54,7 +53,7 @@ class Probe:
 
     def __str__(self) -> str:
         worst = self.judgement.worst
-        estimate = phrases.estimated(worst.key, self.judgement.estimates[worst])
+        estimate = self.judgement.estimates[worst].in_words(worst.key)
         return f"{estimate} at {_format.rate(self.rate_per_s, 4)}"
 
 

@@ -13,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario import Scenario
+from batchsim._format import counted, number, rate
+from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.knobs import find_knob, parts_of
 
 NESTING = ("workload", "rule", "service")  # parts of a scenario with knobs inside
@@ -195,3 +196,30 @@ def _first_with(name: str, parts: Mapping[str, Any], combinations: list[dict[str
         except ValueError as error:
             refusals.append(error)
     raise refusals[0]
+
+
+# A point in words.
+
+
+def overload(scenario: Scenario) -> str:
+    """Return a load that is too high, and the two rates behind it."""
+    assert not isinstance(scenario.workload, ClosedLoop)
+    offered, saturation = scenario.workload.offered_per_s, scenario.saturation_per_s
+    return f"load {number(scenario.load, 4)}: {rate(offered, 4)}, saturation at {rate(saturation, 4)}"
+
+
+def setting(knobs: Mapping[str, Any]) -> str:
+    """Return knobs with their values."""
+    return ", ".join(f"{name}={value!r}" for name, value in knobs.items())
+
+
+def machines(scenario: Scenario) -> str:
+    """Return the servers of a scenario, by replica if there are several.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> scenario = Scenario(Poisson(900), SizeOrWait(8, 5), Affine(5, 1), servers=2)
+    >>> machines(scenario), machines(scenario.replace(replicas=3))
+    ('2 servers', '3 replicas of 2 servers')
+    """
+    servers = counted(scenario.servers, "server")
+    return servers if scenario.replicas == 1 else f"{scenario.replicas} replicas of {servers}"

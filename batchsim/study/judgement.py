@@ -47,6 +47,17 @@ class Estimate(NamedTuple):
         """Return it as columns of a table."""
         return dict(zip((key, f"{key}_low", f"{key}_high"), self, strict=True))
 
+    def in_words(self, key: str, digits: int = 4) -> str:
+        """Return a metric's value with its interval.
+
+        >>> Estimate(17.58, 17.4, 17.73).in_words("p99_ms")
+        'p99 17.58 ms (17.4 to 17.73)'
+        """
+        label, unit, scale = described(key)
+        value, low, high = (_format.number(each * scale, digits) for each in self)
+        interval = "" if math.isnan(self.low) or low == high else f" ({low} to {high})"
+        return f"{label} {value}{unit}{interval}"
+
 
 class Verdict(Enum):
     """Whether a run shows that an objective is met."""
@@ -95,6 +106,31 @@ class Judgement:
             return math.nan
         # The width falls with the root of the length. A fifth more, as the width varies too.
         return 1.2 * (width / room) ** 2 if room else math.inf
+
+    @property
+    def in_words(self) -> str:
+        """The estimate for each objective."""
+        return _format.listed([each.in_words(of.key) for of, each in self.estimates.items()])
+
+    @property
+    def finding(self) -> str:
+        """The estimate for the worst objective, and its side of the limit."""
+        worst, known = self.worst, self.estimates[self.worst]
+        missed, met = ("above", "below") if worst.at_most else ("below", "above")
+        side = {Verdict.FAILS: missed, Verdict.MEETS: met, Verdict.UNCLEAR: "not clearly above or below"}
+        clearly = "clearly " if self.verdict is Verdict.FAILS and math.isnan(known.low) else ""
+        return f"{known.in_words(worst.key)}, {clearly}{side[self.verdict]} {worst.limit_text}"
+
+    @property
+    def against_limits(self) -> str:
+        """Each estimate and its side of the limit, without regard to its interval."""
+        sides = []
+        for of, known in self.estimates.items():
+            side = "within" if of.at_most else "at least"
+            if of.excess(known.value) > 1:
+                side = "above" if of.at_most else "below"
+            sides.append(f"{known.in_words(of.key)}, {side} the {of.limit_text} asked for")
+        return "; ".join(sides)
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)

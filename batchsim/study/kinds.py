@@ -28,7 +28,7 @@ from batchsim.study.slo import TOKEN_PERCENTILES
 
 P99, TTFT_P99, GOODPUT, ATTAINMENT = "p99_ms", "ttft_p99_ms", "goodput_per_s", "attainment"
 MEMORY = "kv_blocks"  # an axis in addition to the parameters of a rule that describe themselves
-# Of a request and of an output token, judgement included; SimPy's count twice, as threads do not share them.
+# A request, and an output token, with the judgement; SimPy's count twice, as threads do not share them.
 REQUEST_S, TOKEN_S, SIMPY_S = 5e-8, 4e-8, 5e-5
 SHARES = 16  # of a surface: a thread takes one after the other
 

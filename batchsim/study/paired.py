@@ -44,7 +44,7 @@ MOST = 100_000  # of these values; of more, every second or third and so on: a s
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """What comparisons of a metric need of a run: numbers of its sections, and the values at a percentile.
+    """The numbers of a run that comparisons of a metric need: those of its sections and at a percentile.
 
     `memory`: the requests after which the scenario has forgotten its state; infinite if the sections of the
     run are not alike. `share`: that of a percentile; None for a mean. `sections`: the mean of each of 64

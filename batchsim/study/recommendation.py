@@ -9,8 +9,8 @@ from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.study import phrases
 from batchsim.study.candidate import Tie
+from batchsim.study.grid import machines, overload, setting
 from batchsim.study.inputs import InputUncertainty
 from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.kinds import kind_of
@@ -95,7 +95,7 @@ class Recommendation(_check.Renewed):
     @property
     def certainty(self) -> tuple[str, ...]:
         """How certain it is, in sentences: its numbers, how far it is above the best, and of what that is."""
-        numbers = f"Expected: {phrases.against_limits(self.judgement)}."
+        numbers = f"Expected: {self.judgement.against_limits}."
         if not self.met:
             numbers = f"{numbers} No full run with a fresh seed shows that it meets the objective."
         stated = [_stated(self.statement)] if self.statement is not None else []
@@ -129,9 +129,9 @@ class Recommendation(_check.Renewed):
         judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not clearly met"
         throughput = _format.rate(self.expected["throughput_per_s"].value)
         lines = [
-            f"{title}: {phrases.setting(self.knobs)}",
-            f"  rule        {self.rule!r} on {phrases.machines(self.scenario)}",
-            f"  objective   {self.slo}: {judged}, {phrases.estimates(self.judgement)}",
+            f"{title}: {setting(self.knobs)}",
+            f"  rule        {self.rule!r} on {machines(self.scenario)}",
+            f"  objective   {self.slo}: {judged}, {self.judgement.in_words}",
             *([f"  statement   {self.statement}"] if self.statement else []),
             f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
             *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
@@ -159,26 +159,26 @@ def explain(found: Recommendation) -> str:
 
 
 def _setting(found: Recommendation) -> Iterator[str]:
-    setting = phrases.setting(found.knobs)
+    taken = setting(found.knobs)
     told = found.knobs.keys() & {"servers", "replicas"}
-    where = "" if told else f" on {phrases.machines(found.scenario)}"
-    numbers = phrases.against_limits(found.judgement)
+    where = "" if told else f" on {machines(found.scenario)}"
+    numbers = found.judgement.against_limits
     if found.provisional:
-        yield f"The search was {found.provisional}. The best so far is {setting}{where}: {numbers}."
+        yield f"The search was {found.provisional}. The best so far is {taken}{where}: {numbers}."
         return
     if found.met:
-        yield f"Take {setting}{where}: {numbers}."
+        yield f"Take {taken}{where}: {numbers}."
         for knobs, advantage in found.ties[:1]:
             if advantage == SAME:
                 continue
-            other = f"its {described(found.slo.latency.key)[0]} from that with {phrases.setting(knobs)}"
+            other = f"its {described(found.slo.latency.key)[0]} from that with {setting(knobs)}"
             yield f"No run tells {other}, but it has {advantage}."
         return
     if found.out_of_reach:
         yield f"No setting can meet the objective: {found.out_of_reach}."
-        yield f"The nearest is {setting}{where}: {numbers}."
+        yield f"The nearest is {taken}{where}: {numbers}."
         return
-    yield f"No setting is shown to meet the objective. The nearest is {setting}{where}: {numbers}."
+    yield f"No setting is shown to meet the objective. The nearest is {taken}{where}: {numbers}."
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"A run of {requests} is too short to be sure."
@@ -192,7 +192,7 @@ def _confirmed(found: Recommendation) -> Iterator[str]:
     if found.input_uncertainty is not None:
         yield _sentence(str(found.input_uncertainty))
     if found.met and worst in judgement.estimates:
-        was = phrases.estimated(worst.key, judgement.estimates[worst]._replace(low=math.nan))
+        was = judgement.estimates[worst]._replace(low=math.nan).in_words(worst.key)
         fresh = f"seed {found.result.seed}, which the search did not use; in the search {was}"
         trace = isinstance(found.scenario.workload, Trace)
         yield f"These numbers are of {'the whole trace' if trace else fresh}."
@@ -241,7 +241,7 @@ def _load(found: Recommendation) -> Iterator[str]:
         answers = _format.rate(expected["throughput_per_s"].value)
         yield f"With {clients} it answers {answers} of at most {saturation}, in {size} on average."
     elif not scenario.stable:
-        yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
+        yield f"It is overloaded ({overload(scenario)}): its queue grows without end."
     else:
         who = "The server is" if scenario.all_servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))

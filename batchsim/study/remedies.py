@@ -10,9 +10,9 @@ from batchsim import _format
 from batchsim.result.run_length import Periods
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available
-from batchsim.study import phrases
 from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
+from batchsim.study.grid import overload, setting
 from batchsim.study.judgement import WARMUP, Judgement, Missed, fewest, judge, out_of_reach
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import LONGEST, Traffic
@@ -141,7 +141,7 @@ def _shorter_wait(trials: _Trials) -> Iterator[Remedy]:
     if judgement.meets:
         instead = "an infinite one" if rule.max_wait_ms == math.inf else _format.number(rule.max_wait_ms)
         text = f"a wait of {_format.number(wait_ms)} ms instead of {instead}"
-        yield Remedy("max_wait_ms", wait_ms, f"{text}, with {phrases.estimates(judgement)}")
+        yield Remedy("max_wait_ms", wait_ms, f"{text}, with {judgement.in_words}")
 
 
 def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
@@ -224,15 +224,15 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
             continue
         judgement = trials.judge(more)
         if judgement.meets:
-            text = f"{_instead(scenario, servers)}, with {phrases.estimates(judgement)}"
+            text = f"{_instead(scenario, servers)}, with {judgement.in_words}"
             yield Remedy("servers", servers, text)
             return
     if judgement is not None:
-        numbers = phrases.estimates(judgement)
+        numbers = judgement.in_words
         surely = f"even {servers} servers would not meet it with this setting: {numbers}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
     else:
-        where, still = _on_the_same(scenario), phrases.overload(more)
+        where, still = _on_the_same(scenario), overload(more)
         yield Remedy("servers", None, f"even {servers} servers{where} would not keep up: {still}")
 
 
@@ -259,8 +259,8 @@ def _other_setting(trials: _Trials, others: Sequence[Candidate], below: float) -
             continue
         if servers < below and more.stable and (judgement := trials.judge(more)).meets:
             rest = {name: value for name, value in other.knobs.items() if name != "servers"}
-            text = f"{_instead(other.scenario, servers)}, with {phrases.setting(rest)}"
-            yield Remedy("servers", servers, f"{text}: {phrases.estimates(judgement)}", rest)
+            text = f"{_instead(other.scenario, servers)}, with {setting(rest)}"
+            yield Remedy("servers", servers, f"{text}: {judgement.in_words}", rest)
             return
 
 
@@ -284,5 +284,5 @@ def _faster_model(trials: _Trials) -> Remedy:
     while not meets(hundredths / 100):  # by chance, a little faster may be a little worse
         hundredths += 1
     times = hundredths / 100
-    numbers = phrases.estimates(trials.judge(faster(times)))
+    numbers = trials.judge(faster(times)).in_words
     return Remedy("service", times, f"a model {times:g} times as fast, with {numbers}")

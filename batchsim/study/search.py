@@ -8,8 +8,8 @@ eliminated
 
 The choice of many is that of the luckiest, so its own numbers tend to be too good. That it meets the
 objective rests on a full run with a fresh seed alone, at the usual level. If that does not decide, the run
-gets longer, up to ten times, where such a run can decide. Of several settings that run so, the first that
-passes is taken: the level of a test is not corrected for that. A trace has no other seed.
+gets longer, up to ten times, where such a run can decide. The first setting that passes is taken: the level
+of a test is not corrected for several. A trace has no other seed.
 
 Runs may not tell several settings from the fastest. That proves no equality: it may be a lack of power, so
 their estimates must also be within 2 %. `Candidate.preference` then decides as an engineer would. How far the
@@ -31,8 +31,8 @@ from batchsim import _format
 from batchsim._workers import Crew
 from batchsim.result import Result
 from batchsim.result.run_length import rounded_up
-from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Ran, by_rank
+from batchsim.study.grid import overload, setting
 from batchsim.study.judgement import STRICT, WARMUP, Missed, Verdict, fewest, out_of_reach, recorded
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement, better_by
@@ -102,7 +102,7 @@ class Search:
                 self.missed[each] = missed
                 each.eliminate(Outcome.FAILS, missed.text)
             elif not each.scenario.stable:
-                each.eliminate(Outcome.UNSTABLE, phrases.overload(each.scenario))
+                each.eliminate(Outcome.UNSTABLE, overload(each.scenario))
         if len(self.missed) == len(self.candidates):
             self.out_of_reach = min(self.missed.values()).text
             if not recorded(self.traffic.scenario):  # a short run suffices, as no run changes that
@@ -130,7 +130,7 @@ class Search:
                 each.full = ran
             each.mean_ms = ran.numbers[MEAN]
             if ran.judgement.verdict is Verdict.FAILS:
-                each.eliminate(Outcome.FAILS, phrases.finding(ran.judgement))
+                each.eliminate(Outcome.FAILS, ran.judgement.finding)
 
     def _drop_slower(self) -> None:
         """Eliminate settings that are slower than the first of their cost, by every latency asked for."""
@@ -143,7 +143,7 @@ class Search:
             for each in others:
                 bounds = [self.bound(leader, each, STRICT, key) for key in self.latencies]
                 if self.steady(leader, each) and all(bound.most < 0 for bound in bounds):
-                    why = f"{self.latency(each)}, clearly slower than with {phrases.setting(leader.knobs)}"
+                    why = f"{self.latency(each)}, clearly slower than with {setting(leader.knobs)}"
                     each.eliminate(Outcome.SLOWER, f"{why} in {each.searched.requests:,} requests")
 
     def confirm(self, candidates: Sequence[Candidate]) -> Choice | None:
@@ -188,7 +188,7 @@ class Search:
         judgement = candidate.fresh.judgement
         if not judgement.meets:
             outcome = Outcome.FAILS if judgement.verdict is Verdict.FAILS else Outcome.UNCLEAR
-            candidate.eliminate(outcome, phrases.finding(judgement))
+            candidate.eliminate(outcome, judgement.finding)
             if self.unproven is None or candidate.rank <= self.unproven[0].rank:
                 self.unproven = candidate, result
         return result
@@ -213,7 +213,7 @@ class Search:
             best.outcome = Outcome.CHOSEN
             statement = self.statement(best, group, len(groups) > 1)
             for each in tied if best in tied else ():
-                same = f"{self.latency(each)}, no run tells it from {phrases.setting(best.knobs)}"
+                same = f"{self.latency(each)}, no run tells it from {setting(best.knobs)}"
                 each.eliminate(Outcome.TIED, f"{same}, which has {best.advantage(each)}")
             for each in group:
                 each.eliminate(Outcome.SLOWER, f"{self.latency(each)}, {self.latency(best)} recommended")
@@ -324,7 +324,7 @@ class Search:
 
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, as text."""
-        return phrases.estimated(self.slo.latency.key, candidate.last.latency)
+        return candidate.last.latency.in_words(self.slo.latency.key)
 
     # The frontier.
 

@@ -33,8 +33,7 @@ from batchsim.simulate import (
     check_requests,
     simulated,
 )  # fmt: skip
-from batchsim.study import phrases
-from batchsim.study.grid import Grid
+from batchsim.study.grid import Grid, overload
 from batchsim.study.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
@@ -382,4 +381,4 @@ def _unstable(point: Scenario) -> str:
     if point.load < 1:  # a table in which larger batches are slower than several small ones
         carried = rate(point.full_batches_per_s, 4)
         return f"full batches of {point.rule.largest_batch} carry {carried}, and {offered} arrive"
-    return phrases.overload(point)
+    return overload(point)

@@ -21,10 +21,9 @@ from batchsim.scenario import ClosedLoop, Poisson, Scenario, Trace
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
-from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie, by_rank
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.grid import Grid, Points
+from batchsim.study.grid import Grid, Points, overload
 from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
@@ -150,7 +149,7 @@ def tune(
         judgement, simulated = best.last.judgement, traffic.simulated
         met = best.fresh.judgement.meets
         best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
-        best.why = phrases.against_limits(judgement)
+        best.why = judgement.against_limits
         ranked = by_rank(search.candidates)
         ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
         front, helps = [best], tuple[Remedy, ...]()
@@ -285,7 +284,7 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
         ("batches limited by their number of requests alone", by_size, "a rule that reads sizes"),
         ("all requests to be served", scenario.can_lose, "a queue_limit or a timeout"),
         ("one priority level", scenario.by_level, "priorities or a delay"),
-        ("a load below 1", not scenario.stable, phrases.overload(scenario)),
+        ("a load below 1", not scenario.stable, overload(scenario)),
         (f"batches of at most {LARGEST:,}", size > LARGEST, f"{size:,}"),
         ("no host part with noise", scenario.host_ms > 0 and service.noise is not None, "both"),
     ):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.study import phrases
+from batchsim.study.grid import setting
 from batchsim.study.judgement import Verdict, judge, share_within
 from batchsim.study.remedies import last_whole
 from batchsim.study.slo import SLO
@@ -55,7 +55,7 @@ def test_the_text_says_that_it_is_not_met_and_by_how_much(missed):
     value = missed.expected["p99_ms"].value
     assert not missed.met
     assert missed.explain().startswith(
-        f"No setting is shown to meet the objective. The nearest is {phrases.setting(missed.knobs)}"
+        f"No setting is shown to meet the objective. The nearest is {setting(missed.knobs)}"
     )
     assert f"p99 {value:.2f} ms" in missed.explain()
     assert "above the 15 ms asked for" in missed.explain()

@@ -114,7 +114,7 @@ def test_a_lucky_search_does_not_make_an_objective_met(monkeypatch):
 def screened():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "LONG_S", 0.0)
-        yield tune(POISSON, LIMIT, GRID | {"servers": [1, 2]})
+        return tune(POISSON, LIMIT, GRID | {"servers": [1, 2]})
 
 
 def test_screening_keeps_what_paired_bounds_cannot_exclude(screened, found):

@@ -9,7 +9,7 @@ import pytest
 
 import batchsim as bs
 from batchsim import _format, theory
-from batchsim.study import phrases
+from batchsim.study.grid import setting
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -195,7 +195,7 @@ def test_one_seed_gives_one_recommendation(found):
 
 def test_the_repr_says_what_and_how_sure(found):
     value, low, high = found.expected["p99_ms"]
-    assert repr(found).splitlines()[0] == f"Recommendation: {phrases.setting(found.knobs)}"
+    assert repr(found).splitlines()[0] == f"Recommendation: {setting(found.knobs)}"
     assert f"p99 at most 50 ms: met, p99 {value:.2f} ms ({low:.2f} to {high:.2f})" in repr(found)
 
 
