@@ -90,6 +90,7 @@ def uncertainty(
             jobs, shrink = _of_service(search, several, requests, draws, measurement), 1.0
         points = [*jobs]
         found = [*search.crew.map(tried, ((job, search.slo, ()) for _, job in points))]
+        search.traffic.count(requests * len(found))
         stable = [point.stable for point, _ in points]
         ms = [each.latency.value if steady else math.inf for each, steady in zip(found, stable, strict=True)]
         excesses = [each.judgement.excess for each in found]

@@ -128,6 +128,7 @@ class Search:
                 each.screened = ran
             else:
                 each.full = ran
+            traffic.count(traffic.requests)
             each.mean_ms = ran.numbers[MEAN]
             if ran.judgement.verdict is Verdict.FAILS:
                 each.eliminate(Outcome.FAILS, ran.judgement.finding)

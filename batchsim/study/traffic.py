@@ -56,13 +56,13 @@ class Traffic:
         return replace(self, seed=self.seed + FRESH, most=most)
 
     def run(self, scenario: Scenario) -> Result:
-        """Run a scenario with this traffic."""
+        """Run a scenario with this traffic, and count it."""
+        self.count(self.requests)
         return run_job(self.job(scenario))
 
     def job(self, scenario: Scenario, requests: int | None = None) -> Job:
-        """Return such a run before it runs, or the beginning of it, and count it."""
+        """Return such a run before it runs, or the beginning of it."""
         requests = self.requests if requests is None else requests
-        self.count(requests)
         return scenario, requests, self.seed, 0.0 if recorded(self.scenario) else WARMUP
 
     def resized(self, requests: int) -> "Traffic | None":

@@ -141,8 +141,8 @@ def tune(
             search.start()
             best, result, statement = search.choice()
         except KeyboardInterrupt:
-            best, result = search.provisional()
             interrupted = f"interrupted after {traffic.simulated:,} requests"
+            best, result = search.provisional()
         if attempted:
             tried, several = zip(*attempted.values(), strict=True)
             grid, entries = Points.of(tried), [*several]

@@ -265,6 +265,7 @@ def test_ctrl_c_returns_the_best_so_far_as_provisional(monkeypatch, after):
     assert "Provisional" in repr(found)
     ran = found.candidates[found.candidates["requests"] > 0]
     assert 0 < len(ran) <= after
+    assert f"after {ran['requests'].sum():,} requests" in found.provisional
     assert found.knobs in ran[["max_batch_size", "max_wait_ms"]].to_dict("records")
 
 
