@@ -46,27 +46,25 @@ class TokenLimits(NamedTuple):
     end_s: float  # of one of several replicas: when the last request of the run comes, to any
 
 
-# The state of a request, as far as it is read and written with the request itself.
+# The state of a request, as far as it is read and written with the request itself. The first 64 bytes are all
+# that most steps need of it.
 REQUEST = np.dtype(
     [
         ("cached", int),  # tokens whose keys are in memory
         ("capacity", int),  # tokens that its blocks hold
         ("token_s", float),  # when it made its last token, unless it is in a decode group
         ("stall_s", float),  # its longest gap between two tokens so far, likewise
-        ("segment", int),  # of its engine's `peaks_s`, from which on they are its own
-        (
-            "log_entry",
-            int,
-        ),  # in `TokenQueue.log`, of its last preemption; -1: none, or it has made a token since
+        ("log_entry", int),  # in `TokenQueue.log`, of its last preemption; -1: none, or it made a token since
+        ("segment", np.uint8),  # of its engine's `peaks_s`, from which on they are its own
         ("truncated", bool),  # whether its last row computed only a part of its known tokens
         ("status", np.uint8),  # of `Status`
-        ("first_step", int),  # that serves it; -1: none
-        ("token_step", int),  # at whose end it has its first token
-        ("last_step", int),  # at whose end it leaves
-        ("start_s", float),  # when these steps begin or end
-        ("first_token_s", float),
-        ("finish_s", float),
         ("forming_s", float),  # of the wait for its first step; until then less `idle` as it came, in ticks
+        ("first_step", int),  # that serves it; -1: none
+        ("start_s", float),  # when this step begins, and the next two end
+        ("token_step", int),  # at whose end it has its first token
+        ("first_token_s", float),
+        ("last_step", int),  # at whose end it leaves
+        ("finish_s", float),
         ("preemptions", int),
         ("back_s", float),  # when it was preempted last
         (
@@ -80,6 +78,11 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
+
+
+def _as_bytes(rows: np.ndarray) -> np.ndarray:
+    """Return records as one item each: NumPy copies them field by field."""
+    return np.asarray(rows).view(np.dtype((np.void, REQUEST.itemsize)))
 
 
 class TokenRequests(NamedTuple):
@@ -126,8 +129,9 @@ class TokenRequests(NamedTuple):
 
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
         """Return the rows `kept`, and `more` behind them."""
-        pairs = zip(self, more, strict=True)
-        *columns, rows = (np.append(one[kept] if one.size else one, other) for one, other in pairs)
+        pairs = zip(self[:-1], more[:-1], strict=True)
+        columns = (np.append(one[kept] if one.size else one, other) for one, other in pairs)
+        rows = np.append(_as_bytes(self.rows)[kept], _as_bytes(more.rows)).view(REQUEST)
         return TokenRequests._make([*columns, rows.view(np.recarray)])
 
 

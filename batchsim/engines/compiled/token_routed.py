@@ -62,7 +62,8 @@ def follow_steps(
     if not routed.is_ours(scenario.router):
         loop = follow_uncached
     every, requests = TokenRequests.of(plan), base.requests
-    drawn = Drawn(*every[:1], *every[3:5], every.rows.limit, every.rows.path, every.rows.shared)
+    own = every.rows
+    drawn = Drawn(every.arrival_s, every.prompt, every.output, own.limit, own.path, own.shared)
     one, batching = token_engine.Loop(scenario.one, requests, None), Batching.of(scenario)
     logged = scaler is not None
     limits = TokenLimits(one.queue_limit, one.timeout_s, NEVER, 0, 0.0, logged, -math.inf)

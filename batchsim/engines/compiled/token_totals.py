@@ -44,13 +44,13 @@ class Answers(NamedTuple):
     @classmethod
     def of(cls, requests: TokenRequests, chosen: np.ndarray) -> "Answers":
         """Return some requests that are over."""
-        rows = requests.rows[chosen]
+        rows = requests.rows
         columns = (
-            requests.arrival_s[chosen], rows.start_s, rows.first_token_s, rows.finish_s, rows.forming_s,
-            rows.preempted_before_first_s, rows.preempted_after_first_s, requests.output[chosen], rows.status,
+            requests.arrival_s, rows.start_s, rows.first_token_s, rows.finish_s, rows.forming_s,
+            rows.preempted_before_first_s, rows.preempted_after_first_s, requests.output, rows.status,
             rows.preemptions, rows.stall_s,
         )  # fmt: skip
-        return cls(*map(np.ascontiguousarray, columns))
+        return cls(*(column[chosen] for column in columns))
 
 
 @inlined
