@@ -101,11 +101,12 @@ def own_settings():
 
 @pytest.fixture(scope="session")
 def one_panel():
+    from hands import all_made
     from ipywidgets.widgets.widget import _instances
 
     import batchsim as bs
 
-    panel = bs.explore(requests=300)
+    panel = all_made(bs.explore(requests=300))
     KEPT.update(_instances)
     return panel
 

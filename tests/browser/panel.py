@@ -131,7 +131,7 @@ class Panel:
         return dragged
 
     def slid(self, name: str) -> float:
-        """Return the value at which a slider's handle stands: of a log slider the power of ten."""
+        """Return the place at which a slider's handle stands, in steps."""
         return (
             self.page.locator(self.knob.format(name=name))
             .locator(".noUi-target")

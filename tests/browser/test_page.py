@@ -87,9 +87,9 @@ FOCUSED = f"""() => {{
     return ({WHAT})(document.activeElement);
 }}"""
 # The controls that the Tab key reaches on each page of the tabs.
-REACHED = """[[name for name in panel.controls.by_name
+REACHED = """[[name for name in CONTROLS
     if relevant(name, vars(panel.state)) and CONTROLS[name].page in (MAIN, page)]
-    for page in [*panel.settings, *(each.title for each in panel.pages)]]"""
+    for page in [*SETTINGS, *(each.title for each in panel.pages)]]"""
 TABS = ".batchsim-tabs > .lm-TabBar .lm-TabBar-tab"
 UNVISITED = "document.querySelectorAll('[data-visited]').forEach((it) => it.removeAttribute('data-visited'))"
 NOT_VISITED = """() => [...document.querySelectorAll(
@@ -133,7 +133,7 @@ def turn_to(panel, page):
 
 
 def values(panel):
-    return panel.kernel.ask("{name: str(control.value) for name, control in panel.controls.by_name.items()}")
+    return panel.kernel.ask("{name: str(control.value) for name, control in panel.controls.made.items()}")
 
 
 def differs(panel, name, before):
@@ -155,6 +155,7 @@ def test_the_keyboard_alone_changes_every_control(lab, opened):
     # Where there is room for one view, each move draws only that one.
     with opened(lab, PANEL, viewport={"width": 850, "height": 1000}) as panel:
         panel.kernel.run("from batchsim.view.explorer.control import MAIN")
+        panel.kernel.run("from batchsim.view.explorer.controls import SETTINGS")
         panel.kernel.run("from batchsim.view.explorer.kinds import CONTROLS, relevant")
         changed = set()
         for state in STATES:
@@ -225,14 +226,6 @@ def test_what_makes_no_sense_is_refused_where_it_is_typed(panel):
     refusal.wait_for(state="detached")
 
 
-@pytest.fixture
-def late_echoes(panel):
-    """The page may echo a value later than the three seconds that suffice on a free machine."""
-    panel.kernel.run("from batchsim.view.explorer import knob; own_s, knob.ECHO_S = knob.ECHO_S, 600")
-    yield
-    panel.kernel.run("knob.ECHO_S = own_s")
-
-
 LINKS = (
     "rate_per_s=1.234",
     "seed=3",
@@ -247,7 +240,7 @@ LINKS = (
 )
 
 
-def test_a_link_is_the_state_and_no_slider_rounds_it(panel, late_echoes):
+def test_a_link_is_the_state_and_no_slider_rounds_it(panel):
     panel.page.locator(TABS).last.click()
     panel.quiet()  # else the kernel's own link replaces what is typed
     field = panel.page.get_by_placeholder("paste a link here")
@@ -256,14 +249,14 @@ def test_a_link_is_the_state_and_no_slider_rounds_it(panel, late_echoes):
         field.press("Enter")
         reached = f"panel.state == State.from_link('{link}')"
         assert eventually(lambda reached=reached: panel.kernel.ask(reached)), link
-        panel.quiet(300)  # for the page's echoes
+        panel.quiet(300)  # for what the page may send back
         assert panel.kernel.ask(reached), (link, panel.kernel.ask("panel.state.to_link()"))
 
 
-def test_a_service_time_of_another_scale_brings_values_that_no_slider_rounds(panel, late_echoes):
+def test_a_service_time_of_another_scale_brings_values_that_no_slider_rounds(panel):
     for name in ("nnunet/t4/fp16", "gpunet-085ms/v100-32gb/fp16", "bert-large/t4/fp16/trt", "nnunet/t4/fp16"):
         chosen = f"panel.controls['service'].value = 'Published: {name}'"
-        brought = panel.kernel.run(chosen, "panel.state.to_link()")  # before any echo
+        brought = panel.kernel.run(chosen, "panel.state.to_link()")  # before the page answers
         panel.quiet(300)
         assert panel.kernel.ask("panel.state.to_link()") == brought
 

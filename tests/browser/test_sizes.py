@@ -17,7 +17,7 @@ OUTSIDE = """() => {
                  right: Math.min(view.right, box.right), bottom: Math.min(view.bottom, box.bottom) };
     }
     const parts = panel.querySelectorAll(
-        ".batchsim-knobs .batchsim-knob, .batchsim-tabs > .lm-TabBar, img.batchsim-screen, .batchsim-foot");
+        ".batchsim-knobs > *, .batchsim-tabs > .lm-TabBar, img.batchsim-screen, .batchsim-foot");
     return [...parts].filter((part) => part.checkVisibility()).map((part) => {
         const box = part.getBoundingClientRect();
         const out = Math.max(
@@ -34,7 +34,8 @@ GEOMETRY = """() => {
         drawn: [img.naturalWidth, img.naturalHeight],
         column: Math.round(column.width),
         slider: Math.round(box(".batchsim-knobs .noUi-base").width),
-        knobs: [...document.querySelectorAll(".batchsim-knobs .batchsim-knob")].map((it) => it.offsetHeight),
+        knobs: [...document.querySelectorAll(".batchsim-knobs .batchsim-knob + .widget-slider")].map((it) =>
+            it.getBoundingClientRect().bottom - it.previousElementSibling.getBoundingClientRect().top),
         narrow: document.querySelector(".batchsim-explorer").classList.contains("batchsim-narrow"),
         font: Math.min(...[...document.querySelectorAll(".batchsim-explorer *")]
             .filter((it) => it.checkVisibility() && it.textContent.trim())

@@ -27,14 +27,14 @@ from batchsim.view.explorer.state import State
 for mode in ("requests", "tokens"):
     panel = bs.explore(requests=300, link=f"mode={mode}")
     assert panel.scenario.price_per_hour is None
-    panel.controls["price_per_hour"].slider.value = 2.5
+    panel.controls["price_per_hour"].slider.value = 25  # steps of 0.1
     assert panel.result.scenario.price_per_hour == 2.5
     assert panel.result.summary()["cost_per_million"] > 0
     assert "price_per_hour=2.5" in panel.session.python()
     assert State.from_link(panel.state.to_link()) == panel.state
     assert bs.explore(panel.scenario, requests=300).state.price_per_hour == 2.5
     panel.controls["price_per_hour"].field.value = "-1"
-    assert "Price (per hour) must be at least 0, got -1" in panel.controls["price_per_hour"].refusal.value
+    assert "Price (per hour) must be at least 0, got -1" in panel.controls["price_per_hour"].refusal
     panel.controls["price_per_hour"].field.value = ""
     assert panel.scenario.price_per_hour is None
 """

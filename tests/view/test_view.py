@@ -13,7 +13,6 @@ from pictures import drawn, names_of, over
 import batchsim as bs
 from batchsim._format import duration, number, percent
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
-from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.reasons import of_requests
 from batchsim.view.explorer.state import DEFAULT
 from batchsim.view.film.film import RequestFilm
@@ -223,9 +222,10 @@ TWO = bs.Scenario(
 
 
 def test_a_slider_sets_the_share_of_the_first_of_two_levels():
-    knob = Knob(CONTROLS["priorities"], ())
+    panel = bs.explore(requests=300)
+    knob = panel.controls["priorities"]
     assert (knob.slider.value, knob.field.value) == (0, "")
-    knob.slider.value = 0.35
+    knob.slider.value = 7  # steps of 0.05
     assert knob.value == ((1, 0.35), (2, 0.65))
     assert knob.field.value == "1:0.35, 2:0.65"
     knob.slider.value = 0
@@ -233,16 +233,16 @@ def test_a_slider_sets_the_share_of_the_first_of_two_levels():
 
 
 def test_what_is_typed_moves_the_slider_to_the_share_of_the_first():
-    knob = Knob(CONTROLS["priorities"], ())
+    knob = bs.explore(requests=300).controls["priorities"]
     for text, value, share in (
         ("1:0.2,2:0.5,3:0.3", ((1, 0.2), (2, 0.5), (3, 0.3)), 0.2),
         ("1:1", ((1, 1.0),), 1.0),  # beyond its end, which is widened
         ("", (), 0),
     ):
         knob.field.value = text
-        assert (knob.value, knob.slider.value) == (value, share)
+        assert (knob.value, knob.slider.value) == (value, round(share / 0.05))
     knob.field.value = "1:0.2"
-    assert "sum to 1" in knob.refusal.value
+    assert "sum to 1" in knob.refusal
     assert knob.value == ()
 
 
@@ -254,7 +254,7 @@ def test_an_empty_field_says_what_that_means():
         "timeout_ms": "never", "objective_ms": "none", "lengths": "no padding", "size_most": "no limit",
         "max_batch_units": "no limit",
     }  # fmt: skip
-    assert Knob(CONTROLS["timeout_ms"], None).field.placeholder == "never"
+    assert bs.explore(requests=300).controls["timeout_ms"].field.placeholder == "never"
 
 
 def test_the_explorer_shows_what_each_level_gets():

@@ -1,6 +1,7 @@
 """Controls of the explorer: their words, the values that they take, and how a person types these."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,15 +17,63 @@ GIVEN = "given"  # the choice of what no option of a list makes
 
 
 class Slider(NamedTuple):
-    """A slider's scale and range; a log slider's step is one of the exponent.
+    """A slider's scale and range, and its places: whole numbers of steps from its low end.
 
-    The scale is "linear", "log", "whole", or "share": the share of level 1 of two priority levels.
+    The scale is "linear", "log", "whole", or "share": the share of level 1 of two priority levels. A log
+    slider's step is one of the exponent.
     """
 
     scale: str
     low: float
     high: float
     step: float = 1
+
+    @property
+    def steps(self) -> int:
+        """The number of steps from end to end."""
+        return math.ceil((self._along(self.high) - self._along(self.low)) / self.step - 1e-6)
+
+    def place(self, value: Any) -> int:
+        """Return the place that is nearest to a value.
+
+        >>> Slider("log", 1, 100, 0.01).place(10), Slider("linear", 0, 50, 0.5).place(math.inf)
+        (100, 100)
+        """
+        number = _number_of(value)
+        if number == math.inf:
+            return self.steps
+        return round((self._along(number) - self._along(self.low)) / self.step)
+
+    def value(self, place: int, kind: str = "real") -> Any:
+        """Return the value at a place, as a control of a kind stores it.
+
+        >>> Slider("log", 1, 100, 0.01).value(141), Slider("log", 1, 100, 0.01).value(141, "whole")
+        (25.7, 26)
+        """
+        if self.scale == "whole":
+            return round(self.low) + place
+        along = min(self._along(self.low) + place * self.step, self._along(self.high))
+        number = float(f"{10**along:.3g}" if self.scale == "log" else f"{along:.6g}")
+        if self.scale == "share":
+            return ((1, number), (2, float(f"{1 - number:.6g}"))) if 0 < number < 1 else ()
+        return round(number) if kind == "whole" else number
+
+    def covering(self, value: Any) -> "Slider":
+        """Return the slider with its range widened to a value."""
+        number = _number_of(value)
+        if number == math.inf:
+            return self
+        return self._replace(low=min(self.low, number), high=max(self.high, number))
+
+    def _along(self, number: float) -> float:
+        return math.log10(number) if self.scale == "log" else number
+
+
+def _number_of(value: Any) -> float:
+    """Return a value as a number: of shares of priority levels the first one."""
+    if isinstance(value, tuple):
+        return value[0][1] if value else 0.0
+    return float(value)
 
 
 def _one_of(name: str, value: Any, options: Iterable[str]) -> str:

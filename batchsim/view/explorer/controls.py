@@ -1,10 +1,10 @@
 """The explorer's controls: one for every value of its state that a hand can move."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import ipywidgets as widgets
 
@@ -12,57 +12,78 @@ from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server
 from batchsim.view.explorer import presets
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.control import GIVEN
+from batchsim.view.explorer.control import (
+    ARRIVALS,
+    CLASS,
+    COMPUTING,
+    DEVICE,
+    GIVEN,
+    MAIN,
+    RULE,
+    Control,
+    Slider,
+)
+from batchsim.view.explorer.kind import Ranges
 from batchsim.view.explorer.kinds import CONTROLS, on_page, relevant
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.parts import Values
 from batchsim.view.explorer.services import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
-from batchsim.view.explorer.widgets import dropdown, hide, toggle
+from batchsim.view.explorer.widgets import dropdown, plain, stack, toggle
+
+SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
+Made: TypeAlias = Knob | ServiceChooser | widgets.Dropdown | widgets.ToggleButtons
 
 
 class Controls:
-    """The controls by name, as `controls["max_wait_ms"]`: they move the session's state, or follow it."""
+    """The controls by name, as `controls["max_wait_ms"]`: they show the session's state, and hands move it.
 
-    def __init__(self, session: Session, services: Mapping[str, Values]) -> None:
-        self.session = session
+    Each is made when its page is first shown, or when it is asked for. The box of a page has those that make
+    a difference now, below them what is `below`.
+    """
+
+    def __init__(
+        self, session: Session, services: Mapping[str, Values],
+        below: Mapping[str, Sequence[widgets.Widget]],
+    ) -> None:  # fmt: skip
+        self.session, self.below = session, below
         self.services = {**services, **offer.FORMULAS}
-        self.paused = False
-        self.by_name: dict[str, Any] = {}
-        self.knobs: dict[str, Knob] = {}
+        self.made: dict[str, Made] = {}
+        self.showing = False  # while controls change because the state has: no hand moves them
+        self.service, self.ranges = next(iter(self.services)), Ranges()
+        self.aliases: Mapping[str, str] = {}
+        self.opened: str | None = None  # the page
+        self.boxes = {page: stack([]) for page in (*SETTINGS, CLASS)}
+        self.boxes[MAIN] = plain(widgets.VBox, classes="batchsim-knobs")
         self._follow()
         session.subscribe("state", self._follow)
 
     def __getitem__(self, name: str) -> Any:
-        return self.by_name[name]
+        return self._shown(name)
 
-    def on_page(self, page: str) -> list[Any]:
-        """Return the controls on a page that exist already, in order."""
-        return [self.by_name[name] for name in on_page(page) if name in self.by_name]
+    def open(self, page: str | None) -> None:
+        """Show the controls of a page, or of none."""
+        self.opened = page
+        self._place()
 
-    def _make_missing(self) -> None:
-        """Make the controls of the state's kind when it is first chosen, as each one costs the page time."""
-        own = self.session.state.kind.controls
-        for name, spec in CONTROLS.items():
-            if name not in self.by_name and spec.page is not None and (name in own or name == "mode"):
-                control = self.by_name[name] = self._make(name)
-                control.add_class(f"batchsim-knob-{name}")
-                control.observe(functools.partial(self._moved, name), names="value")
-                if isinstance(control, Knob):
-                    self.knobs[name] = control
-                    control.guard = functools.partial(self._guard, name)
-
-    def _make(self, name: str) -> Knob | ServiceChooser | widgets.Dropdown | widgets.ToggleButtons:
-        spec, value = CONTROLS[name], getattr(self.session.state, name)
-        if spec.kind != "choice":
-            return Knob(spec, value)
+    def _make(self, name: str, spec: Control) -> Made:
+        take, state = functools.partial(self._take, name), self.session.state
+        if spec.page is None:
+            raise KeyError(f"{name} has no control of its own")
         tip = f"{spec.label}: {spec.about}"
         if name == "service":
-            return ServiceChooser(spec.label, tip, [*self.services, *offer.MEASURE_HERE])
+            return ServiceChooser(spec.label, tip, self._offered_services(), self.service, take)
+        if spec.kind != "choice":
+            value, alias = getattr(state, name), self.aliases.get(name, "")
+            return Knob(name, spec, value, self._range(name), alias, take)
         if name == "mode":
-            return toggle(list(spec.bounds["options"]), spec.about, value)
-        return dropdown(spec.label, tip, self._offered(name), self._shown(name))
+            made = toggle(list(spec.bounds["options"]), spec.about, state.mode, classes="batchsim-knob-mode")
+        else:
+            classes = f"batchsim-knob-{name}"
+            made = dropdown(spec.label, tip, self._offered(name), self._listed(name), classes=classes)
+        made.observe(lambda change: take(change["new"]), names="value")
+        return made
 
     def _offered(self, name: str) -> tuple[tuple[str, str], ...]:
         """Return the options of a list, as (label, value)."""
@@ -72,50 +93,41 @@ class Controls:
         words = [*state.kind.options.get(name, labels), *[GIVEN] * state.may_be_given(name)]
         return tuple((labels[word], word) for word in words)
 
-    # How they move the state.
+    # How hands move the state.
 
-    def _guard(self, name: str, value: Any) -> None:
-        """Refuse a value that contradicts the others, unless they already contradict each other."""
-        if self.paused:
+    def _take(self, name: str, value: Any, slides: bool = False) -> None:
+        """Move the state to a value of a control; ValueError, without a move, if others contradict it."""
+        if self.showing:
             return
-        runner, state = self.session.runner, self.session.state
-        try:
-            runner.scenario(state)
-        except (TypeError, ValueError):
-            return
-        runner.scenario(self._changed(name, value))
-
-    def _changed(self, name: str, value: Any) -> State:
-        """Return the state with another value; the rule's batch sizes follow a smaller `max_batch_size`."""
         before = self.session.state
-        state = before.replace(**before.kind.changes(before, name, value))
-        return state.fitted() if name in (state.kind.rule, "max_batch_size") else state
-
-    def _moved(self, name: str, _: Any = None) -> None:
-        if self.paused:
-            return
-        value = self.by_name[name].value
         if name == "service":
             return self._choose(lambda state: state.kind.rescaled(state, self._values(value)))
-        if value in ALL and name == self.session.state.kind.rule:
+        if name == before.kind.rule and value in ALL:
             return self._choose(self._served_by(ALL[value]))
         if name == "mode":
             with self.session.reporting():
                 self.session.turn_to(value)
             return None
-        state = self.session.state = self._changed(name, value)
-        if name in state.kind.options:  # another option may change others
-            self._follow()
-        else:
-            with self._pause():
-                for other in state.rule_option.controls:
-                    self.by_name[other].value = getattr(state, other)
-                if name in state.option(state.kind.service).controls:
-                    self._follow_service()  # which may no longer be the given one
-                if name == "max_batch_size":
-                    self._fit()
-                self._show_relevant()
-        self.session.move(continuous=name in self.knobs and self.knobs[name].sliding)
+        state = before.replace(**before.kind.changes(before, name, value))
+        if name in (before.kind.rule, "max_batch_size"):
+            state = state.fitted()  # the rule's batch sizes follow a smaller `max_batch_size`
+        is_list = CONTROLS[name].kind == "choice"
+        if not is_list:
+            self._guard(before, state)
+        self.session.state = state
+        self._follow(anew=is_list, fits=is_list or name == "max_batch_size")
+        self._shown(name, anew=True)
+        if state != before:
+            self.session.move(continuous=slides)
+
+    def _guard(self, before: State, state: State) -> None:
+        """Refuse a state that contradicts itself, unless the one before it does so, too."""
+        scenario = self.session.runner.scenario
+        try:
+            scenario(before)
+        except (TypeError, ValueError):
+            return
+        scenario(state)
 
     def _choose(self, chosen: Callable[[State], State]) -> None:
         with self.session.reporting():
@@ -151,65 +163,84 @@ class Controls:
             self.services[label] = offer.measure(model)
         return self.services[label]
 
+    # How they show it.
+
     @contextmanager
-    def _pause(self) -> Iterator[None]:
-        """Let controls change without each change being a move."""
-        with ExitStack() as stack:
-            stack.callback(setattr, self, "paused", self.paused)
-            self.paused = True
-            for knob in self.knobs.values():
-                stack.enter_context(knob.still())
+    def _shows(self) -> Iterator[None]:
+        before, self.showing = self.showing, True
+        try:
             yield
+        finally:
+            self.showing = before
 
-    # How they follow a state from elsewhere.
+    def _follow(self, anew: bool = True, fits: bool = True) -> None:
+        """Show the state; `anew`: in place of refused texts, too; `fits`: on sliders of suitable ranges."""
+        state = self.session.state
+        if fits:
+            self.ranges = state.kind.ranges(state)
+        self.aliases = {}
+        with suppress(TypeError, ValueError):  # of a state that is refused
+            self.aliases = presets.aliases(state.server, self.session.runner.scenario(state))
+        if "service" in state.kind.controls:
+            self.service = self._service()
+        self._place(anew)
 
-    def _shown(self, name: str) -> Any:
-        """Return the value of the state that a control shows: the chosen server, if there is one."""
+    def _place(self, anew: bool = False) -> None:
+        """Put the controls that make a difference on their pages, and make those of an open page."""
+        values = vars(self.session.state)
+        for page, box in self.boxes.items():
+            is_open = page in (MAIN, CLASS, self.opened)
+            names = [name for name in on_page(page) if is_open or name in self.made]
+            shown = [self._shown(name, anew) for name in names if relevant(name, values)]
+            there = [part for control in shown for part in widgets_of(control)]
+            there += self.below.get(page, [])
+            if list(box.children) != there:
+                box.children = there
+
+    def _shown(self, name: str, anew: bool = False) -> Made:
+        """Return a control, which shows the state."""
+        if name not in self.made:
+            self.made[name] = self._make(name, CONTROLS[name])
+            return self.made[name]
+        control = self.made[name]
+        with self._shows():
+            if isinstance(control, Knob):
+                value, alias = getattr(self.session.state, name), self.aliases.get(name, "")
+                control.show(value, self._range(name), alias, anew)
+            elif isinstance(control, ServiceChooser):
+                control.show(self._offered_services(), self.service)
+            else:
+                if name != "mode" and control.options != (options := self._offered(name)):
+                    control.options = options
+                control.value = self._listed(name)
+        return control
+
+    def _listed(self, name: str) -> Any:
+        """Return the value of the state that a list shows: the chosen server, if there is one."""
         state = self.session.state
         return (name == state.kind.rule and state.server) or getattr(state, name)
 
-    def _follow(self) -> None:
-        self._make_missing()
-        state = self.session.state
-        with self._pause():
-            self._follow_service()
-            for name, control in self.by_name.items():
-                is_list = isinstance(control, widgets.Dropdown) and name in state.kind.controls
-                if is_list and control.options != (options := self._offered(name)):
-                    control.options = options
-                if name != "service":
-                    control.value = self._shown(name)
-            for knob in self.knobs.values():
-                knob.settle()  # removes a refused text, though the value is the same
-            self._fit()
-            self._show_relevant()
+    def _range(self, name: str) -> Slider | None:
+        slider = CONTROLS[name].slider
+        if slider is None or name not in self.ranges:
+            return slider
+        low, high, *step = self.ranges[name]
+        return Slider(slider.scale, low, high, *(step or [slider.step]))
 
-    def _follow_service(self) -> None:
-        """Choose the state's service time, after adding it to the list if it is missing."""
+    def _offered_services(self) -> list[str]:
+        return [*self.services, *offer.MEASURE_HERE]
+
+    def _service(self) -> str:
+        """Return the label of the state's service time, after adding it to the list if it is missing."""
         state = self.session.state
-        if "service" not in state.kind.controls:
-            return
-        label, chooser = offer.label_of(state, self.services), self.by_name["service"]
+        label = offer.label_of(state, self.services)
         if label is None:
             label = f"{state.option('service').label}: {state.curve_of or 'given'}"
             names = "service", "curve_of", *state.option("service").controls
             self.services[label] = {name: getattr(state, name) for name in names}
-        chooser.offer([*self.services, *offer.MEASURE_HERE])
-        chooser.value = label
+        return label
 
-    def _show_relevant(self) -> None:
-        state = self.session.state
-        for name, control in self.by_name.items():
-            hide(control, not relevant(name, vars(state)))
-        aliases: Mapping[str, str] = {}
-        with suppress(TypeError, ValueError):  # of a state that is refused
-            aliases = presets.aliases(state.server, self.session.runner.scenario(state))
-        for name, knob in self.knobs.items():
-            knob.say_also(aliases.get(name, ""))
 
-    def _fit(self) -> None:
-        state = self.session.state
-        ranges = state.kind.ranges(state)
-        for name, knob in self.knobs.items():
-            if (slider := knob.spec.slider) is not None:
-                knob.fit(*ranges.get(name, (slider.low, slider.high)))
+def widgets_of(control: Made) -> Sequence[widgets.Widget]:
+    """Return the widgets of a control, in their order on the page."""
+    return control.widgets if isinstance(control, (Knob, ServiceChooser)) else [control]

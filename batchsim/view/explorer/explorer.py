@@ -11,8 +11,8 @@ from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.servers.server import ServerConfig
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
-from batchsim.view.explorer.controls import Controls
+from batchsim.view.explorer.control import CLASS, COMPUTING, DEVICE, MAIN
+from batchsim.view.explorer.controls import SETTINGS, Controls
 from batchsim.view.explorer.kinds import FIRST, KINDS
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.opening import Opening
@@ -25,15 +25,13 @@ from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.parts import Values
 from batchsim.view.explorer.session import REQUESTS, Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, of_rule, view_of
-from batchsim.view.explorer.widgets import OF_RESULT, hide, line, plain, stack
+from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, hide, line, plain
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.picture import PNG
 from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import THEMES
-
-SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 
 
 class Explorer(widgets.Box):
@@ -47,58 +45,51 @@ class Explorer(widgets.Box):
     def __init__(self, session: Session, services: dict[str, Values], opening: bool = False) -> None:
         self.session = session
         self.move_to, self.say = session.move_to, session.say
-        self.status, self.readout, self.pseudocode, self.origin, self.note = (
-            plain(widgets.HTML) for _ in range(5)
-        )
-        for of_result in (self.origin, self.note):
-            of_result.add_class(OF_RESULT)
-        self.status.add_class("batchsim-status")
-        self.readout.add_class("batchsim-readout")
-        self.readout.add_class("batchsim-words")
-        self.pseudocode.add_class("batchsim-code")
-        self.controls = controls = Controls(session, services)
+        self.status = plain(widgets.HTML, classes="batchsim-status")
+        self.readout = plain(widgets.HTML, classes="batchsim-readout batchsim-words")
+        self.pseudocode = plain(widgets.HTML, classes="batchsim-code")
+        self.origin, self.note = (plain(widgets.HTML, classes=OF_RESULT) for _ in range(2))
+        self.controls = Controls(session, services, {COMPUTING: [self.origin], DEVICE: [self.note]})
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
         self.play = PlayPage(session, self.screen, self.pseudocode)
         self.config = ConfigPage(session, self.screen, self.play)
-        self.share = SharePage(session, self.screen, controls["seed"])
+        self.share = SharePage(session, self.screen, self.controls.boxes[CLASS])
 
-        self.settings = {page: stack([]) for page in SETTINGS}
         self.pages: list[Page] = [self.config, self.compare, self.predict, self.play, self.share]
-        self.tabs = plain(widgets.Tab, [*self.settings.values(), *self.pages], selected_index=0)
-        self.tabs.add_class("batchsim-tabs")
-        self.knobs = plain(widgets.VBox)
-        self.knobs.add_class("batchsim-knobs")
+        self.tabs = plain(
+            widgets.Tab, [*(self.controls.boxes[page] for page in SETTINGS), *self.pages],
+            titles=self._titles(), selected_index=0, classes="batchsim-tabs",
+        )  # fmt: skip
+        self._open()
         self.opening = Opening(session, self.screen, self.play, opening)
-        column = plain(widgets.VBox, [self.opening, self.knobs, self.tabs, self.pseudocode])
-        column.add_class("batchsim-column")
-        self._place()
+        column = [self.opening, self.controls.boxes[MAIN], self.tabs, self.pseudocode]
 
         self.large = plain(
-            widgets.Dropdown, options=offered(session), value=session.style.large,
+            widgets.Dropdown, options=offered(session), value=session.style.large, classes="batchsim-large",
             tooltip="The large view; a click on a small view enlarges it, too",
         )  # fmt: skip
-        self.large.add_class("batchsim-large")
         self.changes_views = False
         self.words = plain(
             widgets.ToggleButton, description="In words", tooltip="A description of the picture in words"
         )
         self.server = plain(
-            widgets.Dropdown, options=[("Server 1 of 1", 0)],
+            widgets.Dropdown, options=[("Server 1 of 1", 0)], classes=f"batchsim-server {HIDDEN}",
             tooltip="The server whose seats and steps the picture shows",
         )  # fmt: skip
-        self.server.add_class("batchsim-server")
-        foot = plain(widgets.Box, [self.large, self.words, self.server, self.status])
-        foot.add_class("batchsim-foot")
-        right = plain(widgets.VBox, [self.screen, self.play.player, foot, self.readout])
-        right.add_class("batchsim-right")
-        super().__init__([column, right])
-        self.add_class("batchsim")
-        self.add_class("batchsim-explorer")
+        foot = [self.large, self.words, self.server, self.status]
+        foot_box = plain(widgets.Box, foot, classes="batchsim-foot")
+        right = [self.screen, self.play.player, foot_box, self.readout]
+        sides = {"batchsim-column": column, "batchsim-right": right}
+        super().__init__(
+            [plain(widgets.VBox, parts, classes=side) for side, parts in sides.items()],
+            _dom_classes=["batchsim", "batchsim-explorer"],
+        )
 
-        session.subscribe("state", self._place)
+        session.subscribe("state", lambda: self.tabs.set_trait("titles", self._titles()))
         session.subscribe("change", self._update)
         session.subscribe("status", self._show_status)
+        self.tabs.observe(lambda _: self._open(), names="selected_index")
         self.tabs.observe(lambda _: self._update(), names="selected_index")
         self.large.observe(lambda change: self._enlarge(change["new"]), names="value")
         self.server.observe(lambda change: self._turn_to_server(change["new"]), names="value")
@@ -147,17 +138,14 @@ class Explorer(widgets.Box):
     def picture(self) -> LivePicture:
         return self.screen.picture
 
-    def _place(self) -> None:
-        """Put the controls on their pages."""
-        for page, box in [(MAIN, self.knobs), *self.settings.items()]:
-            there = self.controls.on_page(page)
-            there += {COMPUTING: [self.origin], DEVICE: [self.note]}.get(page, [])
-            if list(box.children) != there:
-                box.children = there
+    def _titles(self) -> tuple[str, ...]:
         titles = [self.state.kind.titles.get(page, page) for page in SETTINGS]
-        titles += [page.title for page in self.pages]
-        if self.tabs.titles != tuple(titles):
-            self.tabs.titles = titles
+        return (*titles, *(page.title for page in self.pages))
+
+    def _open(self) -> None:
+        """Make the controls of the page that is open."""
+        pages = dict(enumerate(SETTINGS))
+        self.controls.open(pages.get(self.tabs.selected_index))
 
     def _enlarge(self, key: str | None) -> None:
         if key and key in dict(offered(self.session)).values() and not self.changes_views:

@@ -25,8 +25,7 @@ class MainPicture(Screen):
     """
 
     def __init__(self, session: Session) -> None:
-        super().__init__()
-        self.add_class("batchsim-main")
+        super().__init__(_dom_classes=["batchsim-main"])
         self.session = session
         self.style = session.style
         self.picture = LivePicture(*self.style)

@@ -8,7 +8,9 @@ export function render({ model, el }) {
   const show = () => {
     const at = model.get("step"), shown = steps.slice(0, at + 1).map(({ name }) => name);
     panel.toggleAttribute("data-opening", at >= 0);
-    for (const { name } of steps) panel.querySelector(`.batchsim-knob-${name}`)?.classList.toggle("batchsim-shown", shown.includes(name));
+    for (const { name } of steps) {
+      for (const part of panel.querySelectorAll(`.batchsim-knob-${name}`)) part.classList.toggle("batchsim-shown", shown.includes(name));
+    }
     const boxes = shown.flatMap((name) => model.get("boxes")[name] ?? []).map(([left, top, width, height]) => {
       const [x, y, right, low] = [left, top, left + width, top + height].map((part) => `${100 * part}%`);
       return `${x} ${y}, ${right} ${y}, ${right} ${low}, ${x} ${low}, ${x} ${y}, 0 0`;

@@ -170,18 +170,17 @@ function arrowKeys(model, img) {
 
 const MOVES = /^(Arrow|Page|Home|End|Enter| )/;
 
-// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters.
-function keepKeys({ target }) {
-  target.dataset.lmSuppressShortcuts = "true";
-  nameControl(target.closest(NAMED));
-}
-
-// A slider's handle and its field get the label as accessible name, which ipywidgets omits.
-const NAMED = '[class*="batchsim-knob-"]';
-function nameControl(control) {
-  const label = control?.querySelector(".batchsim-label");
-  const parts = label ? control.querySelectorAll(".noUi-handle, input") : [];
-  for (const part of parts) part.setAttribute("aria-label", label.textContent.trim());
+// What ipywidgets omits: a slider is named as the field above it, and its value is what that says; a refusal is an alert.
+function describe(panel) {
+  for (const handle of panel.querySelectorAll('[class*="batchsim-knob-"] .noUi-handle')) {
+    const slider = handle.closest(".noUi-target"), field = slider.closest(".widget-slider").previousElementSibling;
+    const set = (name, value) => handle.getAttribute(name) === value || handle.setAttribute(name, value);
+    const say = () => set("aria-valuetext", field.querySelector("input").value);
+    if (!handle.hasAttribute("aria-label")) slider.noUiSlider.on("update", say); // which has counted its steps
+    set("aria-label", field.querySelector("label > span").textContent);
+    say();
+  }
+  for (const refusal of panel.querySelectorAll("span.batchsim-refusal:not([role])")) refusal.setAttribute("role", "alert");
 }
 
 // A gesture: from a press of the pointer or a key in the explorer until a moment after its release. Python
@@ -219,7 +218,7 @@ function gestures(model, panel) {
     release();
   };
   const focus = (event) => {
-    keepKeys(event);
+    event.target.dataset.lmSuppressShortcuts = "true"; // a focused control keeps its keys, which notebooks use
     if (!pointing) bringIntoView(panel);
   };
   const inside = { pointerdown: point, keydown: key, focusin: focus };
@@ -274,7 +273,6 @@ export function render({ model, el }) {
     const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = isDark(el);
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
     model.save_changes();
-    panel.querySelectorAll(NAMED).forEach(nameControl);
     for (const list of panel.querySelectorAll(".batchsim-foot select")) list.setAttribute("aria-label", list.title);
     if (!seen) requestAnimationFrame(() => bringIntoView(panel));
     seen = true;
@@ -288,6 +286,8 @@ export function render({ model, el }) {
       panel = el.closest(".batchsim-explorer"); // null until the element is in the page
       if (panel) {
         gesture = gestures(model, panel);
+        parts.observe(panel, { childList: true, subtree: true });
+        describe(panel);
         const head = document.querySelectorAll(".batchsim-head"); // in the app, which the opening makes smaller
         for (const each of [panel, ...head, ...el.parentElement.children]) resizes.observe(each);
       }
@@ -300,6 +300,7 @@ export function render({ model, el }) {
   const themeChanges = new MutationObserver(later);
   themeChanges.observe(document.body, { attributes: true });
 
+  const parts = new MutationObserver(() => describe(panel)); // a frame, whose numbers are new, is one, too
   const receive = (content, buffers) => {
     if (content.copy !== undefined) copy(content.link === undefined ? content.copy : shared(content));
     if (content.download) download(content.download, content.type, buffers[0]);
@@ -317,6 +318,7 @@ export function render({ model, el }) {
   draw();
   return () => {
     resizes.disconnect();
+    parts.disconnect();
     themeChanges.disconnect();
     window.removeEventListener("resize", later);
     clearTimeout(measuring);

@@ -1,12 +1,10 @@
 """The service times that the explorer offers, and the lists that choose among them."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import ipywidgets as widgets
-import traitlets
 
 from batchsim._format import brief
 from batchsim.measured.published import published_names
@@ -16,7 +14,7 @@ from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.parts import Given, Values, read
 from batchsim.view.explorer.requests import SERVICES
 from batchsim.view.explorer.state import State
-from batchsim.view.explorer.widgets import dropdown, hide
+from batchsim.view.explorer.widgets import dropdown
 
 FORMULAS = {
     option.label: {"service": name} for name, option in SERVICES.items() if "fixed_ms" in option.controls
@@ -67,29 +65,30 @@ TABLES = "Published table"
 Parts = tuple[str, str, str]  # model, device, precision and what follows it
 
 
-class ServiceChooser(widgets.VBox):
+class ServiceChooser:
     """One choice among many in at most four short lists; `value` is the label of the choice.
 
-    The label of a published table is `PUBLISHED` and its name, model/device/precision.
+    The label of a published table is `PUBLISHED` and its name, model/device/precision. What a hand chooses
+    goes to `take`.
     """
 
-    value = traitlets.Unicode()
-
-    def __init__(self, name: str, tip: str, labels: Iterable[str]) -> None:
-        self.labels: list[str] = []
+    def __init__(
+        self, name: str, tip: str, labels: Sequence[str], value: str, take: Callable[[str], None]
+    ) -> None:  # fmt: skip
+        self.labels, self.take = labels, take
         self.tables: list[Parts] = [parts_of(table) for table in published_names()]
-        self.busy = False  # while this code, not a hand, moves the lists
-        self.source = dropdown(name, tip, [TABLES])
+        self.source = dropdown(name, tip, [*labels, TABLES], None, classes="batchsim-knob-service")
         self.parts = [
-            dropdown(part, f"{part} of the published table", []) for part in ("Model", "Device", "Precision")
+            dropdown(part, f"{part} of the published table", [], None)
+            for part in ("Model", "Device", "Precision")
         ]
-        super().__init__([self.source, *self.parts])
-        self.add_class("batchsim-page")
-        self.offer(labels)
-        self.value = self.labels[0]
-        self.source.observe(lambda _: self._chosen(), names="value")
-        for part in self.parts:
-            part.observe(lambda _: self._chosen(), names="value")
+        self.show(labels, value)
+        for each in (self.source, *self.parts):
+            each.observe(lambda _: self._chosen(), names="value")
+
+    @property
+    def widgets(self) -> list[widgets.Widget]:
+        return [self.source, *(self.parts if self.value.startswith(PUBLISHED) else [])]
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
@@ -97,60 +96,40 @@ class ServiceChooser(widgets.VBox):
         tables = [PUBLISHED + "/".join(table) for table in self.tables]
         return tuple((label, label) for label in (*self.labels, *tables))
 
-    def offer(self, labels: Iterable[str]) -> None:
-        """Offer these in addition to the published tables."""
-        labels = list(dict.fromkeys(labels))
-        if labels != self.labels:
-            self.labels = labels
-            with self._moving():
-                self.source.options = [*labels, TABLES]
-                self._follow()
+    @property
+    def value(self) -> str:
+        """The label of the state's service time; setting it moves the state."""
+        return self.shown
 
-    @traitlets.validate("value")
-    def _check(self, proposal: dict[str, Any]) -> str:
-        label = str(proposal["value"])
+    @value.setter
+    def value(self, label: str) -> None:
         if (label, label) not in self.options:
-            raise traitlets.TraitError(f"a service time must be on the list, got {label!r}")
-        return label
+            raise ValueError(f"a service time must be on the list, got {label!r}")
+        self.take(label)
 
-    @traitlets.observe("value")
-    def _changed(self, _: Any) -> None:
-        with self._moving():
-            self._follow()
-
-    @contextmanager
-    def _moving(self) -> Iterator[None]:
-        before, self.busy = self.busy, True
-        try:
-            yield
-        finally:
-            self.busy = before
-
-    def _follow(self) -> None:
-        """Let the lists show the choice."""
-        published = self.value.startswith(PUBLISHED)
-        self.source.value = TABLES if published else (self.value or self.labels[0])
-        for part in self.parts:
-            hide(part, not published)
-        if published:
-            chosen = parts_of(self.value.removeprefix(PUBLISHED))
-            for number, part in enumerate(self.parts):
-                fitting = [table[number] for table in self.tables if table[:number] == chosen[:number]]
-                options = [(text(number, word), word) for word in dict.fromkeys(fitting)]
-                if part.options != tuple(options):
-                    part.options = options
-                part.value = chosen[number]
+    def show(self, labels: Sequence[str], value: str) -> None:
+        """Show a choice, and offer these labels in addition to the published tables."""
+        self.labels, self.shown = labels, value
+        if self.source.options != (*labels, TABLES):
+            self.source.options = (*labels, TABLES)
+        is_published = value.startswith(PUBLISHED)
+        self.source.value = TABLES if is_published else value
+        chosen = parts_of(value.removeprefix(PUBLISHED)) if is_published else ()
+        for number, word in enumerate(chosen):
+            part = self.parts[number]
+            fitting = [table[number] for table in self.tables if table[:number] == chosen[:number]]
+            options = tuple((text(number, each), each) for each in dict.fromkeys(fitting))
+            if part.options != options:
+                part.options = options
+            part.value = word
 
     def _chosen(self) -> None:
-        """Take a hand's choice: the table most like the previous one."""
-        if self.busy:
-            return
+        """Take a hand's choice: of tables the one that is most like the previous one."""
         if self.source.value != TABLES:
-            self.value = self.source.value
-            return
+            return self.take(self.source.value)
         wanted = tuple(part.value for part in self.parts)
         table = max(self.tables, key=lambda table: common(table, wanted))
-        self.value = PUBLISHED + "/".join(table)
+        self.take(PUBLISHED + "/".join(table))
 
 
 def parts_of(table: str) -> Parts:

@@ -13,35 +13,19 @@ from batchsim.view.scripts import widget
 
 HIDDEN = "batchsim-hidden"
 OF_RESULT = "batchsim-told"  # dimmed while the controls say something else than the picture
-ECHO_S = 3  # a page echoes a value that was sent to it within this time
 
 
-class RangeFirst(widgets.Widget):
-    """A slider that sends its range before its value; else a page would clip the value to the old range."""
-
-    def send_state(self, key: str | Iterable[str] | None = None) -> None:
-        if key is not None and not isinstance(key, str):
-            key = sorted(key, key=lambda name: (name == "value", name))
-        super().send_state(key)
-
-
-# The widget of each scale.
-SLIDERS: dict[str, Any] = {
-    "linear": type("Linear", (RangeFirst, widgets.FloatSlider), {}),
-    "share": type("Share", (RangeFirst, widgets.FloatSlider), {}),  # of level 1, of two priority levels
-    "log": type("Log", (RangeFirst, widgets.FloatLogSlider), {}),
-    "whole": type("Whole", (RangeFirst, widgets.IntSlider), {}),
-}
 AnyWidget = TypeVar("AnyWidget", bound=widgets.DOMWidget)
 _shared: dict[Any, Any] = {}
 
 
-def plain(kind: type[AnyWidget], *arguments: Any, **options: Any) -> AnyWidget:
+def plain(kind: type[AnyWidget], *arguments: Any, classes: str = "", **options: Any) -> AnyWidget:
     """Return a widget that shares its layout and style with others of the same looks; hide it with `hide`.
 
-    Otherwise each widget would have two of its own, and a page would receive a message for each.
+    Otherwise each widget would have two of its own, and a page would receive a message for each. `classes`
+    are for the style sheet.
     """
-    return kind(*arguments, **options | looks(kind, options))
+    return kind(*arguments, _dom_classes=classes.split(), **options | looks(kind, options))
 
 
 def looks(kind: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, Any]:
@@ -71,25 +55,20 @@ def is_hidden(widget: widgets.DOMWidget) -> bool:
 
 def stack(children: Iterable[widgets.Widget]) -> widgets.Box:
     """Return widgets below each other, as wide as the column; side by side in a wide column."""
-    return _box(children, "batchsim-page")
+    return plain(widgets.Box, list(children), classes="batchsim-page")
 
 
 def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
     """Return a row of widgets that wraps if it is too long."""
-    return _box(children, "batchsim-row")
+    return plain(widgets.Box, list(children), classes="batchsim-row")
 
 
-def _box(children: Iterable[widgets.Widget], name: str) -> widgets.Box:
-    box = plain(widgets.Box, list(children))
-    box.add_class(name)
-    return box
-
-
-def dropdown(spec: str, tip: str, options: Any, value: Any = None) -> widgets.Dropdown:
+def dropdown(spec: str, tip: str, options: Any, value: Any, classes: str = "") -> widgets.Dropdown:
     """Return a list of options, below its name."""
-    chosen = {} if value is None else {"value": value}
-    style = {"description_width": "auto"}
-    return plain(widgets.Dropdown, description=spec, tooltip=tip, options=options, style=style, **chosen)
+    return plain(
+        widgets.Dropdown, description=spec, tooltip=tip, options=options, value=value, classes=classes,
+        style={"description_width": "auto"},
+    )  # fmt: skip
 
 
 def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widgets.Button:
@@ -99,18 +78,17 @@ def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widg
     return made
 
 
-def toggle(options: list[str], tip: str, value: str | None = None) -> widgets.ToggleButtons:
-    """Return buttons, one of them pressed."""
-    tips, chosen = [f"{tip}: {option}" for option in options], {} if value is None else {"value": value}
-    look = {"button_width": "auto"}
-    return plain(widgets.ToggleButtons, options=options, tooltips=tips, style=look, **chosen)
+def toggle(options: list[str], tip: str, value: str | None, **more: Any) -> widgets.ToggleButtons:
+    """Return buttons, at most one of them pressed."""
+    return plain(
+        widgets.ToggleButtons, options=options, tooltips=[f"{tip}: {option}" for option in options],
+        value=value, style={"button_width": "auto"}, **more,
+    )  # fmt: skip
 
 
 def label(text: str) -> widgets.HTML:
     """Return the name in front of a control."""
-    name = plain(widgets.HTML, text)
-    name.add_class("batchsim-label")
-    return name
+    return plain(widgets.HTML, text, classes="batchsim-label")
 
 
 def line(text: str, role: str = "status") -> str:

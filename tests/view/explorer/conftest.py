@@ -2,6 +2,7 @@
 
 import pytest
 from conftest import KEPT
+from hands import all_made
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
@@ -11,9 +12,7 @@ from batchsim.view.explorer.state import DEFAULTS
 @pytest.fixture(scope="module")
 def one_of_tokens():
     before = set(_instances)
-    panel = bs.explore(requests=300, link="mode=tokens")
-    for mode in ("requests", "tokens"):  # whose controls are made now
-        panel.controls["mode"].value = mode
+    panel = all_made(bs.explore(requests=300, link="mode=tokens"))
     KEPT.update(_instances.keys() - before)
     yield panel
     KEPT.difference_update(_instances.keys() - before)

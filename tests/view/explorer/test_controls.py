@@ -1,13 +1,18 @@
 """The controls: each moves the picture, and which of them matter."""
 
+import json
 import math
+from typing import ClassVar
 
+import comm
 import pytest
+from hands import is_shown, slid, slide
+from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
+from batchsim.view.explorer.kinds import CONTROLS, KINDS, on_page, relevant
 from batchsim.view.explorer.services import PUBLISHED
-from batchsim.view.explorer.state import DEFAULT
-from batchsim.view.explorer.widgets import is_hidden
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS
 
 
 @pytest.fixture
@@ -70,9 +75,9 @@ def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_
     panel_again, first, control, value
 ):
     panel = panel_again
-    assert is_hidden(panel.controls[control])
+    assert not is_shown(panel, control)
     panel.move_to(DEFAULT.replace(**first))
-    assert not is_hidden(panel.controls[control])
+    assert is_shown(panel, control)
     words = panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
@@ -108,7 +113,8 @@ def test_a_min_batch_size_that_did_not_matter_is_never_above_the_max(panel):
     assert panel.status.value == ""
     assert panel.result.scenario.rule == bs.AtLeast(4, 4)
     knob = panel.controls["min_batch_size"]
-    assert (knob.value, knob.slider.value, knob.slider.max, knob.field.value) == (4, 4, 4, "4")
+    assert (knob.value, knob.range.high, knob.field.value) == (4, 4, "4")
+    assert knob.slider.value == knob.slider.max == 3  # steps from 1
 
 
 def test_a_min_batch_size_is_kept_while_it_does_not_matter(panel):
@@ -121,19 +127,19 @@ def test_a_min_batch_size_is_kept_while_it_does_not_matter(panel):
 def test_a_max_batch_size_below_the_min_lowers_the_min():
     panel = bs.explore(bs.Scenario(bs.Poisson(300), bs.AtLeast(4, 4), bs.Affine(5, 1)), requests=300)
     panel.controls["max_batch_size"].field.value = "3"
-    assert panel.controls["max_batch_size"].refusal.value == ""
+    assert panel.controls["max_batch_size"].refusal == ""
     assert panel.result.scenario.rule == bs.AtLeast(3, 3)
     smallest = panel.controls["min_batch_size"]
-    assert (smallest.value, smallest.slider.value, smallest.field.value) == (3, 3, "3")
+    assert (smallest.value, slid(panel, "min_batch_size"), smallest.field.value) == (3, 3, "3")
     smallest.field.value = "4"
-    assert "Min batch size must be at most Max batch size, 3, got 4" in smallest.refusal.value
+    assert "Min batch size must be at most Max batch size, 3, got 4" in smallest.refusal
 
 
 @pytest.mark.parametrize("times_s", [[0.0], [0.0, 0.0]])
 def test_a_trace_without_a_rate_has_no_slider_of_it(times_s):
     panel = bs.explore(workload=bs.Trace(times_s), requests=300)
     assert panel.result.scenario.workload == bs.Trace(times_s)
-    assert is_hidden(panel.controls["rate_per_s"])
+    assert not is_shown(panel, "rate_per_s")
     assert panel.data.curve is None
 
 
@@ -148,15 +154,15 @@ def test_bursts_sharper_than_the_control_allows_are_explored_as_given():
 def test_preferred_sizes_follow_a_smaller_max_batch_size(panel):
     panel.controls["rule"].value = "preferred_sizes"
     preferred = panel.controls["preferred"]
-    assert not is_hidden(preferred)
+    assert is_shown(panel, "preferred")
     preferred.field.value = "4, 8"
     assert panel.scenario.rule == bs.PreferredSizes([4, 8], 32, 10)
     preferred.field.value = "4, 64"
-    assert "Max batch size, 32, got 64" in preferred.refusal.value
-    panel.controls["max_batch_size"].slider.value = 6
+    assert "Max batch size, 32, got 64" in preferred.refusal
+    slide(panel, "max_batch_size", 6)
     assert panel.scenario.rule == bs.PreferredSizes([4], 6, 10)
     assert preferred.field.value == "4"
-    assert preferred.refusal.value == ""
+    assert preferred.refusal == ""
 
 
 @pytest.mark.parametrize("rule", ["size_or_wait", "preferred_sizes"])
@@ -166,5 +172,90 @@ def test_an_infinite_wait_can_be_typed_and_its_slider_is_at_the_end(panel, rule)
     wait.field.value = "inf"
     assert panel.scenario.rule.max_wait_ms == math.inf
     assert (wait.field.value, wait.slider.value) == ("inf", wait.slider.max)
-    wait.slider.value = 5
+    slide(panel, "max_wait_ms", 5)
     assert panel.scenario.rule.max_wait_ms == 5
+
+
+# What a page receives: a message for each widget that is made, and for each change of one.
+
+
+class Counted(comm.DummyComm):
+    """A connection without a page, which counts what it would send."""
+
+    sent: ClassVar[list[int]] = []
+
+    def publish_msg(self, msg_type, data=None, metadata=None, buffers=None, **_):
+        self.sent.append(len(json.dumps(data)) + sum(len(bytes(each)) for each in buffers or ()))
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The sizes of the messages that are sent from now on."""
+    monkeypatch.setattr(Counted, "sent", [])
+    monkeypatch.setattr(comm, "create_comm", Counted)
+    return Counted.sent
+
+
+def test_an_explorer_opens_with_few_widgets_and_a_click_on_tokens_sends_few_messages(sent):
+    before = len(_instances)
+    panel = bs.explore(requests=300)
+    assert len(_instances) - before <= 110
+    assert len(sent) <= 130
+    assert sum(sent) <= 300_000
+    sent.clear()
+    panel.controls["mode"].value = "tokens"
+    assert 0 < len(sent) <= 40
+    sent.clear()
+    panel.controls["mode"].value = "requests"
+    assert 0 < len(sent) <= 15  # no control is made again
+    sent.clear()
+    knob = panel.controls["max_wait_ms"]
+    knob.slider.set_state({"value": knob.slider.value + 1})  # as a page does
+    assert 0 < len(sent) <= 7
+
+
+def test_controls_are_made_when_their_page_is_first_opened():
+    panel = bs.explore(requests=300)
+    assert "fixed_ms" not in panel.controls.made
+    panel.share.link.value = "fixed_ms=7&padding=8,32"
+    panel.share.buttons["Copy as Python"].click()
+    assert "fixed_ms=7" in panel.session.python()
+    assert not {"fixed_ms", "padding"} & {*panel.controls.made}
+    panel.tabs.selected_index = panel.tabs.titles.index("Service")
+    knob = panel.controls.made["fixed_ms"]
+    assert knob.field in panel.controls.boxes["Service"].children
+    assert (knob.field.value, slid(panel, "fixed_ms")) == ("7", 7)
+    slide(panel, "fixed_ms", 9)
+    panel.tabs.selected_index = 0
+    panel.share.buttons["Reset"].click()
+    assert panel.result.scenario.service == bs.Affine(5, 0.25)
+    assert knob.field.value == "5"
+
+
+def values_of(name):
+    """Return typical values of a control: its options, the ends of its slider, and none."""
+    spec = CONTROLS[name]
+    found = [*spec.bounds["options"]] if spec.kind == "choice" else []
+    if spec.slider and spec.slider.scale != "share":
+        found += [spec.slider.value(place, spec.kind) for place in (0, spec.slider.steps)]
+    return [each for each in found if each != "given"] + [None] * spec.optional
+
+
+@pytest.mark.parametrize("mode", KINDS)
+def test_a_hand_makes_no_other_control_come_or_go_above_its_own(mode):
+    """Otherwise a page would make the control under the hand again, and the hand would lose it."""
+    first = DEFAULTS[mode]
+    own = [name for name in KINDS[mode].controls if CONTROLS[name].page]
+    lists = [name for name in own if CONTROLS[name].kind == "choice"]
+    choices = [(name, value) for name in lists for value in values_of(name)
+        if value in KINDS[mode].options.get(name, CONTROLS[name].bounds["options"])]  # fmt: skip
+    states = [first.replace(**first.kind.changes(first, *choice)) for choice in choices]
+    for before in [first, *states]:
+        for name in own:
+            names = on_page(CONTROLS[name].page)
+            above = names[: names.index(name) + 1]
+            there = [relevant(each, vars(before)) for each in above]
+            for value in values_of(name) if there[-1] else []:
+                if value in KINDS[mode].options.get(name, [value]):
+                    after = before.replace(**before.kind.changes(before, name, value))
+                    assert [relevant(each, vars(after)) for each in above] == there, (name, value)

@@ -1,12 +1,16 @@
-"""A knob: its slider, its field, what is refused, and the echoes of a page."""
+"""A knob: its slider, its field, and what is refused."""
 
 import html
 import math
 
 import pytest
+from hands import slid, slide
+from hypothesis import given
+from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.view.explorer.state import State
+from batchsim.view.explorer.control import Slider
+from batchsim.view.explorer.kinds import CONTROLS
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 
@@ -18,7 +22,7 @@ def panel():
 
 def test_a_slider_moves_its_value_and_its_field(panel):
     knob = panel.controls["max_wait_ms"]
-    knob.slider.value = 12.5
+    slide(panel, "max_wait_ms", 12.5)
     assert (knob.value, knob.field.value) == (12.5, "12.5")
     assert panel.result.scenario.rule.max_wait_ms == 12.5
 
@@ -26,17 +30,16 @@ def test_a_slider_moves_its_value_and_its_field(panel):
 def test_what_is_typed_moves_the_value_and_the_slider_even_beyond_its_range(panel):
     knob = panel.controls["max_wait_ms"]
     knob.field.value = "250"
-    assert (knob.value, knob.slider.value, knob.slider.max) == (250, 250, 250)
+    assert (knob.value, slid(panel, "max_wait_ms"), knob.range.high) == (250, 250, 250)
+    assert knob.slider.value == knob.slider.max
     assert panel.result.scenario.rule.max_wait_ms == 250
 
 
-def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
+def test_a_step_from_a_typed_value_goes_to_the_next_place(panel):
     knob = panel.controls["objective_ms"]
-    assert knob.value == 25
-    knob.slider.value = 10**1.40  # the slider's step that is nearest to 25
-    assert (knob.value, knob.field.value) == (25, "25")
-    knob.slider.value = 10**1.41
-    assert knob.value == 25.7
+    assert (knob.value, slid(panel, "objective_ms")) == (25, 25.1)
+    knob.slider.value += 1
+    assert (knob.value, knob.field.value) == (25.7, "25.7")
 
 
 @pytest.mark.parametrize(
@@ -61,85 +64,106 @@ def test_bad_values_are_refused_where_they_are_typed_and_the_value_stays(panel_a
     knob, frame = panel.controls[name], panel.screen.frame
     value = knob.value
     knob.field.value = typed
-    assert message in html.unescape(knob.refusal.value)
-    assert "<b>" not in knob.refusal.value
-    assert 'role="alert"' in knob.refusal.value
+    assert message in knob.refusal
+    assert message in html.unescape(knob.field.description)
+    assert "<b>" not in knob.field.description
+    assert knob.field.value == typed
     assert knob.value == value
     assert panel.screen.frame == frame
     knob.field.value = {"padding": "8, 64", "queue_limit": "2"}.get(name, "31")
-    assert knob.refusal.value == ""
+    assert knob.refusal == ""
+    assert knob.field.description == f"<span>{html.escape(knob.spec.label)}</span>"
+
+
+def test_a_refused_text_stays_while_other_controls_move(panel):
+    size = panel.controls["max_batch_size"]
+    size.field.value = "0"
+    slide(panel, "rate_per_s", 500)
+    assert (size.field.value, panel.state.max_batch_size) == ("0", 32)
+    assert "must be at least 1" in size.field.description
+    slide(panel, "max_batch_size", 8)
+    assert (size.field.value, size.refusal) == ("8", "")
 
 
 def test_a_value_that_contradicts_the_others_is_refused_where_it_is_typed():
     panel = bs.explore(TABLE, requests=300)
     size = panel.controls["max_batch_size"]
     size.field.value = "17"
-    assert "at most the service time&#x27;s largest, 16, got 17" in size.refusal.value
+    assert "at most the service time's largest, 16, got 17" in size.refusal
     assert size.value == 16
 
 
-def test_an_echo_of_an_earlier_value_is_no_move():
-    panel = bs.explore(requests=300)
+def test_a_slider_counts_steps_and_what_it_shows_is_no_move(panel):
     knob = panel.controls["rate_per_s"]
-    panel.move_to(panel.state.replace(rate_per_s=500))
-    panel.move_to(panel.state.replace(rate_per_s=400))
-    knob.slider.value = 10 ** round(math.log10(500), 2)
-    assert panel.state.rate_per_s == 400
-    knob.slider.value = 10 ** round(math.log10(500), 2) * 1.0001  # once is an echo, twice a hand
-    assert panel.state.rate_per_s == 501
-
-
-def test_an_echo_that_a_narrower_range_cut_off_is_no_move():
-    panel = bs.explore(requests=300, link="fixed_ms=50&max_wait_ms=100")
-    panel.move_to(panel.state.replace(fixed_ms=0.05, per_item_ms=0.003, max_wait_ms=0.1))
-    knob = panel.controls["max_wait_ms"]
-    assert knob.slider.max < 100
-    panel.move_to(panel.state.replace(max_wait_ms=0.2))
-    knob.slider.value = 0.1 + knob.slider.step / 4
-    assert panel.state.max_wait_ms == 0.2
-
-
-def test_what_a_page_shows_still_rounded_to_a_new_step_is_no_move():
-    panel = bs.explore(requests=300, link="fixed_ms=50&max_wait_ms=20")
-    knob = panel.controls["max_wait_ms"]
-    knob.fit(0, 1800, 9)
-    knob.slider.value = 18  # as the page rounds it
-    knob.fit(0, 1500, 7.5)
-    knob.slider.value = 15  # as it rounds that, before 20 has arrived
-    assert panel.state.max_wait_ms == 20
-    knob.slider.value = 30  # a hand
-    assert panel.state.max_wait_ms == 30
+    before = panel.session.moves
+    for rate_per_s in (500, 512.345, 0.01, 1e9):
+        panel.move_to(panel.state.replace(rate_per_s=rate_per_s))
+        assert isinstance(knob.slider.value, int)
+        assert panel.state.rate_per_s == rate_per_s
+    assert panel.session.moves == before + 4
 
 
 def test_a_hand_may_go_back_at_once():
     panel = bs.explore(requests=300)
-    knob = panel.controls["max_batch_size"]
     panel.move_to(panel.state.replace(max_batch_size=16))
-    knob.slider.value = 32
+    slide(panel, "max_batch_size", 32)
     assert panel.state.max_batch_size == 32
 
 
 @pytest.mark.parametrize("name", ["rate_per_s", "max_wait_ms", "max_batch_size"])
-def test_a_page_is_sent_a_slider_once_and_its_range_first(name, monkeypatch):
+def test_no_place_is_sent_that_is_beyond_the_range_of_the_page(name, monkeypatch):
     panel = bs.explore(requests=300)
     slider, sent = panel.controls[name].slider, []
-    monkeypatch.setattr(slider, "_send", lambda message, buffers=None: sent.append(list(message["state"])))
-    panel.move_to(
-        State.from_link("service=curve&curve=1:900,24:9000&rate_per_s=0.5&max_wait_ms=700&max_batch_size=24")
-    )
-    (keys,) = sent
-    assert {"max", "value"} <= set(keys)
-    assert keys[-1] == "value"
+    page = {"max": slider.max, "value": slider.value}
+    monkeypatch.setattr(slider, "_send", lambda message, buffers=None: sent.append(message["state"]))
+    links = "service=curve&curve=1:900,24:9000&rate_per_s=0.5&max_wait_ms=700&max_batch_size=24", "seed=0"
+    for link in links:
+        panel.share.link.value = link
+    for state in sent:
+        page |= state
+        assert 0 <= page["value"] <= page["max"]
+    assert page == {"max": slider.max, "value": slider.value}
+
+
+SLIDERS = {name: control for name, control in CONTROLS.items() if control.slider}
+
+
+@pytest.mark.parametrize("name", SLIDERS)
+def test_each_step_of_a_slider_is_another_value_that_has_its_place(name):
+    spec, slider = SLIDERS[name], SLIDERS[name].slider
+    values = [slider.value(place, spec.kind) for place in range(slider.steps + 1)]
+    fine = spec.kind != "whole" or slider.scale == "whole"  # else some steps round to the same number
+    for place, value in enumerate(values):
+        assert not fine or slider.place(value) == place
+        assert slider.place(value) == slider.place(slider.value(slider.place(value), spec.kind))
+        assert spec.check(name, value) == value
+    if slider.scale != "share":
+        assert (values[0], values[-1]) == pytest.approx((slider.low, slider.high), rel=0.01)
+
+
+@given(
+    st.sampled_from(["linear", "log", "whole"]), st.floats(0.1, 10), st.floats(11, 1000),
+    st.sampled_from([0.01, 0.5, 1]), st.floats(0.001, 1e6),
+)  # fmt: skip
+def test_a_range_that_is_widened_has_a_place_for_the_value_and_its_ends(scale, low, high, step, value):
+    low, high = (round(low), round(high)) if scale == "whole" else (low, high)
+    value = round(value) if scale == "whole" else value
+    slider = Slider(scale, low, high, 1 if scale == "whole" else step)
+    wide = slider.covering(value)
+    assert 0 <= wide.place(value) <= wide.steps
+    assert wide.low <= min(low, value) <= max(high, value) <= wide.high
+    assert slider.covering(math.inf) == slider
+    assert slider.place(math.inf) == slider.steps
 
 
 def test_reset_and_links_take_away_what_was_refused(panel):
     size, rate = panel.controls["max_batch_size"], panel.controls["rate_per_s"]
     size.field.value, rate.field.value = "0", "abc"
-    assert size.refusal.value
-    assert rate.refusal.value
+    assert size.refusal
+    assert rate.refusal
     panel.share.buttons["Reset"].click()
-    assert (size.field.value, size.refusal.value) == ("32", "")
-    assert (rate.field.value, rate.refusal.value) == ("1000", "")
+    assert (size.field.value, size.refusal) == ("32", "")
+    assert (rate.field.value, rate.refusal) == ("1000", "")
 
 
 def test_a_value_is_shown_as_it_is_used(panel):
@@ -164,4 +188,4 @@ def test_a_value_is_shown_as_it_is_used(panel):
 def test_refusals_of_a_scenarios_parts_speak_of_the_controls(link, name, typed, words):
     panel = bs.explore(requests=50, link=link)
     panel.controls[name].field.value = typed
-    assert words in html.unescape(panel.controls[name].refusal.value)
+    assert words in panel.controls[name].refusal

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from hands import slid, slide
 
 import batchsim as bs
 from batchsim.view.pictures.live import LivePicture
@@ -53,8 +54,7 @@ def test_a_click_on_a_cell_moves_the_sliders_there(panel):
     assert "16" in answer["tip"]
     say(panel, click=place)
     assert panel.result.scenario.rule == wanted
-    knobs = [panel.controls[name].slider.value for name in ("max_batch_size", "max_wait_ms")]
-    assert knobs == [16, 2]
+    assert [slid(panel, name) for name in ("max_batch_size", "max_wait_ms")] == [16, 2]
 
 
 def test_a_click_on_the_load_curve_sets_the_rate(panel):
@@ -158,10 +158,9 @@ def test_the_picture_fills_the_room_that_the_page_has(panel):
 
 def test_the_moves_of_a_drag_are_compared_with_what_was_there_before_it(panel):
     first = panel.result
-    slider = panel.controls["max_wait_ms"].slider
     say(panel, press=True)
     for wait_ms in (12, 15, 20):
-        slider.value = wait_ms
+        slide(panel, "max_wait_ms", wait_ms)
         assert panel.data.before.result is first
     say(panel, release=True)
     last = panel.result
@@ -182,9 +181,9 @@ def within(old, new):
 
 def test_axes_hold_while_a_slider_moves_and_shrink_when_it_is_let_go(panel):
     say(panel, press=True)
-    panel.controls["max_wait_ms"].slider.value = 50
+    slide(panel, "max_wait_ms", 50)
     grown = limits(panel)
-    panel.controls["max_wait_ms"].slider.value = 0
+    slide(panel, "max_wait_ms", 0)
     assert all(map(within, grown, limits(panel)))
     grown = limits(panel)
     frame = panel.screen.number

@@ -101,15 +101,15 @@ def test_a_plain_rule_leaves_the_server(panel):
     chosen(panel, "torchserve")
     panel.controls["rule"].value = "pull_then_wait"
     assert panel.state.server == ""
-    assert panel.controls["max_wait_ms"].name.value.count("code") == 0
+    assert panel.controls["max_wait_ms"].field.description.count("code") == 0
 
 
 def test_sliders_speak_the_server_s_words_with_their_values(panel):
     chosen(panel, "triton")
     panel.controls["max_wait_ms"].value = 7.5
-    assert "max_queue_delay_microseconds: 7500" in panel.controls["max_wait_ms"].name.value
+    assert "max_queue_delay_microseconds: 7500" in panel.controls["max_wait_ms"].field.description
     assert panel.state.server == "triton"
-    assert "<code>" not in panel.controls["max_batch_size"].name.value  # it has the same name
+    assert "<code>" not in panel.controls["max_batch_size"].field.description  # it has the same name
 
 
 @pytest.mark.parametrize("name", [*BATCHES, *STEPS])

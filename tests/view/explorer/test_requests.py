@@ -90,7 +90,7 @@ def test_a_given_table_stays_on_offer_and_bounds_the_sizes():
     panel = bs.explore(TABLE, requests=400)
     assert panel.scenario.service == TABLE
     assert panel.scenario.workload.sizes == bs.Lognormal(80, 1, at_most=300)
-    assert panel.controls["max_batch_size"].slider.max == 32
+    assert panel.controls["max_batch_size"].range.high == 32
     assert not relevant("padding", vars(panel.state))  # the table has its own sizes
     given = panel.controls["service"].value
     panel.controls["service"].value = SERVICES["padded"].label

@@ -7,6 +7,7 @@ import threading
 import weakref
 
 import pytest
+from hands import slide
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -14,7 +15,9 @@ from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
 from batchsim.view.explorer import parts
-from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.controls import widgets_of
+from batchsim.view.explorer.kinds import KINDS, as_typed, on_page, relevant
+from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.widgets import is_hidden
 from batchsim.view.film.pseudocode import pseudocode
@@ -104,7 +107,7 @@ def test_a_move_of_a_slider_builds_its_scenario_once(monkeypatch, kind, knob):
     monkeypatch.setattr(parts, "made", lambda *given: built.append(1) or make(*given))
     panel.session.press()
     for value in (21, 22):
-        panel.controls[knob].slider.value = value
+        slide(panel, knob, value)
     panel.session.release()
     assert getattr(panel.result.scenario.rule, knob) == 22
     assert len(built) == 2
@@ -157,8 +160,7 @@ class Reader(RuleBasedStateMachine):
         if held:
             panel.session.press()
         if slid:
-            knob.slider.value = min(max(value, 10**knob.slider.min if knob.is_log else knob.slider.min),
-                10**knob.slider.max if knob.is_log else knob.slider.max)  # fmt: skip
+            slide(panel, name, min(max(value, knob.range.low), knob.range.high))
         else:
             knob.value = value
         panel.session.release()  # as a page does at the end of a gesture, and at a frame that comes later
@@ -220,10 +222,16 @@ class Reader(RuleBasedStateMachine):
     @invariant()
     def the_controls_are_the_state(self):
         panel = self.panel
-        for name, control in panel.controls.by_name.items():
-            if name not in ("service", "mode") and name in panel.state.kind.controls:
-                assert control.value == getattr(panel.state, name), name
-        assert panel.controls["mode"].value == panel.state.mode
+        made, values = panel.controls.made, vars(panel.state)
+        for name, control in made.items():
+            if name != "service" and relevant(name, values):
+                assert control.value == values[name], name
+            if isinstance(control, Knob) and relevant(name, values):
+                assert control.field.value == as_typed(values[name]), name
+        for page, box in panel.controls.boxes.items():
+            names = [name for name in on_page(page) if name in made and relevant(name, values)]
+            shown = [part for name in names for part in widgets_of(made[name])]
+            assert list(box.children)[: len(shown)] == shown
         assert panel.share.text == (panel.state.to_link() or "seed=0")
         assert not panel.share.is_open or panel.share.link.value == panel.share.text
 

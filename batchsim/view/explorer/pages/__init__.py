@@ -17,8 +17,7 @@ class Page(widgets.VBox):
 
     def __init__(self, session: Session, children: Sequence[widgets.Widget]) -> None:
         self.session = session
-        super().__init__(children)
-        self.add_class("batchsim-page")
+        super().__init__(children, _dom_classes=["batchsim-page"])
 
     def update(self) -> None:
         """Show the session's data: called when it opens, at every change while open, or if it `follows`."""

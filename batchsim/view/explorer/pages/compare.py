@@ -29,8 +29,7 @@ class ComparePage(Page):
         self.pin = button("Pin as A", "Keep the present setting to compare with", session.pin)
         self.unpin = button("Unpin", "Forget A", session.unpin)
         self.swap = button("Swap A and B", "Move to A, and pin the present setting", self._swap)
-        self.table = plain(widgets.HTML)
-        self.table.add_class(OF_RESULT)
+        self.table = plain(widgets.HTML, classes=OF_RESULT)
         super().__init__(session, [flow([self.pin, self.unpin, self.swap]), self.table])
 
     def _swap(self) -> None:

@@ -34,8 +34,7 @@ class PlayPage(Page):
         self.screen, self.code = screen, code
         self.player, self.hint = Player(), plain(widgets.HTML)
         self.back = button("Show the film", "Make the film the large view", self._enlarge)
-        words = plain(widgets.Box)  # where the page writes the moment
-        words.add_class("batchsim-moment")
+        words = plain(widgets.Box, classes="batchsim-moment")  # where the page writes the moment
         super().__init__(session, [self.hint, self.back, words])
         self.was_open, self.mode = False, session.style.mode
         self.run: tuple[Result, int] | None = None  # the result and the server in the film

@@ -46,7 +46,10 @@ class PredictPage(Page):
         self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
         self.mode = session.state.mode
         self.names = [label(name) for name in KINDS[self.mode].questions.values()]
-        self.toggles = [toggle([FALLS, STAYS, RISES], name) for name in KINDS[self.mode].questions.values()]
+        self.toggles = [
+            toggle([FALLS, STAYS, RISES], name, None, disabled=True)
+            for name in KINDS[self.mode].questions.values()
+        ]
         self.lines = [plain(widgets.HTML) for _ in self.toggles]
         questions = [
             plain(widgets.VBox, list(each)) for each in zip(self.names, self.toggles, self.lines, strict=True)
@@ -57,7 +60,6 @@ class PredictPage(Page):
         self.verdict = plain(widgets.HTML, HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
         for answer in self.toggles:
-            answer.value, answer.disabled = None, True
             answer.observe(lambda _: self._enable(), names="value")
         super().__init__(session, [self.predicting, *questions, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
@@ -72,12 +74,16 @@ class PredictPage(Page):
         """The verdict on each answer."""
         return dict(zip(KINDS[self.mode].questions, self.lines, strict=True))
 
+    def update(self) -> None:
+        words_of = KINDS[self.mode].questions.values()
+        for name, answer, words in zip(self.names, self.toggles, words_of, strict=True):
+            if name.value != words:
+                name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
+
     def _turn(self, mode: str) -> None:
         """Ask the questions of another kind of run, and drop an open prediction."""
         self.mode = mode
         self._see()
-        for name, answer, words in zip(self.names, self.toggles, KINDS[mode].questions.values(), strict=True):
-            name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
         for answer, said in zip(self.toggles, self.lines, strict=True):
             answer.value, answer.disabled, said.value = None, True, ""
         self.reveal.disabled, self.session.cover, self.verdict.value = True, "", HELP

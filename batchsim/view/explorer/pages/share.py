@@ -3,6 +3,7 @@
 import io
 import unicodedata
 import zlib
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -13,7 +14,7 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import OF_RESULT, button, flow, label, line, plain, toggle
 
-WIDE = {"layout": {"width": "auto"}, "style": {"description_width": "auto"}}
+WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_width": "auto"}}
 
 
 class SharePage(Page):
@@ -29,21 +30,19 @@ class SharePage(Page):
             tooltip="Each name has its own seed, and therefore its own traffic",
             **WIDE,
         )  # fmt: skip
-        self.theme = toggle(["auto", "light", "dark"], "Colours: as the page, or as you choose")
-        self.size = toggle(["page", "projector"], "Size: larger letters and lines for the class")
+        self.theme = toggle(["auto", "light", "dark"], "Colours: as the page, or as you choose", "auto")
+        self.size = toggle(["page", "projector"], "Size: larger letters and lines for the class", "page")
         self.link = plain(
             widgets.Text,
-            description="Link", placeholder="paste a link here", continuous_update=False,
+            description="Link", placeholder="paste a link here", continuous_update=False, classes=OF_RESULT,
             tooltip="The state as a line of text: copy it, or paste another one here", **WIDE,
         )  # fmt: skip
-        self.refusal = plain(widgets.HTML)
-        self.refusal.add_class("batchsim-refusal")
+        self.refusal = plain(widgets.HTML, classes="batchsim-refusal")
         tip = "The same scenario as Python"
         self.python = plain(
-            widgets.Textarea, description="Python", disabled=True, rows=9, tooltip=tip, **WIDE
-        )
-        for text in (self.link, self.python):
-            text.add_class(OF_RESULT)
+            widgets.Textarea, description="Python", disabled=True, rows=9, tooltip=tip, classes=OF_RESULT,
+            **WIDE,
+        )  # fmt: skip
         self.buttons = {
             name: button(name, tip, session.reporting()(act))
             for name, tip, act in [

@@ -1,0 +1,32 @@
+"""Hands on the controls of an explorer, without a page."""
+
+from batchsim.view.explorer.controls import SETTINGS, widgets_of
+from batchsim.view.explorer.kinds import CONTROLS
+
+
+def all_made(panel):
+    """Return an explorer after it has made its controls, those of the other kind of run, too."""
+    for name, control in CONTROLS.items():
+        if control.page:
+            panel.controls[name]
+    return panel
+
+
+def slide(panel, name, value):
+    """Move the slider of a control to the place that is nearest to a value."""
+    knob = panel.controls[name]
+    knob.slider.value = knob.range.place(value)
+
+
+def slid(panel, name):
+    """Return the value at which the slider of a control stands."""
+    knob = panel.controls[name]
+    return knob.range.value(knob.slider.value, knob.spec.kind)
+
+
+def is_shown(panel, name):
+    """Turn to the page of a control, and return whether the control is there."""
+    controls, page = panel.controls, CONTROLS[name].page
+    if page in SETTINGS:
+        panel.tabs.selected_index = SETTINGS.index(page)
+    return {*widgets_of(controls[name])} <= {*controls.boxes[page].children}
