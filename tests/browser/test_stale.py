@@ -44,11 +44,11 @@ def test_a_refused_value_dims_what_belongs_to_the_setting_before(lab, opened):
     with opened(lab, PANEL) as panel:
         cover = panel.page.locator(COVER)
         assert cover.is_hidden()
-        panel.kernel.run("panel.session.runner.run, run = None, panel.session.runner.run")
+        panel.kernel.run("panel.session.simulate, run = None, panel.session.simulate")
         panel.handle("max_wait_ms").press("ArrowRight")
         assert eventually(lambda: cover.inner_text() == "This is another setting")
         assert all(opacity < 0.5 for opacity in panel.page.evaluate(SEEN))
-        panel.kernel.run("panel.session.runner.run = run")
+        panel.kernel.run("panel.session.simulate = run")
         panel.handle("max_wait_ms").press("ArrowRight")
         assert eventually(cover.is_hidden)
         assert not any(opacity < 0.5 for opacity in panel.page.evaluate(SEEN))

@@ -16,7 +16,7 @@ from pathlib import Path
 from batchsim._files import held
 from batchsim.engines.compiled import instants, token_instants
 from batchsim.engines.compiled.jit import is_kept
-from batchsim.view.explorer.runner import Runner
+from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS, State
 
 POLL_S = 0.2
@@ -67,7 +67,9 @@ def main(mode: str, link: str, patience: str) -> None:
         os.nice(10)
     # ValueError: the state makes no sense, and compiles nothing.
     with contextlib.suppress(BlockingIOError, ValueError), turn(mode, patience == "wait"):
-        Runner(REQUESTS).run(State.from_link(link))
+        state = State.from_link(link)
+        scenario = state.scenario()
+        state.kind.run(state, scenario, state.kind.requests(scenario, REQUESTS), Stored(), moving=False)
 
 
 if __name__ == "__main__":

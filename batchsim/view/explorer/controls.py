@@ -122,7 +122,7 @@ class Controls:
 
     def _guard(self, before: State, state: State) -> None:
         """Refuse a state that contradicts itself, unless the one before it does so, too."""
-        scenario = self.session.runner.scenario
+        scenario = self.session.scenario
         try:
             scenario(before)
         except (TypeError, ValueError):
@@ -141,7 +141,7 @@ class Controls:
         """Return what gives a state a server's defaults, with batches that the service time covers."""
 
         def served(state: State) -> State:
-            scenario = self.session.runner.scenario(state)
+            scenario = self.session.scenario(state)
             size = scenario.rule.max_batch_size
             config = presets.defaults(server, size, **state.kind.on_device(state))
             largest = scenario.service.largest_batch
@@ -149,7 +149,7 @@ class Controls:
                 rule = replace(config.rule, max_batch_size=int(largest))  # type: ignore[type-var]
                 config = replace(config, rule=rule)
             state = state.kind.fitting(state, config)
-            return state.kind.served(state, config, self.session.runner.scenario(state))
+            return state.kind.served(state, config, self.session.scenario(state))
 
         return served
 
@@ -180,7 +180,7 @@ class Controls:
             self.ranges = state.kind.ranges(state)
         self.aliases = {}
         with suppress(TypeError, ValueError):  # of a state that is refused
-            self.aliases = presets.aliases(state.server, self.session.runner.scenario(state))
+            self.aliases = presets.aliases(state.server, self.session.scenario(state))
         if "service" in state.kind.controls:
             self.service = self._service()
         self._place(anew)

@@ -132,7 +132,7 @@ class Explorer(widgets.Box):
     @property
     def scenario(self) -> Scenario:
         """The scenario of the controls; ValueError if they make none."""
-        return self.session.runner.scenario(self.state)
+        return self.session.scenario(self.state)
 
     @property
     def picture(self) -> LivePicture:

@@ -1,6 +1,7 @@
 """An explorer's session: the state, the data on the picture, the picture's style, and its cover."""
 
 import copy
+import functools
 import subprocess
 import threading
 from collections import defaultdict
@@ -11,9 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 from batchsim._format import listed
 from batchsim.engines.compiled import engine
+from batchsim.result import Result
+from batchsim.result.comparison import compare
+from batchsim.scenario import Scenario
 from batchsim.view.explorer import ahead
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
-from batchsim.view.explorer.runner import Runner, same_kind
+from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
 from batchsim.view.explorer.wait import Wait
 from batchsim.view.pictures.data import ViewData, parts_of
@@ -102,8 +106,10 @@ class Session:
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
         self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
-        self.runner = Runner(requests)
-        scenario = self.runner.scenario(state)  # an error comes before any widget is made
+        self.requests = requests  # of a run
+        self.stored = Stored()  # what a move does not change
+        self._scenario = functools.lru_cache(16)(State.scenario)
+        scenario = self.scenario(state)  # an error comes before any widget is made
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state of `data`
         self.data_coarse = False  # whether a run of more requests follows the gesture
@@ -140,8 +146,25 @@ class Session:
         """Whether there is data, and no cover on it."""
         return self.data is not None and not self.cover
 
+    def scenario(self, state: State) -> Scenario:
+        """Return a state's scenario, built once; ValueError if it makes no sense."""
+        return self._scenario(state)
+
+    def simulate(self, state: State, pinned: ViewData | None = None, moving: bool = False) -> ViewData:
+        """Run a state for a picture, roughly while it is `moving`. ValueError if it makes no sense."""
+        scenario = self.scenario(state)
+        requests = state.kind.requests(scenario, self.requests)
+        data = state.kind.run(state, scenario, requests, self.stored, moving)
+        if pinned is None or not same_kind(pinned, data):
+            return data
+        comparison = None
+        if not incomparable(pinned.result, data.result):
+            # Silent, as the table shows which runs are too short.
+            comparison = compare(pinned.result, data.result, state.kind.compared, silent=True)
+        return replace(data, pinned=pinned, comparison=comparison)
+
     def python(self) -> str:
-        requests = self.state.kind.requests(self.runner.scenario(self.state), self.runner.requests)
+        requests = self.state.kind.requests(self.scenario(self.state), self.requests)
         return self.state.python(requests)
 
     def link(self) -> str:
@@ -152,7 +175,7 @@ class Session:
         """Return Python that opens a link; the reader must supply what it cannot say."""
         outer = {path.partition(".")[0] for path in self.state.needs}
         given = ["workload=traffic" if outer == {"workload"} else "scenario"] if outer else []
-        given += [f"requests={self.runner.requests:_}"] if self.runner.requests != REQUESTS else []
+        given += [f"requests={self.requests:_}"] if self.requests != REQUESTS else []
         return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
 
     def open_link(self, link: str) -> None:
@@ -167,7 +190,7 @@ class Session:
 
     def move_to(self, state: State) -> None:
         """Set the state and every control; ValueError, without a move, if the state makes no sense."""
-        self.runner.scenario(state)
+        self.scenario(state)
         self._move_to(state)
 
     def _move_to(self, state: State) -> None:
@@ -223,10 +246,10 @@ class Session:
     def _run(self, before: ViewData | None) -> None:
         state, data, said = self.state, None, ""
         try:
-            data = self.runner.run(state, self.pinned, self.moving)
+            data = self.simulate(state, self.pinned, self.moving)
         except ValueError as refusal:
             shown = self.data is not None and self.data_state.mode == state.mode
-            found = None if shown else nearest(state, lambda near: self.runner.run(near, self.pinned))
+            found = None if shown else nearest(state, lambda near: self.simulate(near, self.pinned))
             if found is None:
                 raise
             said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
@@ -378,3 +401,23 @@ def alone(data: ViewData) -> ViewData:
     single = copy.copy(data)
     vars(single).update(before=None, pinned=None, comparison=None)
     return single
+
+
+def same_kind(a: ViewData, b: ViewData) -> bool:
+    """Return whether both are of the same kind of run."""
+    return a.result.scenario.kind == b.result.scenario.kind
+
+
+def incomparable(a: Result, b: Result) -> str:
+    """Return why two runs cannot be compared, "" if they can."""
+    if a.scenario.kind != b.scenario.kind:
+        return "Whole requests and tokens cannot be compared: turn back, or pin again."
+    if not (a.metrics.served and b.metrics.served):
+        return "A setting that serves no requests has no latency to compare."
+    if not (a.scenario.stable and b.scenario.stable):
+        return "An overloaded setting has no steady state to compare."
+    if a.seed != b.seed:
+        return f"Compared settings must share their traffic, got seeds {a.seed} and {b.seed}."
+    sizes = f"{a.arrival_s.size:,} and {b.arrival_s.size:,}"
+    same = a.arrival_s.size == b.arrival_s.size
+    return "" if same else f"Compared settings must share their traffic, got {sizes} requests."

@@ -22,12 +22,12 @@ def session(monkeypatch):
         return 1
 
     loop.__module__ = "batchsim.engines.a_loop"
-    run, compiled = session.runner.run, compiled_uncached(loop)
+    run, compiled = session.simulate, compiled_uncached(loop)
 
     def of_tokens(state, *given):
         return (state.mode != "tokens" or compiled()) and run(state, *given)
 
-    monkeypatch.setattr(session.runner, "run", of_tokens)
+    monkeypatch.setattr(session, "simulate", of_tokens)
     return session
 
 
@@ -60,7 +60,7 @@ def test_without_a_second_process_a_page_compiles_itself(session, monkeypatch):
 def test_what_a_refused_setting_shows_is_said_to_be_of_another(session):
     session.move_to(session.state.replace(max_wait_ms=5))
     assert session.wait.text == ""
-    session.runner.run = lambda *_: exec("raise ValueError('no')")
+    session.simulate = lambda *_: exec("raise ValueError('no')")
     session.move_to(session.state.replace(max_wait_ms=6))
     assert (session.wait.text, session.wait.busy) == ("This is another setting", False)
 

@@ -38,8 +38,8 @@ def test_what_is_compiled_meanwhile_is_announced_and_then_forgotten(panel, monke
         return 1
 
     loop.__module__ = "batchsim.engines.a_loop"
-    run, compiled, told = panel.session.runner.run, compiled_uncached(loop), []
-    monkeypatch.setattr(panel.session.runner, "run", lambda *given: compiled() and run(*given))
+    run, compiled, told = panel.session.simulate, compiled_uncached(loop), []
+    monkeypatch.setattr(panel.session, "simulate", lambda *given: compiled() and run(*given))
     monkeypatch.setattr(panel.session, "say", lambda text, alert=False: told.append(text))
     panel.session.refresh()
     assert ["compiling" in text for text in told] == [True, False]

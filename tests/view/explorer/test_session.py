@@ -94,7 +94,7 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
     artists, pictures = len(panel.picture.figure.findobj()), count(LivePicture)
     for wait_ms in (*range(20, 28), 12, 11):
         move(wait_ms)
-    assert len(panel.session.runner.stored.values) <= 4
+    assert len(panel.session.stored.values) <= 4
     assert len(panel.picture.figure.findobj()) == artists
     assert count(LivePicture) == pictures
 
@@ -216,7 +216,7 @@ class Reader(RuleBasedStateMachine):
         session = self.panel.session
         assert not session.moving
         assert not session.data_coarse
-        assert session.data.result.scenario == session.runner.scenario(session.data_state)
+        assert session.data.result.scenario == session.scenario(session.data_state)
         assert session.data_state == session.state or 'role="alert"' in self.panel.status.value
 
     @invariant()

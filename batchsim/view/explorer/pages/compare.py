@@ -10,8 +10,7 @@ from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.pages import Page
-from batchsim.view.explorer.runner import incomparable
-from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.session import Session, incomparable
 from batchsim.view.explorer.state import State, as_text
 from batchsim.view.explorer.widgets import OF_RESULT, button, flow, plain
 from batchsim.view.pictures.data import ViewData

@@ -117,10 +117,10 @@ class ConfigPage(Page):
         adapted = fitting.differences(state)
         sized = adapted.pop("sizes", None)
         cut = [f"{CONTROLS[name].label} {value:,}" for name, value in adapted.items()]
-        before = session.runner.scenario(fitting)
+        before = session.scenario(fitting)
         try:
             state = state.kind.served(fitting, config, before)
-            session.runner.scenario(state)
+            session.scenario(state)
         except ValueError as error:
             raise ValueError(in_labels(str(error))) from None
         server = ALL[own.server]
@@ -152,9 +152,8 @@ class ConfigPage(Page):
             return {"result": "No numbers are proposed: a search needs a rule with a fast engine."}
         if slo is None:
             return {"result": "Set an objective and check again: then a better setting is proposed here."}
-        runner = self.session.runner
-        scenario = runner.scenario(state)
-        requests = min(state.kind.requests(scenario, runner.requests), SEARCHED)
+        scenario = self.session.scenario(state)
+        requests = min(state.kind.requests(scenario, self.session.requests), SEARCHED)
         best = tune(scenario, slo, presets.axes(ALL[config.server], scenario, surface), requests, state.seed)
         # Only the searched settings change, in the terms of the text.
         meant = pasted.own.apply(pasted.before, silent=True).replace(best.knobs)

@@ -42,7 +42,7 @@ def panel(made):
 def unsearched(panel, monkeypatch):
     """The panel, whose pasted texts are read, but neither checked nor searched for better settings."""
     idle = SimpleNamespace(submit=lambda *_: None)
-    monkeypatch.setattr(panel.session.runner, "requests", 300)
+    monkeypatch.setattr(panel.session, "requests", 300)
     monkeypatch.setattr(page, "thread", lambda _: idle)
     return panel
 
