@@ -2,6 +2,7 @@
 
 from batchsim.view.explorer.controls import SETTINGS, widgets_of
 from batchsim.view.explorer.kinds import CONTROLS
+from batchsim.view.explorer.widgets import HIDDEN
 
 
 def all_made(panel):
@@ -22,6 +23,11 @@ def slid(panel, name):
     """Return the value at which the slider of a control stands."""
     knob = panel.controls[name]
     return knob.range.value(knob.slider.value, knob.spec.kind)
+
+
+def is_hidden(widget):
+    """Return whether a widget is hidden by its class."""
+    return HIDDEN in widget._dom_classes
 
 
 def is_shown(panel, name):

@@ -1,8 +1,8 @@
 """The explorer's controls: one for every value of its state that a hand can move."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -165,14 +165,6 @@ class Controls:
 
     # How they show it.
 
-    @contextmanager
-    def _shows(self) -> Iterator[None]:
-        before, self.showing = self.showing, True
-        try:
-            yield
-        finally:
-            self.showing = before
-
     def _follow(self, anew: bool = True, fits: bool = True) -> None:
         """Show the state; `anew`: in place of refused texts, too; `fits`: on sliders of suitable ranges."""
         state = self.session.state
@@ -202,8 +194,8 @@ class Controls:
         if name not in self.made:
             self.made[name] = self._make(name, CONTROLS[name])
             return self.made[name]
-        control = self.made[name]
-        with self._shows():
+        control, self.showing = self.made[name], True
+        try:
             if isinstance(control, Knob):
                 value, alias = getattr(self.session.state, name), self.aliases.get(name, "")
                 control.show(value, self._range(name), alias, anew)
@@ -213,6 +205,8 @@ class Controls:
                 if name != "mode" and control.options != (options := self._offered(name)):
                     control.options = options
                 control.value = self._listed(name)
+        finally:
+            self.showing = False
         return control
 
     def _listed(self, name: str) -> Any:

@@ -25,7 +25,7 @@ from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.parts import Values
 from batchsim.view.explorer.session import REQUESTS, Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, of_rule, view_of
-from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, hide, line, plain
+from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, hide, line, plain, set_class
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
@@ -94,7 +94,7 @@ class Explorer(widgets.Box):
         self.large.observe(lambda change: self._enlarge(change["new"]), names="value")
         self.server.observe(lambda change: self._turn_to_server(change["new"]), names="value")
         self.words.observe(
-            lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
+            lambda _: set_class(self.readout, "batchsim-open", self.words.value), names="value"
         )
         self.screen.observe(lambda _: self._fold(), names="alone")
         if session.style.large == self.state.kind.film:
@@ -182,10 +182,10 @@ class Explorer(widgets.Box):
         """Show the picture's description and the rule, and update the pages; most wait until opened."""
         session = self.session
         with session.lock, session.reporting():
-            _set_class(self, "batchsim-projector", session.style.size == "projector")
-            _set_class(self, "batchsim-dark", session.style.theme == "dark")
+            set_class(self, "batchsim-projector", session.style.size == "projector")
+            set_class(self, "batchsim-dark", session.style.theme == "dark")
             for name in THEMES:
-                _set_class(self, f"batchsim-as-{name}", session.theme == name)
+                set_class(self, f"batchsim-as-{name}", session.theme == name)
             views = offered(session)
             if self.large.options != views:
                 self.changes_views = True  # new options choose the first, which the reader did not
@@ -203,9 +203,9 @@ class Explorer(widgets.Box):
                 if page.is_open or page.follows:
                     page.update()
             films = self.play.player.shown
-            _set_class(self.pseudocode, "batchsim-acting", films)
+            set_class(self.pseudocode, "batchsim-acting", films)
             # Below a config there are its marks and its diff, which pinned code would hide.
-            _set_class(self.pseudocode, "batchsim-pinned", films and not self.config.is_open)
+            set_class(self.pseudocode, "batchsim-pinned", films and not self.config.is_open)
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:
@@ -222,11 +222,6 @@ def offered(session: Session) -> tuple[tuple[str, str], ...]:
     """Return the names of the views that a session may enlarge, and their keys."""
     views = views_of(session.style.mode, session.style.parts)
     return tuple((view.NAME, key) for key, view in views.items())
-
-
-def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
-    if on is not (name in widget._dom_classes):
-        (widget.add_class if on else widget.remove_class)(name)
 
 
 def explore(

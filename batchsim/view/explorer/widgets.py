@@ -44,13 +44,12 @@ def looks(kind: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, A
 
 def hide(widget: widgets.DOMWidget, hidden: bool) -> None:
     """Hide a widget in the page, or show it again."""
-    if hidden is not is_hidden(widget):
-        (widget.add_class if hidden else widget.remove_class)(HIDDEN)
+    set_class(widget, HIDDEN, hidden)
 
 
-def is_hidden(widget: widgets.DOMWidget) -> bool:
-    """Return whether a widget is hidden."""
-    return HIDDEN in widget._dom_classes
+def set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
+    """Give a widget a class of the style sheet, or take it away."""
+    (widget.add_class if on else widget.remove_class)(name)
 
 
 def stack(children: Iterable[widgets.Widget]) -> widgets.Box:

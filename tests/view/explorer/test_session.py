@@ -7,7 +7,7 @@ import threading
 import weakref
 
 import pytest
-from hands import slide
+from hands import is_hidden, slide
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -19,7 +19,6 @@ from batchsim.view.explorer.controls import widgets_of
 from batchsim.view.explorer.kinds import KINDS, as_typed, on_page, relevant
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.runs import Stored
-from batchsim.view.explorer.widgets import is_hidden
 from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.pictures.live import LivePicture
 

@@ -4,13 +4,12 @@ import html
 import re
 
 import pytest
-from hands import is_shown, slide
+from hands import is_hidden, is_shown, slide
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.explorer.widgets import is_hidden
 from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.pictures.headline import token_figures_of
 from batchsim.view.pictures.views import views_of

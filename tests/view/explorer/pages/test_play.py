@@ -1,9 +1,9 @@
 """The page of the film in the explorer: it covers the large view with the run that is shown."""
 
 import pytest
+from hands import is_hidden
 
 import batchsim as bs
-from batchsim.view.explorer.widgets import is_hidden
 
 
 @pytest.fixture
