@@ -11,7 +11,7 @@ SEEN = """() => [...document.querySelectorAll(
 )].filter((part) => part.checkVisibility()).map((part) => Number(getComputedStyle(part).opacity))"""
 COVER, NUMBERS = ".batchsim-cover", ".batchsim-numbers"
 FIGURES = f"{NUMBERS} b"
-ANSWER_S = 10  # a third of what the loops of tokens take to compile
+ANSWER_S = 6  # less than the loops of tokens take to compile in a process beside
 
 
 @pytest.mark.alone

@@ -35,7 +35,7 @@ class Figure(NamedTuple):
     @property
     def notes(self) -> str:
         """What stands below the number."""
-        return "  ".join(filter(None, (self.levels or self.interval, self.change)))
+        return "  ".join(filter(None, (self.beside, self.levels or self.interval, self.change)))
 
 
 def as_html(data: ViewData) -> str:
@@ -43,10 +43,8 @@ def as_html(data: ViewData) -> str:
     parts = []
     for figure in FIGURES[data.result.scenario.kind](data):
         look = "batchsim-number batchsim-missed" if figure.alert else "batchsim-number"
-        name, value, unit, beside, notes = map(
-            escape, (figure.name, figure.value, figure.unit, figure.beside, figure.notes)
-        )
-        number = f"<b>{value}</b> <span>{unit}</span> <i>{beside}</i>"
+        name, value, unit, notes = map(escape, (figure.name, figure.value, figure.unit, figure.notes))
+        number = f"<b>{value}</b> <span>{unit}</span>"
         parts.append(f'<div class="{look}"><div>{name}</div><div>{number}</div><div>{notes}</div></div>')
     return "".join(parts)
 

@@ -45,7 +45,10 @@ class GrowingView(View):
         self.queue = self.line(self.ax, 3, **self.now_style)
         self.other_queue = self.line(self.ax, 2.5)
         self.growth = self.line(self.ax, 3, **self.style("soft", "-.", 0.7))
-        self.note = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
+        # In a small picture, a line or a curve passes behind it.
+        box = {"facecolor": self.look.background, "alpha": 0.8, "linewidth": 0, "pad": 1}
+        look = {"color": self.look.soft, "bbox": box}
+        self.note = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", **look)
 
     def title(self, data: ViewData) -> str:
         if data.overloaded:
