@@ -7,6 +7,7 @@ ones, for the moves of a slider.
 
 import functools
 import math
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -38,6 +39,14 @@ SMALL = 1 << 17  # `draw_cached` caches the draws of up to so many requests: a m
 NO_TIMES = np.empty(0)
 NO_SIZES = np.empty(0, np.int64)
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
+
+
+def numba_is_loaded() -> bool:
+    """Return whether the process uses Numba already: then a compiled pass gives the same bits sooner.
+
+    A run of the reference engine does not load it, which takes longer than the passes.
+    """
+    return "numba" in sys.modules
 
 
 @dataclass(frozen=True)
@@ -250,11 +259,11 @@ def _chunks_s(
     workload: OpenLoop, seed: np.random.SeedSequence, requests: int, chunk: int, room: np.ndarray | None
 ) -> Iterator[np.ndarray]:
     """Yield the arrival times of a workload, on the clock's grid: see `Streams.arrivals_s`."""
-    fill, total = workload.gaps(seed), 0.0
+    fill, total = workload.gaps(seed) if numba_is_loaded() else None, 0.0
     if fill is None:
         yield from map(on_grid, workload.chunks_s(seed, requests, chunk))
         return
-    from batchsim.engines.compiled.arrivals import add_up  # Numba loads with it
+    from batchsim.engines.compiled.arrivals import add_up
 
     for begin in range(0, requests, chunk):
         size = min(chunk, requests - begin)

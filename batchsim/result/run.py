@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._clock import later
+from batchsim._clock import between_ms, later
+from batchsim.engines.draws import numba_is_loaded
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals
 from batchsim.result import replicas
@@ -102,10 +103,12 @@ class Run:
 
     @cached_property
     def latency_ms(self) -> np.ndarray:
-        from batchsim.engines.compiled.columns import writable  # Numba loads with it
+        log = self.log
+        if not numba_is_loaded():
+            return between_ms(log.arrival_s, self.finish_s)
+        from batchsim.engines.compiled.columns import writable
         from batchsim.engines.compiled.order import note_latencies
 
-        log = self.log
         latency_ms = np.empty(log.requests)
         note_latencies(*map(writable, (log.arrival_s, log.batch_index, log.batch_finish_s)), latency_ms)
         return latency_ms

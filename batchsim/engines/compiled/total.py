@@ -151,7 +151,8 @@ class Total:
         """Return the totals of a run that is over: the requests and the seconds of each part."""
         totals = self._totals.each(lambda column: column[:-1].copy())
         latency, forming, queueing, computing = totals.parts_s.T
-        queueing[:] = latency - forming - computing - totals.device_wait_s
+        # Sums above 104 days are rounded, so that nothing may remain as a little less than 0.
+        queueing[:] = np.maximum(latency - forming - computing - totals.device_wait_s, 0.0)
         for name in IN_TICKS:
             getattr(totals, name)[:] /= PER_S
         totals.requests[:], totals.window_s[:] = requests, window_s
