@@ -396,7 +396,7 @@ def floors(rounds: int) -> list[Row]:
     """How far each way of running is from the least that a run can take."""
     return [
         Row(f"{name}, against the floor", ns / floor_ns, bar, 1, f"{ns:.1f} against {floor_ns:.1f} ns", True)
-        for name, (ns, floor_ns, bar) in floor.measured(rounds).items()
+        for name, ns, floor_ns, bar in floor.measured(rounds)
     ]
 
 
