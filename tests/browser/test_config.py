@@ -58,7 +58,7 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     chosen = 'document.querySelector(".batchsim-knob-rule select").selectedOptions[0].text'
     # JupyterLab writes blanks of another kind.
     assert eventually(lambda: page.evaluate(chosen).replace("\xa0", " ") == "Triton: size or wait")
-    assert eventually(lambda: page.input_value(".batchsim-knob-max_wait_ms .widget-text input") == "500")
+    assert eventually(lambda: page.input_value(".batchsim-knob-max_wait_ms input") == "500")
     name = "max_queue_delay_microseconds: 500000"
     assert eventually(lambda: name in page.inner_text(".batchsim-knob-max_wait_ms"))
     page.click(".batchsim-player button:has-text('▮▮')")
