@@ -14,9 +14,9 @@ from batchsim.view.explorer.widgets import plain
 class Knob:
     """One of the explorer's values, in the field `field` and on the slider `slider`, if it has one.
 
-    Both show what they are told to `show`. What a hand does goes to `take`, with whether it slides; if `take`
-    raises, the refused text stays in the field, with the reason below it. A slider counts steps: a page would
-    round any other number, and send it back.
+    `show` gives both the value of the state. What a hand does goes to `take`, with whether it slides; if
+    `take` raises, the refused text stays in the field, with the reason below it. A slider counts steps: a
+    page would round any other number, and send it back.
     """
 
     def __init__(
