@@ -8,7 +8,7 @@ neighbours are alike.
 A percentile is bounded by way of fractions, as in `result.shares.between_percentiles`: the fractions of
 requests below both percentiles err, together in so far as the traffic is the same, and an ellipse holds the
 pair of errors. The bound is the largest difference of the two percentiles on it. Where almost no request
-differs, the spread of sections says nothing; then the bound is also that of a count of which none was seen.
+differs, the spread of sections says nothing; then the bound is also that of an event that did not occur.
 
 Multiple comparisons with the best (MCB: Hsu 1984; under common random numbers, Nelson and Matejcik 1995):
 if each of k - 1 bounds holds with probability 1 - a / (k - 1), all hold together with 1 - a (Bonferroni),
@@ -49,8 +49,8 @@ class Values:
     `memory`: the requests after which the scenario has forgotten its state; infinite if the sections of the
     run are not alike. `share`: that of a percentile; None for a mean. `sections`: the mean of each of 64
     sections, or the fraction of all values that are in it and up to the percentile, times 64. `top`: the
-    highest of `count` sorted values, ten times as many as are above the percentile, of which `every` second
-    or third is kept in a long run.
+    highest of `count` sorted values, ten times the number above the percentile. A long run keeps only one in
+    `every` two or three of them.
     """
 
     size: int

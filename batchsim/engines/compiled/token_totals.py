@@ -13,7 +13,7 @@ from batchsim._clock import PER_S, WHOLE
 from batchsim._clock import between as _between
 from batchsim.engines.compiled.columns import Batches, writable
 from batchsim.engines.compiled.jit import compiled, inlined
-from batchsim.engines.compiled.sums import SERVED, bin_of
+from batchsim.engines.compiled.sums import SERVED, bin_of, part_of
 from batchsim.engines.compiled.threshold import to_ticks
 from batchsim.engines.compiled.token_columns import GAPS, SERVER, Steps, TokenRequests
 from batchsim.engines.gaps import Gaps
@@ -100,6 +100,19 @@ def _per_token_s(answers, request):
     return (ticks / (answers.output[request] - 1) + WHOLE - WHOLE) / PER_S
 
 
+@inlined
+def _ended_in(done_s, edges_s, part):
+    """Return the part after whose begin, and at whose end at the latest, something ends; else as `part_of`.
+
+    If services take a second each, n end in n seconds; with both ends of the window it would be n + 1.
+    """
+    while part < edges_s.size - 2 and edges_s[part + 1] < done_s:
+        part += 1
+    while part >= 0 and edges_s[part] >= done_s:  # another server's batch finished before
+        part -= 1
+    return part
+
+
 @compiled
 def _add_answers(answers, cuts, edges_s, sums, histograms):
     """Add the requests from cuts[p] to cuts[p + 1] to part p; they finish in the part of that time."""
@@ -109,13 +122,11 @@ def _add_answers(answers, cuts, edges_s, sums, histograms):
             part += 1
         at_s, now_s, done_s = answers.arrival_s[request], answers.start_s[request], answers.finish_s[request]
         served = answers.status[request] == SERVED
-        if served and done_s > edges_s[0]:
-            while late < last and edges_s[late + 1] < done_s:
-                late += 1
-            while edges_s[late] >= done_s:  # another finished before
-                late -= 1
-            sums.finished[late] += 1
-            sums.output_tokens[late] += answers.output[request]
+        if served:
+            late = _ended_in(done_s, edges_s, late)
+            if late >= 0:
+                sums.finished[late] += 1
+                sums.output_tokens[late] += answers.output[request]
         if not 0 <= part <= last:
             continue
         sums.preempted[part] += answers.preemptions[request] > 0
@@ -154,11 +165,10 @@ def _add_batches(batches, count, whole, edges_s, sums):
     part, last = 0, edges_s.size - 2
     for batch in range(count):
         now_s, done_s = batches.start_s[batch], batches.finish_s[batch]
-        while part < last and edges_s[part + 1] <= now_s:
-            part += 1
-        if now_s >= edges_s[0] and (not whole or batches.trigger[batch] < TRIGGERS):
+        part = part_of(now_s, edges_s, part)
+        if part >= 0 and (not whole or batches.trigger[batch] < TRIGGERS):
             _add_batch(sums, part, batches.size[batch], batches.trigger[batch])
-        each, from_s = part, max(now_s, edges_s[0])
+        each, from_s = max(part, 0), max(now_s, edges_s[0])
         while from_s < done_s:
             until_s = done_s if each == last else min(done_s, edges_s[each + 1])
             sums.busy_s[each] += max(until_s - from_s, 0.0)
@@ -167,17 +177,11 @@ def _add_batches(batches, count, whole, edges_s, sums):
 
 @compiled
 def _add_finished(finish_s, counts, edges_s, into):
-    """Add counts to the part in which each finishes: after its begin, and at its end at the latest.
-
-    If services take a second each, n end in n seconds; with both ends of the window it would be n + 1.
-    """
-    part, last = 0, edges_s.size - 2
+    """Add counts to the part in which each finishes."""
+    part = 0
     for row in range(finish_s.size):
-        if finish_s[row] > edges_s[0]:
-            while part < last and edges_s[part + 1] < finish_s[row]:
-                part += 1
-            while edges_s[part] >= finish_s[row]:  # another server's batch finished before
-                part -= 1
+        part = _ended_in(finish_s[row], edges_s, part)
+        if part >= 0:
             into[part] += counts[row]
 
 
