@@ -22,7 +22,7 @@ def slide(panel, name, value):
 def slid(panel, name):
     """Return the value at which the slider of a control stands."""
     knob = panel.controls[name]
-    return knob.range.value(knob.slider.value, knob.spec.kind)
+    return knob.range.value(knob.slider.value)
 
 
 def is_hidden(widget):

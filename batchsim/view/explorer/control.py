@@ -1,11 +1,14 @@
 """Controls of the explorer: their words, the values that they take, and how a person types these."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Table, priorities
@@ -19,8 +22,8 @@ GIVEN = "given"  # the choice of what no option of a list makes
 class Slider(NamedTuple):
     """A slider's scale and range, and its places: whole numbers of steps from its low end.
 
-    The scale is "linear", "log", "whole", or "share": the share of level 1 of two priority levels. A log
-    slider's step is one of the exponent.
+    The scale is "linear", "log", "whole", "log whole", or "share": the share of level 1 of two priority
+    levels. A log slider's step is one of the exponent.
     """
 
     scale: str
@@ -31,6 +34,8 @@ class Slider(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of steps from end to end."""
+        if self.scale == "log whole":
+            return len(_wholes(self)) - 1
         return math.ceil((self._along(self.high) - self._along(self.low)) / self.step - 1e-6)
 
     def place(self, value: Any) -> int:
@@ -42,21 +47,25 @@ class Slider(NamedTuple):
         number = _number_of(value)
         if number == math.inf:
             return self.steps
+        if self.scale == "log whole":
+            return int(np.abs(np.log(_wholes(self)) - math.log(number)).argmin())
         return round((self._along(number) - self._along(self.low)) / self.step)
 
-    def value(self, place: int, kind: str = "real") -> Any:
-        """Return the value at a place, as a control of a kind stores it.
+    def value(self, place: int) -> Any:
+        """Return the value at a place, as a control stores it.
 
-        >>> Slider("log", 1, 100, 0.01).value(141), Slider("log", 1, 100, 0.01).value(141, "whole")
-        (25.7, 26)
+        >>> Slider("log", 1, 100, 0.01).value(141), Slider("log whole", 1, 100, 0.01).value(2)
+        (25.7, 3)
         """
         if self.scale == "whole":
             return round(self.low) + place
+        if self.scale == "log whole":
+            return _wholes(self)[place]
         along = min(self._along(self.low) + place * self.step, self._along(self.high))
         number = float(f"{10**along:.3g}" if self.scale == "log" else f"{along:.6g}")
         if self.scale == "share":
             return ((1, number), (2, float(f"{1 - number:.6g}"))) if 0 < number < 1 else ()
-        return round(number) if kind == "whole" else number
+        return number
 
     def covering(self, value: Any) -> "Slider":
         """Return the slider with its range widened to a value."""
@@ -67,6 +76,13 @@ class Slider(NamedTuple):
 
     def _along(self, number: float) -> float:
         return math.log10(number) if self.scale == "log" else number
+
+
+@functools.cache
+def _wholes(slider: Slider) -> list[int]:
+    """Return the whole numbers of a logarithmic scale, each once: near 1, many steps round to the same."""
+    reals = slider._replace(scale="log")
+    return sorted({round(reals.value(place)) for place in range(reals.steps + 1)})
 
 
 def _number_of(value: Any) -> float:

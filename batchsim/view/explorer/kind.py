@@ -188,7 +188,7 @@ def of_parameter(it: Parameter, page: str = MAIN) -> Control:
         bounds["at_most"] = LARGEST_BATCH
     if it.kind == "sizes":
         del bounds["at_least"]
-    scale = "log" if it.log else "whole" if it.kind == "whole" else "linear"
+    scale = " ".join(["log"] * it.log + ["whole"] * (it.kind == "whole")) or "linear"
     slider = it.slider and Slider(scale, *it.slider)
     about = it.about + ("; inf: no limit" if it.may_be_inf else "; empty: no limit" if it.may_be_none else "")
     first = it.usual if it.usual is not None else (1,) if it.kind == "sizes" else it.at_least
@@ -343,7 +343,7 @@ REPLICAS = {
     "routing": choice("Routing", "The replica to which the router sends a request", "round_robin", RULE,
         ROUTINGS),
     "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
-        "whole", 100, RULE, Slider("log", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
+        "whole", 100, RULE, Slider("log whole", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
     "popularity": of_parameter(ByKey.parameters()["popularity"], RULE),
     "stale_ms": Control("Age of loads (ms)", "How old the loads are that the router sees; 0: present",
         "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),

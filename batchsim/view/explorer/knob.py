@@ -88,7 +88,7 @@ class Knob:
         self._try(lambda: self.take(self.spec.read(self.spec.label, change["new"]), False))
 
     def _slid(self, change: dict[str, Any]) -> None:
-        self._try(lambda: self.take(self.range.value(change["new"], self.spec.kind), True))
+        self._try(lambda: self.take(self.range.value(change["new"]), True))
 
     def _try(self, move: Callable[[], None]) -> None:
         try:

@@ -99,7 +99,7 @@ CONTROLS: Mapping[str, Control] = {
     "size_cv": Control("Size spread (CV)", "Standard deviation over mean of the requests' sizes",
         "real", 1, ARRIVALS, Slider("linear", 0, 3, 0.05), {"at_least": 0, "at_most": 1e3}),
     "size_most": Control("Largest size", "Larger requests are cut to this size; empty: no limit",
-        "whole", 512, ARRIVALS, Slider("log", 1, 10_000, 0.01), {"at_most": LONGEST}, True),
+        "whole", 512, ARRIVALS, Slider("log whole", 1, 10_000, 0.01), {"at_most": LONGEST}, True),
     "size_unit": Control("Unit of sizes", "The name of a unit", "text", UNIT, None),
     "rule": choice("Server or rule", "When a batch leaves: as on a server, with its defaults, or by a rule",
         "size_or_wait", MAIN, RULE_OPTIONS),

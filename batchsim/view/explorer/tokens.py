@@ -180,7 +180,7 @@ _rows: dict[str, Control] = {
     **_described("max_num_batched_tokens", MAIN),
     "kv_blocks": Control("kv_blocks",
         "Blocks of each server's memory for keys and values; empty: no limit",
-        "whole", 2599, MAIN, Slider("log", 100, 20_000, 0.01), {"at_most": MOST}, True),
+        "whole", 2599, MAIN, Slider("log whole", 100, 20_000, 0.01), {"at_most": MOST}, True),
     "first": choice("Who goes first", "Whose tokens a step takes first", "decode", RULE,
         dict(zip(FIRST, ("Running requests: decodes", "New requests: prompts alone"), strict=True))),
     "chunked": choice("Chunked prefill", "Whether a long prompt is cut to the budget", ON, RULE,

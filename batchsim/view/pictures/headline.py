@@ -19,8 +19,8 @@ Writer = Callable[[float], str]
 class Figure(NamedTuple):
     """A number: its name, value, unit, interval, and change since the last move.
 
-    `levels` replaces the interval: the numbers of the priority levels. `beside` follows the unit. An `alert`
-    is a missed objective or an overload.
+    `levels` replaces the interval: the numbers of the priority levels. `beside` is another number of the same
+    thing. An `alert` is a missed objective or an overload.
     """
 
     name: str
@@ -35,17 +35,20 @@ class Figure(NamedTuple):
     @property
     def notes(self) -> str:
         """What stands below the number."""
-        return "  ".join(filter(None, (self.beside, self.levels or self.interval, self.change)))
+        return "  ".join(filter(None, (self.levels or self.interval, self.change)))
 
 
 def as_html(data: ViewData) -> str:
     """Return the four numbers for a page."""
+    figures = FIGURES[data.result.scenario.kind](data)
+    has_line = any(each.beside for each in figures)  # then all have one, so that numbers stay where they are
     parts = []
-    for figure in FIGURES[data.result.scenario.kind](data):
+    for figure in figures:
         look = "batchsim-number batchsim-missed" if figure.alert else "batchsim-number"
-        name, value, unit, notes = map(escape, (figure.name, figure.value, figure.unit, figure.notes))
-        number = f"<b>{value}</b> <span>{unit}</span>"
-        parts.append(f'<div class="{look}"><div>{name}</div><div>{number}</div><div>{notes}</div></div>')
+        number = f"<b>{escape(figure.value)}</b> <span>{escape(figure.unit)}</span>"
+        notes = map(escape, (figure.notes, *[figure.beside] * has_line))
+        lines = "".join(f"<div>{text}</div>" for text in (escape(figure.name), number, *notes))
+        parts.append(f'<div class="{look}">{lines}</div>')
     return "".join(parts)
 
 
@@ -174,7 +177,7 @@ def token_figures_of(data: ViewData) -> list[Figure]:
         return [*figures, load_figure(data)._replace(beside=beside)]
     before, value = data.before, data.goodput_per_s
     old = before.goodput_per_s if before is not None and not before.overloaded else None
-    within = f"{percent(data.attainment)} of requests"
+    within = f"{percent(data.attainment)} in time"
     change = change_of(value, old, digits)
     return [*figures, Figure("goodput", digits(value), "per s", within, change, beside=beside)]
 

@@ -252,7 +252,7 @@ class LatencyView(GrowingView):
         notes = []
         if data.objective_ms is not None:
             share = percent(data.result.attainment(data.objective_ms))
-            notes.append(f"{share} within {typed_duration(data.objective_ms)}")
+            notes.append(f"{share}\nwithin {typed_duration(data.objective_ms)}")
         if data.loss:
             notes.append(f"{percent(data.loss)} lost")
         return "\n".join(notes)

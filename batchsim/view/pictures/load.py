@@ -43,13 +43,14 @@ class Panel(NamedTuple):
 class LoadPanels(View):
     """Curves against the arrival rate or the number of clients, one panel below the other.
 
-    Durations end at saturation, beyond which there is no steady state. A small view has only the first panel,
-    without theory.
+    Durations end at saturation, beyond which there is no steady state. A small view has one panel, without
+    theory, and room for two names.
     """
 
     KEY, NEEDS = "load", "curve"
     RANK = None
     CURVES: ClassVar[tuple[Panel, ...]]
+    SMALL: ClassVar[Panel]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
 
     def objectives(self, data: ViewData) -> Sequence[float | None]:
@@ -57,7 +58,7 @@ class LoadPanels(View):
         raise NotImplementedError
 
     def make(self) -> None:
-        self.panels = self.CURVES[: len(self.axes)]
+        self.panels = self.CURVES[: len(self.axes)] if self.large else (self.SMALL,)
         for ax in self.axes[:-1]:
             ax.tick_params(labelbottom=False)
         for panel, ax in zip(self.panels, self.axes, strict=True):
@@ -269,6 +270,7 @@ class LoadView(LoadPanels):
         )),
         Panel("throughput (per s)", (Curve("", "throughput_per_s", SOLID),), durations=False),
     )  # fmt: skip
+    SMALL = CURVES[0]
     ENDS: ClassVar = {"mean": "mean_ms", "p99": "p99_ms"}
 
     def objectives(self, data: ViewData) -> Sequence[float | None]:
@@ -285,12 +287,12 @@ class TokenLoadView(LoadPanels):
     """TTFT and answers above, TPOT below, then throughput, against the arrival rate or the clients."""
 
     NAME, SHORT, PANELS = "TTFT, TPOT and throughput by load", "TTFT by load", (0.4, 0.34, 0.26)
+    SMALL = Panel("TTFT", (
+        Curve("p99", "ttft_p99_ms", SOLID, "TTFT p99 about {}"),
+        Curve("mean", "mean_ttft_ms", THIN, "mean {}"),
+    ))  # fmt: skip
     CURVES = (
-        Panel("TTFT, answer", (
-            Curve("p99", "ttft_p99_ms", SOLID, "TTFT p99 about {}"),
-            Curve("mean", "mean_ttft_ms", THIN, "mean {}"),
-            Curve("answer p99", "p99_ms", DOTS, "answer p99 {}"),
-        )),
+        Panel("TTFT, answer", (*SMALL.curves, Curve("answer p99", "p99_ms", DOTS, "answer p99 {}"))),
         Panel("TPOT", (
             Curve("p99", "tpot_p99_ms", SOLID, "TPOT p99 {}"), Curve("mean", "mean_tpot_ms", THIN, "mean {}"),
         )),

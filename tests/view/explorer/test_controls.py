@@ -237,7 +237,7 @@ def values_of(name):
     spec = CONTROLS[name]
     found = [*spec.bounds["options"]] if spec.kind == "choice" else []
     if spec.slider and spec.slider.scale != "share":
-        found += [spec.slider.value(place, spec.kind) for place in (0, spec.slider.steps)]
+        found += [spec.slider.value(place) for place in (0, spec.slider.steps)]
     return [each for each in found if each != "given"] + [None] * spec.optional
 
 

@@ -59,7 +59,7 @@ def test_the_figures_of_tokens_are_the_results_numbers(token_cases):
     )
     within = {"ttft_ms": 300, "tpot_ms": 20}
     assert float(goodput.value) == pytest.approx(run.goodput_per_s(2000, **within), rel=0.01)
-    assert goodput.interval == f"{percent(run.attainment(2000, **within))} of requests"
+    assert goodput.interval == f"{percent(run.attainment(2000, **within))} in time"
 
 
 def test_the_headline_says_what_has_changed_in_the_unit_that_is_shown(token_cases):

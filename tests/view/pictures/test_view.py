@@ -125,7 +125,7 @@ def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
     result, view = cases["losing"].result, drawn(LatencyView, cases["losing"])
     within = np.count_nonzero(result.latency_ms <= 20) / 3000
     lost = percent(np.isnan(result.latency_ms).mean())
-    assert view.note.get_text() == f"{percent(within)} within 20 ms\n{lost} lost"
+    assert view.note.get_text() == f"{percent(within)}\nwithin 20 ms\n{lost} lost"
 
 
 @pytest.mark.parametrize("kind", [LatencyView, TokenLatencyView])
