@@ -15,6 +15,7 @@ from typer.models import ParameterInfo
 from batchsim import _check
 from batchsim.cli import values
 from batchsim.scenario import Scenario
+from batchsim.scenario.knobs import value_of
 
 DEBUG = "batchsim debug"  # the key in Typer's context: print the traceback of an error
 # The groups of the help, in order; it explains the rare ones only on request.
@@ -236,8 +237,11 @@ class GridFlags(Command):
         metavar="KNOB=VALUES",
     )
 
-    def axes(self, table: FileTable, scenario: Scenario) -> dict[str, Any]:
-        """Return the axes: those of the file's [over], replaced by those of options."""
+    def axes(self, table: FileTable, scenario: Scenario, present: bool = False) -> dict[str, Any]:
+        """Return the axes: those of the file's [over], replaced by those of options.
+
+        Without any, the usual ones; `present`: each with the scenario's own value.
+        """
         from batchsim.study.grid import Grid
 
         options: dict[str, Any] = {}
@@ -255,6 +259,10 @@ class GridFlags(Command):
             options = {name: listed for name, listed in self.usual.items() if name in known}
             if "max_batch_size" in options:
                 options["max_batch_size"] = [size for size in options["max_batch_size"] if size <= largest]
+            if present:
+                options = {
+                    name: sorted({*listed, value_of(scenario, name)}) for name, listed in options.items()
+                }
         if not own | options:
             example = "--over max_batch_size=1,2,4 or by the file's [over]"
             raise ValueError(f"an axis must be given, as {example}, got none")

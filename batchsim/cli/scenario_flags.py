@@ -12,6 +12,7 @@ from batchsim import _check
 from batchsim.cli import values
 from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured import sized_measurement
+from batchsim.measured.published import published_source
 from batchsim.scenario import Scenario, Service
 from batchsim.scenario.toml import KINDS, read_toml
 from batchsim.servers.language import NO_MEMORY
@@ -77,7 +78,9 @@ class ScenarioFlags(Command):
     per_item_ms: float | None = SERVICE("Time that each request adds to its batch (default: 0).")
     table: Any = SERVICE("Times by batch size: 1=2.08,8=3.29.", metavar="SIZE=MS,...", parser=values.table)
     published: Any = SERVICE(
-        "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="NAME", parser=bs.published
+        "Published, such as nnunet/t4/fp16: see `batchsim published`.",
+        metavar="NAME",
+        parser=published_source,
     )
     measurement: Any = SERVICE(
         "A file that `batchsim measure --save` wrote.", metavar="FILE",
@@ -108,7 +111,10 @@ class ScenarioFlags(Command):
     first: str | None = STEPS("Who goes first (default: decode).", metavar="decode|prefill")
     chunked: bool | None = STEPS("Whether a prompt may be cut (default: chunked).")
     reserve: str | None = STEPS("Reserve memory by step, or for life (default: step).", metavar="step|life")
-    kv_blocks: int | None = STEPS("Usable blocks of memory of each engine (default: unlimited).")
+    kv_blocks: Any = STEPS(
+        "Blocks of memory of each engine, or unlimited (default: what a --published model leaves free).",
+        metavar="N", parser=values.blocks,
+    )  # fmt: skip
     block_size: int | None = STEPS(f"{_ABOUT['block_size']} (default: 16).")
     watermark_blocks: int | None = STEPS(f"{_ABOUT['watermark_blocks']} (default: 0).")
     long_prefill_token_threshold: int | None = STEPS(
@@ -140,6 +146,9 @@ class ScenarioFlags(Command):
         }  # fmt: skip
         config = self.read_config()
         if config is not None:
+            from batchsim.servers.cards import on_card, on_device
+
+            config = on_card(config, on_device(getattr(self.published, "name", "")))
             parts["rule"] = _once("rule", {"--rule": self.rule, "--server-config": config}).rule
         changes = {name: part for name, part in parts.items() if part is not None}
         if base is None:
@@ -150,10 +159,29 @@ class ScenarioFlags(Command):
             silent = bool({"host_ms", "contention"} & knobs.keys())
             base, changes = config.apply(base.replace(changes), silent=silent), {}
         scenario = base.replace(changes | knobs)
+        if self.lacks_memory(scenario) and self.published is not None:
+            scenario = self._with_memory(scenario, self.published.name)
         for note in () if config is None else config.notes:
             if note != NO_MEMORY or getattr(scenario.rule, "kv_blocks", None) is None:
                 _check.warn(f"{self.server_config}: {note}")
         return scenario, tables
+
+    def lacks_memory(self, scenario: Scenario) -> bool:
+        """Return whether a scenario's engines have unlimited memory that nobody asked for."""
+        said = any(name.endswith("kv_blocks") for name in self._knobs())
+        return getattr(scenario.rule, "kv_blocks", 0) is None and not said
+
+    def _with_memory(self, scenario: Scenario, name: str) -> Scenario:
+        """Return a scenario with the blocks that a published model leaves free, if these are known."""
+        from batchsim.servers.cards import blocks
+
+        found = blocks(name, scenario.rule.block_size)  # type: ignore[attr-defined]
+        if found is None:
+            return scenario
+        typer.echo(
+            f"kv_blocks: {found.blocks:,}, what {found.model.name} leaves on {found.card.name}", err=True
+        )
+        return scenario.replace(kv_blocks=found.blocks)
 
     def read_config(self) -> "ServerConfig | None":
         """Read the server's file, and report keys that are not simulated or are unknown."""
@@ -201,6 +229,8 @@ class ScenarioFlags(Command):
     def _knobs(self) -> dict[str, Any]:
         """Return the knobs that have an option of their own, and those of --set."""
         knobs = {name: getattr(self, name) for name in KNOBS if getattr(self, name) is not None}
+        if self.kv_blocks is values.UNLIMITED:
+            knobs["kv_blocks"] = None
         for text in self.set_ or ():
             name, value = values.setting(text)
             if name in knobs:
@@ -242,7 +272,8 @@ class ScenarioFlags(Command):
         affine = self.fixed_ms if self.fixed_ms is not None else self.per_item_ms
         step = next((value for name in STEP_TIME if (value := getattr(self, name)) is not None), None)
         options = {name: getattr(self, name[2:]) for name in SERVICES}
-        options["--measurement"] = getattr(self.measurement, "service", None)
+        for name in ("published", "measurement"):
+            options[f"--{name}"] = getattr(getattr(self, name), "service", None)
         options["--per-item-ms" if step is not None else "--fixed-ms or --per-item-ms"] = (
             self.per_item_ms if step is not None else affine
         )

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +15,7 @@ from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
-from batchsim.scenario.knobs import RATE, find_knob, parts_of
+from batchsim.scenario.knobs import RATE, value_of
 
 if TYPE_CHECKING:
     import pandas
@@ -90,16 +89,12 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         from batchsim.view.pictures.sweep_map import heat_map
 
         x, y = knobs
-        today = (_setting(scenario, x), _setting(scenario, y))
+        today = tuple(_drawn(value_of(scenario, knob)) for knob in knobs)
         return heat_map(frame, x, y, self.value, self.objective, today=today)
 
 
-def _setting(scenario: Scenario, knob: str) -> Any:
-    """Return a knob's value in a scenario, as a sweep's table has it."""
-    if knob.split(".")[-1] == RATE:
-        return getattr(scenario.workload, "offered_per_s", None)
-    path = (knob,) if knob in (parts := parts_of(scenario)) else find_knob(knob, parts)
-    value = attrgetter(".".join(path))(scenario)
+def _drawn(value: Any) -> Any:
+    """Return a knob's value as a sweep's table has it."""
     return value if isinstance(value, (int, float)) else repr(value)
 
 
@@ -139,7 +134,11 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         metavar="SERVER|all",
     )  # fmt: skip
     out: Path | None = OUTPUT("The folder for --write: triton/config.pbtxt and so on.", metavar="FOLDER")
-    force: bool = OUTPUT("Overwrite existing files in --out.", False, "--force")
+    force: bool = OUTPUT(
+        "Write a setting that misses the objective, too, and overwrite existing files in --out.",
+        False,
+        "--force",
+    )
 
     def run(self) -> None:
         from batchsim.study.tune import tune
@@ -147,10 +146,12 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         self._check_write()
         scenario, tables = self.scenario()
         slo = self.slo(tables["slo"])
-        axes = self.axes(tables["over"], scenario)
+        has_file = self.server_config is not None
+        axes = self.axes(tables["over"], scenario, present=has_file)
+        self._check_memory(scenario, axes)
         best = tune(
             scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer,
-            progress=sys.stderr.isatty(), measurement=self.measurement, inputs=self.inputs,
+            progress=sys.stderr.isatty(), measurement=self.measurement, inputs=self.inputs, stay=has_file,
         )  # fmt: skip
         if self.save is not None:
             best.scenario.to_toml(self.save)
@@ -181,6 +182,12 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         if not best.met:
             raise typer.Exit(1)
 
+    def _check_memory(self, scenario: Scenario, axes: Mapping[str, Any]) -> None:
+        """Refuse to recommend seats for a server whose memory nobody has given."""
+        if self.lacks_memory(scenario) and not any(name.endswith("kv_blocks") for name in axes):
+            known = "--kv-blocks, or a --published step time of a known model and card"
+            raise ValueError(f"memory must be given by {known} (--kv-blocks unlimited ignores it), got none")
+
     def _check_write(self) -> None:
         if self.out is not None and self.write is None:
             raise ValueError("--out must come with --write, got none")
@@ -199,7 +206,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         from batchsim import servers
 
         texts, refused, diffs, name = dict[str, str](), dict[str, str](), dict[str, str](), ""
-        if self.write == "all":
+        if self.write is not None and not best.met and not self.force:
+            refused[self.write] = "it does not meet the objective (--force writes it)"
+        elif self.write == "all":
             texts, refused = servers.write_all(best)
         elif self.write is not None and self.server_config is not None and self._is_own(self.write):
             edited = servers.edit(self.server_config, best, self.server, self.which)

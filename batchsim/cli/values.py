@@ -17,6 +17,7 @@ BARE = {name.lower(): name for name in MAKERS}
 # The methods of a service time, or of a workload.
 METHODS = ("with_noise", "padded_to", "compiling", "scaled", "with_priorities")
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
+UNLIMITED = "unlimited"  # memory, which nobody has: it must be said
 MOST_VALUES = 100_000  # on an axis
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
 
@@ -156,6 +157,15 @@ def setting(text: str) -> tuple[str, Any]:
     """Return a knob and its value."""
     name, given = _split(text, "--set", "workload.cv=2")
     return name, value(given)
+
+
+def blocks(text: str) -> Any:
+    """Return a number of blocks, or UNLIMITED.
+
+    >>> blocks("2587"), blocks("unlimited") is UNLIMITED
+    (2587, True)
+    """
+    return UNLIMITED if text.strip().lower() == UNLIMITED else value(text)
 
 
 def axis(text: str) -> tuple[str, Any]:

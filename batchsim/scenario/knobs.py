@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from batchsim import _check
@@ -52,6 +53,14 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
         raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
     return matches[0]
+
+
+def value_of(scenario: Any, name: str) -> Any:
+    """Return the value of a knob, or of a whole part, in a scenario; None for the rate of clients."""
+    if name.split(".")[-1] == RATE:
+        return getattr(scenario.workload, "offered_per_s", None)
+    parts = parts_of(scenario)
+    return attrgetter(".".join([name] if name in parts else find_knob(name, parts)))(scenario)
 
 
 def _within(steps: list[str], path: tuple[str, ...]) -> bool:

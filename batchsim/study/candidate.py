@@ -78,6 +78,7 @@ class Candidate:
 
     knobs: dict[str, Any]
     scenario: Scenario
+    changes: int = 0  # of its knobs from their present values, if that counts
     outcome: Outcome | None = None
     why: str = ""
     screened: Ran = field(default=NOT_RUN, repr=False)
@@ -156,6 +157,8 @@ class Candidate:
         """Return why this setting is preferred to another that ties with it."""
         if self.servers < other.servers:
             return f"fewer servers ({self.servers}, not {other.servers})"
+        if self.changes < other.changes:
+            return f"fewer changes ({self.changes}, not {other.changes})"
         return advantage(self.preference, other.preference) or SAME
 
 

@@ -254,6 +254,8 @@ def _load(found: Recommendation) -> Iterator[str]:
         which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
         which = "All seats taken" if in_steps else which
         yield f"{which} would carry {saturation}; compared with that, the load is {load}."
+    if getattr(scenario.rule, "kv_blocks", 0) is None:
+        yield "Memory is unlimited here; with the blocks of a card (kv_blocks), fewer seats may be taken."
 
 
 def _in_steps(found: Recommendation) -> bool:

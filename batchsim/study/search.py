@@ -236,7 +236,7 @@ class Search:
             lowest = min(same, key=lambda other: other.mean_ms)
             if each is not lowest and 0 <= self.bound(lowest, each, SIDE, MEAN).most < math.inf:
                 each.mean_ms = lowest.mean_ms
-        return sorted(tied, key=lambda each: (each.servers, *each.preference))
+        return sorted(tied, key=lambda each: (each.servers, each.changes, *each.preference))
 
     def _ties(self, rival: Candidate, fastest: Candidate) -> bool:
         ms, lowest_ms = rival.full.latency.value, fastest.full.latency.value

@@ -18,6 +18,7 @@ from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.shares import percentile_metric
 from batchsim.scenario import ClosedLoop, Poisson, Scenario, Trace
+from batchsim.scenario.knobs import value_of
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_memory, check_requests
@@ -51,7 +52,7 @@ LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 def tune(
     scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
     prefer: str = "cheapest", *, measurement: Measured | None = None, inputs: int | None = None,
-    executor: Executor | None = None, progress: bool = True,
+    stay: bool = False, executor: Executor | None = None, progress: bool = True,
 ) -> Recommendation:  # fmt: skip
     """Return the setting from a grid of knobs that meets an objective.
 
@@ -65,7 +66,8 @@ def tune(
     equal. "fastest" takes the lowest latency of all. Runs may not tell
     several settings from the fastest (`batchsim.study.search`): among these it takes the most headroom (the
     highest saturation rate), then the lower mean latency, then the shorter wait ("fastest" takes fewer
-    servers first). `requests`: the length of a full run (default: the whole trace, or 100,000), which
+    servers first). With `stay` it takes the fewest changes of the scenario's own knobs before all of this but
+    the servers. `requests`: the length of a full run (default: the whole trace, or 100,000), which
     determines the precision. If a full run does not decide, runs get up to ten times as long, where that can.
 
     All settings run in full, under the traffic of one seed (`batchsim.study.search`). The choice then runs in
@@ -114,7 +116,8 @@ def tune(
     grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
     lengths = functools.cache(lambda: [each.lengths()(count) for each in streams])
-    entries = [_entry(scenario, grid.knobs(number), slo, lengths) for number in range(len(grid))]
+    make = partial(_entry, slo=slo, lengths=lengths, stay=stay)
+    entries = [make(scenario, grid.knobs(number)) for number in range(len(grid))]
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
     if len(refusals) == len(entries):
         raise refusals[0]
@@ -131,7 +134,6 @@ def tune(
     with Crew(executor, progress, "tune", cancelled) as crew:
         search = Search(slo, traffic, traffic.fresh(of_fresh), candidates, prefer, crew)
         search.screen_if_long(TRIED if ranges else len(candidates))
-        make = partial(_entry, slo=slo, lengths=lengths)
         statement: Statement | None = None
         drawn: InputUncertainty | None = None
         interrupted, attempted = "", Tried()
@@ -200,7 +202,7 @@ def _draws(
 
 
 def _entry(
-    scenario: Scenario, knobs: dict[str, Any], slo: SLO, lengths: Callable[[], list[Any]]
+    scenario: Scenario, knobs: dict[str, Any], slo: SLO, lengths: Callable[[], list[Any]], stay: bool
 ) -> Candidate | ValueError:
     """Return a setting as a candidate, or the scenario's error if that refuses it."""
     try:
@@ -216,7 +218,8 @@ def _entry(
     except ValueError as refusal:
         return refusal
     check_loss(point, slo)
-    return Candidate(knobs, point)
+    changes = sum(value_of(scenario, name) != value_of(point, name) for name in knobs) if stay else 0
+    return Candidate(knobs, point, changes)
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:

@@ -157,6 +157,45 @@ def test_one_command_tunes_and_writes_a_servers_own_settings_which_are_read_back
     assert (again.rule, config.unused) == (config.rule, {})
 
 
+LLAMA = [
+    "--published", "llama-3.1-8b/rtx-4090", "--rate-per-s", 3, "--prompt-tokens", 2000,
+    "--output-tokens", 200, "--requests", 400,
+]  # fmt: skip
+
+
+def test_a_published_model_has_the_memory_that_it_leaves_on_its_card(tmp_path):
+    (tmp_path / "serve.sh").write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 64\n")
+    served = ["--server-config", tmp_path / "serve.sh", *LLAMA]
+    for arguments, blocks in (
+        (served, 2598),  # vLLM has one of them for itself
+        (LLAMA, 2599),
+        ([*LLAMA, "--kv-blocks", 300], 300),
+        ([*LLAMA, "--kv-blocks", "unlimited"], None),
+        ([*LLAMA, "--set", "rule.kv_blocks=none"], None),
+    ):
+        assert scenario_of(*arguments).rule.kv_blocks == blocks
+
+
+def test_tune_recommends_no_seats_for_memory_that_nobody_has_given(tmp_path):
+    unknown = ["tune", *LLAMA[2:], "--published", "llama-2-7b/gh200/vllm", "--ttft-p99-ms", 5000]
+    grid = ["--over", "max_num_seqs=8,32"]
+    assert "memory must be given" in refused(*unknown, *grid)
+    assert "kv_blocks=4000" in run(*unknown, "--over", "kv_blocks=2000,4000", code=1).stdout  # a short run
+    assert "Memory is unlimited here" in run(*unknown, *grid, "--kv-blocks", "unlimited", code=1).stdout
+
+
+def test_a_server_s_file_keeps_what_does_not_help_and_nothing_is_written_that_misses(tmp_path):
+    (tmp_path / "serve.sh").write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 100\n")
+    options = ["tune", "--server-config", tmp_path / "serve.sh", *LLAMA, "--rate-per-s", 0.3]
+    kept = run(*options, "--ttft-p99-ms", 5000, "--write", "vllm")
+    assert (kept.stdout.startswith("Take max_num_seqs=100"), "+++" in kept.stdout) == (True, False)
+    missed = [*options, "--ttft-p99-ms", 9, "--write", "vllm"]
+    refusal = run(*missed, code=1)
+    assert "does not meet the objective" in refusal.stderr
+    assert "+++" not in refusal.stdout
+    assert "does not meet" not in run(*missed, "--force", code=1).stderr
+
+
 def test_a_tuned_command_of_vllm_keeps_the_memory_that_it_leaves_out(tmp_path):
     (tmp_path / "serve.sh").write_text("vllm serve acme --max-num-seqs 8 --max-num-batched-tokens 512\n")
     given = ["--server-config", tmp_path / "serve.sh", *BASE[:2], "--kv-blocks", 2841, *BASE[10:]]

@@ -4,17 +4,14 @@ import inspect
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from batchsim.scenario import Scenario
-from batchsim.scenario.data_sheets import card_named, model_named
 from batchsim.servers.files import has_rule, target_of, translated
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.view.explorer.control import GIVEN, Control, Option, choice
 
-MODELS = "model", "model_path", "model_id"  # what servers call the setting for the model
 # The controls for what a server's `Words` name, by the field of `Words`; a rule has some of them.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "size": ("max_batch_size", "max_num_seqs"), "wait": ("max_wait_ms",), "servers": ("servers",),
@@ -60,31 +57,6 @@ def defaults(server: Server, size: int = 32, **known: Any) -> ServerConfig:
     needed = parameter is not None and parameter.default is parameter.empty
     given = {name: value for name, value in known.items() if name in server.settings}
     return server.configure(given | ({server.words.size: size} if needed else {}))
-
-
-def on_device(name: str) -> dict[str, str]:
-    """Return the settings for the model and the card of a published step time; {} if one is unknown.
-
-    >>> on_device("llama-3.1-8b/rtx-4090")["gpu"], on_device("llama-2-7b/gh200/vllm")
-    ('rtx-4090', {})
-    """
-    model, _, card = name.partition("/")
-    with suppress(ValueError):
-        model_named(model)
-        card = card_named(card.partition("/")[0]).name
-        return dict.fromkeys(MODELS, model) | {"gpu": card}
-    return {}
-
-
-def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
-    """Return a config with the memory of a known card, if it leaves out the card of the same known model."""
-    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
-    model = next((given[name] for name in MODELS if name in given), None)
-    with suppress(ValueError):  # a model without a data sheet
-        if known and model and "gpu" not in given and model_named(model) is model_named(known["model"]):
-            meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
-            return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
-    return config
 
 
 def check(server: str, rule: Any) -> None:

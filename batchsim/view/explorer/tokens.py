@@ -33,12 +33,13 @@ from batchsim.scenario.rules.continuous import (
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.traffic import UNIT
+from batchsim.servers import cards
 from batchsim.servers.registry import TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.simulate import available
 from batchsim.study.paired import CELL_SECTIONS
 from batchsim.study.slo import LEVEL, SLO
-from batchsim.view.explorer import kind, presets, reasons
+from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
@@ -307,7 +308,7 @@ class TokenGeneration(Kind):
         return state.replace(**{name: min(getattr(state, name) or each, each) for name, each in most.items()})
 
     def on_device(self, state: State) -> Mapping[str, Any]:
-        return presets.on_device(state.step)
+        return cards.on_device(state.step)
 
     def published(self, state: State) -> str:
         return "" if state.step in (OWN, GIVEN) else str(state.step)

@@ -10,6 +10,7 @@ import traitlets
 
 from batchsim._format import listed, several
 from batchsim.scenario import Scenario
+from batchsim.servers import cards
 from batchsim.servers.edit import edited
 from batchsim.servers.files import parse
 from batchsim.servers.linter import Findings, lint
@@ -112,7 +113,7 @@ class ConfigPage(Page):
         state = session.state
         if mode != state.mode:
             state = session.left[mode].replace(seed=state.seed)
-        config = presets.on_card(own, state.kind.on_device(state))
+        config = cards.on_card(own, state.kind.on_device(state))
         fitting = state.kind.fitting(state, config)
         adapted = fitting.differences(state)
         sized = adapted.pop("sizes", None)
