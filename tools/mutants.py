@@ -3,13 +3,16 @@
 A mutant is a module in which one comparison, operator, constant or function is changed: `<` to `<=`, `and` to
 `or`, `5` to `6`, `ceil` to `floor`. A mutant that survives is equivalent, or a line that no test holds. All
 this happens in a copy of the tree: the checkout never changes. A module of the compiled loops runs in plain
-Python, as each change would compile every loop.
+Python, as each change would compile every loop; tests that then fail without a change are left out.
+
+`--bugs tools/bugs.txt` tries a table instead: bugs as people make them, chosen before the tests were read.
 """
 
 import argparse
 import ast
 import functools
 import itertools
+import json
 import os
 import random
 import shutil
@@ -36,7 +39,8 @@ OPERATORS = {
 PAIRS = [("ceil", "floor"), ("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("any", "all")]
 NAMES = dict(PAIRS) | {b: a for a, b in PAIRS}
 SMALL = 10  # whole numbers up to here grow by one, others by half
-PASSED, NO_TESTS = 0, 5  # what pytest returns
+PASSED, FAILED, NO_TESTS = 0, 1, 5  # what pytest returns
+CACHE = ".mutants"  # where pytest keeps which tests failed
 PATIENCE = 5  # times the seconds of the tests without a change; a mutant that takes longer loops for ever
 
 
@@ -114,6 +118,21 @@ def _other(value: float) -> float:
     return 1.5 * value or 1.0
 
 
+def bugs(table: Path, root: Path = ROOT) -> dict[Path, list[Mutant]]:
+    """Return the bugs of a table, three lines each: where and what is wrong, a part of a line, a change."""
+    found: dict[Path, list[Mutant]] = {}
+    lines = iter(table.read_text(encoding="utf-8").splitlines())
+    for about, old, new in zip(lines, lines, lines, strict=True):
+        module = root / "batchsim" / about.partition(": ")[0]
+        text, before = module.read_bytes(), old.removeprefix("- ").encode()
+        if (count := text.count(before)) != 1:
+            raise ValueError(f"{module.name} must have a bug's line once, got {count} times {old!r}")
+        begin = text.index(before)
+        line, end = text.count(b"\n", 0, begin) + 1, begin + len(before)
+        found.setdefault(module, []).append(Mutant(line, begin, end, new.removeprefix("+ ")))
+    return found
+
+
 def nearest(module: Path, root: Path = ROOT) -> list[Path]:
     """Return the test files of a module's name and those that import it, or else those of its package."""
     place = module.relative_to(root / "batchsim")
@@ -166,8 +185,14 @@ class Trial:
         self.environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         if _is_compiled(root, module):
             self.environment["NUMBA_DISABLE_JIT"] = "1"
+        self.left_out: list[str] = []
         begin = time.monotonic()
-        if (code := self.run(None)) != PASSED:
+        code = self.run(None)
+        if code == FAILED and "NUMBA_DISABLE_JIT" in self.environment:
+            failed = json.loads((folder / CACHE / "v/cache/lastfailed").read_text(encoding="utf-8"))
+            self.left_out = [f"--deselect={test}" for test in failed]
+            code = self.run(None)
+        if code != PASSED:
             why = "there are none" if code == NO_TESTS else "they failed"
             raise ValueError(
                 f"the tests must pass before a change, got {', '.join(self.tests) or 'none'}: {why}"
@@ -175,8 +200,9 @@ class Trial:
         self.limit_s = PATIENCE * (time.monotonic() - begin) + 10
 
     def run(self, limit_s: float | None) -> int:
-        """Return what pytest returns of the tests, and then of the module's examples."""
-        options = ["-m", "pytest", "-q", "-x", "-p", "no:nbval", "-p", "no:cacheprovider"]
+        """Return what pytest returns of the tests, then of the examples; with a limit, -x."""
+        options = ["-m", "pytest", "-q", "-p", "no:nbval", "-o", f"cache_dir={CACHE}", *self.left_out]
+        options += ["-m", "not rare and not alone", *(() if limit_s is None else ("-x",))]
         examples = [str(self.module.relative_to(self.folder))] if b">>> " in self.module.read_bytes() else []
         code = NO_TESTS
         for paths in filter(None, (self.tests, examples)):
@@ -207,11 +233,15 @@ def _is_compiled(root: Path, module: Path) -> bool:
     return module.resolve() in jit.sources()
 
 
-def report(module: Path, sample: int, seed: int, tests: list[Path], root: Path = ROOT) -> int:
+def drawn(module: Path, sample: int, seed: int) -> list[Mutant]:
+    """Return some mutants of a module, drawn by lot; with a sample of 0, all."""
+    found = sorted(mutants(module.read_bytes()))
+    return sorted(random.Random(seed).sample(found, min(sample, len(found)))) if sample else found
+
+
+def report(module: Path, chosen: list[Mutant], tests: list[Path], root: Path = ROOT) -> int:
     """Try mutants of a module, print those that survive, and return how many do."""
     text, tests = module.read_bytes(), tests or nearest(module, root)
-    found = sorted(mutants(text))
-    chosen = sorted(random.Random(seed).sample(found, min(sample, len(found)))) if sample else found
     lines, place, survivors = text.decode().splitlines(), module.relative_to(root), 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trial = Trial(root, Path(folder), module, tests)
@@ -221,7 +251,10 @@ def report(module: Path, sample: int, seed: int, tests: list[Path], root: Path =
                 after = mutant.of(text).decode().splitlines()[mutant.line - 1]
                 before = lines[mutant.line - 1]
                 print(f"{place}:{mutant.line}\n  - {before.strip()}\n  + {after.strip()}", flush=True)
-    print(f"{place}: {survivors} of {len(chosen)} mutants survive {', '.join(trial.tests)}", flush=True)
+    tried = ", ".join(trial.tests)
+    if trial.left_out:
+        tried += f" without {len(trial.left_out)} tests that need the compiler"
+    print(f"{place}: {survivors} of {len(chosen)} mutants survive {tried}", flush=True)
     return survivors
 
 
@@ -231,10 +264,16 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, help="mutants of each module at most (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--tests", nargs="+", type=Path, default=[], help="test files (default: the nearest)")
-    parser.add_argument("modules", nargs="+", type=Path, help="files of the package")
+    parser.add_argument("--bugs", type=Path, help="a table of bugs, in place of mutants (tools/bugs.txt)")
+    parser.add_argument("modules", nargs="*", type=Path, help="files of the package (default: the table's)")
     asked = parser.parse_args()
-    tests = [path.resolve() for path in asked.tests]
-    survivors = [report(path.resolve(), asked.sample, asked.seed, tests) for path in asked.modules]
+    tests, modules = [path.resolve() for path in asked.tests], [path.resolve() for path in asked.modules]
+    if asked.bugs:
+        found = bugs(asked.bugs)
+        chosen = {module: found[module] for module in modules or found}
+    else:
+        chosen = {module: drawn(module, asked.sample, asked.seed) for module in modules}
+    survivors = [report(module, some, tests) for module, some in chosen.items()]
     return int(any(survivors))
 
 

@@ -91,7 +91,7 @@ def project(tmp_path):
 def tried(mutants, project, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # which take two seconds to load
     monkeypatch.setattr(mutants, "_is_compiled", lambda *_: False)
-    return lambda: mutants.report(project, 0, 0, [], root=project.parent.parent)
+    return lambda: mutants.report(project, mutants.drawn(project, 0, 0), [], project.parent.parent)
 
 
 def test_what_no_test_sees_is_printed_with_its_line_and_the_checkout_stays(tried, project, capsys):
