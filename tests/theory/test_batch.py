@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import policy as oracle
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import theory
@@ -230,55 +231,24 @@ def test_simulation_agrees_within_its_own_error(service, a, b, load):
 # What they refuse.
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda: theory.capped(1000, bs.Affine(5, 1), 4),
-            ValueError,
-            "the load must be below 1, got 2.25: 1,000/s with saturation at 444.444/s",
-        ),
-        (
-            lambda: theory.at_least(500, bs.Affine(2, 0), 1, 1),
-            ValueError,
-            "got 1: 500/s with saturation at 500/s",
-        ),
-        (
-            lambda: theory.uncapped(1000, bs.Affine(5, 1)),
-            ValueError,
-            "got 1: 1,000/s with saturation at 1,000/s",
-        ),
-        (lambda: theory.uncapped_bound(2000, 5, 1), ValueError, "got 2: 2,000/s with saturation at 1,000/s"),
-        (lambda: theory.neuts(2000, 1, 1, 2), ValueError, "got 1: 2,000/s with saturation at 2,000/s"),
-        (lambda: theory.uncapped(999, bs.Affine(5, 1)), ValueError, "batches must stay below 8,192"),
-        (
-            lambda: theory.uncapped(900, bs.Table({1: 2, 4: 4})),
-            ValueError,
-            "must have a service time, got none above 4",
-        ),
-        (lambda: theory.uncapped(9, V100.with_noise(1)), ValueError, "a service without noise, got Affine"),
-        (lambda: theory.capped(9, V100.with_noise(1), 9000), ValueError, "batches must stay below 8,192"),
-        (
-            lambda: theory.at_least(9, V100, 3, 2),
-            ValueError,
-            "min_batch_size must be at most max_batch_size, 2, got 3",
-        ),
-        (lambda: theory.at_least(9, V100, 0, 2), ValueError, "min_batch_size must be at least 1, got 0"),
-        (lambda: theory.capped(9, V100, 2.5), TypeError, "max_batch_size must be a whole number, got 2.5"),
-        (lambda: theory.capped(9, 2.0, 2), TypeError, "service must be a service of batchsim, got 2.0"),
-        (lambda: theory.capped(-9, V100, 2), ValueError, "rate_per_s must be greater than 0, got -9"),
-        (
-            lambda: theory.capped(9, bs.Table({1: 2}), 2),
-            ValueError,
-            "at most the Table's largest size, 1, got 2",
-        ),
-        (
-            lambda: theory.capped(9, V100.with_noise(1), 2).percentile(9),
-            ValueError,
-            r"got M/G\^\(1,2\)/1",
-        ),
-    ],
-)
-def test_bad_input_and_unstable_queues_are_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+@refusals
+def test_bad_input_and_unstable_queues_are_refused():
+    """
+    theory.capped(1000, bs.Affine(5, 1), 4)
+        -> the load must be below 1, got 2.25: 1,000/s with saturation at 444.444/s
+    theory.at_least(500, bs.Affine(2, 0), 1, 1) -> got 1: 500/s with saturation at 500/s
+    theory.uncapped(1000, bs.Affine(5, 1)) -> got 1: 1,000/s with saturation at 1,000/s
+    theory.uncapped_bound(2000, 5, 1) -> got 2: 2,000/s with saturation at 1,000/s
+    theory.neuts(2000, 1, 1, 2) -> got 1: 2,000/s with saturation at 2,000/s
+    theory.uncapped(999, bs.Affine(5, 1)) -> batches must stay below 8,192
+    theory.uncapped(900, bs.Table({1: 2, 4: 4})) -> must have a service time, got none above 4
+    theory.uncapped(9, V100.with_noise(1)) -> a service without noise, got Affine
+    theory.capped(9, V100.with_noise(1), 9000) -> batches must stay below 8,192
+    theory.at_least(9, V100, 3, 2) -> min_batch_size must be at most max_batch_size, 2, got 3
+    theory.at_least(9, V100, 0, 2) -> min_batch_size must be at least 1, got 0
+    theory.capped(9, V100, 2.5) -> TypeError: max_batch_size must be a whole number, got 2.5
+    theory.capped(9, 2.0, 2) -> TypeError: service must be a service of batchsim, got 2.0
+    theory.capped(-9, V100, 2) -> rate_per_s must be greater than 0, got -9
+    theory.capped(9, bs.Table({1: 2}), 2) -> at most the Table's largest size, 1, got 2
+    theory.capped(9, V100.with_noise(1), 2).percentile(9) -> got M/G^(1,2)/1
+    """

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import policy as oracle
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import theory
@@ -202,38 +203,19 @@ def test_the_gap_is_in_percent_of_the_best():
     assert priced.gap(priced.mean_latency_ms, priced.cost_per_request) == pytest.approx(0)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda: theory.optimum(9000, V100, 32),
-            ValueError,
-            "the load must be below 1, got 1.82503: 9,000/s with saturation at 4,931.42/s",
-        ),
-        (lambda: theory.optimum(0, V100, 32), ValueError, "rate_per_s must be greater than 0, got 0"),
-        (lambda: theory.optimum(9, V100, 0), ValueError, "max_batch_size must be at least 1, got 0"),
-        (lambda: theory.optimum(9, V100, 2000), ValueError, "max_batch_size must be at most 1,024, got 2000"),
-        (lambda: theory.optimum(9, 3.0, 2), TypeError, "service must be a service of batchsim, got 3.0"),
-        (lambda: theory.optimum(9, V100, 2, [0, 1]), ValueError, "batch_cost must have 3 entries.* got 2"),
-        (
-            lambda: theory.optimum(9, V100, 2, [0, 1, -1]),
-            ValueError,
-            "cost of a batch of 2 must be at least 0, got -1",
-        ),
-        (
-            lambda: theory.optimum(9, V100, 2, lambda n: math.nan),
-            ValueError,
-            "cost of a batch of 1 must be a number",
-        ),
-        (lambda: theory.optimum(9, V100, 2, 5), TypeError, "batch_cost must be a function or a list, got 5"),
-        (lambda: theory.optimum(9, V100, 2, None, -1), ValueError, "weight must be at least 0, got -1"),
-        (
-            lambda: theory.optimum(9, V100, 2).gap(0),
-            ValueError,
-            "mean_latency_ms must be greater than 0, got 0",
-        ),
-    ],
-)
-def test_bad_input_and_overload_are_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+@refusals
+def test_bad_input_and_overload_are_refused():
+    """
+    theory.optimum(9000, V100, 32)
+        -> the load must be below 1, got 1.82503: 9,000/s with saturation at 4,931.42/s
+    theory.optimum(0, V100, 32) -> rate_per_s must be greater than 0, got 0
+    theory.optimum(9, V100, 0) -> max_batch_size must be at least 1, got 0
+    theory.optimum(9, V100, 2000) -> max_batch_size must be at most 1,024, got 2000
+    theory.optimum(9, 3.0, 2) -> TypeError: service must be a service of batchsim, got 3.0
+    theory.optimum(9, V100, 2, [0, 1]) -> batch_cost must have 3 entries... got 2
+    theory.optimum(9, V100, 2, [0, 1, -1]) -> cost of a batch of 2 must be at least 0, got -1
+    theory.optimum(9, V100, 2, lambda n: math.nan) -> cost of a batch of 1 must be a number
+    theory.optimum(9, V100, 2, 5) -> TypeError: batch_cost must be a function or a list, got 5
+    theory.optimum(9, V100, 2, None, -1) -> weight must be at least 0, got -1
+    theory.optimum(9, V100, 2).gap(0) -> mean_latency_ms must be greater than 0, got 0
+    """

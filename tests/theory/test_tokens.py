@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from oracles.golden_tokens import EASY, REAL, SMALL
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import theory
@@ -336,20 +337,16 @@ def test_overload_has_no_steady_state():
         theory.expected(SATURATED.replace(workload=bs.Poisson(20)))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        (lambda: theory.seats_filled(REAL, 32, 300, 31), ValueError, "at least the seats .* got 31 and 32"),
-        (lambda: theory.seats_filled(REAL, 32, 300, 99, clients=32), ValueError, "more than the seats, 32"),
-        (lambda: theory.seats_filled(5, 32, 300, 99), TypeError, "service must be a StepTime, got 5"),
-        (lambda: theory.seats_by_memory(5, 4, 4, reserve="all"), ValueError, "reserve must be"),
-        (lambda: theory.request_alone(REAL, 5), TypeError, "tokens must be a Tokens, got 5"),
-        (lambda: theory.useful_share(5, 0), ValueError, "batch_size must be at least 1, got 0"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(wrong, error, words):
-    with pytest.raises(error, match=words):
-        wrong()
+@refusals
+def test_what_makes_no_sense_is_refused():
+    """
+    theory.seats_filled(REAL, 32, 300, 31) -> at least the seats ... got 31 and 32
+    theory.seats_filled(REAL, 32, 300, 99, clients=32) -> more than the seats, 32
+    theory.seats_filled(5, 32, 300, 99) -> TypeError: service must be a StepTime, got 5
+    theory.seats_by_memory(5, 4, 4, reserve="all") -> reserve must be
+    theory.request_alone(REAL, 5) -> TypeError: tokens must be a Tokens, got 5
+    theory.useful_share(5, 0) -> batch_size must be at least 1, got 0
+    """
 
 
 def test_lengths_whose_tail_quantiles_miss_have_no_theory():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import theory
@@ -116,35 +117,16 @@ def test_t_min_parts_a_frozen_batcher_that_keeps_up_from_one_that_does_not():
         assert (backlog_s > 10) == grows
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda: theory.light_traffic_latency_ms(-1, SERVICE),
-            ValueError,
-            "wait in ms must be at least 0, got -1",
-        ),
-        (
-            lambda: theory.light_traffic_latency_ms(1, SERVICE, "fre"),
-            ValueError,
-            "timer must be one of oldest, free, got 'fre'; did you mean 'free'?",
-        ),
-        (
-            lambda: theory.light_traffic_latency_ms(1, 5),
-            TypeError,
-            "service must be a service of batchsim, got 5",
-        ),
-        (lambda: theory.full_batch_forming_ms(0, 2), ValueError, "rate_per_s must be greater than 0, got 0"),
-        (lambda: theory.full_batch_forming_ms(1, 0), ValueError, "max_batch_size must be at least 1, got 0"),
-        (
-            lambda: theory.frozen_wait_min_ms(5000, 5, 0.25),
-            ValueError,
-            "got 1.25: 5,000/s with saturation at 4,000/s",
-        ),
-        (lambda: theory.frozen_wait_min_ms(100, -5, 0.25), ValueError, "fixed_ms must be at least 0, got -5"),
-        (lambda: theory.frozen_mean_batch_size(100, 8, math.nan), ValueError, "max_wait_ms must be a number"),
-    ],
-)
-def test_bad_input_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+@refusals
+def test_bad_input_is_refused():
+    """
+    theory.light_traffic_latency_ms(-1, SERVICE) -> wait in ms must be at least 0, got -1
+    theory.light_traffic_latency_ms(1, SERVICE, "fre")
+        -> timer must be one of oldest, free, got 'fre'; did you mean 'free'?
+    theory.light_traffic_latency_ms(1, 5) -> TypeError: service must be a service of batchsim, got 5
+    theory.full_batch_forming_ms(0, 2) -> rate_per_s must be greater than 0, got 0
+    theory.full_batch_forming_ms(1, 0) -> max_batch_size must be at least 1, got 0
+    theory.frozen_wait_min_ms(5000, 5, 0.25) -> got 1.25: 5,000/s with saturation at 4,000/s
+    theory.frozen_wait_min_ms(100, -5, 0.25) -> fixed_ms must be at least 0, got -5
+    theory.frozen_mean_batch_size(100, 8, math.nan) -> max_wait_ms must be a number
+    """
