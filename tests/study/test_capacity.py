@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusals
 from scipy.optimize import brentq
 
 import batchsim as bs
@@ -258,48 +259,23 @@ def test_a_trace_is_taken_as_it_is():
 CLOSED = bs.Scenario(bs.ClosedLoop(4), ONE_BY_ONE, ONE_MS)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "slo", "knobs", "error", "message"),
-    [
-        (
-            CLOSED,
-            SLO(p99_ms=5),
-            {},
-            ValueError,
-            "the workload must be open, .*, got ClosedLoop",
-        ),
-        (MD1, 50, {}, TypeError, r"slo must be an SLO, as SLO\(p99_ms=50\), got 50"),
-        ("MD1", SLO(p99_ms=5), {}, TypeError, "scenario must be a Scenario, got 'MD1'"),
-        (MD1, SLO(min_throughput_per_s=5), {}, ValueError, "a latency or a loss, which limits the rate"),
-        (
-            MD1.replace(timeout_ms=5),
-            SLO(mean_ms=5),
-            {},
-            ValueError,
-            "with a timeout_ms needs max_loss or a percentile too",
-        ),
-        (MD1, SLO(p99_ms=5), {"requests": 0}, ValueError, "requests must be at least 1, got 0"),
-        (MD1, SLO(p99_ms=5), {"seed": -1}, ValueError, "seed must be at least 0, got -1"),
-        (MD1, SLO(p99_ms=5), {"tolerance": 0}, ValueError, "tolerance must be at least 0.0001, got 0"),
-        (
-            MD1.replace(workload=bs.Trace([0, 1, 2])),
-            SLO(p99_ms=5),
-            {"requests": 4},
-            ValueError,
-            "requests must be at most the trace's 3, got 4",
-        ),
-        (
-            MD1.replace(workload=bs.Trace([1.0, 1.0])),
-            SLO(p99_ms=5),
-            {},
-            ValueError,
-            "a Trace must span some time to be scaled",
-        ),
-    ],
-)
-def test_capacity_refuses(scenario, slo, knobs, error, message):
-    with pytest.raises(error, match=message):
-        capacity(scenario, slo, **knobs)
+@refusals
+def test_capacity_refuses():
+    """
+    capacity(CLOSED, SLO(p99_ms=5)) -> the workload must be open, ..., got ClosedLoop
+    capacity(MD1, 50) -> TypeError: slo must be an SLO, as SLO(p99_ms=50), got 50
+    capacity("MD1", SLO(p99_ms=5)) -> TypeError: scenario must be a Scenario, got 'MD1'
+    capacity(MD1, SLO(min_throughput_per_s=5)) -> a latency or a loss, which limits the rate
+    capacity(MD1.replace(timeout_ms=5), SLO(mean_ms=5))
+        -> with a timeout_ms needs max_loss or a percentile too
+    capacity(MD1, SLO(p99_ms=5), requests=0) -> requests must be at least 1, got 0
+    capacity(MD1, SLO(p99_ms=5), seed=-1) -> seed must be at least 0, got -1
+    capacity(MD1, SLO(p99_ms=5), tolerance=0) -> tolerance must be at least 0.0001, got 0
+    capacity(MD1.replace(workload=bs.Trace([0, 1, 2])), SLO(p99_ms=5), requests=4)
+        -> requests must be at most the trace's 3, got 4
+    capacity(MD1.replace(workload=bs.Trace([1.0, 1.0])), SLO(p99_ms=5))
+        -> a Trace must span some time to be scaled
+    """
 
 
 def test_more_requests_than_memory_holds_are_refused_at_once():

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 from oracles.slower import slower_by
+from refusals import refusals
 from runs import in_python
 
 import batchsim as bs
@@ -194,21 +195,17 @@ def test_a_rule_that_the_engine_does_not_cover_is_refused(ask):
         ask(3)
 
 
-@pytest.mark.parametrize(
-    ("xs", "ys", "requests", "seed", "error"),
-    [
-        ([], [1], 9, 0, r"values of max_batch_size must rise, got \[\]"),
-        ([4, 4], [1], 9, 0, r"values of max_batch_size must rise, got \[4, 4\]"),
-        ([4], [2, 1], 9, 0, r"values of max_wait_ms must rise, got \[2, 1\]"),
-        ([0], [1], 9, 0, "max_batch_size must be at least 1, got 0"),
-        ([4], [-1], 9, 0, "max_wait_ms must be at least 0, got -1"),
-        ([4], [1], 0, 0, "requests must be at least 1, got 0"),
-        ([4], [1], 9, -1, "seed must be at least 0, got -1"),
-    ],
-)
-def test_what_makes_no_grid_is_refused(xs, ys, requests, seed, error):
-    with pytest.raises(ValueError, match=error):
-        surface(SCENARIO, xs, ys, requests, seed)
+@refusals
+def test_what_makes_no_grid_is_refused():
+    """
+    surface(SCENARIO, [], [1], 9, 0) -> values of max_batch_size must rise, got []
+    surface(SCENARIO, [4, 4], [1], 9, 0) -> values of max_batch_size must rise, got [4, 4]
+    surface(SCENARIO, [4], [2, 1], 9, 0) -> values of max_wait_ms must rise, got [2, 1]
+    surface(SCENARIO, [0], [1], 9, 0) -> max_batch_size must be at least 1, got 0
+    surface(SCENARIO, [4], [-1], 9, 0) -> max_wait_ms must be at least 0, got -1
+    surface(SCENARIO, [4], [1], 0, 0) -> requests must be at least 1, got 0
+    surface(SCENARIO, [4], [1], 9, -1) -> seed must be at least 0, got -1
+    """
 
 
 # Along the load.

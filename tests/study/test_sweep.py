@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.log import CANCELLED
@@ -296,25 +297,20 @@ def test_traces_that_print_alike_must_be_labelled():
     assert len(sweep(BASE, {"workload": {"a": one, "b": other}})) == 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
-        ({"requests": 0}, ValueError, "requests must be at least 1, got 0"),
-        ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
-        ({"replications": 0}, ValueError, "replications must be at least 1, got 0"),
-        ({"warmup": 1.0}, ValueError, "warmup must be less than 1, got 1.0"),
-        ({"warmup": "some"}, TypeError, "warmup must be a number, got 'some'"),
-        ({"engine": "simply"}, ValueError, "engine must be one of .*; did you mean 'simpy'"),
-        ({"workers": 0}, ValueError, "workers must be at least 1, got 0"),
-        ({"executor": 4}, TypeError, r"executor must have submit\(\), .* got 4"),
-        ({"out": ""}, TypeError, "out must be a folder's name, got ''"),
-        ({"out": 4}, TypeError, "out must be a folder's name, got 4"),
-    ],
-    ids=str,
-)
-def test_a_setting_that_no_run_takes_is_refused(settings, error, message):
-    with pytest.raises(error, match=message):
-        sweep(BASE, OVER, **settings)
+@refusals
+def test_a_setting_that_no_run_takes_is_refused():
+    """
+    sweep(BASE, OVER, requests=0) -> requests must be at least 1, got 0
+    sweep(BASE, OVER, seed=-1) -> seed must be at least 0, got -1
+    sweep(BASE, OVER, replications=0) -> replications must be at least 1, got 0
+    sweep(BASE, OVER, warmup=1.0) -> warmup must be less than 1, got 1.0
+    sweep(BASE, OVER, warmup="some") -> TypeError: warmup must be a number, got 'some'
+    sweep(BASE, OVER, engine="simply") -> engine must be one of ...; did you mean 'simpy'
+    sweep(BASE, OVER, workers=0) -> workers must be at least 1, got 0
+    sweep(BASE, OVER, executor=4) -> TypeError: executor must have submit(), ... got 4
+    sweep(BASE, OVER, out="") -> TypeError: out must be a folder's name, got ''
+    sweep(BASE, OVER, out=4) -> TypeError: out must be a folder's name, got 4
+    """
 
 
 def test_a_scenario_must_be_one():
