@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from refusals import refusals
 from server_settings import SETTINGS, SIZES, TOKEN_SETTINGS, configs
 
 import batchsim as bs
@@ -258,26 +259,22 @@ def test_a_config_of_one_server_is_written_for_another_as_far_as_it_has_words():
         servers.write("triton", servers.config("batched"))
 
 
-@pytest.mark.parametrize(
-    ("server", "what", "words"),
-    [
-        ("triton", bs.AtLeast(2, 8), r"rule for triton must be a SizeOrWait.*got AtLeast"),
-        ("torchserve", servers.triton(8, 5000, [4]), "rule for torchserve must be a PullThenWait"),
-        ("triton", bs.SizeOrWait(8, math.inf), "max_wait_ms must be finite for triton, got inf"),
-        ("batched", scenario(servers=2), "servers must be 1 for batched"),
-        ("ray_serve", scenario(queue_limit=9), "queue_limit must be None"),
-        ("kserve", scenario(timeout_ms=9), "timeout_ms must be None"),
-        ("tritn", bs.SizeOrWait(), "did you mean 'triton'"),
-        ("triton", bs.Continuous(), "a rule for triton must be one for whole batches"),
-        ("vllm", bs.SizeOrWait(), "a rule for vllm must be a Continuous"),
-        ("vllm", bs.Continuous(300, 200), "at least max_num_seqs, 300, got 200"),
-        ("orca", bs.Continuous(), "must be one with a file, got 'orca'"),
-        ("tensorrt_llm", servers.config("tensorrt_llm"), "must be one with a file"),
-    ],
-)  # fmt: skip
-def test_what_a_server_cannot_be_told_is_refused_with_the_reason(server, what, words):
-    with pytest.raises(ValueError, match=words):
-        servers.write(server, what)
+@refusals
+def test_what_a_server_cannot_be_told_is_refused_with_the_reason():
+    """
+    servers.write("triton", bs.AtLeast(2, 8)) -> rule for triton must be a SizeOrWait...got AtLeast
+    servers.write("torchserve", servers.triton(8, 5000, [4])) -> rule for torchserve must be a PullThenWait
+    servers.write("triton", bs.SizeOrWait(8, math.inf)) -> max_wait_ms must be finite for triton, got inf
+    servers.write("batched", scenario(servers=2)) -> servers must be 1 for batched
+    servers.write("ray_serve", scenario(queue_limit=9)) -> queue_limit must be None
+    servers.write("kserve", scenario(timeout_ms=9)) -> timeout_ms must be None
+    servers.write("tritn", bs.SizeOrWait()) -> did you mean 'triton'
+    servers.write("triton", bs.Continuous()) -> a rule for triton must be one for whole batches
+    servers.write("vllm", bs.SizeOrWait()) -> a rule for vllm must be a Continuous
+    servers.write("vllm", bs.Continuous(300, 200)) -> at least max_num_seqs, 300, got 200
+    servers.write("orca", bs.Continuous()) -> must be one with a file, got 'orca'
+    servers.write("tensorrt_llm", servers.config("tensorrt_llm")) -> must be one with a file
+    """
 
 
 def test_what_is_no_setting_and_no_file_of_the_server_is_refused():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.closed_batches import closed_batches
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import servers
@@ -166,36 +167,27 @@ def test_a_preset_that_means_the_textbooks_rule_takes_its_fast_loop(rule):
     assert rule.threshold is not None
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: servers.torchserve(8, maxBatchDelay=-1), ValueError, "maxBatchDelay must be at least 0"),
-        (lambda: servers.triton(0), ValueError, "Triton's max_batch_size must be at least 1, got 0"),
-        (lambda: servers.triton(8, 0.5), TypeError, "microseconds must be a whole number, got 0.5"),
-        (lambda: servers.triton(8, 0, [16]), ValueError, "at most max_batch_size, 8, got 16"),
-        (lambda: servers.triton(8, 0, [4, 4]), ValueError, "preferred_batch_size must differ"),
-        (lambda: servers.ray_serve(0), ValueError, "Ray Serve's max_batch_size must be at least 1"),
-        (lambda: servers.ray_serve(handler="asink"), ValueError, "did you mean 'async'"),
-        (lambda: servers.ray_serve(max_ongoing_requests=2.5), TypeError, "must be a whole number, got 2.5"),
-        (lambda: bs.FrozenBatches(8, math.inf, 5), ValueError, "at least max_batch_size, 8, without"),
-        (lambda: servers.ray_serve(8, math.inf), ValueError, "batch_wait_timeout_s must be finite"),
-        (lambda: servers.litserve(8, -1), ValueError, "batch_timeout must be at least 0"),
-        (lambda: servers.config("tritn"), ValueError, "did you mean 'triton'"),
-        (lambda: servers.config("triton", max_batchsize=8), ValueError, "did you mean 'max_batch_size'"),
-        (lambda: servers.config("triton", max_batch_size=8, count=0), ValueError, "count must be at least 1"),
-        (
-            lambda: servers.config("tf_serving", max_batch_size=8, allowed_batch_sizes=[2, 4]),
-            ValueError, "must end with max_batch_size, 8",
-        ),
-        (
-            lambda: servers.config("tf_serving", max_batch_size=8, allowed_batch_sizes=[4, 2, 8]),
-            ValueError, "must increase",
-        ),
-    ],
-)  # fmt: skip
-def test_what_a_server_does_not_accept_is_refused_with_its_range(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+@refusals
+def test_what_a_server_does_not_accept_is_refused_with_its_range():
+    """
+    servers.torchserve(8, maxBatchDelay=-1) -> maxBatchDelay must be at least 0
+    servers.triton(0) -> Triton's max_batch_size must be at least 1, got 0
+    servers.triton(8, 0.5) -> TypeError: microseconds must be a whole number, got 0.5
+    servers.triton(8, 0, [16]) -> at most max_batch_size, 8, got 16
+    servers.triton(8, 0, [4, 4]) -> preferred_batch_size must differ
+    servers.ray_serve(0) -> Ray Serve's max_batch_size must be at least 1
+    servers.ray_serve(handler="asink") -> did you mean 'async'
+    servers.ray_serve(max_ongoing_requests=2.5) -> TypeError: must be a whole number, got 2.5
+    bs.FrozenBatches(8, math.inf, 5) -> at least max_batch_size, 8, without
+    servers.ray_serve(8, math.inf) -> batch_wait_timeout_s must be finite
+    servers.litserve(8, -1) -> batch_timeout must be at least 0
+    servers.config("tritn") -> did you mean 'triton'
+    servers.config("triton", max_batchsize=8) -> did you mean 'max_batch_size'
+    servers.config("triton", max_batch_size=8, count=0) -> count must be at least 1
+    servers.config("tf_serving", max_batch_size=8, allowed_batch_sizes=[2, 4])
+        -> must end with max_batch_size, 8
+    servers.config("tf_serving", max_batch_size=8, allowed_batch_sizes=[4, 2, 8]) -> must increase
+    """
 
 
 @pytest.mark.parametrize("server", servers.SERVERS)
@@ -223,34 +215,26 @@ def test_a_config_makes_a_scenario_of_servers_limits_and_padding():
     assert (delayed.timeout_ms, delayed.timeout_action, delayed.unused) == (7, "delay", {})
 
 
-@pytest.mark.parametrize(
-    ("given_", "words"),
-    [
-        ({"priority_levels": 2}, "default_priority_level must be from 1 to priority_levels, 2, got 0"),
-        ({"priority_levels": 2, "default_priority_level": 3}, "from 1 to priority_levels, 2, got 3"),
-        (
-            {"priority_levels": 1, "default_priority_level": 1, "priority_queue_policy": {2: {}}},
-            "priority_queue_policy must be from 1 to priority_levels, 1, got 2",
-        ),
-        (
-            {
-                "priority_levels": 1,
-                "default_priority_level": 1,
-                "priority_queue_policy": {1: {"max_queue": 1}},
-            },
-            "did you mean 'max_queue_size'",
-        ),
-        ({"timeout_action": "DROP"}, "one of REJECT, DELAY"),
-        (
-            {"priority_levels": 2, "default_priority_level": 2, "preserve_ordering": True},
-            "at most 1 with preserve_ordering, got 2",
-        ),
-        ({"timeout_action": "DELAY", "preserve_ordering": True}, "must be REJECT with preserve_ordering"),
-    ],
-)
-def test_tritons_levels_and_policies_have_its_ranges(given_, words):
-    with pytest.raises(ValueError, match=words):
-        servers.config("triton", max_batch_size=8, **given_)
+@refusals
+def test_tritons_levels_and_policies_have_its_ranges():
+    """
+    servers.config("triton", max_batch_size=8, priority_levels=2)
+        -> default_priority_level must be from 1 to priority_levels, 2, got 0
+    servers.config("triton", max_batch_size=8, priority_levels=2, default_priority_level=3)
+        -> from 1 to priority_levels, 2, got 3
+    servers.config("triton", max_batch_size=8, priority_levels=1, default_priority_level=1,
+        priority_queue_policy={2: {}})
+        -> priority_queue_policy must be from 1 to priority_levels, 1, got 2
+    servers.config("triton", max_batch_size=8, priority_levels=1, default_priority_level=1,
+        priority_queue_policy={1: {"max_queue": 1}})
+        -> did you mean 'max_queue_size'
+    servers.config("triton", max_batch_size=8, timeout_action="DROP") -> one of REJECT, DELAY
+    servers.config("triton", max_batch_size=8, priority_levels=2, default_priority_level=2,
+        preserve_ordering=True)
+        -> at most 1 with preserve_ordering, got 2
+    servers.config("triton", max_batch_size=8, timeout_action="DELAY", preserve_ordering=True)
+        -> must be REJECT with preserve_ordering
+    """
 
 
 def test_tritons_queue_policies_hold_for_the_levels_that_the_workload_has():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.naive_servers import NaiveSglang, NaiveTgi
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import servers
@@ -284,37 +285,28 @@ def test_a_preset_is_the_rule_that_it_says(rule, meant):
     assert rule == meant
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (
-            lambda: servers.vllm(max_num_seqs=256, max_num_batched_tokens=128), ValueError,
-            "max_num_batched_tokens must be at least max_num_seqs, 256, got 128",
-        ),
-        (lambda: servers.vllm(max_num_seqs=4096), ValueError, "at least max_num_seqs, 4096, got 2048"),
-        (
-            lambda: servers.vllm(
-                enable_chunked_prefill=False, max_model_len=4096, max_num_batched_tokens=2048
-            ), ValueError, "at least max_model_len, 4096, without chunked prefill, got 2048",
-        ),
-        (lambda: servers.vllm(gpu="h1000"), ValueError, "did you mean 'h100'"),
-        (lambda: servers.vllm(gpu="h100", model="lama-3.1-8b"), ValueError, "did you mean 'llama-3.1-8b'"),
-        (lambda: servers.vllm(num_gpu_blocks_override=1), ValueError, "must be at least 2, got 1"),
-        (lambda: servers.vllm(performance_mode="fast"), ValueError, "performance_mode must be one of"),
-        (lambda: servers.sglang(chunked_prefill_size=-2), ValueError, "must be at least -1, got -2"),
-        (lambda: servers.sglang(max_total_tokens=3, page_size=16), ValueError, "page_size, 16, got 3"),
-        (lambda: servers.tgi(attention="flash"), ValueError, "attention must be one of"),
-        (lambda: servers.tgi(max_batch_total_tokens=1), ValueError, "must be at least 2, got 1"),
-        (lambda: servers.tensorrt_llm(capacity_scheduler_policy="NO_EVICT"), ValueError, "must be one of"),
-        (lambda: servers.tensorrt_llm(max_tokens=31), ValueError, "at least tokens_per_block, 32, got 31"),
-        (lambda: servers.orca(0), ValueError, "Orca's max_batch_size must be at least 1, got 0"),
-        (lambda: servers.config("vlm"), ValueError, "did you mean 'vllm'"),
-        (lambda: servers.config("vllm", max_num_seq=8), ValueError, "did you mean 'max_num_seqs'"),
-    ],
-)  # fmt: skip
-def test_what_a_server_does_not_accept_is_refused_with_its_range(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+@refusals
+def test_what_a_server_does_not_accept_is_refused_with_its_range():
+    """
+    servers.vllm(max_num_seqs=256, max_num_batched_tokens=128)
+        -> max_num_batched_tokens must be at least max_num_seqs, 256, got 128
+    servers.vllm(max_num_seqs=4096) -> at least max_num_seqs, 4096, got 2048
+    servers.vllm(enable_chunked_prefill=False, max_model_len=4096, max_num_batched_tokens=2048)
+        -> at least max_model_len, 4096, without chunked prefill, got 2048
+    servers.vllm(gpu="h1000") -> did you mean 'h100'
+    servers.vllm(gpu="h100", model="lama-3.1-8b") -> did you mean 'llama-3.1-8b'
+    servers.vllm(num_gpu_blocks_override=1) -> must be at least 2, got 1
+    servers.vllm(performance_mode="fast") -> performance_mode must be one of
+    servers.sglang(chunked_prefill_size=-2) -> must be at least -1, got -2
+    servers.sglang(max_total_tokens=3, page_size=16) -> page_size, 16, got 3
+    servers.tgi(attention="flash") -> attention must be one of
+    servers.tgi(max_batch_total_tokens=1) -> must be at least 2, got 1
+    servers.tensorrt_llm(capacity_scheduler_policy="NO_EVICT") -> must be one of
+    servers.tensorrt_llm(max_tokens=31) -> at least tokens_per_block, 32, got 31
+    servers.orca(0) -> Orca's max_batch_size must be at least 1, got 0
+    servers.config("vlm") -> did you mean 'vllm'
+    servers.config("vllm", max_num_seq=8) -> did you mean 'max_num_seqs'
+    """
 
 
 @pytest.mark.parametrize("server", servers.TOKEN_SERVERS)
