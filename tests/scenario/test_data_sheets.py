@@ -1,6 +1,7 @@
 """Memory for keys and values, from data sheets, held against what servers logged."""
 
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.scenario.data_sheets import CARDS, MODELS, LanguageModel, card_named, model_named
@@ -71,19 +72,15 @@ def test_what_was_assumed_is_said():
         assert words in text
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: bs.kv_blocks("llama-3.1-8", "h100"), ValueError, "did you mean 'llama-3.1-8b'"),
-        (lambda: bs.kv_blocks("llama-3.1-8b", "h1000"), ValueError, "got 'h1000'; did you mean 'h100'"),
-        (lambda: bs.kv_blocks("llama-3.1-70b", "h100"), ValueError, "131.4 GiB on each card"),
-        (lambda: bs.kv_blocks("llama-3.1-8b", "h100", gpus=0), ValueError, "gpus must be at least 1"),
-        (lambda: bs.kv_blocks("llama-3.1-8b", 24, memory_utilization=1.1), ValueError, "at most 1"),
-        (lambda: bs.kv_blocks(8, "h100"), TypeError, "model must be a name, or a LanguageModel"),
-        (lambda: bs.kv_blocks("llama-3.1-8b", None), TypeError, "gpu must be a name, or the memory in GiB"),
-        (lambda: bs.kv_blocks("llama-3.1-8b", float("nan")), ValueError, "gpu must be a number"),
-    ],
-)
-def test_what_cannot_be_is_refused(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+@refusals
+def test_what_cannot_be_is_refused():
+    """
+    bs.kv_blocks("llama-3.1-8", "h100") -> did you mean 'llama-3.1-8b'
+    bs.kv_blocks("llama-3.1-8b", "h1000") -> got 'h1000'; did you mean 'h100'
+    bs.kv_blocks("llama-3.1-70b", "h100") -> 131.4 GiB on each card
+    bs.kv_blocks("llama-3.1-8b", "h100", gpus=0) -> gpus must be at least 1
+    bs.kv_blocks("llama-3.1-8b", 24, memory_utilization=1.1) -> at most 1
+    bs.kv_blocks(8, "h100") -> TypeError: model must be a name, or a LanguageModel
+    bs.kv_blocks("llama-3.1-8b", None) -> TypeError: gpu must be a name, or the memory in GiB
+    bs.kv_blocks("llama-3.1-8b", float("nan")) -> gpu must be a number
+    """

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import pickle
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from oracles.agreement import assert_columns_equal
 from oracles.priority import cobham_ms
+from refusals import refusals
 from typer.testing import CliRunner
 
 import batchsim as bs
@@ -319,37 +319,29 @@ def test_the_explorer_keeps_priorities_and_limits_by_level():
     assert State.of(by_level).unshown == ["queue_limit"]
 
 
-@pytest.mark.parametrize(
-    ("shares", "error", "words"),
-    [
-        ({1: 0.2, 2: 0.7}, ValueError, "must sum to 1, got 0.9"),
-        ({0: 1.0}, ValueError, "a priority level must be at least 1, got 0"),
-        ({256: 1.0}, ValueError, "at most 255, got 256"),
-        ({1: 0.0, 2: 1.0}, ValueError, "priority level 1 must be greater than 0, got 0"),
-        ({1.5: 1.0}, TypeError, "a priority level must be a whole number, got 1.5"),
-        ({}, ValueError, "at least one level"),
-        (3, TypeError, "must be {level: share"),
-        (((1, 0.5), (1, 0.5)), ValueError, "must differ"),
-    ],
-)
-def test_shares_that_are_none_are_refused(shares, error, words):
-    with pytest.raises(error, match=words):
-        bs.Poisson(9).with_priorities(shares)
+@refusals
+def test_shares_that_are_none_are_refused():
+    """
+    bs.Poisson(9).with_priorities({1: 0.2, 2: 0.7}) -> must sum to 1, got 0.9
+    bs.Poisson(9).with_priorities({0: 1.0}) -> a priority level must be at least 1, got 0
+    bs.Poisson(9).with_priorities({256: 1.0}) -> at most 255, got 256
+    bs.Poisson(9).with_priorities({1: 0.0, 2: 1.0}) -> priority level 1 must be greater than 0, got 0
+    bs.Poisson(9).with_priorities({1.5: 1.0}) -> TypeError: a priority level must be a whole number, got 1.5
+    bs.Poisson(9).with_priorities({}) -> at least one level
+    bs.Poisson(9).with_priorities(3) -> TypeError: must be {level: share
+    bs.Poisson(9).with_priorities(((1, 0.5), (1, 0.5))) -> must differ
+    """
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"queue_limit": {3: 5}}, "priority levels, 1, 2, got 3"),
-        ({"queue_limit": {1: 0}}, "queue_limit of priority level 1 must be at least 1, got 0"),
-        ({"timeout_ms": {1: math.nan}}, "timeout_ms of priority level 1 must be a number"),
-        ({"timeout_action": "dely"}, "did you mean 'delay'"),
-        ({"queue_limit": {1: 5}, "priorities": None}, "needs a workload with priorities"),
-    ],
-)
-def test_limits_that_are_none_are_refused(changes, words):
-    with pytest.raises(ValueError, match=words):
-        SHARED.replace(changes)
+@refusals
+def test_limits_that_are_none_are_refused():
+    """
+    SHARED.replace({"queue_limit": {3: 5}}) -> priority levels, 1, 2, got 3
+    SHARED.replace({"queue_limit": {1: 0}}) -> queue_limit of priority level 1 must be at least 1, got 0
+    SHARED.replace({"timeout_ms": {1: math.nan}}) -> timeout_ms of priority level 1 must be a number
+    SHARED.replace({"timeout_action": "dely"}) -> did you mean 'delay'
+    SHARED.replace({"queue_limit": {1: 5}, "priorities": None}) -> needs a workload with priorities
+    """
 
 
 def test_a_level_is_stable_if_it_keeps_up_with_those_before_it():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusals
 
 import batchsim as bs
 
@@ -226,25 +227,22 @@ def test_noise_and_padding_do_not_change_the_mean_and_come_in_any_order():
     assert service.noise is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((-0.1,), ValueError, "cv must be at least 0, got -0.1"),
-        ((math.nan,), ValueError, "cv must be a number, got nan"),
-        ((math.inf,), ValueError, "cv must be finite, got inf"),
-        (("half",), TypeError, "cv must be a number, got 'half'"),
-        ((0.5, "lognorm"), ValueError, "shape must be one of .*, got 'lognorm'; did you mean 'lognormal'"),
-        ((0.5, None), ValueError, "shape must be one of lognormal, exponential, got None"),
-        ((0.5, "exponential"), ValueError, "cv of exponential noise must be 1, got 0.5"),
-        ((1, "exponential", 0.2), ValueError, "correlation of exponential noise must be 0, got 0.2"),
-        ((0.5, "lognormal", -0.1), ValueError, "correlation must be at least 0, got -0.1"),
-        ((0.5, "lognormal", 0.5, 0), ValueError, "memory_batches must be greater than 0, got 0"),
-        ((0.5, "lognormal", 0.5, 1), ValueError, "correlation must be at most 0.3679 .*, got 0.5"),
-    ],
-)
-def test_noise_refuses(arguments, error, message):
-    with pytest.raises(error, match=message):
-        bs.Affine(1, 1).with_noise(*arguments)
+@refusals
+def test_noise_refuses():
+    """
+    bs.Affine(1, 1).with_noise(-0.1) -> cv must be at least 0, got -0.1
+    bs.Affine(1, 1).with_noise(math.nan) -> cv must be a number, got nan
+    bs.Affine(1, 1).with_noise(math.inf) -> cv must be finite, got inf
+    bs.Affine(1, 1).with_noise("half") -> TypeError: cv must be a number, got 'half'
+    bs.Affine(1, 1).with_noise(0.5, "lognorm")
+        -> shape must be one of ..., got 'lognorm'; did you mean 'lognormal'
+    bs.Affine(1, 1).with_noise(0.5, None) -> shape must be one of lognormal, exponential, got None
+    bs.Affine(1, 1).with_noise(0.5, "exponential") -> cv of exponential noise must be 1, got 0.5
+    bs.Affine(1, 1).with_noise(1, "exponential", 0.2) -> correlation of exponential noise must be 0, got 0.2
+    bs.Affine(1, 1).with_noise(0.5, "lognormal", -0.1) -> correlation must be at least 0, got -0.1
+    bs.Affine(1, 1).with_noise(0.5, "lognormal", 0.5, 0) -> memory_batches must be greater than 0, got 0
+    bs.Affine(1, 1).with_noise(0.5, "lognormal", 0.5, 1) -> correlation must be at most 0.3679 ..., got 0.5
+    """
 
 
 # A cold start.
@@ -296,63 +294,51 @@ def test_a_scaled_service_compiles_as_it_did():
     assert np.array_equal(scaled.cold_start(6)[1][:, None] == scaled.cold_start(6)[1], same)
 
 
-@pytest.mark.parametrize(
-    ("costs", "error", "message"),
-    [
-        ({}, ValueError, "compile_ms must have at least one point, got none"),
-        ({1: -1}, ValueError, "the time of batch size 1 must be at least 0, got -1"),
-        ({0: 1}, ValueError, "a batch size must be at least 1, got 0"),
-        ([(1, 2), (1, 3)], ValueError, r"batch sizes of compile_ms must differ, got \[1, 1\]"),
-        (-5, ValueError, "compile_ms must be at least 0, got -5"),
-        ("800", TypeError, "compile_ms must be a number, got '800'"),
-        ([1, 2], TypeError, "compile_ms must be given as {batch_size: ms}"),
-    ],
-)
-def test_a_cold_start_refuses(costs, error, message):
-    with pytest.raises(error, match=message):
-        bs.Affine(1, 1).compiling(costs)
+@refusals
+def test_a_cold_start_refuses():
+    """
+    bs.Affine(1, 1).compiling({}) -> compile_ms must have at least one point, got none
+    bs.Affine(1, 1).compiling({1: -1}) -> the time of batch size 1 must be at least 0, got -1
+    bs.Affine(1, 1).compiling({0: 1}) -> a batch size must be at least 1, got 0
+    bs.Affine(1, 1).compiling([(1, 2), (1, 3)]) -> batch sizes of compile_ms must differ, got [1, 1]
+    bs.Affine(1, 1).compiling(-5) -> compile_ms must be at least 0, got -5
+    bs.Affine(1, 1).compiling("800") -> TypeError: compile_ms must be a number, got '800'
+    bs.Affine(1, 1).compiling([1, 2]) -> TypeError: compile_ms must be given as {batch_size: ms}
+    """
 
 
 # What they refuse.
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: bs.Affine(-1, 1), ValueError, "fixed_ms must be at least 0, got -1"),
-        (lambda: bs.Affine(1, -1), ValueError, "per_item_ms must be at least 0, got -1"),
-        (lambda: bs.Affine(0, 0), ValueError, "fixed_ms [+] per_item_ms must be greater than 0, got 0"),
-        (lambda: bs.Affine(math.nan, 1), ValueError, "fixed_ms must be a number, got nan"),
-        (lambda: bs.Affine(1, math.inf), ValueError, "per_item_ms must be finite, got inf"),
-        (lambda: bs.Affine("1", 1), TypeError, "fixed_ms must be a number, got '1'"),
-        (lambda: bs.Affine(1, 1, noise=0.5), TypeError, "noise must be a Noise, got 0.5"),
-        (
-            lambda: bs.Affine(1e308, 1e308).table(2),
-            ValueError,
-            r"fixed_ms must be at most 1e\+12, got 1e\+308",
-        ),
-        (lambda: bs.Affine(5e-324, 0).table(2), ValueError, "batch of 1 must be greater than 0 and finite"),
-        (lambda: bs.Table({}), ValueError, "a Table must have at least one point, got none"),
-        (lambda: bs.Table([]), ValueError, "a Table must have at least one point, got none"),
-        (lambda: bs.Table({0: 1.0}), ValueError, "a batch size must be at least 1, got 0"),
-        (lambda: bs.Table({1.5: 1.0}), TypeError, "a batch size must be a whole number, got 1.5"),
-        (lambda: bs.Table({1: 0}), ValueError, "the time of batch size 1 must be greater than 0, got 0"),
-        (lambda: bs.Table({2: -3}), ValueError, "the time of batch size 2 must be greater than 0, got -3"),
-        (lambda: bs.Table({2: math.nan}), ValueError, "the time of batch size 2 must be a number, got nan"),
-        (lambda: bs.Table({2: math.inf}), ValueError, "the time of batch size 2 must be finite, got inf"),
-        (lambda: bs.Table({2: "3"}), TypeError, "the time of batch size 2 must be a number, got '3'"),
-        (lambda: bs.Table([(1, 2), (1, 3)]), ValueError, r"batch sizes of a Table must differ, got \[1, 1\]"),
-        (lambda: bs.Table(5), TypeError, "a Table must be given as {batch_size: ms}, got 5"),
-        (lambda: bs.Table([1, 2]), TypeError, r"a Table must be given as {batch_size: ms}, got \[1, 2\]"),
-        (lambda: bs.Table({1: 2}, noise="loud"), TypeError, "noise must be a Noise, got 'loud'"),
-        (lambda: bs.Affine(1, 1)(0), ValueError, "batch_size must be at least 1, got 0"),
-        (lambda: bs.Affine(1, 1)(2.0), TypeError, "batch_size must be a whole number, got 2.0"),
-        (lambda: bs.Table({1: 2})(0), ValueError, "batch_size must be at least 1, got 0"),
-    ],
-)
-def test_a_service_refuses(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
+@refusals
+def test_a_service_refuses():
+    """
+    bs.Affine(-1, 1) -> fixed_ms must be at least 0, got -1
+    bs.Affine(1, -1) -> per_item_ms must be at least 0, got -1
+    bs.Affine(0, 0) -> fixed_ms + per_item_ms must be greater than 0, got 0
+    bs.Affine(math.nan, 1) -> fixed_ms must be a number, got nan
+    bs.Affine(1, math.inf) -> per_item_ms must be finite, got inf
+    bs.Affine("1", 1) -> TypeError: fixed_ms must be a number, got '1'
+    bs.Affine(1, 1, noise=0.5) -> TypeError: noise must be a Noise, got 0.5
+    bs.Affine(1e308, 1e308).table(2) -> fixed_ms must be at most 1e+12, got 1e+308
+    bs.Affine(5e-324, 0).table(2) -> batch of 1 must be greater than 0 and finite
+    bs.Table({}) -> a Table must have at least one point, got none
+    bs.Table([]) -> a Table must have at least one point, got none
+    bs.Table({0: 1.0}) -> a batch size must be at least 1, got 0
+    bs.Table({1.5: 1.0}) -> TypeError: a batch size must be a whole number, got 1.5
+    bs.Table({1: 0}) -> the time of batch size 1 must be greater than 0, got 0
+    bs.Table({2: -3}) -> the time of batch size 2 must be greater than 0, got -3
+    bs.Table({2: math.nan}) -> the time of batch size 2 must be a number, got nan
+    bs.Table({2: math.inf}) -> the time of batch size 2 must be finite, got inf
+    bs.Table({2: "3"}) -> TypeError: the time of batch size 2 must be a number, got '3'
+    bs.Table([(1, 2), (1, 3)]) -> batch sizes of a Table must differ, got [1, 1]
+    bs.Table(5) -> TypeError: a Table must be given as {batch_size: ms}, got 5
+    bs.Table([1, 2]) -> TypeError: a Table must be given as {batch_size: ms}, got [1, 2]
+    bs.Table({1: 2}, noise="loud") -> TypeError: noise must be a Noise, got 'loud'
+    bs.Affine(1, 1)(0) -> batch_size must be at least 1, got 0
+    bs.Affine(1, 1)(2.0) -> TypeError: batch_size must be a whole number, got 2.0
+    bs.Table({1: 2})(0) -> batch_size must be at least 1, got 0
+    """
 
 
 def test_numpys_small_integers_do_not_overflow():

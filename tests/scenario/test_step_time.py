@@ -1,8 +1,8 @@
-import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.compiled import jit
@@ -148,22 +148,18 @@ def test_the_error_is_relative():
     assert bs.StepTime(10, 0, 0.1).errors(steps, [8, 220]) == pytest.approx([10.1 / 8 - 1, -0.5])
 
 
-@pytest.mark.parametrize(
-    ("steps", "ms", "error", "words"),
-    [
-        ({"tokens": [1], "reads": [1]}, [1], TypeError, "got dict without pairs"),
-        (5, [1], TypeError, "got int without tokens"),
-        ({"tokens": [0], "reads": [1], "pairs": [0]}, [1], ValueError, "tokens of a step must be at least 1"),
-        ({"tokens": [1], "reads": [1], "pairs": [0]}, [0], ValueError, "ms must be above 0, got 0.0"),
-        ({"tokens": [1], "reads": [1], "pairs": [0]}, [1, 2], ValueError, "a time for each of 1, got shape"),
-        ({"tokens": [1, 2], "reads": [1], "pairs": [0]}, [1], ValueError, "columns of one length"),
-        ({"tokens": [], "reads": [], "pairs": []}, [], ValueError, "steps must not be empty"),
-        ([{"tokens": [1], "reads": [1], "pairs": [0]}], None, ValueError, "ms must be given"),
-    ],
-)
-def test_what_are_no_measured_steps_is_refused(steps, ms, error, words):
-    with pytest.raises(error, match=words):
-        bs.StepTime.fit(steps, ms)
+@refusals
+def test_what_are_no_measured_steps_is_refused():
+    """
+    bs.StepTime.fit({"tokens": [1], "reads": [1]}, [1]) -> TypeError: got dict without pairs
+    bs.StepTime.fit(5, [1]) -> TypeError: got int without tokens
+    bs.StepTime.fit({"tokens": [0], "reads": [1], "pairs": [0]}, [1]) -> tokens of a step must be at least 1
+    bs.StepTime.fit({"tokens": [1], "reads": [1], "pairs": [0]}, [0]) -> ms must be above 0, got 0.0
+    bs.StepTime.fit({"tokens": [1], "reads": [1], "pairs": [0]}, [1, 2]) -> a time for each of 1, got shape
+    bs.StepTime.fit({"tokens": [1, 2], "reads": [1], "pairs": [0]}, [1]) -> columns of one length
+    bs.StepTime.fit({"tokens": [], "reads": [], "pairs": []}, []) -> steps must not be empty
+    bs.StepTime.fit([{"tokens": [1], "reads": [1], "pairs": [0]}], None) -> ms must be given
+    """
 
 
 # From data sheets.
@@ -236,38 +232,26 @@ def test_sheets_of_ones_own():
     assert eight_bits.per_read_ms == pytest.approx(named.per_read_ms / 2)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        (lambda: bs.StepTime.roofline("llama-3.1-8", "h100", 2), ValueError, "did you mean 'llama-3.1-8b'"),
-        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h1000", 2), ValueError, "did you mean 'h100'"),
-        (lambda: bs.StepTime.roofline(5, "h100", 2), TypeError, "model must be a name"),
-        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, flops_share=1.1), ValueError, "at most 1"),
-        (
-            lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, gpus=0),
-            ValueError,
-            "gpus must be at least",
-        ),
-        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, kv_bytes=0), ValueError, "kv_bytes must"),
-    ],
-)
-def test_a_roofline_of_nothing_is_refused(wrong, error, words):
-    with pytest.raises(error, match=words):
-        wrong()
+@refusals
+def test_a_roofline_of_nothing_is_refused():
+    """
+    bs.StepTime.roofline("llama-3.1-8", "h100", 2) -> did you mean 'llama-3.1-8b'
+    bs.StepTime.roofline("llama-3.1-8b", "h1000", 2) -> did you mean 'h100'
+    bs.StepTime.roofline(5, "h100", 2) -> TypeError: model must be a name
+    bs.StepTime.roofline("llama-3.1-8b", "h100", 2, flops_share=1.1) -> at most 1
+    bs.StepTime.roofline("llama-3.1-8b", "h100", 2, gpus=0) -> gpus must be at least
+    bs.StepTime.roofline("llama-3.1-8b", "h100", 2, kv_bytes=0) -> kv_bytes must
+    """
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        (lambda: bs.StepTime(0, 0, 0, 1, 1), ValueError, "longer than 0 ms"),
-        (lambda: bs.StepTime(-1, 0, 1), ValueError, "fixed_ms must be at least 0, got -1"),
-        (lambda: bs.StepTime(1, math.nan, 1), ValueError, "weights_ms must be a number, got nan"),
-        (lambda: bs.StepTime(1, 1, math.inf), ValueError, "per_token_ms must be"),
-        (lambda: bs.StepTime(1, 1, 1, ragged=1), TypeError, "ragged must be True or False, got 1"),
-        (lambda: REAL.padded_to([1, 2]), ValueError, "padded sizes need a service time by batch size"),
-        (lambda: REAL(4), TypeError, "batch_size=4"),
-    ],
-)
-def test_a_step_time_that_makes_no_sense_is_refused(wrong, error, words):
-    with pytest.raises(error, match=words):
-        wrong()
+@refusals
+def test_a_step_time_that_makes_no_sense_is_refused():
+    """
+    bs.StepTime(0, 0, 0, 1, 1) -> longer than 0 ms
+    bs.StepTime(-1, 0, 1) -> fixed_ms must be at least 0, got -1
+    bs.StepTime(1, math.nan, 1) -> weights_ms must be a number, got nan
+    bs.StepTime(1, 1, math.inf) -> per_token_ms must be
+    bs.StepTime(1, 1, 1, ragged=1) -> TypeError: ragged must be True or False, got 1
+    REAL.padded_to([1, 2]) -> padded sizes need a service time by batch size
+    REAL(4) -> TypeError: batch_size=4
+    """

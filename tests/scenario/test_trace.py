@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 
@@ -42,26 +43,22 @@ def test_a_trace_of_one_moment_has_no_rate_to_scale():
             bs.Trace(times).with_rate(5)
 
 
-@pytest.mark.parametrize(
-    ("times", "error", "message"),
-    [
-        ([], ValueError, "times_s must not be empty"),
-        ([0, 2, 1], ValueError, r"times_s must be sorted, got 1.0 after 2.0 at index 2"),
-        ([0, math.nan], ValueError, "times_s must be finite, got nan at index 1"),
-        ([0, math.inf], ValueError, "times_s must be finite, got inf at index 1"),
-        ([[0, 1]], ValueError, r"times_s must be one-dimensional, got shape \(1, 2\)"),
-        (5, ValueError, r"times_s must be one-dimensional, got shape \(\)"),
-        ([[0], [1, 2]], TypeError, "times_s must be numbers of seconds"),
-        (["0", "1"], TypeError, "times_s must be numbers of seconds"),
-        ("01", TypeError, "times_s must be numbers of seconds"),
-        ([1j], TypeError, "times_s must be numbers of seconds"),
-        ([None, "x"], TypeError, "times_s must be numbers of seconds"),
-        (np.array(["2024-01-01"], "datetime64[ns]"), TypeError, "times_s must be numbers of seconds"),
-    ],
-)
-def test_a_trace_refuses(times, error, message):
-    with pytest.raises(error, match=message):
-        bs.Trace(times)
+@refusals
+def test_a_trace_refuses():
+    """
+    bs.Trace([]) -> times_s must not be empty
+    bs.Trace([0, 2, 1]) -> times_s must be sorted, got 1.0 after 2.0 at index 2
+    bs.Trace([0, math.nan]) -> times_s must be finite, got nan at index 1
+    bs.Trace([0, math.inf]) -> times_s must be finite, got inf at index 1
+    bs.Trace([[0, 1]]) -> times_s must be one-dimensional, got shape (1, 2)
+    bs.Trace(5) -> times_s must be one-dimensional, got shape ()
+    bs.Trace([[0], [1, 2]]) -> TypeError: times_s must be numbers of seconds
+    bs.Trace(["0", "1"]) -> TypeError: times_s must be numbers of seconds
+    bs.Trace("01") -> TypeError: times_s must be numbers of seconds
+    bs.Trace([1j]) -> TypeError: times_s must be numbers of seconds
+    bs.Trace([None, "x"]) -> TypeError: times_s must be numbers of seconds
+    bs.Trace(np.array(["2024-01-01"], "datetime64[ns]")) -> TypeError: times_s must be numbers of seconds
+    """
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))])

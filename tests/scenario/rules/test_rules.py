@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from oracles.agreement import assert_columns_equal, assert_equal_to_naive, naive_of
 from oracles.naive import Naive
 from oracles.plans import RULES, SERVERS_RULES, plans_with_ties
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.compiled import engine as compiled
@@ -292,25 +293,21 @@ def test_its_load_is_that_of_the_largest_preferred_size():
     assert bs.simulate(scenario, 5000).batches.batch_size.max() == 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (([], 8, 5), ValueError, "preferred must not be empty"),
-        (([4, 2], 8, 5), ValueError, "preferred must increase"),
-        (([2, 2], 8, 5), ValueError, "preferred must increase"),
-        (([0], 8, 5), ValueError, "at least 1, got 0"),
-        (([2.5], 8, 5), TypeError, "whole number, got 2.5"),
-        ((4, 8, 5), TypeError, "list of sizes, got 4"),
-        (("48", 8, 5), TypeError, "list of sizes, got '48'"),
-        (([4, 16], 8, 5), ValueError, "at most max_batch_size, 8, got 16"),
-        (([4], 0, 5), ValueError, "max_batch_size must be at least 1, got 0"),
-        (([4], 8, -1), ValueError, "max_wait_ms must be at least 0, got -1"),
-        (([4], 8, math.nan), ValueError, "max_wait_ms must be a number"),
-    ],
-)
-def test_what_makes_no_rule_is_refused(arguments, error, words):
-    with pytest.raises(error, match=words):
-        bs.PreferredSizes(*arguments)
+@refusals
+def test_what_makes_no_rule_is_refused():
+    """
+    bs.PreferredSizes([], 8, 5) -> preferred must not be empty
+    bs.PreferredSizes([4, 2], 8, 5) -> preferred must increase
+    bs.PreferredSizes([2, 2], 8, 5) -> preferred must increase
+    bs.PreferredSizes([0], 8, 5) -> at least 1, got 0
+    bs.PreferredSizes([2.5], 8, 5) -> TypeError: whole number, got 2.5
+    bs.PreferredSizes(4, 8, 5) -> TypeError: list of sizes, got 4
+    bs.PreferredSizes("48", 8, 5) -> TypeError: list of sizes, got '48'
+    bs.PreferredSizes([4, 16], 8, 5) -> at most max_batch_size, 8, got 16
+    bs.PreferredSizes([4], 0, 5) -> max_batch_size must be at least 1, got 0
+    bs.PreferredSizes([4], 8, -1) -> max_wait_ms must be at least 0, got -1
+    bs.PreferredSizes([4], 8, math.nan) -> max_wait_ms must be a number
+    """
 
 
 def test_its_heat_map_does_without_sizes_above_the_limit():
