@@ -1,11 +1,11 @@
 """Servers that share a device: a host part, then one batch at a time, in order of start."""
 
 import dataclasses
-import math
 import re
 
 import numpy as np
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import theory
@@ -185,24 +185,20 @@ def test_a_faster_small_batch_counts_for_the_saturation_of_a_shared_device():
 # What is refused.
 
 
-@pytest.mark.parametrize(
-    ("knobs", "error", "message"),
-    [
-        ({"devices": 4}, ValueError, "devices must be at most the servers, 3, .* got 4"),
-        ({"devices": 0}, ValueError, "devices must be at least 1, got 0"),
-        ({"devices": 1.5}, TypeError, "devices must be a whole number, got 1.5"),
-        ({"host_ms": 2.6}, ValueError, "host_ms must be at most the shortest service time, 2.5 ms, .* 2.6"),
-        ({"host_ms": -1}, ValueError, "host_ms must be at least 0, got -1"),
-        ({"host_ms": math.nan}, ValueError, "host_ms must be a number, got nan"),
-        ({"contention": 0.9}, ValueError, "contention must be at least 1, got 0.9"),
-        ({"contention": math.inf}, ValueError, "contention must be finite, got inf"),
-        ({"slowdown": {1: 1, 2: 1, 3: 1}}, ValueError, "slowdown .* got slowdown and devices=2"),
-        ({"servers": 1}, ValueError, "devices must be at most the servers, 1, .* got 2"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_with_both_numbers(knobs, error, message):
-    with pytest.raises(error, match=message):
-        RANDOM.replace(knobs)
+@refusals
+def test_what_makes_no_sense_is_refused_with_both_numbers():
+    """
+    RANDOM.replace({"devices": 4}) -> devices must be at most the servers, 3, ... got 4
+    RANDOM.replace({"devices": 0}) -> devices must be at least 1, got 0
+    RANDOM.replace({"devices": 1.5}) -> TypeError: devices must be a whole number, got 1.5
+    RANDOM.replace({"host_ms": 2.6}) -> host_ms must be at most the shortest service time, 2.5 ms, ... 2.6
+    RANDOM.replace({"host_ms": -1}) -> host_ms must be at least 0, got -1
+    RANDOM.replace({"host_ms": math.nan}) -> host_ms must be a number, got nan
+    RANDOM.replace({"contention": 0.9}) -> contention must be at least 1, got 0.9
+    RANDOM.replace({"contention": math.inf}) -> contention must be finite, got inf
+    RANDOM.replace({"slowdown": {1: 1, 2: 1, 3: 1}}) -> slowdown ... got slowdown and devices=2
+    RANDOM.replace({"servers": 1}) -> devices must be at most the servers, 1, ... got 2
+    """
 
 
 def test_a_host_part_may_be_the_whole_of_the_shortest_service_time():
@@ -288,20 +284,16 @@ def test_what_it_finds_reads_as_python():
     assert len(found) == 2
 
 
-@pytest.mark.parametrize(
-    ("args", "error", "message"),
-    [
-        ((800, 1600, SERVICE, 8), ValueError, "at most the shortest service time, 3 ms, got 5 .* 2 times"),
-        ((0, 1, SERVICE, 8), ValueError, "one_per_s must be greater than 0, got 0"),
-        ((1, math.nan, SERVICE, 8), ValueError, "two_per_s must be a number, got nan"),
-        ((1, 1, 5, 8), TypeError, "service must be a service of batchsim, got 5"),
-        ((1, 1, SERVICE, 0.5), ValueError, "batch_size must be at least 1, got 0.5"),
-        ((1, 1, bs.Table({4: 1}), 8), ValueError, "at most the Table's largest size, 4"),
-    ],
-)
-def test_a_calibration_is_refused_where_it_makes_no_sense(args, error, message):
-    with pytest.raises(error, match=message):
-        sharing(*args)
+@refusals
+def test_a_calibration_is_refused_where_it_makes_no_sense():
+    """
+    sharing(800, 1600, SERVICE, 8) -> at most the shortest service time, 3 ms, got 5 ... 2 times
+    sharing(0, 1, SERVICE, 8) -> one_per_s must be greater than 0, got 0
+    sharing(1, math.nan, SERVICE, 8) -> two_per_s must be a number, got nan
+    sharing(1, 1, 5, 8) -> TypeError: service must be a service of batchsim, got 5
+    sharing(1, 1, SERVICE, 0.5) -> batch_size must be at least 1, got 0.5
+    sharing(1, 1, bs.Table({4: 1}), 8) -> at most the Table's largest size, 4
+    """
 
 
 def test_engines_agree_on_random_scenarios_that_share_devices():

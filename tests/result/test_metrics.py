@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusals
 from runs import SECOND, busy_run, lossy_run, run
 
 import batchsim as bs
@@ -283,17 +284,13 @@ def test_any_percentile_is_a_metric_by_its_short_and_its_long_name():
     assert (metric("p99.95").q, metric("p99.95").label, metric("p99.95").better) == (99.95, "p99.95", "lower")
 
 
-@pytest.mark.parametrize(
-    ("key", "error", "message"),
-    [
-        ("p101", ValueError, "at most 100, got 101"),
-        ("throughput", ValueError, "got 'throughput'; did you mean 'throughput_per_s'"),
-        (99, TypeError, "named by text, got 99"),
-    ],
-)
-def test_what_is_no_metric_is_refused(key, error, message):
-    with pytest.raises(error, match=message):
-        metric(key)
+@refusals
+def test_what_is_no_metric_is_refused():
+    """
+    metric("p101") -> at most 100, got 101
+    metric("throughput") -> got 'throughput'; did you mean 'throughput_per_s'
+    metric(99) -> TypeError: named by text, got 99
+    """
 
 
 def test_order_statistics_of_values_next_to_each_other():

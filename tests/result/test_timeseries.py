@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import scenarios_at_random
+from refusals import refusals
 
 import batchsim as bs
 
@@ -84,19 +85,15 @@ def test_little_s_law_in_every_window_of_a_long_run():
     assert frame.mean_queue_length.to_numpy() == pytest.approx(800 * waited_s, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("window_s", "error", "message"),
-    [
-        (0, ValueError, "window_s must be greater than 0, got 0"),
-        (-1, ValueError, "window_s must be greater than 0, got -1"),
-        (math.nan, ValueError, "window_s must be a number, got nan"),
-        ("1", TypeError, "window_s must be a number, got '1'"),
-        (1e-9, ValueError, "window_s must leave at most 1,000,000 windows, got 1e-09"),
-    ],
-)
-def test_over_time_refuses(window_s, error, message):
-    with pytest.raises(error, match=message):
-        run(bs.Poisson(800), 1000).over_time(window_s)
+@refusals
+def test_over_time_refuses():
+    """
+    run(bs.Poisson(800), 1000).over_time(0) -> window_s must be greater than 0, got 0
+    run(bs.Poisson(800), 1000).over_time(-1) -> window_s must be greater than 0, got -1
+    run(bs.Poisson(800), 1000).over_time(math.nan) -> window_s must be a number, got nan
+    run(bs.Poisson(800), 1000).over_time("1") -> TypeError: window_s must be a number, got '1'
+    run(bs.Poisson(800), 1000).over_time(1e-09) -> window_s must leave at most 1,000,000 windows, got 1e-09
+    """
 
 
 def test_replications_have_a_course_each():

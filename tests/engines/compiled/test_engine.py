@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import io
 import math
-import re
 import signal
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.agreement import assert_columns_equal
 from oracles.plans import WORKLOADS
+from refusals import refusals
 from runs import in_python
 
 import batchsim as bs
@@ -257,36 +257,22 @@ def test_ctrl_c_stops_a_long_run_and_the_process_lives_on():
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"engine": "simpi"},
-            "engine must be one of auto, compiled, simpy, got 'simpi'; did you mean 'simpy'?",
-        ),
-        ({"keep": "some"}, "keep must be one of all, requests, summary, got 'some'"),
-        ({"replications": 0}, "replications must be at least 1, got 0"),
-        (
-            {"engine": "compiled", "model_fn": np.negative, "inputs": [1.0]},
-            "engine 'compiled' does not cover a model_fn: use engine='simpy'",
-        ),
-        (
-            {"engine": "simpy", "keep": "summary"},
-            "keep='summary' needs the compiled engine, got engine='simpy'",
-        ),
-        (
-            {"keep": "summary", "model_fn": np.negative, "inputs": [1.0]},
-            "keep='summary' needs the compiled engine, which does not cover a model_fn",
-        ),
-        (
-            {"replications": 2, "model_fn": np.negative, "inputs": [1.0]},
-            "a model_fn must run in one replication, got replications=2",
-        ),
-    ],
-)
-def test_bad_input_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        bs.simulate(SCENARIO, **arguments)
+@refusals
+def test_bad_input_is_refused():
+    """
+    bs.simulate(SCENARIO, engine="simpi")
+        -> engine must be one of auto, compiled, simpy, got 'simpi'; did you mean 'simpy'?
+    bs.simulate(SCENARIO, keep="some") -> keep must be one of all, requests, summary, got 'some'
+    bs.simulate(SCENARIO, replications=0) -> replications must be at least 1, got 0
+    bs.simulate(SCENARIO, engine="compiled", model_fn=np.negative, inputs=[1.0])
+        -> engine 'compiled' does not cover a model_fn: use engine='simpy'
+    bs.simulate(SCENARIO, engine="simpy", keep="summary")
+        -> keep='summary' needs the compiled engine, got engine='simpy'
+    bs.simulate(SCENARIO, keep="summary", model_fn=np.negative, inputs=[1.0])
+        -> keep='summary' needs the compiled engine, which does not cover a model_fn
+    bs.simulate(SCENARIO, replications=2, model_fn=np.negative, inputs=[1.0])
+        -> a model_fn must run in one replication, got replications=2
+    """
 
 
 def test_more_requests_than_memory_holds_are_refused_before_anything_is_drawn(monkeypatch):
