@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 from by_hand import requests_of, rule, seconds
+from refusals import refusals
 
 import batchsim as bs
 
@@ -113,30 +114,26 @@ def test_littles_law():
 OK = bs.Scenario(bs.Poisson(10), bs.SizeOrWait(2, 1), bs.Affine(1, 1))
 
 
-@pytest.mark.parametrize(
-    ("knobs", "error", "message"),
-    [
-        ({"requests": 0}, ValueError, "requests must be at least 1, got 0"),
-        ({"requests": -3}, ValueError, "requests must be at least 1, got -3"),
-        ({"requests": 2.0}, TypeError, "requests must be a whole number, got 2.0"),
-        ({"requests": True}, TypeError, "requests must be a whole number, got True"),
-        ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
-        ({"seed": None}, TypeError, "seed must be a whole number, got None"),
-        ({"engine": "warp"}, ValueError, "engine must be one of .*simpy.*, got 'warp'"),
-        ({"warmup": 1}, ValueError, "warmup must be less than 1, got 1"),
-        ({"warmup": -0.1}, ValueError, "warmup must be at least 0, got -0.1"),
-        ({"warmup": NAN}, ValueError, "warmup must be a number, got nan"),
-        ({"warmup": "half"}, TypeError, "warmup must be a number, got 'half'"),
-        ({"model_fn": len}, ValueError, "must be given together, got no inputs"),
-        ({"inputs": [1]}, ValueError, "must be given together, got no model_fn"),
-        ({"inputs": [1], "model_fn": 5}, TypeError, "model_fn must be callable, got 5"),
-        ({"inputs": [], "model_fn": len}, ValueError, "requests must be at least 1, got 0"),
-        ({"inputs": [1], "model_fn": len, "requests": 2}, ValueError, "one item a request, 2, got 1"),
-    ],
-)
-def test_simulate_refuses(knobs, error, message):
-    with pytest.raises(error, match=message):
-        bs.simulate(OK, **knobs)
+@refusals
+def test_simulate_refuses():
+    """
+    bs.simulate(OK, requests=0) -> requests must be at least 1, got 0
+    bs.simulate(OK, requests=-3) -> requests must be at least 1, got -3
+    bs.simulate(OK, requests=2.0) -> TypeError: requests must be a whole number, got 2.0
+    bs.simulate(OK, requests=True) -> TypeError: requests must be a whole number, got True
+    bs.simulate(OK, seed=-1) -> seed must be at least 0, got -1
+    bs.simulate(OK, seed=None) -> TypeError: seed must be a whole number, got None
+    bs.simulate(OK, engine="warp") -> engine must be one of ...simpy..., got 'warp'
+    bs.simulate(OK, warmup=1) -> warmup must be less than 1, got 1
+    bs.simulate(OK, warmup=-0.1) -> warmup must be at least 0, got -0.1
+    bs.simulate(OK, warmup=NAN) -> warmup must be a number, got nan
+    bs.simulate(OK, warmup="half") -> TypeError: warmup must be a number, got 'half'
+    bs.simulate(OK, model_fn=len) -> must be given together, got no inputs
+    bs.simulate(OK, inputs=[1]) -> must be given together, got no model_fn
+    bs.simulate(OK, inputs=[1], model_fn=5) -> TypeError: model_fn must be callable, got 5
+    bs.simulate(OK, inputs=[], model_fn=len) -> requests must be at least 1, got 0
+    bs.simulate(OK, inputs=[1], model_fn=len, requests=2) -> one item a request, 2, got 1
+    """
 
 
 def test_simulate_refuses_what_is_no_scenario():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from pictures import assert_all_within, texts_in
+from refusals import refusals
 
 import batchsim as bs
 from batchsim._format import duration
@@ -196,24 +197,20 @@ def test_the_numbers_of_a_whole_trace_are_its_own_and_not_those_of_a_queue_that_
     assert numbers_of(grows)["TTFT p99"] == "∞"
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: bs.lanes(SCENARIO, {}), ValueError, "rules must have"),
-        (lambda: bs.lanes(three_at_once(), begin_s=9), ValueError, "before the last answer, at .* got 9"),
-        (lambda: bs.lanes(SCENARIO, {"a": 3}), TypeError, "the rule of 'a'"),
-        (lambda: bs.lanes(SCENARIO, theme="drak"), ValueError, "theme must be"),
-        (lambda: bs.lanes(SCENARIO, width_px=10), ValueError, "width_px must be"),
-        (lambda: bs.lanes(SCENARIO.replace(workload=bs.ClosedLoop(4))), ValueError, "workload must be open"),
-        (lambda: bs.lanes(SCENARIO, {"a": bs.PreferredSizes([2], 4, 5)}), ValueError, "tokens"),
-        (lambda: bs.film(3), TypeError, "film takes"),
-        (lambda: bs.film(bs.simulate(SCENARIO, 9), rules={}), ValueError, "rules must come with a scenario"),
-        (lambda: bs.film(bs.simulate(SCENARIO, 9, keep="summary")), ValueError, "columns"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+@refusals
+def test_what_cannot_be_drawn_is_refused():
+    """
+    bs.lanes(SCENARIO, {}) -> rules must have
+    bs.lanes(three_at_once(), begin_s=9) -> before the last answer, at ... got 9
+    bs.lanes(SCENARIO, {"a": 3}) -> TypeError: the rule of 'a'
+    bs.lanes(SCENARIO, theme="drak") -> theme must be
+    bs.lanes(SCENARIO, width_px=10) -> width_px must be
+    bs.lanes(SCENARIO.replace(workload=bs.ClosedLoop(4))) -> workload must be open
+    bs.lanes(SCENARIO, {"a": bs.PreferredSizes([2], 4, 5)}) -> tokens
+    bs.film(3) -> TypeError: film takes
+    bs.film(bs.simulate(SCENARIO, 9), rules={}) -> rules must come with a scenario
+    bs.film(bs.simulate(SCENARIO, 9, keep="summary")) -> columns
+    """
 
 
 # The film.

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.token_plans import crowded_plans, token_plans
 from oracles.watched import Watched
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.token_log import draw_tokens
@@ -128,15 +129,11 @@ def test_a_stretch_has_the_sittings_that_touch_it():
 REQUESTS = bs.Scenario(bs.Poisson(9), bs.SizeOrWait(), bs.Affine(5, 1))
 
 
-@pytest.mark.parametrize(
-    ("result", "error", "words"),
-    [
-        (lambda: 3, TypeError, "must be a Result"),
-        (lambda: bs.simulate(REQUESTS, 9), ValueError, "tokens"),
-        (lambda: bs.simulate(run(bs.Continuous(4), 9).scenario, 9, replications=2), ValueError, "one run"),
-        (lambda: bs.simulate(run(bs.Continuous(4), 9).scenario, 9, keep="summary"), ValueError, "columns"),
-    ],
-)  # fmt: skip
-def test_what_has_no_seats_is_refused(result, error, words):
-    with pytest.raises(error, match=words):
-        seats(result())
+@refusals
+def test_what_has_no_seats_is_refused():
+    """
+    seats(3) -> TypeError: must be a Result
+    seats(bs.simulate(REQUESTS, 9)) -> tokens
+    seats(bs.simulate(run(bs.Continuous(4), 9).scenario, 9, replications=2)) -> one run
+    seats(bs.simulate(run(bs.Continuous(4), 9).scenario, 9, keep="summary")) -> columns
+    """
