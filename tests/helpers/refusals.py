@@ -1,23 +1,28 @@
-"""Tests of what is refused, a row each."""
+"""Tables of what is refused, as text."""
 
-import inspect
 import math
 import re
 
 import pytest
 
 
+def rows(table):
+    """Return the rows of a table, `left -> right`; a row may go on in indented lines."""
+    margin = re.search(r"^ *(?=\S)", table, re.MULTILINE)[0]
+    text = re.sub(rf"\n{margin} +", " ", table).strip()
+    return [tuple(row.strip().split(" -> ", 1)) for row in text.splitlines()]
+
+
 def refusals(table):
     """Return a test of each row of a docstring, `call -> a part of the message`.
 
-    A row may go on in indented lines. `...` in a message stands for anything. An error other than ValueError
-    comes first: `call -> TypeError: a part of the message`. Calls see the names of their module, and `math`.
+    `...` in a message stands for anything. An error other than ValueError comes first: `call -> TypeError: a
+    part of the message`. Calls see the names of their module, and `math`.
     """
     names = {"math": math} | table.__globals__
 
-    @pytest.mark.parametrize("row", re.sub(r"\n +", " ", inspect.cleandoc(table.__doc__)).splitlines())
-    def test(row):
-        call, _, expected = row.partition(" -> ")
+    @pytest.mark.parametrize(("call", "expected"), rows(table.__doc__))
+    def test(call, expected):
         error, message = re.fullmatch(r"(?:([\w.]+Error): )?(.*)", expected).groups("ValueError")
         with pytest.raises(eval(error, names), match=".*".join(map(re.escape, message.split("...")))):
             eval(call, names)

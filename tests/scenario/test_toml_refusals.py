@@ -4,139 +4,80 @@ import dataclasses
 import re
 
 import pytest
+from refusals import rows
 from scenarios import BY_HAND, part, refused, with_table
 
 import batchsim as bs
 from batchsim.scenario import OpenLoop, Rule, Service
 from batchsim.scenario.toml import KINDS, keys_of, kind_of
 
+TABLES = rows("""
+[rule] ; kind = "SizeOrWait" ; max_batchsize = 8
+    -> [rule]: SizeOrWait ... 'max_batchsize'; did you mean 'max_batch_size'?
+[rule] ; kind = "SizeOrWait" ; servers = 2 -> [rule]: SizeOrWait ... 'servers'; ... above the first [table]
+[rule] ; kind = "SizeOrWait" ; max_batch_size = 0 -> [rule] max_batch_size must be at least 1, got 0
+[rule] ; kind = "SizeOrWait" ; max_batch_size = 8.0 -> [rule] max_batch_size must be a whole number, got 8.0
+[rule] ; kind = "SizeOrWait" ; max_batch_size = true -> [rule] max_batch_size must be a whole number, got True
+[rule] ; kind = "SizeOrWait" ; max_wait_ms = nan -> [rule] max_wait_ms must be a number, got nan
+[rule] ; kind = "SizeOrWait" ; max_wait_ms = "5" -> [rule] max_wait_ms must be a number, got '5'
+[rule] ; kind = "SizeOrWait" ; max_wait_ms = 2026-01-01
+    -> [rule] max_wait_ms must be a number, got datetime.date(2026, 1, 1)
+[rule] ; kind = "AtLeast" ; max_batch_size = 8
+    -> [rule] must have 'min_batch_size' for AtLeast, got max_batch_size
+[rule] ; kind = "sizeorwait"
+    -> [rule] kind must be one of SizeOrWait, ..., got 'sizeorwait'; did you mean 'SizeOrWait'?
+[rule] ; kind = "WaitSinceLast" ; max_wait_ms = 5
+    -> [rule] kind must ... got 'WaitSinceLast'; it was removed: ... `FrozenBatches`...
+[rule] ; kind = "Affine" -> [rule] kind must be one of SizeOrWait, ..., got 'Affine'
+[rule] ; kind = 5 -> [rule] kind must be one of SizeOrWait, ..., got 5
+[rule] ; kind = ["AtLeast"]
+    -> [rule] kind must be one of SizeOrWait, ..., got ['AtLeast']; did you mean 'AtLeast'?
+[rule] ; max_batch_size = 8 -> [rule] must have a kind, one of SizeOrWait, ..., got max_batch_size
+[rule] -> [rule] must have a kind, one of SizeOrWait, ..., got no keys
+[workload] ; kind = "Poisson" -> [workload] must have 'rate_per_s' for Poisson, got no keys
+[workload] ; kind = "Gamma" ; rate_per_s = 9 -> [workload] must have 'cv' for Gamma, got rate_per_s
+[workload] ; kind = "Poisson" ; rate_per_s = inf -> [workload] rate_per_s must be finite, got inf
+[workload] ; kind = "Trace" ; times_s = [1, nan] -> [workload] times_s must be finite, got nan at index 1
+[workload] ; kind = "Trace" ; times_s = "1" -> [workload] times_s must be numbers of seconds, got '1'
+[workload] ; kind = "Trace" ; times_s = [1] ; path = "a.csv"
+    -> [workload] must have 'times_s' or 'path', got both
+[workload] ; kind = "Trace" ; column = "a" -> [workload] must have 'path' for Trace, got column
+[workload] ; kind = "Trace" ; path = 5 -> [workload] path must be the name of a file, got 5
+[workload] ; kind = "Trace" ; path = "" -> [workload] path must be the name of a file, got ''
+[workload] ; kind = "Trace" ; path = "none.csv"
+    -> [workload] path must be a file that can be read, got [Errno 2] No such file or directory: 'none.csv'
+[workload] ; kind = "Trace" ; path = "none.csv" ; speedup = 0
+    -> [workload] speedup must be greater than 0, got 0
+[service] ; kind = "Table" ; points_ms = {1 = 2, "1.5" = 3}
+    -> [service] points_ms: a key must be a whole number, got '1.5'
+[service] ; kind = "Table" ; points_ms = {1 = 2, 01 = 3}
+    -> [service] points_ms: a key must be a whole number, got '01'
+[service] ; kind = "Table" ; points_ms = {0 = 2} -> [service] a batch size must be at least 1, got 0
+[service] ; kind = "Table" ; points_ms = {32 = -2}
+    -> [service] the time of batch size 32 must be greater than 0, got -2
+[service] ; kind = "Table" ; points_ms = 2 -> [service] a Table must be given as {batch_size: ms}, got 2
+[service] ; kind = "Affine" ; fixed_ms = 1 ; per_item_ms = 1 ; noise = 0.5
+    -> [service.noise] must be a table, got 0.5
+[service] ; kind = "Affine" ; fixed_ms = 1 ; per_item_ms = 1 ; noise = {cv = -1}
+    -> [service.noise] cv must be at least 0, got -1
+[service] ; kind = "Affine" ; fixed_ms = 1 ; per_item_ms = 1 ; noise = {cv = 1, form = "lognormal"}
+    -> [service.noise]: Noise ... 'form'; known: correlation, cv, memory_batches, shape
+[service] ; kind = "Affine" ; fixed_ms = 1 ; per_item_ms = 1 ; padding = 8
+    -> [service] padded sizes must be a list of sizes, got 8
+[service] ; kind = "published" ; name = "gpunet-175ms/v100-32gb/fp61"
+    -> [service] ... 'gpunet-175ms/v100-32gb/fp61'; did you mean 'gpunet-175ms/v100-32gb/fp16'?
+""")
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (
-            '[rule]\nkind = "SizeOrWait"\nmax_batchsize = 8',
-            "[rule]: SizeOrWait ... 'max_batchsize'; did you mean 'max_batch_size'?",
-        ),
-        (
-            '[rule]\nkind = "SizeOrWait"\nservers = 2',
-            "[rule]: SizeOrWait ... 'servers'; ... above the first [table]",
-        ),
-        (
-            '[rule]\nkind = "SizeOrWait"\nmax_batch_size = 0',
-            "[rule] max_batch_size must be at least 1, got 0",
-        ),
-        (
-            '[rule]\nkind = "SizeOrWait"\nmax_batch_size = 8.0',
-            "[rule] max_batch_size must be a whole number, got 8.0",
-        ),
-        (
-            '[rule]\nkind = "SizeOrWait"\nmax_batch_size = true',
-            "[rule] max_batch_size must be a whole number, got True",
-        ),
-        ('[rule]\nkind = "SizeOrWait"\nmax_wait_ms = nan', "[rule] max_wait_ms must be a number, got nan"),
-        ('[rule]\nkind = "SizeOrWait"\nmax_wait_ms = "5"', "[rule] max_wait_ms must be a number, got '5'"),
-        (
-            '[rule]\nkind = "SizeOrWait"\nmax_wait_ms = 2026-01-01',
-            "[rule] max_wait_ms must be a number, got datetime.date(2026, 1, 1)",
-        ),
-        (
-            '[rule]\nkind = "AtLeast"\nmax_batch_size = 8',
-            "[rule] must have 'min_batch_size' for AtLeast, got max_batch_size",
-        ),
-        (
-            '[rule]\nkind = "sizeorwait"',
-            "[rule] kind must be one of SizeOrWait, ..., got 'sizeorwait'; did you mean 'SizeOrWait'?",
-        ),
-        (
-            '[rule]\nkind = "WaitSinceLast"\nmax_wait_ms = 5',
-            "[rule] kind must ... got 'WaitSinceLast'; it was removed: ... `FrozenBatches`...",
-        ),
-        ('[rule]\nkind = "Affine"', "[rule] kind must be one of SizeOrWait, ..., got 'Affine'"),
-        ("[rule]\nkind = 5", "[rule] kind must be one of SizeOrWait, ..., got 5"),
-        (
-            '[rule]\nkind = ["AtLeast"]',
-            "[rule] kind must be one of SizeOrWait, ..., got ['AtLeast']; did you mean 'AtLeast'?",
-        ),
-        (
-            "[rule]\nmax_batch_size = 8",
-            "[rule] must have a kind, one of SizeOrWait, ..., got max_batch_size",
-        ),
-        ("[rule]", "[rule] must have a kind, one of SizeOrWait, ..., got no keys"),
-        ('[workload]\nkind = "Poisson"', "[workload] must have 'rate_per_s' for Poisson, got no keys"),
-        ('[workload]\nkind = "Gamma"\nrate_per_s = 9', "[workload] must have 'cv' for Gamma, got rate_per_s"),
-        ('[workload]\nkind = "Poisson"\nrate_per_s = inf', "[workload] rate_per_s must be finite, got inf"),
-        (
-            '[workload]\nkind = "Poisson"\nrate_per_s = ' + "9" * 400,
-            "[workload] rate_per_s must be finite, got a number too large for a float",
-        ),
-        (
-            '[workload]\nkind = "Trace"\ntimes_s = [1, nan]',
-            "[workload] times_s must be finite, got nan at index 1",
-        ),
-        (
-            '[workload]\nkind = "Trace"\ntimes_s = "1"',
-            "[workload] times_s must be numbers of seconds, got '1'",
-        ),
-        (
-            '[workload]\nkind = "Trace"\ntimes_s = [1]\npath = "a.csv"',
-            "[workload] must have 'times_s' or 'path', got both",
-        ),
-        ('[workload]\nkind = "Trace"\ncolumn = "a"', "[workload] must have 'path' for Trace, got column"),
-        ('[workload]\nkind = "Trace"\npath = 5', "[workload] path must be the name of a file, got 5"),
-        ('[workload]\nkind = "Trace"\npath = ""', "[workload] path must be the name of a file, got ''"),
-        (
-            '[workload]\nkind = "Trace"\npath = "none.csv"',
-            "[workload] path must be a file that can be read, got [Errno 2] No such file or directory: "
-            "'none.csv'",
-        ),
-        (
-            '[workload]\nkind = "Trace"\npath = "none.csv"\nspeedup = 0',
-            "[workload] speedup must be greater than 0, got 0",
-        ),
-        (
-            '[service]\nkind = "Table"\npoints_ms = {1 = 2, "1.5" = 3}',
-            "[service] points_ms: a key must be a whole number, got '1.5'",
-        ),
-        (
-            '[service]\nkind = "Table"\npoints_ms = {1 = 2, 01 = 3}',
-            "[service] points_ms: a key must be a whole number, got '01'",
-        ),
-        (
-            '[service]\nkind = "Table"\npoints_ms = {0 = 2}',
-            "[service] a batch size must be at least 1, got 0",
-        ),
-        (
-            '[service]\nkind = "Table"\npoints_ms = {32 = -2}',
-            "[service] the time of batch size 32 must be greater than 0, got -2",
-        ),
-        (
-            '[service]\nkind = "Table"\npoints_ms = 2',
-            "[service] a Table must be given as {batch_size: ms}, got 2",
-        ),
-        (
-            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = 0.5',
-            "[service.noise] must be a table, got 0.5",
-        ),
-        (
-            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = {cv = -1}',
-            "[service.noise] cv must be at least 0, got -1",
-        ),
-        (
-            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = {cv = 1, form = "lognormal"}',
-            "[service.noise]: Noise ... 'form'; known: correlation, cv, memory_batches, shape",
-        ),
-        (
-            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\npadding = 8',
-            "[service] padded sizes must be a list of sizes, got 8",
-        ),
-        (
-            '[service]\nkind = "published"\nname = "gpunet-175ms/v100-32gb/fp61"',
-            "[service] ... 'gpunet-175ms/v100-32gb/fp61'; did you mean 'gpunet-175ms/v100-32gb/fp16'?",
-        ),
-    ],
+
+HUGE = (
+    f'[workload] ; kind = "Poisson" ; rate_per_s = {"9" * 400}',
+    "[workload] rate_per_s must be finite, got a number too large for a float",
 )
+
+
+@pytest.mark.parametrize(("table", "message"), [*TABLES, HUGE])
 def test_a_table_is_refused_with_its_place(table, message, tmp_path):
+    table = table.replace(" ; ", "\n")
     with refused(message):
         part(table)
     text = with_table(**{table.strip("[")[: table.strip("[").index("]")]: table})
