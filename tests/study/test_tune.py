@@ -6,6 +6,7 @@ import re
 import warnings
 
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import _format, theory
@@ -310,85 +311,37 @@ LOSSY = POISSON.replace(queue_limit=50)
 P99 = SLO(p99_ms=50)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "slo", "over", "knobs", "error", "message"),
-    [
-        (POISSON, P99, {"max_wait": [1]}, {}, ValueError, "got 'max_wait'; did you mean 'max_wait_ms'"),
-        (POISSON, P99, {"max_wait_ms": []}, {}, ValueError, "max_wait_ms must have at least one value"),
-        (POISSON, P99, {}, {}, ValueError, "over must have at least one knob"),
-        (POISSON, P99, None, {}, TypeError, "over must be"),
-        (POISSON, P99, {"max_wait_ms": [1, math.nan]}, {}, ValueError, "max_wait_ms must have no NaN"),
-        (
-            POISSON,
-            P99,
-            {"max_batch_size": ["8"]},
-            {},
-            TypeError,
-            "max_batch_size must be a whole number, got '8'",
-        ),
-        (POISSON, P99, {"max_batch_size": [0]}, {}, ValueError, "max_batch_size must be at least 1, got 0"),
-        (
-            POISSON,
-            P99,
-            {"rate_per_s": [9]},
-            {},
-            ValueError,
-            "over must not change the workload, got rate_per_s",
-        ),
-        (
-            POISSON,
-            P99,
-            {"workload": [bs.Poisson(9)]},
-            {},
-            ValueError,
-            "over must not change the workload",
-        ),
-        (POISSON, {"p99_ms": 50}, SMALL, {}, TypeError, r"slo must be an SLO, as SLO\(p99_ms=50\), got"),
-        ("POISSON", P99, SMALL, {}, TypeError, "scenario must be a Scenario, got 'POISSON'"),
-        (
-            POISSON,
-            P99,
-            SMALL,
-            {"prefer": "fast"},
-            ValueError,
-            "prefer must be one of cheapest, fastest, got 'fast'; did you mean 'fastest'",
-        ),
-        (POISSON, P99, SMALL, {"requests": 0}, ValueError, "requests must be at least 1, got 0"),
-        (POISSON, P99, SMALL, {"seed": 1.5}, TypeError, "seed must be a whole number, got 1.5"),
-        (
-            POISSON,
-            SLO(min_throughput_per_s=1500),
-            SMALL,
-            {},
-            ValueError,
-            "min_throughput_per_s must be at most the 1,400/s that the workload offers, got 1500",
-        ),
-        (
-            LOSSY,
-            SLO(mean_ms=20),
-            SMALL,
-            {},
-            ValueError,
-            "with a queue_limit needs max_loss or a percentile too",
-        ),
-        *(
-            (
-                POISSON.replace(workload=bs.Trace([0.0] * requests)),
-                SLO(p99_ms=limit_ms),
-                over,
-                {},
-                ValueError,
-                "the traffic must span some time, got Trace",
-            )
-            for requests in (2, 3_000)
-            for limit_ms in (1, 1e6)
-            for over in (SMALL, {"servers": [1, 2]})
-        ),
-    ],
-)
-def test_tune_refuses(scenario, slo, over, knobs, error, message):
-    with pytest.raises(error, match=message):
-        tune(scenario, slo, over, **knobs)
+@refusals
+def test_tune_refuses():
+    """
+    tune(POISSON, P99, {"max_wait": [1]}) -> got 'max_wait'; did you mean 'max_wait_ms'
+    tune(POISSON, P99, {"max_wait_ms": []}) -> max_wait_ms must have at least one value
+    tune(POISSON, P99, {}) -> over must have at least one knob
+    tune(POISSON, P99, None) -> TypeError: over must be
+    tune(POISSON, P99, {"max_wait_ms": [1, math.nan]}) -> max_wait_ms must have no NaN
+    tune(POISSON, P99, {"max_batch_size": ["8"]}) -> TypeError: max_batch_size must be a whole number, got '8'
+    tune(POISSON, P99, {"max_batch_size": [0]}) -> max_batch_size must be at least 1, got 0
+    tune(POISSON, P99, {"rate_per_s": [9]}) -> over must not change the workload, got rate_per_s
+    tune(POISSON, P99, {"workload": [bs.Poisson(9)]}) -> over must not change the workload
+    tune(POISSON, {"p99_ms": 50}, SMALL) -> TypeError: slo must be an SLO, as SLO(p99_ms=50), got
+    tune("POISSON", P99, SMALL) -> TypeError: scenario must be a Scenario, got 'POISSON'
+    tune(POISSON, P99, SMALL, prefer="fast")
+        -> prefer must be one of cheapest, fastest, got 'fast'; did you mean 'fastest'
+    tune(POISSON, P99, SMALL, requests=0) -> requests must be at least 1, got 0
+    tune(POISSON, P99, SMALL, seed=1.5) -> TypeError: seed must be a whole number, got 1.5
+    tune(POISSON, SLO(min_throughput_per_s=1500), SMALL)
+        -> min_throughput_per_s must be at most the 1,400/s that the workload offers, got 1500
+    tune(LOSSY, SLO(mean_ms=20), SMALL) -> with a queue_limit needs max_loss or a percentile too
+    """
+
+
+@pytest.mark.parametrize("requests", [2, 3_000])
+@pytest.mark.parametrize("limit_ms", [1, 1e6])
+@pytest.mark.parametrize("over", [SMALL, {"servers": [1, 2]}])
+def test_traffic_that_comes_at_once_is_refused(requests, limit_ms, over):
+    at_once = POISSON.replace(workload=bs.Trace([0.0] * requests))
+    with pytest.raises(ValueError, match="the traffic must span some time, got Trace"):
+        tune(at_once, SLO(p99_ms=limit_ms), over)
 
 
 @pytest.mark.parametrize("requests", [1, 10, 30])
