@@ -13,18 +13,23 @@ def rows(table):
     return [tuple(row.strip().split(" -> ", 1)) for row in text.splitlines()]
 
 
-def refusals(table):
-    """Return a test of each row of a docstring, `call -> a part of the message`.
+def pattern(message):
+    """Return a message as a pattern, in which `...` stands for anything."""
+    return ".*".join(map(re.escape, message.split("...")))
 
-    `...` in a message stands for anything. An error other than ValueError comes first: `call -> TypeError: a
-    part of the message`. Calls see the names of their module, and `math`.
+
+def refusals(table):
+    """Return a test of each row of a docstring, `call -> a part of the message`; see `pattern`.
+
+    An error other than ValueError comes first: `call -> TypeError: a part of the message`. Calls see names
+    of their module, and `math`.
     """
     names = {"math": math} | table.__globals__
 
     @pytest.mark.parametrize(("call", "expected"), rows(table.__doc__))
     def test(call, expected):
         error, message = re.fullmatch(r"(?:([\w.]+Error): )?(.*)", expected).groups("ValueError")
-        with pytest.raises(eval(error, names), match=".*".join(map(re.escape, message.split("...")))):
+        with pytest.raises(eval(error, names), match=pattern(message)):
             eval(call, names)
 
     return test

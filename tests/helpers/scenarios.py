@@ -1,9 +1,9 @@
 """Scenarios as TOML, and what is refused of them."""
 
-import re
 from contextlib import contextmanager
 
 import pytest
+from refusals import pattern
 
 import batchsim as bs
 
@@ -52,6 +52,5 @@ def part(text):
 @contextmanager
 def refused(message):
     """Refusal with this message, in which "..." stands for any words."""
-    pattern = ".*".join(map(re.escape, message.split("...")))
-    with pytest.raises(ValueError, match=f"^{pattern}$"):
+    with pytest.raises(ValueError, match=f"^{pattern(message)}$"):
         yield

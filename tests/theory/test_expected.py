@@ -3,12 +3,14 @@
 import contextlib
 import dataclasses
 import math
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from oracles.plans import TIMERS
+from refusals import pattern, rows
 from scipy import special
 
 import batchsim as bs
@@ -71,52 +73,37 @@ def test_it_picks_what_applies(asked, same):
         assert answer.percentile(99) == pytest.approx(same.percentile(99))
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        (scenario(bs.ClosedLoop(4)), r"arrivals must be Poisson, .* got ClosedLoop\(clients=4"),
-        (scenario(bs.OnOff(300, 10, 1, 1)), "arrivals must be Poisson, .* got OnOff"),
-        (scenario(bs.Trace([0.0, 1.0])), "arrivals must be Poisson, .* got Trace"),
-        (scenario(queue_limit=5), "a queue_limit of 5"),
-        (scenario(timeout_ms=50), "a timeout of 50 ms"),
-        (scenario(servers=2, slowdown={1: 1, 2: 1.5}), "a slowdown must be the same .* got {1: 1, 2: 1.5}"),
-        (
-            scenario(service=SERVICE.with_noise(0.5), servers=2),
-            "2 servers must have fixed or exponential .* got Noise",
-        ),
-        (scenario(bs.Gamma(150, 40)), "cv of arrivals must be at most 30 .* got 40"),
-        (scenario(bs.Gamma(150, 2), servers=2), "Poisson for several servers, got Gamma"),
-        (scenario(bs.Gamma(150, 2), bs.SizeOrWait(8, 0)), "arrivals must be Poisson for batches, got Gamma"),
-        (
-            scenario(rule=bs.SizeOrWait(8, 0), servers=2),
-            "batches of up to 8 are solved for one server only, got 2",
-        ),
-        (
-            scenario(rule=bs.SizeOrWait(8, 7.1)),
-            "max wait must be 0, inf, or at most the 7 ms .* got 7.1 ms",
-        ),
-        (
-            scenario(rule=bs.SizeOrWait(8, 5), service=EXPONENTIAL),
-            "max wait must be 0 or inf for noisy service, got 5 ms",
-        ),
-        (scenario(servers=3000), "M/D/c must have at most 2,048 servers to be solved, got 3,000"),
-        (
-            scenario(rule=bs.AtLeast(2, 8), service=SERVICE.with_noise(11)),
-            "cv of lognormal noise must be at most 10, got 11",
-        ),
-        (
-            scenario(rule=bs.SizeOrWait(9000, 0), service=EXPONENTIAL),
-            "batches must stay below 8,192 for the chain to be solved",
-        ),
-    ],
-    ids=repr,
-)
+NOTHING = rows("""
+scenario(bs.ClosedLoop(4)) -> arrivals must be Poisson, ... got ClosedLoop(clients=4
+scenario(bs.OnOff(300, 10, 1, 1)) -> arrivals must be Poisson, ... got OnOff
+scenario(bs.Trace([0.0, 1.0])) -> arrivals must be Poisson, ... got Trace
+scenario(queue_limit=5) -> a queue_limit of 5
+scenario(timeout_ms=50) -> a timeout of 50 ms
+scenario(servers=2, slowdown={1: 1, 2: 1.5}) -> a slowdown must be the same ... got {1: 1, 2: 1.5}
+scenario(service=SERVICE.with_noise(0.5), servers=2)
+    -> 2 servers must have fixed or exponential ... got Noise
+scenario(bs.Gamma(150, 40)) -> cv of arrivals must be at most 30 ... got 40
+scenario(bs.Gamma(150, 2), servers=2) -> Poisson for several servers, got Gamma
+scenario(bs.Gamma(150, 2), bs.SizeOrWait(8, 0)) -> arrivals must be Poisson for batches, got Gamma
+scenario(rule=bs.SizeOrWait(8, 0), servers=2)
+    -> batches of up to 8 are solved for one server only, got 2
+scenario(rule=bs.SizeOrWait(8, 7.1)) -> max wait must be 0, inf, or at most the 7 ms ... got 7.1 ms
+scenario(rule=bs.SizeOrWait(8, 5), service=EXPONENTIAL)
+    -> max wait must be 0 or inf for noisy service, got 5 ms
+scenario(servers=3000) -> M/D/c must have at most 2,048 servers to be solved, got 3,000
+scenario(rule=bs.AtLeast(2, 8), service=SERVICE.with_noise(11))
+    -> cv of lognormal noise must be at most 10, got 11
+scenario(rule=bs.SizeOrWait(9000, 0), service=EXPONENTIAL)
+    -> batches must stay below 8,192 for the chain to be solved
+""")
+
+
+@pytest.mark.parametrize(("asked", "why"), NOTHING)
 def test_it_says_why_nothing_does(asked, why):
-    answer = theory.expected(asked)
+    answer = theory.expected(eval(asked))
     assert not answer
     assert isinstance(answer, theory.NoAnswer)
-    with pytest.raises(AssertionError, match=why):
-        raise AssertionError(repr(answer))
+    assert re.search(pattern(why), repr(answer))
     assert repr(answer).startswith("no theory applies: ")
 
 
@@ -398,15 +385,9 @@ def test_of_many_rates_it_takes_the_first_the_last_and_some_between():
         ({"servers": 2}, "batches of up to 8 are solved for one server only, got 2"),
         ({"queue_limit": 4}, "a queue_limit of 4"),
         ({"workload": bs.ClosedLoop(3)}, "arrivals must be Poisson, Gamma or Constant, got"),
-        (
-            {"workload": bs.Trace([0, 1.0])},
-            "arrivals must be Poisson, Gamma or Constant, got",
-        ),
+        ({"workload": bs.Trace([0, 1.0])}, "arrivals must be Poisson, Gamma or Constant, got"),
         ({"max_batch_size": 65}, "batches must be at most 64"),
-        (
-            {"max_wait_ms": 30},
-            "max wait must be 0, inf, or at most the 7 ms",
-        ),
+        ({"max_wait_ms": 30}, "max wait must be 0, inf, or at most the 7 ms"),
     ],
     ids=repr,
 )
