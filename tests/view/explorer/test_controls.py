@@ -15,11 +15,6 @@ from batchsim.view.explorer.services import PUBLISHED
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 @pytest.mark.parametrize(
     ("control", "value"),
     [

@@ -16,11 +16,6 @@ from batchsim.engines.compiled.jit import compiled_uncached
 from batchsim.view.explorer.knob import Knob
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def text(widget):
     return re.sub(r"<[^>]*>", "", widget.value)
 

@@ -15,11 +15,6 @@ from batchsim.view.explorer.kinds import CONTROLS
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def test_a_slider_moves_its_value_and_its_field(panel):
     knob = panel.controls["max_wait_ms"]
     slide(panel, "max_wait_ms", 12.5)

@@ -10,11 +10,6 @@ import batchsim as bs
 from batchsim.view.pictures.live import LivePicture
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
     panel.controls["max_batch_size"].value = 4
     panel.controls["max_wait_ms"].value = 7

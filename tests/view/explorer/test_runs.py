@@ -85,11 +85,6 @@ def test_the_axes_rise_and_the_map_may_be_over_memory():
         axis(SCENARIO, "watermark_blocks")
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def test_the_map_is_of_the_same_traffic_as_the_run(panel):
     grid = panel.data.surface
     row, column = grid.y_values.index(10.0), grid.x_values.index(32)

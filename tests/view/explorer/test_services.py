@@ -16,11 +16,6 @@ AFFINE = SERVICES["affine"].label
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def test_a_service_time_that_is_given_is_offered_first_and_bounds_the_batch():
     panel = bs.explore(TABLE, requests=300)
     assert panel.result.scenario.service == TABLE

@@ -23,11 +23,6 @@ from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.pictures.live import LivePicture
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def test_the_same_controls_give_the_same_words(panel):
     words = panel.readout.value
     panel.controls["max_wait_ms"].value = 50

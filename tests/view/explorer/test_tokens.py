@@ -17,6 +17,11 @@ from batchsim.view.pictures.views import views_of
 FIRST = DEFAULTS["tokens"]
 
 
+@pytest.fixture
+def panel(panel_of_tokens):
+    return panel_of_tokens
+
+
 def text(widget):
     return re.sub(r"<[^>]*>", "", widget.value)
 

@@ -9,6 +9,11 @@ from batchsim.view.explorer.state import DEFAULTS
 FIRST = DEFAULTS["tokens"]
 
 
+@pytest.fixture
+def panel(panel_of_tokens):
+    return panel_of_tokens
+
+
 @pytest.mark.parametrize(
     ("control", "value"),
     [

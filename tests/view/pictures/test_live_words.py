@@ -12,11 +12,6 @@ from batchsim.theory import expected
 from batchsim.view.pictures.batches import label_of
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def described(link, requests=300):
     return bs.explore(requests=requests, link=link).screen.alt
 

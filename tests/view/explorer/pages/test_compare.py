@@ -14,11 +14,6 @@ from batchsim.view.explorer.tokens import goodput_difference
 from batchsim.view.pictures.data import ViewData
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def test_a_pinned_setting_is_compared_pair_by_pair():
     panel = bs.explore(requests=20_000)
     a = panel.result

@@ -12,11 +12,6 @@ from batchsim.view.explorer.state import DEFAULT, State
 PAGES = ["A and B", "Predict", "Film", "Class"]
 
 
-@pytest.fixture
-def panel():
-    return bs.explore(requests=300)
-
-
 def turn(panel, page):
     panel.tabs.selected_index = panel.tabs.titles.index(page)
 
