@@ -34,8 +34,11 @@ REMOVED = {
     "indifference": "with more `requests`, the statement bounds more settings, and each more closely",
     "lowest_by": "`probes` has the rates that miss the objective, with their numbers",
     "lowest_per_s": "`probes` has the rates that miss the objective, with their numbers",
+    "others": "watch the machine with a tool of the system; `late_ms` and `Fidelity.slower` show its effect",
+    "rested": "`explained` shows how much of a difference the time of batches explains",
     "rounds": "each setting runs in full, once: `candidates` has the numbers of these runs",
     "saved": "each setting runs in full, so nothing is saved",
+    "together": "`Measurement.autocorrelation` has how long slow batches last",
     "vllm_v0": "use `vllm`, or `Continuous(first='prefill', chunked=False)` for the rule of V0",
 }
 

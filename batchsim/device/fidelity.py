@@ -1,6 +1,5 @@
 """Does the simulator predict this machine? A real run and simulations of the same arrivals."""
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -79,25 +78,22 @@ class Repeats:
 
 
 OTHERWISE = 0.2  # the relative difference of batch times above which the text asks for a cause
-TOGETHER = 0.3  # the excess correlation of successive batches above which the text warns
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
 EACH = 32  # up to this batch size, every size is measured
-IDLE_MS = 0.5  # a longer gap between two batches is a rest of the server
-FEWEST = 30  # batches with and without a rest, needed for their comparison
 FOR_BUSY = 2000  # requests, which determine a utilisation to about 0.02
 REPEATS = 200  # simulations of the same arrivals
 TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch time is up to 5 % of a latency
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fidelity:
+class Fidelity(_check.Renewed):
     """A replay and the simulation of the same arrivals, with the service time measured on the same machine.
 
     `simulated` is one run with the measured service time. `repeats` are many runs of the same arrivals, each
     with new noise and with another service time that is consistent with the measurement (see
     `batchsim.measured.resampled`): their median is the prediction, and 95 of 100 lie in the `interval`.
     `explained` is a simulation with batches `slower` by the factor seen in the replay. Any remaining
-    difference comes from the order of slow batches (`together`), or from an error of the simulator.
+    difference comes from the order of slow batches, or from an error of the simulator.
     """
 
     measurement: Measured
@@ -149,22 +145,12 @@ class Fidelity:
     @cached_property
     def _measured_s(self) -> np.ndarray:
         """The measured time of each batch's shape in the replay, shape (batches,)."""
-        return self._measured_of(self.replayed)
-
-    def _measured_of(self, result: Result) -> np.ndarray:
-        """Return the measured seconds of each batch of a result."""
-        service, units = self.simulated.scenario.service, result.run.units
+        service, units = self.simulated.scenario.service, self.replayed.run.units
         if units is None:
-            size = result.batches.batch_size
+            size = self.replayed.batches.batch_size
             return service.table(int(size.max(initial=1)))[size]
-        most = result.scenario.rule.max_batch_size
+        most = self.replayed.scenario.rule.max_batch_size
         return unit_cost(service, most).table_s.ravel()[units.place]
-
-    @cached_property
-    def _ratios(self) -> np.ndarray:
-        """The time of each batch over the measured time, shape (batches,)."""
-        batches = self.replayed.batches
-        return (batches.finish_s - batches.start_s) / self._measured_s
 
     @cached_property
     def slower(self) -> float:
@@ -178,41 +164,12 @@ class Fidelity:
         return took_ms / 1000 / float(self._measured_s.mean())
 
     @cached_property
-    def together(self) -> float:
-        """The correlation between successive batches of the time over the measured time.
-
-        If slow batches cluster, for instance because another program runs for a second, queues are longer.
-        The noise of the simulation is as correlated as that of the measurement.
-        """
-        ratios = self._ratios - self._ratios.mean() if self._ratios.size > 2 else np.zeros(3)
-        squares = float(ratios @ ratios)
-        # Below this, the ratios differ only by the rounding of times.
-        return float(ratios[1:] @ ratios[:-1]) / squares if squares > 1e-12 * ratios.size else 0.0
-
-    @cached_property
     def explained(self) -> Result:
         """The simulation with batches as slow as in the replay."""
         scenario = self.simulated.scenario
         service = scenario.service.scaled(self.slower, scenario.rule.max_batch_size)
         count, seed = self.replayed.requested, self.replayed.seed
         return simulate(scenario.replace(service=service), count, seed, warmup=self.simulated.warmup)
-
-    def rested(self, result: Result) -> float:
-        """Return the time of batches after a rest of the server over that of batches right after another.
-
-        Correlated noise also makes a difference, in a simulation the only one. NaN if either kind is rare.
-        """
-        batches = result.batches
-        order = np.lexsort((batches.start_s, batches.server))
-        start_s, finish_s, server = (
-            getattr(batches, name)[order] for name in ("start_s", "finish_s", "server")
-        )
-        took = (finish_s - start_s) / self._measured_of(result)[order]
-        rest_s = (start_s[1:] - finish_s[:-1])[same := server[1:] == server[:-1]]
-        rested, took = 1000 * rest_s > IDLE_MS, np.log(took[1:][same])
-        if min(np.count_nonzero(rested), np.count_nonzero(~rested)) < FEWEST:
-            return math.nan
-        return math.exp(took[rested].mean() - took[~rested].mean())
 
     def difference(self, key: str) -> float:
         """Return the relative difference of the prediction from the replayed value."""
@@ -243,9 +200,6 @@ class Fidelity:
         replayed = self.replayed
         late_ms = float(np.percentile(replayed.late_ms, 99))
         elsewhere = abs(self.slower - 1) > OTHERWISE
-        noise = self.simulated.scenario.service.noise
-        measured = noise.correlation if noise is not None else 0.0
-        apart = self.together > measured + TOGETHER
         what = "the server" if self.measurement.served else "the model alone"
         notes = [
             *self._said(),
@@ -253,18 +207,8 @@ class Fidelity:
             + (": does something else compute on this machine?" if elsewhere else "."),
             f"This includes {duration(replayed.own_ms)} a batch in the batcher itself, and "
             f"{duration(replayed.reaction_ms)} before its start.",
-            f"A batch's time correlates with the next one's by {self.together:.2f}, in the "
-            f"measurement by {measured:.2f}"
-            + (": slow batches cluster more than in the simulation." if apart else "."),
-            f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
-            f"{replayed.others:.0%} of the processors.",
+            f"99 % of the requests were sent at most {duration(late_ms)} late.",
         ]
-        rested, expected = self.rested(replayed), self.rested(self.simulated)
-        if not math.isnan(rested):  # the server sometimes rested
-            notes.append(
-                f"After a rest of the server a batch took {rested:.2f} times as long as right after another "
-                f"one, in the simulation {expected:.2f} times."
-            )
         return notes + ([f"DISTURBED, no verdict: {self.disturbed}."] if self.disturbed else [])
 
     def _said(self) -> list[str]:

@@ -23,19 +23,16 @@ from batchsim.simulate import check_requests
 POOL = 256  # items drawn by a Model; request i gets item i mod POOL
 USUAL_REQUESTS, USUAL_S = 100_000, 10.0  # the default: the requests that arrive in 10 s, at most 100,000
 LATE_MS, LATE_SHARE = 0.5, 0.05  # if the p99 of the sends' lateness exceeds both, a replay proves nothing
-OTHERS = 0.1  # the same for a larger share of other programs in the processors' time
-SHARE_S = 0.5  # the shortest run with a known share: systems count in hundredths of a second
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Replay(Result):
+class Replay(Result, _check.Renewed):
     """A result whose times were measured on the wall clock.
 
     `arrival_s` is the time at which a request entered the queue, `due_s` the time at which it should have
     been sent; latencies count from the former. A batch computes from when it is taken until its answers are
     returned: on average `model_ms` in the model, as `measure` times it, and `own_ms` in the batcher.
-    `reaction_ms` is the mean delay until a batch that may start does; `others` is the share of other programs
-    in the processors' time.
+    `reaction_ms` is the mean delay until a batch that may start does.
 
     A request whose batch failed, or that was unanswered when the replay stopped, has the status FAILED;
     requests that were not sent (`unsent`) have no row.
@@ -44,7 +41,6 @@ class Replay(Result):
     requested: int = 0
     model_ms: float = 0.0
     reaction_ms: float = 0.0
-    others: float = 0.0
     error: str = ""  # the first exception of the model and their number, or that the replay was stopped
 
     @cached_property
@@ -75,14 +71,9 @@ class Replay(Result):
 
     @property
     def disturbed(self) -> str:
-        """The reason why this replay proves nothing, or "".
-
-        Requests were sent too late, some were not answered, or other programs were running.
-        """
+        """The reason why this replay proves nothing, or "": late requests, or some without an answer."""
         if self.unsent or self.failed:
             return self.error
-        if self.others > OTHERS and self.arrival_s[-1] > SHARE_S:
-            return f"other programs took {self.others:.0%} of the processors; at most {OTHERS:.0%} will do"
         late_ms = float(np.percentile(self.late_ms, 99))
         most_ms = max(LATE_MS, LATE_SHARE * self.mean_latency_ms)
         if late_ms <= most_ms:
@@ -95,7 +86,6 @@ class Replay(Result):
         rows["requests"] += "".join(f", {count:,} {name}" for name, count in lost.items() if count)
         late, most = np.percentile(self.late_ms, [50, 99]) if self.late_ms.size else (0.0, 0.0)
         rows["sent"] = f"{duration(late)} late in the median, p99 {duration(most)}"
-        rows["others"] = f"took {self.others:.0%} of the processors"
         rows["per batch"] = (
             f"model {duration(self.model_ms)}, batcher's own {duration(self.own_ms)}, "
             f"late to start {duration(self.reaction_ms)}"
@@ -203,8 +193,8 @@ def play(
     device = next((each.device for each in clock.stopwatches if each.device is not None), "host")
     model_ms, reaction_ms = (1000 * float(np.mean(each or [0])) for each in (clock.model_s, clock.late_s))
     run = Run(scenario, log, warmup=warmup, clock="wall")
-    means = count, model_ms, reaction_ms, clock.others
-    return Replay((run,), seed, f"replay on {device}", *means, "; ".join(_failures(clock)))
+    error = "; ".join(_failures(clock))
+    return Replay((run,), seed, f"replay on {device}", count, model_ms, reaction_ms, error)
 
 
 def _failures(clock: WallClock) -> list[str]:

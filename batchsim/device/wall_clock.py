@@ -1,11 +1,9 @@
 """A scenario on the wall clock: one thread sends; one per server asks the rule and runs the model."""
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,56 +15,6 @@ from batchsim.engines.log import Log, Status
 from batchsim.engines.reference.queue import WaitingQueue
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import START
-
-
-class Others:
-    """The share of other programs in the time of this program's processors, since it was created."""
-
-    def __init__(self) -> None:
-        self.begin_s, self.busy_s, self.own_s = time.perf_counter(), _busy_s(), _own_s()
-        self.stolen_s = _busy_s("steal")
-
-    def share(self) -> float:
-        """Return the share of other programs and other guests of the host."""
-        return self._of_all(_busy_s() - self.busy_s - (_own_s() - self.own_s))
-
-    def stolen(self) -> float:
-        """Return the share of other guests of the host only, if the system reports it (Linux)."""
-        return self._of_all(_busy_s("steal") - self.stolen_s)
-
-    def _of_all(self, seconds: float) -> float:
-        passed_s = (time.perf_counter() - self.begin_s) * len(_processors())
-        return min(max(seconds / passed_s, 0.0), 1.0)
-
-
-def _processors() -> list[int]:
-    every = range(os.cpu_count() or 1)
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(every)
-
-
-def _busy_s(*kinds: str) -> float:
-    """Return the seconds of these kinds, by default of all busy ones."""
-    import psutil  # the extra `device`: pictures of a run need none
-
-    each = psutil.cpu_times(percpu=True)
-    kinds = kinds or ("user", "nice", "system", "irq", "softirq", "steal")  # a system may lack some
-    return sum(getattr(each[cpu], kind, 0.0) for cpu in _processors() if cpu < len(each) for kind in kinds)
-
-
-def _own_s() -> float:
-    return time.process_time()
-
-
-def wake_at_once() -> None:
-    """Let this thread run as soon as its sleep is over, if the system allows it (Linux, as root).
-
-    Otherwise it waits some milliseconds for its turn while a model computes on every processor, be it one of
-    precedence (`chrt`). Real clients have their own machines.
-    """
-    with suppress(AttributeError, OSError):
-        above = os.sched_getparam(0).sched_priority + os.sched_get_priority_min(os.SCHED_RR)
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(above))
-
 
 LEAD_S = 0.02  # from the start of the threads to time 0
 NAP_S = 0.1  # the longest sleep, so that all threads notice an end soon
@@ -100,7 +48,6 @@ class WallClock:
         self.model_s: list[float] = []  # the model's part of each batch
         self.late_s: list[float] = []  # from the rule's decision to the start of the batch
         self.origin_s = math.inf
-        self.others = 0.0  # the share of other programs in the processors' time
 
     def clock(self) -> float:
         """Return the seconds since time 0 of the run, on the grid of nanoseconds that rules use."""
@@ -110,7 +57,6 @@ class WallClock:
 
     def send(self) -> None:
         """Send each request at its time, or at once if that has passed."""
-        wake_at_once()
         for request, due_s in enumerate(self.due_s):
             # A plain sleep ends about 0.1 ms late. Spinning would take a core, and Python's lock, from the
             # servers; so the result reports the lateness instead.
@@ -239,7 +185,7 @@ class WallClock:
         jobs: list[Callable[[], None]] = [self.send]
         jobs += [lambda server=server: self.serve(server) for server in range(len(self.idle_since_s))]  # type: ignore[misc]
         threads = [threading.Thread(target=self.guarded, args=(job,), daemon=True) for job in jobs]
-        others, self.origin_s = Others(), time.perf_counter() + LEAD_S
+        self.origin_s = time.perf_counter() + LEAD_S
         try:
             for thread in threads:
                 thread.start()
@@ -248,7 +194,6 @@ class WallClock:
             self.stop()
             self.errors.append(interrupt)
             self.wait_for(threads)
-        self.others = others.share()
         if self.crash is not None:
             raise self.crash
         return self.log()

@@ -405,6 +405,7 @@ class Result(TokenColumns):
         from batchsim.result import storage
 
         runs, about = storage.load(path)
+        about = {name: value for name, value in about.items() if not _check.removed(name)}
         if unknown := {*about} - {field.name for field in fields(cls)}:
             raise ValueError(f"{path} must be a saved {cls.__name__}, got one with {min(unknown)!r}")
         return cls(runs, **about)

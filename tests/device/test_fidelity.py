@@ -1,6 +1,7 @@
 """A real run beside its simulation: what is compared, how sure a prediction is, and what is said of it."""
 
 import dataclasses
+import operator
 
 import numpy as np
 import pytest
@@ -69,19 +70,6 @@ def test_a_padded_model_has_repeats_of_its_padded_service():
     assert 0 < low < compared.predicted("mean_latency_ms") < high
 
 
-def test_batches_after_a_rest_are_compared_with_those_right_after_another(compared):
-    simulated = bs.simulate(SCENARIO.replace(service=bs.Affine(1, 0.1), rate_per_s=1500), 2000)
-    known = dataclasses.replace(compared, simulated=simulated)
-    log = simulated.log
-    assert known.rested(simulated) == pytest.approx(1)
-    rested = np.r_[True, 1000 * (log.batch_start_s[1:] - log.batch_finish_s[:-1]) > 0.5]
-    took_s = (log.batch_finish_s - log.batch_start_s) * np.where(rested, 1.0, 0.8)
-    columns = dataclasses.replace(log, batch_finish_s=log.batch_start_s + took_s)
-    slower = dataclasses.replace(simulated, runs=(dataclasses.replace(simulated.run, columns=columns),))
-    assert 1.1 < known.rested(slower) < 1.25  # some seem to rest, as the batches before them are shorter
-    assert np.isnan(known.rested(bs.simulate(simulated.scenario, 50)))
-
-
 def test_what_is_measured_is_a_server_as_in_the_replay_before_it_and_after_it(model, compared, monkeypatch):
     assert compared.measurement.served
     asked = []
@@ -107,26 +95,6 @@ def test_what_explains_a_difference_is_a_simulation_whose_batches_are_as_slow_as
     assert compared.slower == pytest.approx(took_ms / measured_ms)
 
 
-def test_slow_batches_that_come_together_are_told_from_those_that_come_by_chance(compared):
-    log = compared.replayed.log
-    count = log.batch_start_s.size
-    service = compared.simulated.scenario.service.table(4)[log.batch_size]
-
-    def together(factors):
-        finish_s = log.batch_start_s + factors * service
-        run = dataclasses.replace(
-            compared.replayed.run, columns=dataclasses.replace(log, batch_finish_s=finish_s)
-        )
-        return dataclasses.replace(
-            compared, replayed=dataclasses.replace(compared.replayed, runs=(run,))
-        ).together
-
-    halves = np.where(np.arange(count) < count // 2, 1.0, 2.0)
-    assert together(halves) > 0.9
-    assert together(np.random.default_rng(0).permutation(halves)) < 0.5
-    assert together(np.ones(count)) == 0
-
-
 def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
     text = repr(compared)
     for word in (
@@ -138,7 +106,7 @@ def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
         "times as long as the server",
         "A run like this one has a mean latency between",
         "in 95 of 100 repeats",
-        "correlates",
+        "sent at most",
     ):
         assert word in text
     assert ("DISTURBED" in text) == bool(compared.disturbed)
@@ -147,6 +115,12 @@ def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
 def test_a_replay_that_is_no_evidence_gets_no_verdict(compared):
     stopped = dataclasses.replace(compared.replayed, requested=999, error="it was stopped")
     assert "no verdict: it was stopped" in repr(dataclasses.replace(compared, replayed=stopped))
+
+
+@pytest.mark.parametrize("name", ["rested", "together", "replayed.others"])
+def test_a_removed_name_says_what_to_use_instead(compared, name):
+    with pytest.raises(AttributeError, match="it was removed: "):
+        operator.attrgetter(name)(compared)
 
 
 def test_a_measurement_that_is_given_is_not_made_again(model, monkeypatch):

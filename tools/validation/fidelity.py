@@ -11,19 +11,18 @@ import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import psutil
 
 import batchsim as bs
 from batchsim.device import Fidelity, Measurement, Replay, load_model, replay
 from batchsim.device.fidelity import LIMIT_S, beside_simulation, busy_in, measure_for, service_of
-from batchsim.device.replay import OTHERS
-from batchsim.device.wall_clock import Others
 from batchsim.result.metrics import heading
 from validation import predicted
 
@@ -36,6 +35,7 @@ COLD_WITHIN = 0.20
 # With real-time precedence, other programs have only what this one leaves of the processors.
 AHEAD = hasattr(os, "sched_getparam") and os.sched_getparam(0).sched_priority > 0
 COLD_S = 10.0
+OTHERS = 0.1  # of the processors: beside more, a run proves nothing
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,11 @@ a run cannot be predicted better on this machine; one outside of the interval is
 {predicted.written()}
 Where a difference comes from stands below, medians of the replays: how many times as long as measured batches
 of the same sizes took, from when they could start until their answers were handed back; of that, the
-batcher's own time (stacking, fetching, Python) and the time until it started; how a batch's time correlates
-with the next one's, in the replay and as it was measured; the error of a simulation whose batches are
-slower by the first number; and how many times as long batches took after a rest of the server of at least
-0.5 ms as right after another one, replayed and simulated (noise lasts, so a server rests while it is fast).
+batcher's own time (stacking, fetching, Python) and the time until it started; and the error of a simulation
+whose batches are slower by the first number.
 Below that stands each repeat, so that a reader can judge it: what other programs and other guests of the
-host ("stolen", `/proc/stat`) took of the processors while it was measured and replayed, and by how much the
-measurement after the replay differs from that before it.
+host took of the processors while it was measured and replayed, and by how much the measurement after the
+replay differs from that before it.
 """
 
 OF_LENGTHS = """### Requests of different lengths
@@ -149,9 +147,70 @@ def middle_of(errors: Sequence[float]) -> int:
     return sorted(range(len(errors)), key=lambda place: abs(errors[place]))[len(errors) // 2]
 
 
-def disturbed(each: Fidelity) -> str:
-    """Return why a repeat proves nothing; no share of other programs does, if they had to wait."""
-    return replace(each.replayed, others=0.0).disturbed if AHEAD else each.disturbed
+class Others:
+    """The share of other programs and guests in the time of this program's processors, since its creation."""
+
+    def __init__(self) -> None:
+        self.begin_s, self.taken_s = time.perf_counter(), self._taken_s()
+
+    def share(self) -> float:
+        passed_s = (time.perf_counter() - self.begin_s) * len(self._processors())
+        return min(max((self._taken_s() - self.taken_s) / passed_s, 0.0), 1.0)
+
+    def _processors(self) -> set[int]:
+        each = range(os.cpu_count() or 1)
+        return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(each)
+
+    def _taken_s(self) -> float:
+        each = psutil.cpu_times(percpu=True)
+        kinds = "user", "nice", "system", "irq", "softirq", "steal"  # a system may lack some
+        busy_s = sum(getattr(each[cpu], kind, 0.0) for cpu in self._processors() for kind in kinds)
+        return busy_s - time.process_time()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the machine did besides, from before a measurement until after the one behind the replay."""
+
+    others: float
+    drift: float  # how much longer batches took in the measurement after than in that before
+    at: str
+
+    @classmethod
+    def of(cls, others: Others, before: Measurement, after: Measurement) -> "Surroundings":
+        drift = math.exp(
+            np.mean([np.log(after.median_ms[size] / ms) for size, ms in before.median_ms.items()])
+        )
+        return cls(others.share(), drift - 1, f"{datetime.now(UTC):%H:%M}")
+
+    @property
+    def busy(self) -> str:
+        """Why nothing is proven beside such programs; they prove nothing wrong if they had to wait."""
+        return "" if AHEAD or self.others <= OTHERS else f"other programs took {self.others:.0%}"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A replay beside its simulation, and what the machine did besides."""
+
+    compared: Fidelity
+    around: Surroundings
+
+    @property
+    def disturbed(self) -> str:
+        """Why it proves nothing, or ""."""
+        return self.around.busy or self.compared.disturbed
+
+    def row(self, name: str, load: float, number: int) -> str:
+        compared, around = self.compared, self.around
+        keys = [key for key in WITHIN if key in compared.keys]
+        errors = [f"{error_of(compared, key):+.1%}" for key in keys]
+        inside = ["yes" if compared.inside(key) else "no" for key in keys]
+        cells = (
+            f"{name}, load {load}, {number}", around.at, f"{around.others:.0%}", f"{around.drift:+.1%}",
+            f"{compared.slower:.3f}", ", ".join(errors), ", ".join(inside), self.disturbed,
+        )  # fmt: skip
+        return f"| {' | '.join(cells)} |"
 
 
 def error_of(each: Fidelity, key: str) -> float:
@@ -159,9 +218,10 @@ def error_of(each: Fidelity, key: str) -> float:
     return each.difference(key) * (each.replayed.metrics.number(key) if key == "padding" else 1)
 
 
-def of_repeats(name: str, load: float, repeats: list[Fidelity]) -> Iterator[Row]:
+def of_repeats(name: str, load: float, repeats: list[Repeat]) -> Iterator[Row]:
     """Yield the rows of one model at one load; disturbed repeats count only if there are no others."""
-    quiet = [each for each in repeats if not disturbed(each)] or repeats
+    undisturbed = [each for each in repeats if not each.disturbed]
+    quiet = [each.compared for each in undisturbed or repeats]
     for key, within in WITHIN.items():
         if key not in quiet[0].keys:
             continue
@@ -169,7 +229,7 @@ def of_repeats(name: str, load: float, repeats: list[Fidelity]) -> Iterator[Row]
         shown = quiet[middle_of(errors)]
         yield Row(
             f"{name}, load {load}: {heading(key)}", shown.replayed.metrics.number(key), shown.predicted(key),
-            errors, within, len(quiet) if disturbed(quiet[0]) else 0, shown.interval(key),
+            errors, within, 0 if undisturbed else len(quiet), shown.interval(key),
             tuple(each.inside(key) for each in quiet),
         )  # fmt: skip
 
@@ -189,13 +249,8 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
         f"{middle(lambda each: each.slower):.3f} ({', '.join(f'{each.slower:.3f}' for each in repeats)})",
         f"{1000 * middle(lambda each: each.replayed.own_ms):.0f}",
         f"{1000 * middle(lambda each: each.replayed.reaction_ms):.0f}",
-        f"{middle(lambda each: each.together):.2f}, "
-        f"{middle(lambda each: each.simulated.scenario.service.noise.correlation):.2f}",
         f"{1000 * middle(lambda each: np.percentile(each.replayed.late_ms, 99)):.0f}",
-        f"{middle(lambda each: each.replayed.others):.0%}",
         f"{middle(unexplained):+.1%}",
-        f"{middle(lambda each: each.rested(each.replayed)):.3f}, "
-        f"{middle(lambda each: each.rested(each.simulated)):.3f}",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -222,8 +277,9 @@ class Cold:
     def run(cls, model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> "Cold":
         service = scenario.service.compiling(measurement.compiling())
         simulated = bs.simulate(scenario.replace(service=service), requests, seed)
+        others = Others()
         real = whole(replay(scenario, model, requests, seed, warm=False))
-        return cls(compiled(real), compiled(simulated), real.others)
+        return cls(compiled(real), compiled(simulated), others.share())
 
     @property
     def each(self) -> float:
@@ -248,34 +304,6 @@ def of_cold_starts(name: str, starts: list[Cold]) -> tuple[Row, str]:
     return row, f"| {' | '.join([name, *sizes, each])} |"
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What the machine did besides, from before a measurement until after the one behind the replay."""
-
-    others: float
-    stolen: float
-    drift: float  # how much longer batches took in the measurement after than in that before
-    at: str
-
-    @classmethod
-    def of(cls, others: Others, before: Measurement, after: Measurement) -> "Surroundings":
-        drift = math.exp(
-            np.mean([np.log(after.median_ms[size] / ms) for size, ms in before.median_ms.items()])
-        )
-        return cls(others.share(), others.stolen(), drift - 1, f"{datetime.now(UTC):%H:%M}")
-
-    def row(self, name: str, load: float, seed: int, compared: Fidelity) -> str:
-        keys = [key for key in WITHIN if key in compared.keys]
-        errors = [f"{error_of(compared, key):+.1%}" for key in keys]
-        inside = ["yes" if compared.inside(key) else "no" for key in keys]
-        cells = (
-            f"{name}, load {load}, {seed + 1}", self.at, f"{self.others:.0%}", f"{self.stolen:.1%}",
-            f"{self.drift:+.1%}", f"{compared.slower:.3f}", ", ".join(errors), ", ".join(inside),
-            disturbed(compared),
-        )  # fmt: skip
-        return f"| {' | '.join(cells)} |"
-
-
 class Runs:
     """The runs so far, of all models at all loads: what is known of them is written after each."""
 
@@ -284,7 +312,7 @@ class Runs:
         self.title, self.cases, _ = part
         self.models = {name: load_model(case.model, **case.padded) for name, case in self.cases.items()}
         places = [(name, load) for name, case in self.cases.items() for load in case.loads]
-        self.compared: dict[tuple[str, float], list[Fidelity]] = {place: [] for place in places}
+        self.repeated: dict[tuple[str, float], list[Repeat]] = {place: [] for place in places}
         self.around: list[tuple[Surroundings, str]] = []
         # Without sizes: a table of two dimensions has no such starts.
         self.starts: dict[str, list[Cold]] = {n: [] for n, case in self.cases.items() if case.sizes is None}
@@ -312,10 +340,10 @@ class Runs:
         real = whole(replay(scenario, model, count, seed))
         after = case.measured(model, load)
         around = Surroundings.of(others, before, after)
-        compared = beside_simulation(before.joined(after), real, model)
-        self.compared[name, load].append(compared)
-        self.around.append((around, around.row(name, load, seed, compared)))
-        self.told(compared)
+        repeat = Repeat(beside_simulation(before.joined(after), real, model), around)
+        self.repeated[name, load].append(repeat)
+        self.around.append((around, repeat.row(name, load, seed + 1)))
+        self.told(repeat.compared)
         return known, before
 
     def start_cold(self, name: str, known: tuple[bs.Scenario, Measurement], seed: int) -> None:
@@ -330,7 +358,7 @@ class Runs:
     def told(self, what: object) -> None:
         self.took_s = time.perf_counter() - self.begin_s
         done = len(self.around) + sum(map(len, self.starts.values()))
-        of = self.repeats * (len(self.compared) + len(self.starts))
+        of = self.repeats * (len(self.repeated) + len(self.starts))
         self.say(what, f"[{done} of {of} runs, {self.took_s / 60:.0f} min]", sep="\n", end="\n\n", flush=True)
         self.keep(self.text())
 
@@ -339,23 +367,21 @@ class Runs:
         rows = []
         for name, case in self.cases.items():
             for load in case.loads:
-                rows += of_repeats(name, load, self.compared[name, load]) if self.compared[name, load] else []
+                rows += of_repeats(name, load, self.repeated[name, load]) if self.repeated[name, load] else []
             rows += [of_cold_starts(name, self.starts[name])[0]] if self.starts.get(name) else []
         return rows
 
     def machine(self) -> str:
         """Return in words how disturbed the machine was, and how much of the whole was run."""
         arounds = [around for around, _ in self.around]
-        others, stolen, drifts = (
-            sorted(getattr(each, name) for each in arounds) for name in ("others", "stolen", "drift")
-        )
+        others, drifts = (sorted(getattr(each, name) for each in arounds) for name in ("others", "drift"))
         middle = len(arounds) // 2
-        of = self.repeats * len(self.compared)
+        of = self.repeats * len(self.repeated)
         whole = "" if len(arounds) == of else f" **Interrupted: {len(arounds)} of {of} comparisons.**"
         ahead = " They had precedence over other programs (`chrt`)." * AHEAD
         return (
             f"The machine: other programs took {others[middle]:.0%} of the processors in the median run and "
-            f"{others[-1]:.0%} at most, other guests of its host {stolen[middle]:.1%} and {stolen[-1]:.1%}; "
+            f"{others[-1]:.0%} at most; "
             f"from before a replay to after it batches changed by {drifts[0]:+.1%} to {drifts[-1]:+.1%}. "
             f"All runs took {self.took_s / 60:.0f} minutes.{ahead}{whole}"
         )
@@ -366,7 +392,9 @@ class Runs:
         where = (
             f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         )
-        compared = {place: repeats for place, repeats in self.compared.items() if repeats}
+        compared = {
+            place: [each.compared for each in repeats] for place, repeats in self.repeated.items() if repeats
+        }
         inside = [one for row in self.rows if row.verdict != "disturbed" for one in row.inside]
         parts = [
             f"\n{self.title}\nOn {where}, {self.seconds:g} s a run, {COLD_S:g} s a cold start.\n"
@@ -374,13 +402,11 @@ class Runs:
             f"{len(inside)} values of undisturbed runs.\n",
             "| what | replayed | simulated | 95 of 100 | inside | error | |\n" + "|---" * 7 + "|",
             *map(str, self.rows),
-            "\n| run | requests/s | slower by | own (µs) | until it started (µs) | correlation | "
-            "p99 of sends (µs late) | other programs | error of the mean with this | after a rest |\n"
-            + "|---" * 10
-            + "|",
+            "\n| run | requests/s | slower by | own (µs) | until it started (µs) | "
+            "p99 of sends (µs late) | error of the mean with this |\n" + "|---" * 7 + "|",
             *(explanation(*place, repeats) for place, repeats in compared.items()),
-            "\n| run | until (UTC) | other programs | stolen | after / before | slower by | "
-            "errors (in the order above) | inside | disturbed |\n" + "|---" * 9 + "|",
+            "\n| run | until (UTC) | other programs | after / before | slower by | "
+            "errors (in the order above) | inside | disturbed |\n" + "|---" * 8 + "|",
             *(row for _, row in self.around),
             *["\n| cold start | sizes compiled | simulated | error of the time of one |\n|---|---|---|---|"]
             * bool(self.starts),
