@@ -93,40 +93,19 @@ def simulated(
     replications = _check.whole("replications", replications)
     find_warmup = isinstance(warmup, str) and warmup == "auto"
     fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0, below=1)
-    if (model_fn is None) != (inputs is None):
-        missing = "inputs" if inputs is None else "model_fn"
-        raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
-    _check.instance("model_fn", model_fn, (Callable, type(None)), "callable")
     if inputs is not None:
-        if isinstance(inputs, Mapping) or not _check.listed(inputs):
-            raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
-        inputs = list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
+        inputs = _listed(inputs)
         requests = len(inputs) if requests is None else requests
-    _check.one_of("timing", timing, TIMINGS)
-    if model_fn is None and timing != "service":
-        raise ValueError(f"timing={timing!r} needs a model_fn to measure, and its inputs, got none")
     count = check_requests(scenario, requests)
-    kind = KINDS[scenario.kind]
+    kind = KINDS[scenario.kind]  # how requests, or tokens, are drawn, run and added up
     room = _room(keep, requests) / replications if kind.folds else math.inf
-    if inputs is not None and len(inputs) != count:
-        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if model_fn is not None and not kind.takes_model:
-        raise ValueError(f"model_fn cannot be used with {scenario.kind}")
-    if model_fn is not None and scenario.most_replicas > 1:
-        raise ValueError(f"model_fn cannot be used with replicas, got {scenario.most_replicas}")
-    lacking = "a model_fn" if model_fn is not None else scenario.uncovered
-    if lacking and engine == "compiled":
-        raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
-    if keep == "summary" and lacking:
-        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
-    if keep == "summary" and engine == "simpy":
-        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    _check_model(scenario, model_fn, inputs, count, timing)
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     check_replications(scenario, replications)
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
-    engine = "simpy" if engine == "simpy" or lacking else "compiled"
+    engine = _engine_of(scenario, engine, keep, model_fn is not None)
     if keep != "summary" or scenario.most_replicas > 1:
         check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
 
@@ -178,6 +157,43 @@ def simulated(
         each = f"a cold start in each of {replications} replications"
         cold = f"the metrics include {each}: warmup='auto' estimates the steady state"
     return result, [each for each in (warning, partial, cold) if each]
+
+
+def _listed(inputs: Any) -> list[Any]:
+    if isinstance(inputs, Mapping) or not _check.listed(inputs):
+        raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
+    return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
+
+
+def _check_model(scenario: Scenario, model_fn: Any, inputs: Any, count: int, timing: str) -> None:
+    """Refuse a model that cannot compute the batches of this scenario, or without its inputs."""
+    if (model_fn is None) != (inputs is None):
+        missing = "inputs" if inputs is None else "model_fn"
+        raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
+    _check.one_of("timing", timing, TIMINGS)
+    if model_fn is None:
+        if timing != "service":
+            raise ValueError(f"timing={timing!r} needs a model_fn to measure, and its inputs, got none")
+        return
+    _check.instance("model_fn", model_fn, Callable, "callable")
+    if len(inputs) != count:
+        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
+    if not KINDS[scenario.kind].takes_model:
+        raise ValueError(f"model_fn cannot be used with {scenario.kind}")
+    if scenario.most_replicas > 1:
+        raise ValueError(f"model_fn cannot be used with replicas, got {scenario.most_replicas}")
+
+
+def _engine_of(scenario: Scenario, engine: str, keep: str, with_model: bool) -> str:
+    """Return the engine that runs a scenario, "simpy" or "compiled"; ValueError if the asked one cannot."""
+    lacking = "a model_fn" if with_model else scenario.uncovered
+    if lacking and engine == "compiled":
+        raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
+    if keep == "summary" and lacking:
+        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
+    if keep == "summary" and engine == "simpy":
+        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    return "simpy" if engine == "simpy" or lacking else "compiled"
 
 
 def _all_folded_or_none(runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -255,9 +271,7 @@ def _free_bytes() -> float:
         pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
         free = pages * mmap.PAGESIZE / 2
     group = Path("/sys/fs/cgroup")
-    with suppress(
-        OSError, ValueError
-    ):  # no control groups, or "max"; a container's limit is not the machine's
+    with suppress(OSError, ValueError):  # no control groups, or "max": no limit of a container
         left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
         free = min(free, left)
     return free
