@@ -28,10 +28,9 @@ from batchsim.study.grid import Grid, Points, overload
 from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
-from batchsim.study.neighbours import neighbours, table
 from batchsim.study.paired import Statement
 from batchsim.study.ranges import TRIED, Tried, check_ends, ends_of, explored, has_ranges
-from batchsim.study.recommendation import Recommendation, explain
+from batchsim.study.recommendation import Recommendation, explain, neighbours, table
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.search import Search
 from batchsim.study.slo import SLO, Objective

@@ -5,7 +5,20 @@ there is no steady state, and all of them raise ValueError with the load and the
 """
 
 from batchsim.theory.answer import Answer, NoAnswer
-from batchsim.theory.batch import at_least, capped, neuts, size_or_wait, uncapped, uncapped_bound
+from batchsim.theory.batch import (
+    at_least,
+    capped,
+    frozen_batch_size_pmf,
+    frozen_load,
+    frozen_mean_batch_size,
+    frozen_wait_min_ms,
+    full_batch_forming_ms,
+    light_traffic_latency_ms,
+    neuts,
+    size_or_wait,
+    uncapped,
+    uncapped_bound,
+)
 from batchsim.theory.expected import expected
 from batchsim.theory.optimum import Optimum, optimum
 from batchsim.theory.single import erlang_c, gg1, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
@@ -16,14 +29,6 @@ from batchsim.theory.tokens import (
     seats_filled,
     slotted,
     useful_share,
-)
-from batchsim.theory.wait import (
-    frozen_batch_size_pmf,
-    frozen_load,
-    frozen_mean_batch_size,
-    frozen_wait_min_ms,
-    full_batch_forming_ms,
-    light_traffic_latency_ms,
 )
 
 __all__ = [

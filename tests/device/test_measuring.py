@@ -10,6 +10,7 @@ import pytest
 import batchsim as bs
 from batchsim.device import Measurement, load_model
 from batchsim.device import measure as measure_with_bar
+from batchsim.device.measuring import peak_rates
 from batchsim.measured.sized_measurement import SizedMeasurement
 
 
@@ -375,3 +376,11 @@ def test_the_factors_of_a_fit_over_lengths_are_those_that_made_the_times():
     for name in ("fixed_ms", "per_item_ms", "per_unit_ms", "per_pair_ms"):
         assert getattr(fit.service, name) == pytest.approx(getattr(truth, name), rel=1e-6)
     assert abs(fit.worst[1]) < 1e-9
+
+
+def test_a_device_is_measured_once_a_process():
+    found = peak_rates(jax.devices()[0])
+    assert peak_rates(jax.devices()[0]) is found
+    # Any processor of this century, and none of the next years.
+    assert 1e8 < found.flop_per_s < 1e18
+    assert 1e8 < found.bytes_per_s < 1e15

@@ -14,8 +14,7 @@ from places import DATA as ALL_DATA
 
 import batchsim as bs
 from batchsim.measured.load_tests import LoadTest, Stage
-from batchsim.study.calibration import _fitted
-from batchsim.study.stages import predicted
+from batchsim.study.calibration import _fitted, predicted
 
 DATA = ALL_DATA / "load_tests"
 HONEST = [["guidellm.json"], ["aiperf_60_per_s.json"], ["vllm_10.json", "vllm_60.json"]]
@@ -456,7 +455,7 @@ def test_without_a_count_an_unstable_draw_makes_the_interval_infinite():
 
 
 def test_beyond_saturation_nothing_but_a_count_or_a_limit_makes_latencies_finite(monkeypatch):
-    monkeypatch.setattr("batchsim.study.stages.MOST", 20_000)
+    monkeypatch.setattr("batchsim.study.calibration.MOST", 20_000)
     found = known()
     last = found.test.stages[-1]
     overload = dataclasses.replace(last, requests=0, asked_per_s=2 * last.asked_per_s)
