@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from batchsim.study.sweep import sweep
     from batchsim.study.tune import tune
     from batchsim.view.explorer import explore
-    from batchsim.view.explorer.film_player import film
+    from batchsim.view.explorer.player import film
     from batchsim.view.pictures.curves import capacity_curves, frontier
     from batchsim.view.pictures.lanes import lanes
     from batchsim.view.pictures.plot import plot
@@ -83,7 +83,7 @@ _ON_FIRST_USE = {
     "Range": "study.ranges", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
-    "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.pictures.curves",
+    "explore": "view.explorer", "film": "view.explorer.player", "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.pictures.lanes",
     "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep",
     "study": "study",  # of the public names that it had, it tells what to use instead

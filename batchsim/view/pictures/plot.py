@@ -169,7 +169,7 @@ def _other_picture(result: Any, theory: bool, ax: Axes | None) -> Picture | Axes
     if not isinstance(result, Measurement | Calibration | Fidelity):
         if not hasattr(result, "candidates"):
             raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
-        from batchsim.view.pictures.search import search
+        from batchsim.view.pictures.curves import search
 
         return search(result, ax)
     for name, given in (("theory", theory), ("ax", ax)):
