@@ -1,6 +1,5 @@
 """Token generation: the lengths of requests, their prompts and their outputs, in whole tokens."""
 
-import csv
 import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from batchsim.scenario.lengths import (
     whole_lengths,
 )
 from batchsim.scenario.prefixes import PREFIXES, HashIds, Prefixes
+from batchsim.scenario.trace_files import read_sizes
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,8 @@ class Tokens:
         again: bool = False,
     ) -> Self:  # fmt: skip
         """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
-        with opened(path, TABLE_BYTES, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            for column in (prompt, output):
-                if column not in (reader.fieldnames or ()):
-                    hint = _check.nearest(column, reader.fieldnames or ())
-                    raise ValueError(f"{fspath(path)} must have a column {column!r}{hint}")
-            pairs = []
-            for row in reader:
-                try:
-                    pairs.append((int(row[prompt]), int(row[output])))
-                except (TypeError, ValueError):
-                    wrong = f"{brief(row[prompt])} and {brief(row[output])} in line {reader.line_num}"
-                    raise ValueError(f"lengths must be whole numbers, got {wrong}") from None
-        return cls.sample(pairs, again)
+        prompts, outputs = (read_sizes(path, "csv", column) for column in (prompt, output))
+        return cls.sample(zip(prompts.tolist(), outputs.tolist(), strict=True), again)
 
     @classmethod
     def from_jsonl(

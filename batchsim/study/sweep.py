@@ -19,6 +19,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
+from batchsim._workers import check_executor
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
 from batchsim.result.run_length import Periods
@@ -110,8 +111,7 @@ def sweep(
     columns = columns_of(scenario, [axis.name for axis in grid.axes])
     if taken := [axis.name for axis in grid.axes if axis.name in (*columns, "infeasible")]:
         raise ValueError(f"a knob must not be named as a number of the table, got {taken[0]!r}")
-    if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
+    check_executor(executor)
     affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
     default = len(affinity(0)) if executor is None else AWAY_WORKERS
     if executor is None:  # each thread holds one run in memory

@@ -49,7 +49,7 @@ def test_a_trace_has_its_own_sizes_also_from_a_file(tmp_path):
     assert bs.Trace.from_csv(path, size_column="tokens") == trace
     assert trace.with_rate(7).sizes == trace.sizes
     path.write_text("at_s,tokens\n0,7\n1,0\n")
-    with pytest.raises(ValueError, match=r"line 3: must be a size from 1 to 10,000,000, got '0'"):
+    with pytest.raises(ValueError, match=r"line 3: must be a whole number from 1 to 10,000,000, got '0'"):
         bs.Trace.from_csv(path, size_column="tokens")
     with pytest.raises(ValueError, match="sizes must be one for each of 3 arrivals, got 2"):
         bs.Trace([0.0, 1.0, 3.0], sizes=[7, 512])
