@@ -1,7 +1,22 @@
-"""The saturation rate of token generation: the rate at which engines serve a queue that never empties.
+"""The saturation rate: the rate at which servers, or engines of tokens, serve a queue that never empties.
 
-It has a closed form where all seats turn over equally, and for whole batches. Otherwise requests share steps,
-budgets cut prompts, and memory sends requests back; then a run of such engines measures it.
+Its names, in requests per second unless something else is said:
+
+- `Scenario.saturation_per_s`: what `load` is relative to. A formula of full batches; for rules that read
+  sizes, and for most settings of tokens, a run measures it, and `saturation_error` is the error of that.
+- `Scenario.full_batches_per_s`: the rate of batches that are as full as they get, which decides `stable`. It
+  differs from the saturation rate only where a smaller batch carries more.
+- `Scenario.carried_per_s(rate)`: the rate of the batches that form at an arrival rate: those of rules that
+  freeze or learn depend on it.
+- `saturation_of(scenario)`: of tokens, the rate with its error; `roughly` takes an eighth of the run.
+- `estimate_per_s(scenario)`: of tokens, without a run, for maps; usually too high where memory is short.
+- `load_to_tell(scenario)`: of tokens, a load that is exact only as far as `stable` needs it.
+- `full_batches(...)` in `scenario/full_batches.py`: of sized requests, the batches behind these rates.
+- `MEASURES`: the runs for what has no formula, `engines/saturation.py` and `engines/full_batches.py`.
+
+This module has the rate of token generation. It has a closed form where all seats turn over equally, and for
+whole batches. Otherwise requests share steps, budgets cut prompts, and memory sends requests back; then a run
+of such engines measures it.
 
 If all lengths are the same, a seat keeps its initial phase for ever. The measured rate is the mean over
 random phases, as from Poisson arrivals: in 70 random settings, overloaded by 3 %, runs had the same rate
