@@ -12,16 +12,14 @@ PATH = (
 KINDS = "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"
 
 
-def test_the_path_to_read_is_ten_files_of_the_lines_that_it_states():
+def test_the_path_to_read_is_ten_files_of_about_as_many_lines_as_it_states():
     text = (ROOT / "docs" / "architecture.md").read_text()
     section = text.partition("## Ten files to read")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| `(.+?)` \| (\d+) \|", section, re.MULTILINE))
-    lines = {name: len((ROOT / "batchsim" / name).read_text().splitlines()) for name in PATH}
-    assert list(rows) == list(PATH)
-    assert {name: int(count) for name, count in rows.items()} == lines
+    lines = [len((ROOT / "batchsim" / name).read_text().splitlines()) for name in PATH]
+    assert re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE) == list(PATH)
     (told,) = re.findall(r"^About ([\d,]+) lines", section, re.MULTILINE)
-    assert abs(sum(lines.values()) - int(told.replace(",", ""))) <= 50
-    assert sum(lines.values()) <= 1700
+    assert abs(sum(lines) - int(told.replace(",", ""))) <= 50
+    assert sum(lines) <= 1700
 
 
 def test_the_changelog_lists_each_change_in_one_line_by_version_and_kind():
