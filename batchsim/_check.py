@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from batchsim._format import brief
+from batchsim._format import brief, several
 
 # Beyond these, sums of floats lose their meaning, or arrays do not fit in memory: 1e12 ms are 30 years.
 SMALLEST, LARGEST = 1e-12, 1e12
@@ -22,6 +22,7 @@ LARGEST_WHOLE = 2**62
 P = ParamSpec("P")
 R = TypeVar("R")
 LONGEST_NAME = 100  # letters of a name that may be a misspelt one
+MOST_NAMES = 99  # known ones in a message
 # Names of earlier versions, and what to use instead.
 REMOVED = {
     "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
@@ -159,7 +160,7 @@ def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
         return was
     if close := closest(name, names):
         return f"; did you mean {close!r}?"
-    return "" if listed else f"; known: {', '.join(names)}"
+    return "" if listed else f"; known: {several(names, MOST_NAMES)}"
 
 
 def removed(name: Any) -> str:

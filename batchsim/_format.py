@@ -96,6 +96,7 @@ def size(count: int) -> str:
     return f"{number(count / 2**20)} MiB"
 
 
+LONGEST = 1_500  # characters of an error
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = BRIEF = 80  # characters of a value in a message
 _BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = _BRIEF.maxset = 20
@@ -123,12 +124,26 @@ def several(parts: Sequence[str], most: int = 5) -> str:
 
 
 def brief_text(text: str, at_most: int = BRIEF) -> str:
-    """Return the beginning of a text.
+    """Return the beginning of a text, as `printable`.
 
     >>> brief_text("a long word", 7)
     'a long…'
     """
-    return text if len(text) <= at_most else f"{text[: at_most - 1]}…"
+    return printable(text if len(text) <= at_most else f"{text[: at_most - 1]}…")
+
+
+def printable(text: str) -> str:
+    r"""Return a text without characters that a terminal obeys or hides; ends of lines and tabs stay.
+
+    >>> printable("a\x1b[2J\x9bb\u202ec\n")
+    'a[2Jbc\n'
+    """
+    return "".join(letter for letter in text if letter.isprintable() or letter in "\n\t")
+
+
+def in_one_line(text: str, at_most: int = LONGEST) -> str:
+    """Return the beginning of a text in one line, as `printable`."""
+    return brief_text(" ".join(text.split()), at_most)
 
 
 def listed(parts: Sequence[str], last: str = "and") -> str:

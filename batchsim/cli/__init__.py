@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 import batchsim
 from batchsim import _check
-from batchsim._format import brief_text
+from batchsim._format import in_one_line
 from batchsim._parts import MissingPart
 from batchsim.cli.course import App, Book, Lab, Page
 from batchsim.cli.files import Init, Lint
@@ -33,7 +33,6 @@ from batchsim.cli.study import Capacity, Sweep, Tune
 
 # As in sysexits.h; 128 + n stands for signal n.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
-LONGEST = 1_500  # characters of an error
 COMMANDS: tuple[type[Command], ...] = (
     Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, App, Book, Page,
 )  # fmt: skip
@@ -99,12 +98,12 @@ def _in_words(error: Exception) -> str:
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(f"Error: {brief_text(' '.join(message.split()), LONGEST)}", err=True)
+    typer.echo(f"Error: {in_one_line(message)}", err=True)
     return typer.Exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {brief_text(' '.join(str(message).split()), LONGEST)}", err=True)
+    typer.echo(f"Warning: {in_one_line(str(message))}", err=True)
 
 
 app = typer.Typer(

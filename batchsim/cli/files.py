@@ -35,7 +35,7 @@ class Init(Command):
         text = template.replace("# OTHER_RULES\n", "\n".join(_other_rules()))
         with replacing(self.path) as file:
             file.write(text.replace("THIS_FILE", os.fspath(self.path)).encode())
-        typer.echo(f"Wrote {self.path}. Next: batchsim simulate {self.path}")
+        output.echo(f"Wrote {self.path}. Next: batchsim simulate {self.path}")
 
 
 def _other_rules() -> Iterator[str]:

@@ -47,7 +47,7 @@ class Grade(JsonFlag):
         elif them.records:
             _print_table(them)
         for refusal in them.refused:
-            typer.echo(f"Error: {' '.join(refusal.split())}", err=True)
+            output.echo(f"Error: {refusal}", err=True)
         if them.refused:
             raise typer.Exit(2)
 
@@ -107,4 +107,4 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
     frame = pandas.DataFrame(rows)
     for name in frame.select_dtypes(exclude="number"):
         frame[name] = [f"'{text}" if text.startswith(FORMULA) else text for text in frame[name]]
-    typer.echo(frame.to_csv(index=False), nl=False)
+    output.echo(frame.to_csv(index=False), nl=False)

@@ -33,7 +33,7 @@ def cell(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if not isinstance(value, (int, float, np.number)):
-        return str(value)
+        return _format.printable(str(value))
     number = float(value)
     if math.isnan(number):
         return ""
@@ -56,9 +56,14 @@ def in_words(scenario: Scenario) -> str:
     return ", ".join([f"{workload}, {rule}, {service}, {_format.counted(servers, 'server')}", *others])
 
 
+def echo(text: str, err: bool = False, nl: bool = True) -> None:
+    """Print text as it is, but for what a terminal would obey: files and names come from anywhere."""
+    typer.echo(_format.printable(text), err=err, nl=nl)
+
+
 def print_text(text: str) -> None:
     """Print text, wrapped to the terminal if there is one."""
-    _console().print(text)
+    _console().print(_format.printable(text))
 
 
 def _console() -> "Console":
@@ -90,7 +95,8 @@ def print_table(
     # A table wider than the terminal is better than truncated numbers.
     least = console.measure(table, options=console.options.update(width=UNLIMITED)).minimum
     console.width = max(console.width, least)
-    console.print(title, table, *notes, sep="\n")
+    heading, *below = map(_format.printable, (title, *notes))
+    console.print(heading, table, *below, sep="\n")
 
 
 def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()) -> None:
@@ -105,7 +111,7 @@ def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object: NaN as null, infinity as "inf"."""
-    typer.echo(json.dumps(jsonable(content), allow_nan=False, indent=1))
+    echo(json.dumps(jsonable(content), allow_nan=False, indent=1))
 
 
 def jsonable(value: Any) -> Any:

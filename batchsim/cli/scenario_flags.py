@@ -9,7 +9,8 @@ import typer
 
 import batchsim as bs
 from batchsim import _check
-from batchsim.cli import values
+from batchsim._format import several
+from batchsim.cli import output, values
 from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured import sized_measurement
 from batchsim.measured.published import published_source
@@ -193,7 +194,7 @@ class ScenarioFlags(Command):
 
         config = servers.read(self.server_config, self.server, self.which)
         if config.unused:
-            typer.echo(f"{self.server_config}: not simulated: {', '.join(config.unused)}", err=True)
+            output.echo(f"{self.server_config}: not simulated: {several([*config.unused], 20)}", err=True)
         for key, nearest in config.unknown.items():
             hint = f"; did you mean {nearest!r}?" if nearest else ""
             _check.warn(f"{self.server_config}: {config.server} does not have {key}{hint}")

@@ -67,7 +67,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         if self.plot is not None:
             output.save_picture(self.plot, self._figure(frame, scenario, list(axes)))
         if self.csv:
-            typer.echo(frame.to_csv(index=False), nl=False)
+            output.echo(frame.to_csv(index=False), nl=False)
         elif self.json_:
             output.print_json({"scenario": output.scenario_tables(scenario), "points": frame})
         else:
@@ -176,7 +176,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             title = f"The Pareto frontier of latency, saturation rate and {cost.split('_')[0]}:"
             output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
             if self.out is None:
-                typer.echo("".join(diffs.values() or written.values()), nl=False)
+                output.echo("".join(diffs.values() or written.values()), nl=False)
         if best.provisional:
             raise typer.Exit(130)
         if not best.met:
@@ -218,10 +218,10 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         elif self.write is not None:
             texts[self.write] = servers.write(self.write, best)
         for server, why in refused.items():
-            typer.echo(f"Not written for {server}: {why}", err=True)
+            output.echo(f"Not written for {server}: {why}", err=True)
         for diff in diffs.values() if self.out is None else ():
             hint = f"{self.server_config} is as it was; --out FOLDER writes the new one to the folder."
-            typer.echo(hint if diff else f"{self.server_config} has this setting already.", err=True)
+            output.echo(hint if diff else f"{self.server_config} has this setting already.", err=True)
         for server, text in texts.items():
             if self.out is None:
                 break
@@ -231,7 +231,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
                 file.write(text.encode())
-            typer.echo(f"Wrote {path}.", err=True)
+            output.echo(f"Wrote {path}.", err=True)
         return texts, refused, diffs
 
     def _is_own(self, server: str) -> bool:

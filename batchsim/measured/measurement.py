@@ -15,7 +15,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim._format import fixed, listed, percent
+from batchsim._format import brief, brief_text, fixed, listed, percent
 from batchsim.measured import fits
 from batchsim.measured import measurement_files as files
 from batchsim.measured.samples import LAGS, Summary, clipped, cv_of, lasting_noise, quiet, summary
@@ -126,7 +126,7 @@ class Measurement(Measured):
         try:
             datetime.fromisoformat(self.measured_at)
         except ValueError:
-            raise ValueError(f"measured_at must be an ISO time, got {self.measured_at!r}") from None
+            raise ValueError(f"measured_at must be an ISO time, got {brief(self.measured_at)}") from None
         _check.instance("copy", self.copy, (bool, type(None)), "true, false or null")
         _check.instance("served", self.served, bool, "true or false")
         if self.target is not None:
@@ -440,7 +440,7 @@ def _title(measurement: Measurement) -> str:
     if measurement.jax_version:
         jax = f" (jax {measurement.jax_version}, {measurement.platform})"
     repeats = f"{measurement.repeats} to {most}" if most > measurement.repeats else f"{most}"
-    what = f"{measurement.model} on {measurement.device}{jax}"
+    what = " on ".join(map(brief_text, (measurement.model, f"{measurement.device}{jax}")))
     how = "as a server gives it, " if measurement.served else COPY[measurement.copy]
     return f"Measurement: {what}, {repeats} repeats, {how}{measurement.measured_at}"
 

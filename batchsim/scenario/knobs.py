@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
-from batchsim import _check
+from batchsim import _check, _format
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
 RATE = "rate_per_s"  # a knob of every open workload, even if its own field has another name
@@ -51,7 +51,8 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
             kind = "a ClosedLoop" if is_open else "an open workload"
             raise ValueError(f"{name} needs {kind}, got {workload!r}")
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
-        raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
+        hint = _check.nearest(name, known)
+        raise ValueError(f"a knob must be one of the scenario's, got {_format.brief(name)}{hint}")
     return matches[0]
 
 

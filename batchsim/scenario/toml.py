@@ -234,7 +234,7 @@ def _part(place: str, name: str, table: Any, folder: Path) -> Any:
     kind = next(iter(kinds))
     if len(kinds) > 1:
         if "kind" not in table:
-            got = ", ".join(table) or "no keys"
+            got = several([*table], 20) or "no keys"
             raise ValueError(f"{place} must have a kind, one of {', '.join(kinds)}, got {got}")
         kind = table.pop("kind")
         _check.one_of(f"{place} kind", kind, kinds)

@@ -33,7 +33,7 @@ def read(path: str | os.PathLike[str], server: str | None = None, which: str | N
     try:
         return document(text, server, which, path).config()
     except ValueError as error:
-        raise ValueError(f"{os.fspath(path)}: {error}") from None
+        raise ValueError(_format.printable(f"{os.fspath(path)}: {error}")) from None
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
@@ -84,6 +84,7 @@ def _check_extent(text: str) -> None:
     """Refuse a text that would take a reader more than a second: some of them take a microsecond a letter."""
     if len(text) > CONFIG_BYTES:
         raise ValueError(f"a config must have at most {CONFIG_BYTES:,} characters, got {len(text):,}")
+    text.encode()  # raises for half a character, as a link may have it: protobuf would fail
     if next(itertools.islice(_WORD.finditer(text), MOST_WORDS, None), None):
         raise ValueError(f"a config must have at most {MOST_WORDS:,} words and signs, got more")
 

@@ -91,7 +91,7 @@ class ServerConfig:
             more = [f"... {len(part) - MOST_LINES:,} more"] if len(part) > MOST_LINES else []
             texts = [*part[:MOST_LINES], *more]
             lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(texts)]
-        return "\n".join(lines)
+        return _format.printable("\n".join(lines))
 
     def scenario(
         self, workload: OpenLoop | ClosedLoop, service: Service, tokens: Tokens | None = None

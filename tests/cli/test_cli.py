@@ -379,3 +379,25 @@ def test_what_is_no_service_time_is_refused(file, command, service):
 def test_a_descriptor_is_no_path_to_a_trace():
     assert "path must be a file's path, got 1" in refused("simulate", "--workload", "Trace.from_csv(1)")
     os.fstat(1)
+
+
+EVIL = "\x1b]0;a\x07\x9b31m\u202e\u2028" + "k" * 100_000
+SHOWN = [
+    (["simulate", "--nonsense" + EVIL], ""),
+    (["simulate", "--set", f"{EVIL}=1", *BASE], ""),
+    (["simulate", EVIL[:90]], ""),
+    (["simulate", "a.csv"], f"[workload]\n{json.dumps(EVIL)} = 1\n"),
+    (["simulate", "--trace", "a.csv", "--fixed-ms", "5", "--column", "x"], f"{EVIL[:90]},b\n1,2\n"),
+    (["simulate", *BASE, *SHORT, "--server-config", "a.csv", "--server", "torchserve"], f"{EVIL}=1"),
+    (["grade", "a.csv"], json.dumps({"format": "batchsim progress", "version": EVIL, "batchsim": EVIL})),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), SHOWN, ids=map(str, range(len(SHOWN))))
+def test_what_comes_from_outside_reaches_a_terminal_as_letters(tmp_path, monkeypatch, arguments, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text(text, "utf-8")
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code in (0, 1, 2), done.output
+    assert all(letter.isprintable() or letter == "\n" for letter in done.output)
+    assert len(done.stderr) <= 2_000

@@ -26,6 +26,7 @@ from attack.files import attack_measurement, attack_result, attack_scenario, att
 from attack.links import attack_link
 from attack.shell import attack_shell
 from attack.sweep import attack_sweep
+from attack.terminal import attack_terminal
 
 # What is attacked, and the share of the time.
 ATTACKS = {
@@ -39,7 +40,8 @@ ATTACKS = {
     "scenarios, edited": (attack_scenario, 0.12),
     "traces, damaged": (attack_trace, 0.03),
     "measurements, edited": (attack_measurement, 0.03),
-    "commands in the shell": (attack_shell, 0.10),
+    "commands in the shell": (attack_shell, 0.08),
+    "texts that terminals obey": (attack_terminal, 0.06),
     "links": (attack_link, 0.04),
     "batchers shared by threads": (attack_batcher, 0.06),
 }

@@ -54,7 +54,7 @@ def attack_shell(rng: random.Random, folder: Path) -> str:
         arguments += [name] if values is None else [name, rng.choice(values)]
     if rng.random() < 0.05:
         arguments = arguments[1:]
-    code, out, err = _call(arguments, folder)
+    code, out, err = call(arguments, folder)
     assert code in (0, 1, 2), f"exit code {code}: {arguments} {err[-200:]}"
     assert "Traceback" not in out + err, arguments
     errors = [line for line in err.splitlines() if not line.startswith("Warning: ") and "|" not in line]
@@ -75,7 +75,7 @@ def _prepare(folder: Path) -> None:
         )
 
 
-def _call(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+def call(arguments: list[str], folder: Path) -> tuple[int, str, str]:
     """Run the command in this process, as its entry point does."""
     from batchsim.cli import app
 

@@ -189,7 +189,7 @@ class State(_Values):
                 continue
             if name not in CONTROLS:
                 hint = _check.nearest(name, CONTROLS)
-                raise ValueError(f"a link must name the explorer's controls, got {name!r}{hint}")
+                raise ValueError(f"a link must name the explorer's controls, got {brief(name)}{hint}")
             if name in values:
                 raise ValueError(f"a link must set each control once, got {name} twice")
             values[name] = CONTROLS[name].read(name, value)
