@@ -5,6 +5,7 @@ In a copy of the project they are beside the package. A wheel has them within it
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,12 @@ def files(root: Path, patterns: tuple[str, ...] = COPIED) -> Iterator[tuple[str,
         for path in sorted(root.glob(pattern)):
             if path.is_file() and path.suffix != ".pyc":
                 yield path.relative_to(root).as_posix(), path
+
+
+def predictions(root: Path = ROOT) -> set[str]:
+    """Return the keys of the lessons' predictions, such as "01.a", from the students' copies."""
+    copies = (path.read_bytes().decode() for _, path in files(root, COPIED[:1]))
+    return {key for text in copies for key in re.findall(r'key=\\"(\d\d\.[a-z])\\"', text)}
 
 
 def copy_to(folder: Path, root: Path = ROOT) -> tuple[list[str], list[str]]:

@@ -14,7 +14,8 @@ from batchsim.cli.flags import OUTPUT, RUN, JsonFlag
 if TYPE_CHECKING:
     from batchsim.teaching.classroom import Classroom
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet evaluates text that begins so
+# A spreadsheet evaluates text that begins so, some also with letters of full width.
+FORMULA = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
 
 
 @dataclass

@@ -2,16 +2,25 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+from batchsim import _course
+from batchsim._format import in_one_line
 from batchsim._version import __version__
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
 from batchsim.teaching.progress_store import Record, read
 
 HARDEST = 3  # exercises
+LONGEST_VERSION = 20  # characters of a version of batchsim
+AHEAD = timedelta(days=1)  # a computer's clock may be wrong by so much
+TOLD_APART = {
+    "name": "rename one with bs.teaching.progress().rename(), or leave one out",
+    "key": "look whether one is a copy, and leave out a file of before a change of the name",
+}
 
 
 class Hard(NamedTuple):
@@ -38,17 +47,27 @@ class Classroom:
         found = []
         for path in paths:
             try:
-                found.append((path, _checked(path, any_version)))
+                found.append((path, record := _checked(path, any_version), _last_at(record)))
             except (ValueError, OSError) as error:
                 why = getattr(error, "strerror", None)
-                self.refused.append(_plain(f"{path}: {why.lower()}" if why else str(error)))
-        found.sort(key=lambda each: _last_at(each[1]), reverse=True)
+                self.refused.append(f"{path}: {why.lower()}" if why else str(error))
+        soon = datetime.now(UTC) + AHEAD
+        found.sort(key=lambda each: (each[2] < soon, each[2]), reverse=True)
         counted: list[tuple[Path, Record]] = []
-        for path, record in found:  # the newest first
-            if why := next(filter(None, (_twice(record, *other) for other in counted)), ""):
-                self.refused.append(_plain(f"{path} {why}"))
-            else:
-                counted.append((path, record))
+        for path, record, last in found:  # the newest first, and at the end what is dated in the future
+            alike = [(other, each) for other, each in counted if {*_who(record)} & {*_who(each)}]
+            if same := next((other for other, each in alike if _who(record) == _who(each)), None):
+                why = "an older file" if last < soon else f"a file of the future, {last:%Y-%m-%d},"
+                self.refused.append(
+                    f"{path} is {why} of the same student, {record.student}: {same} is counted"
+                )
+                continue
+            for other, each in alike[:1]:
+                what = "key" if record.key == each.key else "name"
+                whose = f"{path}, {record.student}'s progress, has the {what} of {other}, {each.student}'s"
+                self.refused.append(f"{whose}: both are counted, so {TOLD_APART[what]}")
+            counted.append((path, record))
+        self.refused = [*map(in_one_line, self.refused)]
         self.records = sorted((record for _, record in counted), key=lambda each: each.student.casefold())
 
     @property
@@ -79,7 +98,7 @@ class Classroom:
                     "tries": sum(each.tries for each in all_tried),
                     "predicted": len(record.predictions),
                     "predicted_right": sum(each.right for each in record.predictions.values()),
-                    "last_at": _last_at(record),
+                    "last_at": _last_at(record).isoformat(timespec="seconds"),
                     "batchsim": record.batchsim,
                 }
             )
@@ -95,7 +114,9 @@ class Classroom:
             if answers:
                 (answer, told), by = answers.most_common(1)[0]
                 unsolved, tries = sum(not it.solved_at for it in tried), mean(it.tries for it in tried)
-                hard.append(Hard(name, len(tried), unsolved, tries, _plain(answer), by, _plain(told)))
+                hard.append(
+                    Hard(name, len(tried), unsolved, tries, in_one_line(answer), by, in_one_line(told))
+                )
         return sorted(hard, key=lambda each: each.mean_tries, reverse=True)[:HARDEST]
 
 
@@ -119,26 +140,25 @@ def _checked(path: Path, any_version: bool) -> Record:
         )
     for name in others:
         del record.exercises[name]
+    for name in record.predictions.keys() - _course.predictions():
+        del record.predictions[name]
+    record.batchsim = in_one_line(record.batchsim, LONGEST_VERSION)
+    try:
+        _last_at(record)
+    except ValueError as error:
+        raise ValueError(f"{path}, {record.student}'s progress, has a time that is none: {error}") from None
     return record
 
 
-def _twice(record: Record, newer: Path, other: Record) -> str:
-    """Return the reason why a newer file replaces this one, "" if both count."""
-    if record.key == other.key:
-        return f"is an older file of the same student, {other.student}: {newer} is counted"
-    if record.student.casefold() == other.student.casefold():
-        rename = "if these are two students, rename one with bs.teaching.progress().rename()"
-        return (
-            f"is of a student named {record.student}, as {newer} is, which is newer and is counted: {rename}"
-        )
-    return ""
+def _who(record: Record) -> tuple[str, str]:
+    """Return the key of a student's files, and the name; a student may change the name, or copy a file."""
+    return record.key, f"name {record.student.casefold()}"
 
 
-def _last_at(record: Record) -> str:
-    times = [each.last_at for each in record.exercises.values()]
-    return max([record.begun_at, *times, *(each.at for each in record.predictions.values())])
-
-
-def _plain(text: str) -> str:
-    """Return text of a file without the control characters that a terminal executes."""
-    return "".join(letter for letter in text if letter.isprintable())
+def _last_at(record: Record) -> datetime:
+    """Return when something was noted last; ValueError if a time is none."""
+    tried = record.exercises.values()
+    texts = [time for each in tried for time in (each.first_at, each.last_at, each.solved_at) if time]
+    predicted = [each.at for each in record.predictions.values()]
+    times = map(datetime.fromisoformat, [record.begun_at, *texts, *predicted])
+    return max(time if time.tzinfo else time.replace(tzinfo=UTC) for time in times)

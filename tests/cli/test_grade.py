@@ -69,11 +69,12 @@ def test_json_and_csv_have_the_same_numbers(handed_in):
     assert rows == [{key: str(value) for key, value in row.items()} for row in found["students"]]
 
 
-def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path):
-    write(tmp_path / "x.json", Record("=1+1"))
+@pytest.mark.parametrize("begin", "=+-@\uff1d\uff0b\uff0d\uff20")
+def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path, begin):
+    write(tmp_path / "x.json", Record(f"{begin}1+1"))
     edited(tmp_path / "x.json", batchsim="@1")
     (row,) = csv.DictReader(io.StringIO(graded(tmp_path / "x.json", "--csv", "--any-version").stdout))
-    assert (row["student"], row["batchsim"]) == ("'=1+1", "'@1")
+    assert (row["student"], row["batchsim"]) == (f"'{begin}1+1", "'@1")
 
 
 def test_nothing_of_a_file_reaches_the_terminal_as_more_than_letters(tmp_path):
@@ -215,12 +216,41 @@ def test_of_a_student_who_hands_in_twice_the_newer_file_counts(handed_in):
     assert counted == ["Ann", "Bob", "cem"]
 
 
-def test_two_students_of_one_name_are_told_apart_first(handed_in):
-    write(handed_in / "zoe.json", Record("ANN", "z", begun_at="2026-01-01T07:00:00+00:00"))
+@pytest.mark.parametrize(("name", "key", "said"), [("ANN", "z", "the name of"), ("Zoe", "a", "the key of")])
+def test_a_file_of_anothers_name_or_key_hides_nobody(handed_in, name, key, said):
+    write(handed_in / "zoe.json", Record(name, key))
+    (line,), counted = refused(*handed_in.glob("*.json"))
+    assert line.startswith(f"{handed_in / 'ann.json'}, Ann's progress, has {said} {handed_in / 'zoe.json'}")
+    assert sorted(counted) == sorted(["Ann", "Bob", "cem", name])
+
+
+def test_a_file_of_the_future_is_no_newer_one(handed_in):
+    write(handed_in / "again.json", Record("Ann", "a", begun_at="2999-01-01T08:00:00+00:00"))
     (line,), _ = refused(*handed_in.glob("*.json"))
-    assert line.startswith(
-        f"{handed_in / 'zoe.json'} is of a student named ANN, as {handed_in / 'ann.json'} is"
-    )
+    assert line.startswith(f"{handed_in / 'again.json'} is a file of the future, 2999-01-01, of the same")
+
+
+TIMES = ["", "tomorrow", "2026-13-01", "\ud800", "9" * 400]
+
+
+@pytest.mark.parametrize("option", ["--csv", "--json", "--canvas", "--moodle", "--any-version"])
+def test_a_file_that_does_not_fit_hides_nobody(handed_in, option):
+    for number, time in enumerate(TIMES):
+        record = Record(f"{number}", f"{number}", exercises={"01.1": tried(1)})
+        write(handed_in / "bad.json", record)
+        edited(handed_in / "bad.json", begun_at=time).rename(handed_in / f"bad{number}.json")
+    edited(handed_in / "cem.json", batchsim=f"{__version__}\ud800")
+    done = graded(*handed_in.glob("*.json"), option, "--any-version", code=2)
+    assert all(name in done.stdout for name in ("Ann", "Bob", "cem"))
+    lines = done.stderr.splitlines()
+    assert sum("has a time that is none" in line for line in lines) == len(lines) == len(TIMES)
+
+
+def test_predictions_that_no_lesson_asks_are_not_counted(tmp_path):
+    noted = Predicted("x", True, "2026-01-02T09:00:00+00:00")
+    write(tmp_path / "ann.json", Record("Ann", predictions={"01.a": noted, "01.z": noted, "x": noted}))
+    (row,) = json.loads(graded(tmp_path / "ann.json", "--json").stdout)["students"]
+    assert (row["predicted"], row["predicted_right"]) == (1, 1)
 
 
 def test_a_folder_is_told_to_name_its_files(handed_in):

@@ -81,7 +81,7 @@ def _edited(rng, content):
     name = rng.choice(sorted(arrays))
     if name == "about" or rng.random() < 0.2:
         text = json.loads(arrays["about"].tobytes())
-        _edit(rng, text)
+        edit(rng, text)
         arrays["about"] = np.frombuffer(json.dumps(text).encode(), np.uint8)
     else:
         old = arrays[name]
@@ -113,7 +113,7 @@ NUMBERS = [
 OTHERS = ["", "x", "nan", True, None, [], [1], [1, 2], [[1, 2.0]], {}, {"kind": "Poisson"}, {"1": 2}]
 
 
-def _edit(rng, tables):
+def edit(rng, tables, others=OTHERS):
     """Change one value somewhere in nested tables, remove it, or add another."""
     places = []
 
@@ -133,7 +133,7 @@ def _edit(rng, tables):
     elif isinstance(table[key], float) and rng.random() < 0.7:
         table[key] *= rng.choice([0.01, 0.3, 0.9, 1.0000001, 2, 30])
     else:
-        table[key] = rng.choice(NUMBERS + OTHERS if rng.random() < 0.4 else NUMBERS)
+        table[key] = rng.choice(NUMBERS + others if rng.random() < 0.4 else NUMBERS)
 
 
 def attack_scenario(rng: random.Random, folder: Path) -> str:
@@ -142,7 +142,7 @@ def attack_scenario(rng: random.Random, folder: Path) -> str:
 
     tables = tomlkit.parse(rng.choice(SCENARIOS).to_toml()).unwrap()
     for _ in range(rng.choice([1, 1, 1, 2])):
-        _edit(rng, tables)
+        edit(rng, tables)
     try:
         text = tomlkit.dumps(tables)
     except (ValueError, TypeError):
@@ -216,7 +216,7 @@ def attack_measurement(rng: random.Random, folder: Path) -> str:
     if rng.random() < 0.3:
         path.write_bytes(damaged(rng, path.read_bytes()))
     else:
-        _edit(rng, tables)
+        edit(rng, tables)
         path.write_text(json.dumps(tables))
     try:
         measurement = Measurement.load(path)
