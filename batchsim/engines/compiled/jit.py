@@ -95,8 +95,9 @@ SOURCES = digest(sources())
 class _Files(IndexDataCacheFile):
     """The compiled code of a loop: a file with a checksum for each signature.
 
-    Numba's own files have no checksum, so code with a flipped bit would run. They also have an index, which
-    points to outdated code if the process was killed just after writing it.
+    Numba's own files have no checksum, so code with a flipped bit would run, as would that of another loop or
+    signature under this one's name. They also have an index, which points to outdated code if the process was
+    killed just after writing it.
     """
 
     def load(self, key: Any) -> Any:
@@ -105,15 +106,16 @@ class _Files(IndexDataCacheFile):
             content = path.read_bytes()
         except FileNotFoundError:
             return None
-        stamp, checksum, code = content[:32], content[32:64], content[64:]
-        if checksum != _sha256(code):
+        stamp, checksum, rest = content[:32], content[32:64], content[64:]
+        if checksum != _sha256(rest):
             raise ValueError("damaged")
-        return pickle.loads(code) if stamp == self._stamp() else None
+        fits = stamp == self._stamp() and rest[:32] == _sha256(repr(key).encode())
+        return pickle.loads(rest[32:]) if fits else None
 
     def save(self, key: Any, data: Any) -> None:
-        code = self._dump(data)
+        rest = _sha256(repr(key).encode()) + self._dump(data)
         with self._open_for_write(str(self._path(key))) as file:
-            file.write(self._stamp() + _sha256(code) + code)
+            file.write(self._stamp() + _sha256(rest) + rest)
 
     def is_kept(self) -> bool:
         """Return whether any present code is there."""
@@ -142,7 +144,8 @@ class _Cache(FunctionCache):
         super().__init__(function)
         # Numba compares a cached loop only with the loop's own source file. It also contains code and
         # constants of other files, so a change of these must invalidate it, too.
-        stamp = self._impl.locator.get_source_stamp(), SOURCES
+        name = function.__module__, function.__qualname__
+        stamp = self._impl.locator.get_source_stamp(), SOURCES, name
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

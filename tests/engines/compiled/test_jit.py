@@ -24,6 +24,11 @@ from batchsim.engines.compiled.jit import compiled
 @compiled
 def one():
     return 1
+
+
+@compiled
+def twice(x):
+    return 2 * x
 """
 
 
@@ -159,6 +164,25 @@ def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(
     monkeypatch.setattr(jit, "SOURCES", "of another version")
     assert the_file_of(loop()) == path
     path.write_bytes(content)
+    assert not loop().stats.cache_hits
+    assert capfd.readouterr().err == ""
+
+
+def test_files_in_each_others_place_are_not_run(loop, capfd, nothing_printed):
+    def called():
+        module = sys.modules[loop().py_func.__module__]
+        assert (module.twice(3), module.twice(1.5)) == (6, 3.0)
+        return module.twice.stats
+
+    assert not called().cache_hits
+    assert sum(called().cache_hits.values()) == 2
+    one, other = Path(called().cache_path).glob("a_loop.twice*")
+    loops, contents = [*Path(called().cache_path).glob("a_loop.*")], (one.read_bytes(), other.read_bytes())
+    one.write_bytes(contents[1])
+    other.write_bytes(contents[0])
+    assert not called().cache_hits
+    (path,) = {*loops} - {one, other}  # that of another loop
+    path.write_bytes(contents[0])
     assert not loop().stats.cache_hits
     assert capfd.readouterr().err == ""
 
