@@ -1,7 +1,12 @@
-"""Files that are written completely or not at all, and files that are read only if they are files."""
+"""Files that are written completely or not at all, and files that are read only if they are files.
 
+Every file from outside is opened by `opened`; all JSON is read by `json_of`, and all CSV by `csv_rows`.
+"""
+
+import csv
 import errno
 import io
+import json
 import os
 import secrets
 import shutil
@@ -9,23 +14,26 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from batchsim import _check
-from batchsim._format import size
+from batchsim._format import brief, size
 
 IN_MEMORY = 2**26  # bytes buffered in memory; further ones go to disk
 LEFT_S = 3600.0  # no file takes that long to write: the process was killed
 # The largest files to read. A scenario may hold the times of a trace.
 CONFIG_BYTES, SCENARIO_BYTES, MEASUREMENT_BYTES = 2**20, 2**24, 2**24
 TABLE_BYTES, RESULT_BYTES = 2**30, 2**34
+LONGEST_LINE = 2**20  # letters of a line of a table
+MOST_DIGITS = 300  # of a whole number in JSON: one with more may not fit a float
+File = str | os.PathLike[str]
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], at_most: int, **text: Any) -> Iterator[IO[Any]]:
+def opened(path: File, at_most: int, **text: Any) -> Iterator[IO[Any]]:
     """Open a file of at most so many bytes to read, as bytes or with the options of a `TextIOWrapper`.
 
     ValueError for a larger one, and for a pipe or a device: these may block or never end. A shell's standard
@@ -54,6 +62,96 @@ def opened(path: str | os.PathLike[str], at_most: int, **text: Any) -> Iterator[
         yield io.TextIOWrapper(content, **text) if text else content
 
 
+@contextmanager
+def naming(path: File) -> Iterator[None]:
+    """Name the file in an error about its content."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def bytes_of(path: File, at_most: int) -> bytes:
+    """Return the content of a file of at most so many bytes."""
+    with opened(path, at_most) as file:
+        return bytes(file.read())
+
+
+def text_of(path: File, at_most: int) -> str:
+    """Return the text of a file of at most so many bytes; ValueError for what is no text in UTF-8."""
+    try:
+        with opened(path, at_most, encoding="utf-8-sig", newline="") as file:
+            return str(file.read())
+    except UnicodeDecodeError as error:
+        raise _no_text(path, error) from None
+
+
+def lines_of(path: File) -> Iterator[str]:
+    """Yield the lines of a table's file, each with its end; ValueError for a line that is too long."""
+    try:
+        with opened(path, TABLE_BYTES, encoding="utf-8-sig", newline="") as file:
+            for place, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
+                if len(line) == LONGEST_LINE:
+                    raise ValueError(f"{path}, line {place}: must have at most {LONGEST_LINE:,} letters")
+                yield line
+    except UnicodeDecodeError as error:
+        raise _no_text(path, error) from None
+
+
+def _no_text(path: File, error: UnicodeDecodeError) -> ValueError:
+    parquet = "Parquet: Trace.from_parquet reads arrivals in it"
+    got = parquet if error.object.startswith(b"PAR1") else error.reason
+    return ValueError(f"{path} must be text in UTF-8, got {got}")
+
+
+def json_of(text: str | bytes, name: str, **numbers: Any) -> Any:
+    """Return the value of a JSON text, or raise ValueError; `numbers` are those options of `json.loads`."""
+    try:
+        return json.loads(text, **{"parse_int": _whole} | numbers)
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"{name} must be JSON, got {brief(text[:40])} ({why})") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number must have at most {MOST_DIGITS} digits, got {len(digits):,}")
+    return int(digits)
+
+
+def json_lines(path: File, **numbers: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line and the object of each line of a file that is not blank."""
+    for place, line in enumerate(lines_of(path), 1):
+        if line.strip():
+            item = json_of(line, f"{path}, line {place}:", **numbers)
+            if not isinstance(item, dict):
+                raise ValueError(f"{path}, line {place}: must be a JSON object, got {brief(line.strip())}")
+            yield place, item
+
+
+def csv_rows(path: File, lines: Iterable[str] | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line and the cells of each row of a CSV file, its header first, or raise ValueError.
+
+    `lines` are the file's, if they have been read.
+    """
+    reader, rows = csv.reader(lines_of(path) if lines is None else lines), 0
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if not header:
+            raise ValueError(f"{path} must have a header line, got an empty line or file")
+        yield reader.line_num, header
+        for row in filter(None, reader):  # a blank line is no row, for instance at the end of the file
+            rows += 1
+            if len(row) != len(header):
+                rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
+                raise ValueError(f"{rule}, got {len(row)}")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: must be CSV, got {error}") from None
+    if not rows:
+        raise ValueError(f"{path} must have at least one row below its header, got none")
+
+
 def _is_input(found: os.stat_result) -> bool:
     try:
         return os.path.samestat(os.fstat(0), found)
@@ -66,7 +164,7 @@ def _kind(mode: int) -> str:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: File) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` in one step once everything is written.
 
     If writing fails, an older file stays; readers never see half of a file. The new file has the mode and the

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import os
 import re
 import stat
@@ -11,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from attack.configs import BOMBS, read_within
+from places import DATA
 
 import batchsim as bs
 from batchsim import servers
-from batchsim._files import opened, replacing
-from batchsim.scenario.trace_files import LONGEST_LINE
+from batchsim._files import LONGEST_LINE, opened, replacing
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="links, pipes and modes as on POSIX")
 
@@ -217,7 +218,11 @@ READERS = {
     "lines": bs.Trace.from_jsonl,
     "parquet": bs.Trace.from_parquet,
     "lengths": bs.Tokens.from_csv,
+    "lengths in lines": bs.Tokens.from_jsonl,
     "measurement": bs.device.Measurement.load,
+    "times": bs.device.Measurement.from_csv,
+    "load test": bs.load_test,
+    "progress": bs.teaching.progress_store.read,
     "result": bs.Result.load,
 }
 
@@ -274,3 +279,50 @@ def test_a_line_of_a_trace_is_not_read_without_end(tmp_path):
     path.write_text('{"t": 1}\n{"t": "' + "x" * LONGEST_LINE)
     with pytest.raises(ValueError, match=r"line 2: must have at most 1,048,576 letters"):
         bs.Trace.from_jsonl(path)
+
+
+LENGTHS = '{"input_length": 9, "output_length": 9, "hash_ids": [1]}\n'
+VLLM = json.loads((DATA / "load_tests" / "vllm_10.json").read_text())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config", b"max_batch_size: \xff", "UTF-8"),
+        ("scenario", b"servers = \xff", "must be text in UTF-8, got invalid start byte"),
+        ("trace", b"PAR1\xff", "must be text in UTF-8, got Parquet"),
+        ("trace", b'"' + b"x" * 200_000, "line 1: must be CSV, got field larger than field limit"),
+        ("trace", b"t\n" + b"x" * LONGEST_LINE, "line 2: must have at most 1,048,576 letters"),
+        ("lines", b"[" * 3000, r"line 1: must be JSON, got '\[.*nested too deeply"),
+        ("lengths", b"ContextTokens,GeneratedTokens\n1,\xff", "must be text in UTF-8"),
+        ("lengths", b"ContextTokens,GeneratedTokens\n0,1\n", "prompts must be from 1 to"),
+        ("lengths", b"ContextTokens,GeneratedTokens\n9,x\n", "line 2: must have whole numbers, got '9'"),
+        ("lengths", b'ContextTokens,GeneratedTokens\n9,"' + b"9" * 200_000, "line 2: must be CSV"),
+        ("lengths in lines", LENGTHS.encode() + b'{"a": ' * 3000, "line 2: must be JSON"),
+        ("lengths in lines", LENGTHS.encode() + b"{}", "line 2: must have the key 'input_length'"),
+        ("lengths in lines", LENGTHS.replace("[1]", "3").encode(), "ids must be a list of whole numbers"),
+        ("lengths in lines", b"\xff", "must be text in UTF-8"),
+        ("measurement", b"[" * 3000, "must be JSON, got .*nested too deeply"),
+        ("times", b"batch_size,ms\n1,\xff", "must be text in UTF-8"),
+        ("load test", b"[" * 3000, "must be JSON, got .*nested too deeply"),
+        ("load test", b'{"benchmarks": \xff', "must be text in UTF-8"),
+        ("load test", b'Concurrency,"' + b"9" * 200_000, "line 1: must be CSV"),
+        ("load test", b"Concurrency,Inferences/Second\n\xff", "must be text in UTF-8"),
+        ("load test", json.dumps(VLLM | {"completed": 10**400}).encode(), "at most 300 digits, got 401"),
+        (
+            "load test",
+            b'{"request_latency": {"avg": 1, "p50": 1}, "input_config": ' + b"[" * 400 + b"]" * 400 + b"}",
+            "what its tool writes",
+        ),
+        ("progress", b"[" * 3000, "nested too deeply"),
+        ("progress", b"\xff", "must be JSON"),
+        ("result", b"PK", "must be a saved result"),
+    ],
+)  # fmt: skip
+def test_every_reader_names_the_file_that_it_refuses(name, content, message, tmp_path):
+    path = tmp_path / "from a stranger"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"from a stranger.*{message}") as error:
+        READERS[name](path)
+    assert len(str(error.value)) < 500

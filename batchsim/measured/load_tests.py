@@ -9,9 +9,7 @@ The formats were read in the tools' sources:
 - perf_analyzer at 263c5f6 and 2.45.0, the CSV of `-f`: `src/report_writer.cc` (without a version).
 """
 
-import csv
 import io
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -21,13 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
-from batchsim._files import opened
+from batchsim._files import TABLE_BYTES, csv_rows, json_of, text_of
 from batchsim._format import brief, fixed
 
 if TYPE_CHECKING:
     import pandas
 
-BYTES = 1 << 30
 TOOLS = "GuideLLM, inference-perf, AIPerf, vllm bench serve, perf_analyzer"
 LATE = 0.05  # of the latency: a mean delay before sending above this is reported
 DRAWN = 3.0  # standard deviations by which the duration of exponential gaps may exceed its mean
@@ -263,20 +260,16 @@ def _is_number(value: Any) -> bool:
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, str, list[Stage]]:
-    with opened(path, BYTES, encoding="utf-8-sig") as file:
-        text = file.read()
-    try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
-    if content is None:
+    text = text_of(path, TABLE_BYTES)
+    if not text.lstrip().startswith(("{", "[")):
         return _perf_analyzer(_File(path, "perf_analyzer"), text)
+    content = json_of(text, os.fspath(path))
     if isinstance(content, Mapping):
         for key, read in _BY_KEY.items():
             if key in content:
                 try:
                     return read(path, content)
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
                     if os.fspath(path) in str(error):
                         raise ValueError(str(error)) from None
                     raise _File(path, "").missing(f"what its tool writes ({error})") from None
@@ -456,22 +449,26 @@ def _named(content: Any, name: str, suits: Callable[[Any], bool] = _is_number) -
 
 
 def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
-    rows = list(csv.DictReader(io.StringIO(text)))
-    header = {name.partition(" (")[0]: name for name in (rows[0] if rows else {}) if name}
+    rows = csv_rows(file.path, io.StringIO(text, newline=""))
+    _, names = next(rows)
+    header = {name.partition(" (")[0]: place for place, name in enumerate(names)}
     load = next((name for name in ("Concurrency", "Request Rate") if name in header), None)
     if load is None or "Inferences/Second" not in header:
         raise _File(file.path, "").missing("JSON, or columns Concurrency and Inferences/Second", header)
     parts = [name for name in header if name.startswith(("Client ", "Server ", "Network+"))]
     stages = []
-    for row in rows:
+    for line, row in rows:
 
-        def value(name: str, row: Any = row) -> float:
+        def value(name: str, line: int = line, row: list[str] = row) -> float:
             try:
                 found = float(row[header[name]])
-            except (KeyError, ValueError, TypeError):
+            except ValueError:
                 found = math.nan
             if not math.isfinite(found):
-                raise file.missing(f"a number in column {name!r}", header)
+                got = brief(row[header[name]])
+                raise ValueError(
+                    f"{file.path}, line {line}: must have a number in column {name!r}, got {got}"
+                )
             return found
 
         latency = {to: value(f"{to} latency") / 1000 for to in ALL[1:5] if f"{to} latency" in header}

@@ -1,6 +1,5 @@
 """Files of measured times: batchsim's JSON, CSV, and the reports of NVIDIA's perf_analyzer."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -10,16 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batchsim import _check
-from batchsim._files import MEASUREMENT_BYTES, opened
+from batchsim._files import MEASUREMENT_BYTES, File, bytes_of, csv_rows, json_of, naming
 from batchsim._format import brief, several
-from batchsim.scenario.trace_files import UNITS, csv_rows, unit_in
+from batchsim.scenario.trace_files import UNITS, unit_in
 
 HEADER = {"format": "batchsim measurement", "version": 1}  # the beginning of the JSON
 SIZES = ("batchsize", "batch", "size")  # names of the column of batch sizes, letters alone
 # Times of a batch in the server: copying its inputs in, computing it, copying its outputs out.
 PARTS = ("Server Compute Input", "Server Compute Infer", "Server Compute Output")
 M = TypeVar("M")  # the class Measurement, which imports this module
-File = str | os.PathLike[str]
 
 
 def load(path: File, *kinds: type[M]) -> M:
@@ -29,8 +27,7 @@ def load(path: File, *kinds: type[M]) -> M:
     """
     path = _check.path("path", path)
     try:
-        with opened(path, MEASUREMENT_BYTES) as file:
-            values = _read(file.read())
+        values = _read(bytes_of(path, MEASUREMENT_BYTES))
         of_it: Any = (each for each in kinds if fields(each)[0].name in values)  # type: ignore[arg-type]
         return made(next(of_it, kinds[0]), values)
     except (OverflowError, TypeError, ValueError) as error:
@@ -39,10 +36,7 @@ def load(path: File, *kinds: type[M]) -> M:
 
 def _read(text: bytes) -> dict[str, Any]:
     """Return the fields in a saved file's bytes, or raise ValueError."""
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it must be JSON, got {brief(text[:40])} ({error})") from None
+    values = json_of(text, "it")
     if not isinstance(values, dict):
         raise ValueError(f"it must be a JSON object, got {type(values).__name__}")
     for key, value in HEADER.items():
@@ -193,15 +187,13 @@ def _measurement(
 ) -> M:  # fmt: skip
     file, sizes = Path(path), sorted(samples_ms)
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    try:
+    with naming(path):
         return cls(
             model=file.stem if model is None else model, device=device, platform="", jax_version="",
             batch_sizes=sizes, repeats=min(map(len, samples_ms.values())),
             samples_ms=[samples_ms[size] for size in sizes],
             first_call_s=(), measured_at=written.isoformat(timespec="seconds"), copy=copy,
         )  # type: ignore[call-arg]  # fmt: skip
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def _table(path: File) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:

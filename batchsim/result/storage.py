@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from batchsim import _check
-from batchsim._files import RESULT_BYTES, opened, replacing
+from batchsim._files import RESULT_BYTES, json_of, opened, replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import BEFORE, SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
@@ -89,7 +89,7 @@ def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:
             raise ValueError("its arrays must not overlap")
         if "about" not in members:
             raise ValueError("it must have an 'about', got none")
-        description = json.loads(_array(archive, members["about"], ABOUT).tobytes())
+        description = json_of(_array(archive, members["about"], ABOUT).tobytes(), "its 'about'")
         if not isinstance(description, dict) or description.get("format") != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
         version = _check.whole("its version", description.get("version"))

@@ -1,17 +1,16 @@
 """Token generation: the lengths of requests, their prompts and their outputs, in whole tokens."""
 
 import functools
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import fspath
 from typing import Self
 
 import numpy as np
 
 from batchsim import _check
-from batchsim._files import TABLE_BYTES, opened
-from batchsim._format import brief
+from batchsim._files import File, json_lines, naming
+from batchsim._format import brief, several
 from batchsim.scenario.lengths import (
     LONGEST,
     Geometric,
@@ -79,7 +78,7 @@ class Tokens:
 
     @classmethod
     def from_csv(
-        cls, path: str | PathLike[str], prompt: str = "ContextTokens", output: str = "GeneratedTokens",
+        cls, path: File, prompt: str = "ContextTokens", output: str = "GeneratedTokens",
         again: bool = False,
     ) -> Self:  # fmt: skip
         """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
@@ -88,7 +87,7 @@ class Tokens:
 
     @classmethod
     def from_jsonl(
-        cls, path: str | PathLike[str], prompt: str = "input_length", output: str = "output_length",
+        cls, path: File, prompt: str = "input_length", output: str = "output_length",
         hash_ids: str = "hash_ids", piece: int = 512,
     ) -> Self:  # fmt: skip
         """Read measured lengths and hash ids from JSON lines, by default those of Mooncake's traces.
@@ -96,17 +95,16 @@ class Tokens:
         Each id stands for `piece` tokens of the prompt. Else as `sample`.
         """
         pairs, ids = [], []
-        with opened(path, TABLE_BYTES, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    row = json.loads(line)
-                    pairs.append((row[prompt], row[output]))
-                    ids.append(row[hash_ids])
-                except (ValueError, KeyError, TypeError):
-                    keys = f"{prompt!r}, {output!r} and {hash_ids!r}"
-                    rule = f"{fspath(path)} must have objects with the keys {keys}"
-                    raise ValueError(f"{rule}, got {brief(line.strip())} in line {number}") from None
-        return replace(cls.sample(pairs), prefixes=HashIds(ids, piece))
+        for line, row in json_lines(path):
+            for key in (prompt, output, hash_ids):
+                if key not in row:
+                    got = several([*row], 20) or "none"
+                    rule = f"{fspath(path)}, line {line}: must have the key {brief(key)}"
+                    raise ValueError(f"{rule}, got the keys {got}")
+            pairs.append((row[prompt], row[output]))
+            ids.append(row[hash_ids])
+        with naming(fspath(path)):
+            return replace(cls.sample(pairs), prefixes=HashIds(ids, piece))
 
     @property
     def max_requests(self) -> int | None:

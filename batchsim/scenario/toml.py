@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from batchsim import _check
-from batchsim._files import SCENARIO_BYTES, opened
+from batchsim._files import SCENARIO_BYTES, text_of
 from batchsim._format import brief, several
 from batchsim.scenario.autoscale import Autoscale
 from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
@@ -179,11 +179,7 @@ def read_toml(
             raise ValueError(f"path_or_text must not be empty, got {brief(path_or_text)}")
         path = Path(path_or_text)
         source, place, folder = f"{path}", f"{path}, ", path.parent
-        try:
-            with opened(path, SCENARIO_BYTES, encoding="utf-8-sig", newline="") as file:
-                text = file.read()
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{source} must be a TOML text file, got {error}") from None
+        text = text_of(path, SCENARIO_BYTES)
     if deep := _DEEP.search(text):  # tomllib would take gigabytes
         line = text.count("\n", 0, deep.start()) + 1
         raise ValueError(f"{source} must be TOML: line {line}: a key must have at most {DEEPEST} parts")

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._files import File, naming
 from batchsim._format import brief
 from batchsim.scenario.lengths import Listed
-from batchsim.scenario.trace_files import File, Name, read_sizes, read_times_s
+from batchsim.scenario.trace_files import Name, read_sizes, read_times_s
 from batchsim.scenario.workload import OpenLoop
 
 SMALLEST, FEWEST = 16, 32  # requests in the shortest counting windows, and the fewest windows
@@ -107,7 +108,8 @@ class Trace(OpenLoop):
         speedup = _check.real("speedup", speedup, above=0)
         times_s, note = read_times_s(path, kind, column, speedup, unit)
         sizes = None if size_column is None else read_sizes(path, kind, size_column)
-        trace = cls(times_s / speedup, sizes=sizes)  # type: ignore[arg-type]  # made lengths
+        with naming(path):
+            trace = cls(times_s / speedup, sizes=sizes)  # type: ignore[arg-type]  # made lengths
         object.__setattr__(trace, "note", note)
         return trace
 

@@ -6,19 +6,16 @@ are times since 1970. Other evidence, such as a low rate of whole numbers, would
 leads to a warning.
 """
 
-import csv
 import json
 import math
 import re
 import warnings
-from collections.abc import Iterator
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 
 from batchsim import _check
-from batchsim._files import TABLE_BYTES, opened
+from batchsim._files import TABLE_BYTES, File, csv_rows, json_lines, opened
 from batchsim._format import brief, number, several
 from batchsim.scenario.lengths import LONGEST
 
@@ -37,13 +34,9 @@ LONG = {
 } | {"millis": "ms", "micros": "us", "nanos": "ns"}  # fmt: skip
 SHORT = {**{unit: unit for unit in UNITS}, "\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
 # Times since 1970, in seconds: the years 1973 to 2286, so that no two units overlap.
-LONGEST_LINE = 2**20  # of JSON lines
 EPOCH_S = 1e8, 1e10
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # in milliseconds by its documentation
-
-
-File = str | PathLike[str]
 Name = str | None
 
 
@@ -166,34 +159,8 @@ def _column(path: File, kind: Name, column: Name) -> Column:
     return {"csv": _csv_column, "jsonl": _jsonl_column, "parquet": _parquet_column}[kind](path, column)
 
 
-def csv_rows(path: File, if_parquet: str = "") -> Iterator[tuple[int, list[str]]]:
-    """Yield the line and the cells of each row of a CSV file, its header first, or raise ValueError."""
-    try:
-        with opened(path, TABLE_BYTES, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
-            if not header:
-                raise ValueError(f"{path} must have a header line, got an empty line or file")
-            yield reader.line_num, header
-            rows = 0
-            for row in filter(None, reader):  # a blank line is no row, for instance at the end of the file
-                rows += 1
-                if len(row) != len(header):
-                    rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
-                    raise ValueError(f"{rule}, got {len(row)}")
-                yield reader.line_num, row
-    except (UnicodeDecodeError, csv.Error) as error:
-        with opened(path, TABLE_BYTES) as file:
-            parquet = file.read(4) == b"PAR1"
-        if if_parquet and parquet:
-            raise ValueError(f"{path} must be CSV, got Parquet: {if_parquet}") from None
-        raise ValueError(f"{path} must be a CSV text file, got {error}") from None
-    if not rows:
-        raise ValueError(f"{path} must have at least one row below its header, got none")
-
-
 def _csv_column(path: File, column: Name) -> Column:
-    rows = csv_rows(path, "Trace.from_parquet reads it")
+    rows = csv_rows(path)
     _, header = next(rows)
     if header[0].startswith("{"):
         raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
@@ -208,41 +175,22 @@ def _jsonl_column(path: File, column: Name) -> Column:
     cells: list[str] = []
     lines: list[int] = []
     keys: list[str] = []
-    try:
-        with opened(path, TABLE_BYTES, encoding="utf-8-sig") as file:
-            for place, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
-                if len(line) == LONGEST_LINE:
-                    raise ValueError(f"{path}, line {place}: must have at most {LONGEST_LINE:,} letters")
-                if not line.strip():
-                    continue
-                item = _object(path, place, line)
-                if not keys:
-                    keys = list(item)
-                    column = column if column or not keys else keys[0]
-                if column not in item:
-                    what = "a key" if column is None else f"the key {brief(column)}"
-                    got = several([*item], 20) or "none"
-                    raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
-                cell = item[column]
-                cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
-                lines.append(place)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be a text file of JSON lines, got {error}") from None
+    # Numbers as text: times since 1970 have more digits than a float.
+    for place, item in json_lines(path, parse_float=str, parse_int=str, parse_constant=str):
+        if not keys:
+            keys = list(item)
+            column = column if column or not keys else keys[0]
+        if column not in item:
+            what = "a key" if column is None else f"the key {brief(column)}"
+            got = several([*item], 20) or "none"
+            raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
+        cell = item[column]
+        cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
+        lines.append(place)
     if not cells:
         raise ValueError(f"{path} must have at least one line with an object, got none")
     unit = "ms" if column == "timestamp" and set(keys) >= MOONCAKE else None
     return Column(cells, lines, str(column), unit)
-
-
-def _object(path: File, place: int, line: str) -> dict[str, object]:
-    """Return a line's object, its numbers as text: times since 1970 have more digits than a float."""
-    try:
-        item = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}, line {place}: must be a JSON object, got {error}") from None
-    if not isinstance(item, dict):
-        raise ValueError(f"{path}, line {place}: must be a JSON object, got {brief(line.strip()[:40])}")
-    return item
 
 
 def _parquet_column(path: File, column: Name) -> Column:

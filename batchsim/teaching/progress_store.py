@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from batchsim import _check
-from batchsim._files import held, opened, replacing
+from batchsim._files import bytes_of, held, json_of, replacing
 from batchsim._version import __version__
 
 FORMAT, VERSION = "batchsim progress", 2  # files of version 1 have more fields, which are ignored
@@ -97,21 +97,17 @@ def write(path: Path, record: Record) -> None:
 def read(path: str | os.PathLike[str]) -> Record:
     """Read a progress file. ValueError names what is wrong with it; OSError if it cannot be opened."""
     path = _check.path("a progress file", path)
-    with opened(path, LARGEST_FILE) as file:
-        text = file.read()
     try:
-        return _parsed(path, text)
+        return _parsed(path, bytes_of(path, LARGEST_FILE))
     except RecursionError:
         raise ValueError(f"{path} is not a progress file: it is nested too deeply") from None
 
 
 def _parsed(path: Path, text: bytes) -> Record:
     try:
-        content = json.loads(text)
+        content = json_of(text, "it")
     except ValueError as error:
-        raise ValueError(
-            f"{path} is not a progress file, or a damaged one: it is not JSON ({error!s:.80})"
-        ) from None
+        raise ValueError(f"{path} is not a progress file, or a damaged one: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a progress file: it holds {content!r:.40}")
     version = content.get("version", VERSION)

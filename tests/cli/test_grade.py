@@ -109,7 +109,7 @@ def refused(*files, options=()):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is not JSON"),
+        ("", "it must be JSON"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' * 900 + "1" + "}" * 900, "it lacks format"),
         ("[1]", "it holds [1]"),

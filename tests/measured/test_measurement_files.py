@@ -97,7 +97,7 @@ def test_a_name_and_a_device_can_be_given_and_a_read_curve_is_saved_and_loaded(w
         ("batch_size,ms\n1,nan\n", {}, ", line 2: a number must be a number, got nan"),
         ("batch_size,ms\n1.5,2\n", {}, ", line 2: a batch size must be a whole number, got '1.5'"),
         ("batch_size,ms,ms\n1,2,3\n", {}, ": columns must differ, got batch_size, ms, ms"),
-        (b"\xff\xfe\x00", {}, " must be a CSV text file, got"),
+        (b"\xff\xfe\x00", {}, " must be text in UTF-8, got"),
     ],
 )
 def test_a_csv_file_that_is_no_measurement_says_what_it_lacks(write, text, options, rule):
