@@ -21,6 +21,8 @@ from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 from numba.core.types import unliteral
 
+from batchsim._files import TABLE_BYTES, bytes_of, opened
+
 WHAT = "batchsim's engine, once on this machine"
 
 
@@ -103,7 +105,7 @@ class _Files(IndexDataCacheFile):
     def load(self, key: Any) -> Any:
         path = self._path(key)
         try:
-            content = path.read_bytes()
+            content = bytes_of(path, TABLE_BYTES)
         except FileNotFoundError:
             return None
         stamp, checksum, rest = content[:32], content[32:64], content[64:]
@@ -121,7 +123,7 @@ class _Files(IndexDataCacheFile):
         """Return whether any present code is there."""
         names, stamp = self._data_name(0).replace(".0.", ".*."), self._stamp()
         for path in Path(self._cache_path).glob(names):
-            with path.open("rb") as file:  # of megabytes
+            with contextlib.suppress(ValueError), opened(path, TABLE_BYTES) as file:  # of megabytes
                 if file.read(len(stamp)) == stamp:
                     return True
         return False
