@@ -41,18 +41,18 @@ def copy_to(folder: Path, root: Path = ROOT) -> tuple[list[str], list[str]]:
     A file that is there is replaced only if it is as an earlier course wrote it. OSError leaves every file
     whole, either the older or the newer one.
     """
-    from batchsim._files import replacing
+    from batchsim._files import TABLE_BYTES, bytes_of, json_of, replacing
 
     try:
-        told = json.loads((folder / NOTE).read_bytes())
+        told = json_of(bytes_of(folder / NOTE, TABLE_BYTES), NOTE)
         known: dict[str, str] = told if isinstance(told, dict) else {}
     except (FileNotFoundError, ValueError):
         known = {}
     before, written, newer = dict(known), [], []
     for name, path in files(root):
-        content, there = path.read_bytes(), folder / name
+        content, there = bytes_of(path, TABLE_BYTES), folder / name
         new = _checksum(content)
-        old = _checksum(there.read_bytes()) if there.exists() else None
+        old = _checksum(bytes_of(there, TABLE_BYTES)) if there.exists() else None
         if old in (None, new, known.get(name)):
             known[name] = new
             if old != new:

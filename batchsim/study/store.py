@@ -32,7 +32,7 @@ import pyarrow.parquet
 import tomlkit
 
 from batchsim import _check
-from batchsim._files import remove_left, replacing
+from batchsim._files import SCENARIO_BYTES, TABLE_BYTES, bytes_of, remove_left, replacing, text_of
 from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
@@ -98,7 +98,7 @@ class Store:
     def _compare(self) -> None:
         path = self.folder / DESCRIPTION
         try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+            tables = tomllib.loads(text_of(path, SCENARIO_BYTES))
             there = dict(tables.pop("sweep"))
             if there.get("format") != FORMAT:
                 raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}: take another folder")
@@ -177,8 +177,8 @@ class Store:
         return {path: tables[path] for path in sorted(tables)}
 
     def _load(self, path: Path) -> pyarrow.Table | None:
-        # Reading a pipe would not end, and a broken link must not look like a deleted file.
-        content = None if os.path.lexists(path) and not path.is_file() else path.read_bytes()
+        # A broken link must not look like a deleted file.
+        content = bytes_of(path, TABLE_BYTES) if path.is_file() or not os.path.lexists(path) else None
         if content is None or not path.stem.endswith(_checksum(content)):
             aside = self.folder / DAMAGED / path.name  # elsewhere: readers of points/ read every file in it
             aside.parent.mkdir(exist_ok=True)
