@@ -12,7 +12,8 @@ import numpy as np
 from batchsim import _check
 from batchsim._clock import on_grid
 from batchsim._format import aligned, duration, fixed, listed, percent, rate
-from batchsim.measured.load_tests import TOOLS, LoadTest, Stage, load_test
+from batchsim.measured.load_stages import Stage
+from batchsim.measured.load_tests import TOOLS, LoadTest, load_test
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import run_length
 from batchsim.scenario import ClosedLoop, Constant, Gamma, Limited, Poisson, Scenario, StepTime, Tokens, Trace

@@ -15,7 +15,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.measured.fits import fit
-from batchsim.measured.load_tests import Stage
+from batchsim.measured.load_stages import Stage
 from batchsim.scenario import StepTime
 from batchsim.scenario.service import Affine, Service, Table
 from batchsim.scenario.step_time import StepCost

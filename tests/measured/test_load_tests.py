@@ -13,7 +13,8 @@ from oracles import kubecon
 from places import DATA as ALL_DATA
 
 import batchsim as bs
-from batchsim.measured.load_tests import LoadTest, Stage
+from batchsim.measured.load_stages import Stage
+from batchsim.measured.load_tests import LoadTest
 from batchsim.study.calibration import _fitted, predicted
 
 DATA = ALL_DATA / "load_tests"

@@ -5,7 +5,8 @@ import functools
 from pathlib import Path
 
 import batchsim as bs
-from batchsim.measured.load_tests import LoadTest, Stage
+from batchsim.measured.load_stages import Stage
+from batchsim.measured.load_tests import LoadTest
 
 TESTS = Path(__file__).parent.parent
 FILES = sorted((TESTS / "data/load_tests/inference_perf").glob("stage_*.json"))
