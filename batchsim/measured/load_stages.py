@@ -10,6 +10,7 @@ LATE = 0.05  # of the latency: a mean delay before sending above this is reporte
 DRAWN = 3.0  # standard deviations by which the duration of exponential gaps may exceed its mean
 OTHER = 0.1  # of the rate asked for: a difference to the rate sent beyond this, and chance, is reported
 CHUNKS = 0.2  # the relative difference of two times per token that shows chunks counted as tokens
+FEWEST = 20  # requests: fewer tell of no rate, delay or percentile
 FIRST = 3.0  # the slowest request over p99, where p99 is below twice the median: a first request
 Stats = Mapping[str, float]
 
@@ -23,7 +24,7 @@ class Stage:
     flight: the clients of a closed loop, which has no rate. `delay_ms` is how late requests were sent, which
     is in no latency. `gaps_cv` is the coefficient of variation of the planned gaps between requests: 1 of a
     Poisson process, 0 of a constant rate. The clients of a closed loop all begin at once; where they did so
-    one by one, or long before, the stage is `mixed`.
+    one by one, or long before, the stage is `mixed`. A request has `samples` that a server's batches count.
     """
 
     requests: int
@@ -42,6 +43,13 @@ class Stage:
     source: str = ""
     gaps_cv: float = 1.0
     mixed: bool = False
+    samples: int = 1
+
+    def __post_init__(self) -> None:
+        """Take times of 0 for unknown: nobody measured them, as TTFT and with it TPOT without streaming."""
+        if self.ttft_ms and not any(self.ttft_ms.values()):
+            for name in ("ttft_ms", "itl_ms", "reported_tpot_ms"):
+                object.__setattr__(self, name, {})
 
     @property
     def tpot_ms(self) -> float:
@@ -87,10 +95,15 @@ class Stage:
     @property
     def faults(self) -> dict[str, str]:
         """Known errors of such files: what each is called, and how it shows."""
+        if 0 < self.requests < FEWEST:
+            return {"too few requests": f"{self.requests} of them tell of no rate, delay or percentile"}
         found = {}
+        if self.samples > 1:
+            how = f"{self.samples}, by its rates and latencies: rates here count requests"
+            found["several samples a request"] = f"{how}, a server's batches count samples"
         if self.is_late:
             how = f"requests left {fixed(self.hidden_ms / 1000)} s late on average, in no latency"
-            found["hidden send delay"] = f"{how}: a closed loop of {self.in_flight:.0f} clients"
+            found["hidden send delay"] = f"{how}: a closed loop of {max(self.in_flight, 1):.0f} clients"
         else:  # where no tool says what was sent, more answers than were asked for tell
             known = self.sent_per_s == self.sent_per_s
             sent = self.sent_per_s if known else max(self.served_per_s, self.asked_per_s)

@@ -1,4 +1,4 @@
-"""Result files of the load tests of five tools.
+"""Result files of the load tests of seven tools.
 
 The formats were read in the tools' sources:
 
@@ -6,12 +6,14 @@ The formats were read in the tools' sources:
 - inference-perf 0.5.0 and 0.7.0: `inference_perf/reportgen/base.py` (a file a stage, without a version);
 - AIPerf 0.13.0, export schema 1.x, and genai-perf 0.0.16: `aiperf/common/models/export_models.py`;
 - vLLM 0.33.0: `vllm/benchmarks/serve.py` (without a version);
+- SGLang 0.5: `sglang/bench_serving.py` (an object a line, without a version);
 - perf_analyzer at 263c5f6 and 2.45.0, the CSV of `-f`: `src/report_writer.cc` (without a version).
 """
 
 import io
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,14 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
-from batchsim._files import TABLE_BYTES, csv_rows, json_of, text_of
-from batchsim._format import brief
+from batchsim._files import TABLE_BYTES, csv_rows, json_lines, json_of, text_of
+from batchsim._format import brief, counted
 from batchsim.measured.load_stages import Stage
 
 if TYPE_CHECKING:
     import pandas
 
-TOOLS = "GuideLLM, inference-perf, AIPerf, vllm bench serve, perf_analyzer"
+TOOLS = "GuideLLM, inference-perf, AIPerf, vllm bench serve, SGLang, perf_analyzer"
+LINES = re.compile(r"\}\s*\n\s*\{")  # between two objects that make no JSON together
+NEAR = 0.1  # relative: a number of samples this near to a power of two is one
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +49,8 @@ class LoadTest:
             for name, how in stage.faults.items():
                 found.setdefault(name, []).append(f"at {stage.name} {how}")
         each = {
-            name: "" if len(at) == 1 else f", and {len(at) - 1} more stages" for name, at in found.items()
+            name: "" if len(at) == 1 else f", and {counted(len(at) - 1, 'more stage')}"
+            for name, at in found.items()
         }
         return [f"{name}: {found[name][-1]}{others}" for name, others in each.items()]
 
@@ -65,7 +70,8 @@ class LoadTest:
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:
-        title = f"LoadTest: {self.tool} {self.version}, {len(self.stages)} stages"
+        tool = f"{self.tool} {self.version}".rstrip()
+        title = f"LoadTest: {tool}, {counted(len(self.stages), 'stage')}"
         return "\n".join([title, *(f"  {warning}" for warning in self.warnings)])
 
 
@@ -73,9 +79,10 @@ def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
     """Return the load test in result files of one tool, a file or a stage after the other, or in a folder.
 
     It reads the JSON of GuideLLM, inference-perf (stage_*_lifecycle_metrics.json), AIPerf or genai-perf
-    (profile_export_*.json) and `vllm bench serve --save-result`, and the CSV of perf_analyzer (`-f`).
+    (profile_export_*.json), `vllm bench serve --save-result` and SGLang's bench_serving, and the CSV of
+    perf_analyzer (`-f`).
     ValueError for any other file, with the missing part. Of a folder it reads the stages that inference-perf
-    wrote, if there are any, else each .json and .csv.
+    wrote, if there are any, else each .json, .jsonl and .csv.
     """
     if not paths:
         raise ValueError(f"result files must be given, of {TOOLS}, got none")
@@ -106,7 +113,7 @@ def _files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
         return [path]
     folder = Path(path)
     files = sorted(folder.glob("stage_*_lifecycle_metrics.json"))
-    files = files or sorted(each for each in folder.iterdir() if each.suffix in (".json", ".csv"))
+    files = files or sorted(each for each in folder.iterdir() if each.suffix in (".json", ".jsonl", ".csv"))
     if not files:
         raise ValueError(f"a folder must have result files ({TOOLS} are supported), got none in {path}")
     return list(files)
@@ -163,7 +170,13 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str, list[Stage]]:
     text = text_of(path, TABLE_BYTES)
     if not text.lstrip().startswith(("{", "[")):
         return _perf_analyzer(_File(path, "perf_analyzer"), text)
-    content = json_of(text, os.fspath(path))
+    if LINES.search(text):
+        read = [_content(path, content) for _, content in json_lines(path)]
+        return *read[0][:2], [stage for _, _, stages in read for stage in stages]
+    return _content(path, json_of(text, os.fspath(path)))
+
+
+def _content(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     if isinstance(content, Mapping):
         for key, read in _BY_KEY.items():
             if key in content:
@@ -211,7 +224,7 @@ def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     each = (f"{name}_tokens" if f"{name}_tokens" in done else f"{name}_len" for name in ("prompt", "output"))
     prompts, outputs = (file.number(done, of, "mean") for of in each)
     clients = load.get("concurrency")  # a closed loop, whose requests are all due within a second
-    return "inference-perf", "0.7" if "prompt_tokens" in done else "0.5", [Stage(
+    return "inference-perf", "", [Stage(
         int(file.number(load, "count")), **times,
         delay_ms=file.stats(delay, names, 1000) if delay and not clients else {},
         asked_per_s=math.nan if clients else file.number(load, "requested_rate"),
@@ -223,10 +236,12 @@ def _inference_perf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
 
 
 def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
-    file = _File(path, "vllm bench serve")
+    tool = "SGLang" if "mean_e2e_latency_ms" in content else "vllm bench serve"
+    file = _File(path, tool)
     done = _check.whole(f"{file.path}: completed", file.at(content, "completed"))
     times: dict[str, Any] = {}
-    for to, of in (("latency", "e2el"), ("ttft", "ttft"), ("itl", "itl"), ("reported_tpot", "tpot")):
+    of_latency = "e2e_latency" if tool == "SGLang" else "e2el"
+    for to, of in (("latency", of_latency), ("ttft", "ttft"), ("itl", "itl"), ("reported_tpot", "tpot")):
         names = dict(
             zip(ALL[:5], (f"{each}_{of}_ms" for each in ("mean", "median", "p90", "p95", "p99")), strict=True)
         )
@@ -234,7 +249,7 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
             times[f"{to}_ms"] = file.stats(content, names)
     outputs = file.number(content, "total_output_tokens") / done
     if "latency_ms" not in times:  # it reports end-to-end latencies only if asked: --percentile-metrics
-        if not {"ttft_ms", "reported_tpot_ms"} <= times.keys():
+        if not {"ttft_ms", "reported_tpot_ms"} <= times.keys() or not times["ttft_ms"]["mean"]:
             raise file.missing("mean_e2el_ms, or mean_ttft_ms and mean_tpot_ms", content)
         mean_ms = times["ttft_ms"]["mean"] + times["reported_tpot_ms"]["mean"] * (outputs - 1)
         times["latency_ms"] = {"mean": mean_ms}
@@ -244,7 +259,7 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     waits = [each for each in waits if _is_number(each)] if isinstance(waits, list) else []
     delay_ms = {"mean": 1000 * math.fsum(waits) / len(waits)} if waits and rate == rate else {}
     limit = content.get("max_concurrency")
-    return "vllm bench serve", "0.33", [Stage(
+    return tool, "", [Stage(
         int(content.get("num_prompts", done)), **times, delay_ms=delay_ms, asked_per_s=rate,
         served_per_s=file.number(content, "request_throughput"), output_tokens=outputs,
         concurrency=float(limit) if limit else math.nan, failed=int(content.get("failed") or 0),
@@ -291,7 +306,7 @@ def _guidellm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
             output_tokens=times("output_token_count").get("mean", math.nan),
             failed=int(totals.get("errored") or 0), source=file.path,
         ))  # fmt: skip
-    return "GuideLLM", str(about.get("guidellm_version", about.get("version", 1))), stages
+    return "GuideLLM", str(about.get("guidellm_version", "")), stages
 
 
 def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
@@ -326,8 +341,8 @@ def _aiperf(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
     limit = _named(given, "concurrency")
     rate = _named(given, "rate" if isinstance(given, list) else "request_rate")
     served = file.number(content, "request_throughput", "avg")
-    count = (content.get("request_count") or {}).get("avg") or content["request_latency"].get("count") or 1
-    return "AIPerf", str(content.get("aiperf_version", schema)), [Stage(
+    count = (content.get("request_count") or {}).get("avg") or content["request_latency"].get("count") or 0
+    return "AIPerf" if is_aiperf else "genai-perf", str(content.get("aiperf_version", "")), [Stage(
         int(count), latency_ms, times("time_to_first_token"), times("inter_token_latency"),
         asked_per_s=math.nan if rate is None else rate, served_per_s=served,
         concurrency=math.nan if limit is None else limit, mixed=any(ramps),
@@ -356,30 +371,49 @@ def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
     if load is None or "Inferences/Second" not in header:
         raise _File(file.path, "").missing("JSON, or columns Concurrency and Inferences/Second", header)
     parts = [name for name in header if name.startswith(("Client ", "Server ", "Network+"))]
-    stages = []
+    parts = ["Avg latency"] if "Avg latency" in header else parts
+    if not parts:
+        raise file.missing("a mean: 'Avg latency', or its parts, such as 'Server Queue'", header)
+    if not (percentiles := [name for name in ALL[1:5] if f"{name} latency" in header]):
+        raise file.missing("percentiles, such as 'p99 latency'", header)
+    found = []
     for line, row in rows:
 
         def value(name: str, line: int = line, row: list[str] = row) -> float:
             try:
-                found = float(row[header[name]])
+                number = float(row[header[name]])
             except ValueError:
-                found = math.nan
-            if not math.isfinite(found):
-                got = brief(row[header[name]])
-                raise ValueError(
-                    f"{file.path}, line {line}: must have a number in column {name!r}, got {got}"
-                )
-            return found
+                number = math.nan
+            if not math.isfinite(number):
+                rule = f"{file.path}, line {line}: must have a number in column {name!r}"
+                raise ValueError(f"{rule}, got {brief(row[header[name]])}")
+            return number
 
-        latency = {to: value(f"{to} latency") / 1000 for to in ALL[1:5] if f"{to} latency" in header}
-        if not latency:
-            raise file.missing("percentiles, such as 'p99 latency'", header)
-        mean = "Avg latency" if "Avg latency" in header else None
-        latency["mean"] = value(mean) / 1000 if mean else sum(value(name) for name in parts) / 1000
-        asked = {"concurrency" if load == "Concurrency" else "asked_per_s": value(load)}
-        served = value("Inferences/Second")
-        stages.append(Stage(0, latency, served_per_s=served, **asked, source=file.path, gaps_cv=0.0))  # type: ignore[arg-type]
-    return "perf_analyzer", "263c5f6", stages
+        latency = {name: value(f"{name} latency") / 1000 for name in percentiles}
+        latency["mean"] = math.fsum(map(value, parts)) / 1000
+        found.append((value(load), value("Inferences/Second"), latency))
+    # Inferences are samples: `-b 8` sends 8 a request, which no column says. Little's law tells their number.
+    is_rate = load == "Request Rate"
+    ratios = [
+        each / asked * (1 if is_rate else latency["mean"] / 1000)
+        for asked, each, latency in found
+        if asked > 0
+    ]
+    samples = _samples(max(ratios, default=1.0))
+    name = "asked_per_s" if is_rate else "concurrency"
+    return "perf_analyzer", "", [
+        Stage(
+            0, latency, **{name: asked}, served_per_s=each / samples,  # type: ignore[arg-type]
+            source=file.path, gaps_cv=0.0, samples=samples,
+        )
+        for asked, each, latency in found
+    ]  # fmt: skip
+
+
+def _samples(ratio: float) -> int:
+    """Return how many samples a request has, from about as many or a few fewer."""
+    power = 2 ** max(round(math.log2(max(ratio, 1.0))), 0)
+    return power if abs(ratio / power - 1) < NEAR else max(round(ratio), 1)
 
 
 _BY_KEY = {

@@ -19,6 +19,7 @@ from batchsim.result.run_length import run_length
 from batchsim.scenario import ClosedLoop, Constant, Gamma, Limited, Poisson, Scenario, StepTime, Tokens, Trace
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.rules import Rule
+from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.service import Service
 from batchsim.simulate import simulate
 from batchsim.study.posterior import SPREAD, Posterior, Prior, posterior
@@ -67,6 +68,17 @@ def _begun(tokens: Tokens, clients: int, requests: int, seed: int) -> Tokens:
     return Tokens(Listed(prompts), Listed(outputs))
 
 
+def tokens_of(stage: Stage, service: Service, tokens: Tokens | None) -> Tokens | None:
+    """Return the lengths of a stage's requests: the given ones, or its means for a service of tokens."""
+    if tokens is not None or not isinstance(service, StepTime):
+        return tokens
+    if not (stage.prompt_tokens > 0 and stage.output_tokens > 0):
+        which = "output" if stage.prompt_tokens > 0 else "prompt"
+        rule = f"a stage must have the mean length of its {which}s, or tokens=Tokens(prompt, output) be given"
+        raise ValueError(f"{rule}, got neither at {stage.name} ({stage.source or 'no file'})")
+    return Tokens(max(round(stage.prompt_tokens), 1), max(round(stage.output_tokens), 1))
+
+
 def predicted(
     stage: Stage, rule: Rule, service: Service, *, tokens: Tokens | None = None, in_flight: float = math.inf,
     servers: int = 1, seed: int = 1,
@@ -80,8 +92,7 @@ def predicted(
     send at time 0, as those of the tools do; those of a stage that is `mixed` begin in the middle of their
     first answers, which do not count.
     """
-    if tokens is None and isinstance(service, StepTime):
-        tokens = Tokens(round(stage.prompt_tokens), round(stage.output_tokens))
+    tokens = tokens_of(stage, service, tokens)
     made = partial(Scenario, rule=rule, service=service, servers=servers, tokens=tokens)
     most = OF_TOKENS if tokens is not None and not stage.requests else MOST
     most = min(most, (tokens and tokens.max_requests) or most)
@@ -132,7 +143,7 @@ class Prediction(Predicted):
 
     An interval is the range of 39 simulations, with the parameters, the misfit of the model, the client's
     overhead at this stage, and the run's seed, each drawn from all that agree with the fitted stages and the
-    prior. As in the calibration's table, the client's mean overhead is subtracted.
+    prior. Latency and TTFT contain the client's overhead, as in a measured stage.
     """
 
     calibration: "Calibration"
@@ -148,9 +159,8 @@ class Prediction(Predicted):
             each = of.simulated(stage, self.rule, service, seed)
             begun_ms = each.latency_ms if math.isnan(each.ttft_ms) else each.ttft_ms
             more_ms = 0.0 if begun_ms == math.inf else (misfit - 1) * begun_ms
-            more_ms += misfit * client_ms - of.client_ms
-            times_ms = {name: getattr(each, name) + more_ms for name in ("ttft_ms", "latency_ms")}
-            found.append((replace(each, **times_ms), of.saturation_per_s(stage, self.rule, service)))
+            each = _at_client(each, more_ms + misfit * client_ms)
+            found.append((each, of.saturation_per_s(stage, self.rule, service)))
         return found
 
     @property
@@ -218,12 +228,12 @@ class Calibration:
         )  # fmt: skip
 
     def predict(self, stage: Stage, rule: Rule | None = None) -> Prediction:
-        """Return what a stage would measure, under this rule or another, without the client's overhead.
+        """Return what a stage would measure, under this rule or another.
 
         The intervals are simulated once they are asked for.
         """
         rule = self.rule if rule is None else rule
-        found = self.simulated(stage, rule, self.service, self.seed)
+        found = _at_client(self.simulated(stage, rule, self.service, self.seed), self.client_ms)
         return Prediction(**vars(found), calibration=self, stage=stage, rule=rule)
 
     @cached_property
@@ -241,9 +251,7 @@ class Calibration:
 
     def saturation_per_s(self, stage: Stage, rule: Rule, service: Service) -> float:
         """Return the highest rate that a stage's server carries with another service time."""
-        tokens = self.tokens
-        if tokens is None and isinstance(service, StepTime):
-            tokens = Tokens(round(stage.prompt_tokens), round(stage.output_tokens))
+        tokens = tokens_of(stage, service, self.tokens)
         return Scenario(Poisson(1), rule, service, servers=self.servers, tokens=tokens).saturation_per_s
 
     def doublings(self, stage: Stage) -> float:
@@ -260,11 +268,11 @@ class Calibration:
         rows = []
         for stage, fitted, found in zip(self.test.stages, self.fitted, self.predictions, strict=True):
             row: dict[str, Any] = {"load": stage.name, "fitted": fitted}
-            measured = {"tpot_ms": stage.tpot_ms, "ttft_ms": math.nan, "latency_ms": stage.latency_ms["mean"]}
-            if stage.ttft_ms:
-                measured["ttft_ms"] = stage.ttft_ms["mean"] - self.client_ms
-            measured["latency_ms"] -= self.client_ms
-            measured |= {"served_per_s": stage.served_per_s, "hidden_ms": stage.hidden_ms}
+            measured = {
+                "tpot_ms": stage.tpot_ms, "ttft_ms": stage.ttft_ms.get("mean", math.nan),
+                "latency_ms": stage.latency_ms["mean"], "served_per_s": stage.served_per_s,
+                "hidden_ms": stage.hidden_ms,
+            }  # fmt: skip
             for name, value in measured.items():
                 simulated = getattr(found, name)
                 low, high = found.interval(name)
@@ -287,6 +295,11 @@ class Calibration:
             table.append([row["load"], "fitted" if row["fitted"] else "held out", *cells, found.warning])
         lines += [f"  {line}" for line in aligned(table, ">>" + "<" * (len(shown) + 1))]
         return "\n".join([*lines, *(f"  {warning}" for warning in self.test.warnings)])
+
+
+def _at_client(found: Predicted, client_ms: float) -> Predicted:
+    """Return what a client measures that adds so much to each latency."""
+    return replace(found, ttft_ms=found.ttft_ms + client_ms, latency_ms=found.latency_ms + client_ms)
 
 
 def calibrate(
@@ -325,6 +338,10 @@ def calibrate(
     _check.instance("rule", rule, Rule, "a rule, as Continuous(128)")
     fitted = _fitted(test, list(hold_out), None if paths is None else [os.fspath(each) for each in paths])
     stages = [stage for stage, fits in zip(test.stages, fitted, strict=True) if fits]
+    for stage in stages if isinstance(rule, Continuous) else ():
+        if not stage.tpot_ms > 0:
+            needs = "stages under Continuous must have a time per output token, measured with streaming"
+            raise ValueError(f"{needs}, got none at {stage.name} ({stage.source or 'no file'})")
     if in_flight is None:
         late = [stage.in_flight for stage in test.stages if stage.is_late]
         in_flight = max(late, default=math.inf)

@@ -176,7 +176,7 @@ predicted: lockstep clients and a warm-up decide them. Source:
     (
         "A load test: vLLM 0.11 on one H100, KubeCon NA 2025",
         """`calibrate` fits five of seven rates and predicts the two others, then six and predicts 31.4/s. The
-client's overhead, some 14 ms, is subtracted from the measured TTFT. Above 106/s the generator sent late, by
+TTFT has the client's overhead in it, some 14 ms. Above 106/s the generator sent late, by
 up to 20 s on average, in no latency; the simulated client has as many requests in flight as Little's law
 gives.
 

@@ -125,7 +125,7 @@ def _handles(measurement: Measurement) -> list[Any]:
 HELD_OUT = HOLLOW | {"color": VERMILION}
 FITTED = HELD_OUT | {"markerfacecolor": VERMILION}
 PANELS = (
-    ("tpot_ms", "TPOT (ms)"), ("ttft_ms", "TTFT without\nthe client (ms)"), ("latency_ms", "latency (ms)"),
+    ("tpot_ms", "TPOT (ms)"), ("ttft_ms", "TTFT (ms)"), ("latency_ms", "latency (ms)"),
     ("served_per_s", "served per s"),
 )  # fmt: skip
 
