@@ -10,7 +10,7 @@ from places import DATA as ALL_DATA
 import batchsim as bs
 from batchsim.measured.load_stages import Stage
 from batchsim.measured.load_tests import LoadTest
-from batchsim.study.stages import predicted
+from batchsim.study.calibration import predicted
 
 DATA = ALL_DATA / "load_tests"
 VLLM = json.loads((DATA / "vllm_10.json").read_text())
