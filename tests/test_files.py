@@ -298,8 +298,8 @@ VLLM = json.loads((DATA / "load_tests" / "vllm_10.json").read_text())
         ("trace", b"t\n" + b"x" * LONGEST_LINE, "line 2: must have at most 1,048,576 letters"),
         ("lines", b"[" * 3000, r"line 1: must be JSON, got '\[.*nested too deeply"),
         ("lengths", b"ContextTokens,GeneratedTokens\n1,\xff", "must be text in UTF-8"),
-        ("lengths", b"ContextTokens,GeneratedTokens\n0,1\n", "prompts must be from 1 to"),
-        ("lengths", b"ContextTokens,GeneratedTokens\n9,x\n", "line 2: must have whole numbers, got '9'"),
+        ("lengths", b"ContextTokens,GeneratedTokens\n0,1\n", "line 2: must be a whole number from 1 to"),
+        ("lengths", b"ContextTokens,GeneratedTokens\n9,x\n", "line 2: must be a whole number from 1 to"),
         ("lengths", b'ContextTokens,GeneratedTokens\n9,"' + b"9" * 200_000, "line 2: must be CSV"),
         ("lengths in lines", LENGTHS.encode() + b'{"a": ' * 3000, "line 2: must be JSON"),
         ("lengths in lines", LENGTHS.encode() + b"{}", "line 2: must have the key 'input_length'"),
@@ -337,6 +337,7 @@ READS = {
 }  # fmt: skip
 ELSEWHERE = {
     "the package's own files": """
+        _course.py: path.read_bytes
         cli/files.py: files('batchsim.cli').joinpath('scenario.toml').read_text
         engines/compiled/jit.py: file.read_bytes
         measured/published.py: csv.DictReader
