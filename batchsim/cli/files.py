@@ -65,7 +65,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
 
     config: Path | None = typer.Argument(None, help="The server's file: config.pbtxt, app.py ...")
     file: Path | None = OTHER("A scenario in TOML; options override it.", None, "--scenario")
-    requests: int | None = RUN("Number of requests of each run (default: 50,000).")
+    requests: int | None = RUN("Number of requests of each run (default: a whole trace, or 50,000).")
     cores: int | None = OTHER("Cores of the server's machine: TensorFlow Serving's default for threads.")
 
     # The server's file sets these.

@@ -11,7 +11,7 @@ from batchsim import _check, _format
 from batchsim._clock import LATEST_S
 from batchsim._workers import Crew
 from batchsim.result.run_length import Periods
-from batchsim.scenario import OpenLoop, Scenario
+from batchsim.scenario import OpenLoop, Scenario, Trace
 from batchsim.simulate import available, check_memory, check_requests
 from batchsim.study.judgement import OVERLOADED, Judgement, Verdict, judge, out_of_reach, recorded
 from batchsim.study.slo import LEVEL, SLO
@@ -111,6 +111,9 @@ class Capacity(_check.Renewed):
             f"  bracket   {', '.join(bracket) or 'none: the runs are too short'}",
             f"  limit     {self.limited_by}",
         ]
+        if isinstance(trace := self.scenario.workload, Trace):
+            times = _format.number(self.rate_per_s / trace.offered_per_s)
+            lines.insert(1, f"  today     {times} times the traffic of the trace")
         return "\n".join(lines)
 
 

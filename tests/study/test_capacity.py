@@ -342,3 +342,9 @@ def test_autoscaled_scenarios_are_tuned_whether_or_not_the_objective_is_met(scen
     assert not (found.met and not met)
     assert found.met or found.remedies
     assert found.explain()
+
+
+def test_the_capacity_of_a_trace_is_said_as_a_part_of_its_traffic():
+    traced = WAITING.replace(workload=bs.Trace([each / 100 for each in range(20_000)]))
+    found = capacity(traced, SLO(p99_ms=20))
+    assert f"{found.rate_per_s / 100:.3g} times the traffic of the trace" in repr(found)

@@ -27,7 +27,7 @@ MOOT = dict.fromkeys(("service-through-zero", "timeout-below-wait", "clients-bel
 def lint(
     config: ServerConfig,
     scenario: Scenario,
-    requests: int = REQUESTS,
+    requests: int | None = None,
     seed: int = 0,
     cores: int | None = None,
 ) -> Findings:
@@ -36,7 +36,8 @@ def lint(
     A number proves each finding: it is compared between the settings as they are and the proposed change, in
     the same traffic. The greatest effect comes first. The config replaces the rule, the servers and the
     limits of the scenario. `cores`: the machine's cores, for a setting that defaults to them, such as
-    TensorFlow Serving's threads. A run of a language model's server has at most 3,000 requests, 400 in SimPy.
+    TensorFlow Serving's threads. `requests` of each run: by default a whole trace, or 50,000; at most 3,000
+    for a language model's server, 400 in SimPy. A note says if the runs have only a part of a trace.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, servers
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
@@ -52,7 +53,8 @@ def lint(
         known = {name: each for name, each in config.settings.items() if name not in config.unknown}
         meant = server.configure(known | {server.per_core: _check.whole("cores", cores)})
         config = replace(meant, unused=config.unused, unknown=config.unknown, places=config.places)
-    requests, of_tokens = _check.whole("requests", requests), config.server in TOKEN_SERVERS
+    whole, of_tokens = scenario.workload.max_requests, config.server in TOKEN_SERVERS
+    requests = _check.whole("requests", (whole or REQUESTS) if requests is None else requests)
     if of_tokens:
         requests = min(requests, tokens.REQUESTS if config.rule.compiled else tokens.OF_SIMPY)
     trial = Trial(server, config, scenario, requests, seed)
@@ -68,6 +70,10 @@ def lint(
     moot = {code for other in found for code in MOOT.get(other, ())}
     ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
     noted = [*_notes(trial), *(tokens.notes(trial) if of_tokens else ())]
+    if requests < (whole or 0):
+        noted.append(
+            Note("part-of-trace", f"Judged by the first {requests:,} of the trace's {whole:,} requests.")
+        )
     return Findings(config, trial.now.scenario, tuple(ranked), tuple(noted))
 
 

@@ -470,3 +470,14 @@ def test_a_key_that_the_server_does_not_have_is_noted():
     read = servers.parse("@serve.batch(max_batch_size=8, batch_wait_timeout_s=0.002, max_batchs=3)")
     notes = {note.code: note.sentence for note in servers.lint(read, scenario(20)).notes}
     assert "max_batch_size" in notes["unknown"]
+
+
+def test_a_trace_is_judged_whole_or_the_part_is_named():
+    times_s = [*(each / 20 for each in range(60_000)), *(3000 + each / 4000 for each in range(3000))]
+    config = servers.config("triton", max_batch_size=32, max_queue_delay_microseconds=10_000)
+    whole, part = (servers.lint(config, scenario(bs.Trace(times_s)), count) for count in (None, 50_000))
+    now_ms = bs.simulate(whole.scenario).percentile(99)
+    assert (whole[0].key, whole[0].value) == ("p99_ms", pytest.approx(now_ms, rel=1e-9))
+    assert part[0].value < now_ms - 0.5
+    assert "part-of-trace" not in {note.code for note in whole.notes}
+    assert "by the first 50,000 of the trace's 63,000 requests" in repr(part)
