@@ -107,7 +107,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 app = typer.Typer(
-    cls=_OneLineErrors, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=_OneLineErrors, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Request batching in model serving: simulate it, draw it, tune it.",
     epilog="Exit codes: 0 success, 1 objective not met or lint findings, 2 bad input, 70 unexpected, "
     "130 interrupted.",
@@ -126,7 +126,6 @@ def _top(
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
-        raise typer.Exit(BAD_INPUT)
 
 
 for _command in COMMANDS:

@@ -1,5 +1,6 @@
 """The scenario of a command: from options, from a TOML file, or from a file with options over it."""
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import typer
 
 import batchsim as bs
 from batchsim import _check
+from batchsim._files import SCENARIO_BYTES
 from batchsim._format import several
 from batchsim.cli import output, values
 from batchsim.cli.flags import Command, FileTable, Panel
@@ -21,6 +23,7 @@ from batchsim.servers.language import NO_MEMORY
 if TYPE_CHECKING:
     from batchsim.servers import ServerConfig
 
+STDIN = Path("-")
 TABLES = ("simulate", "slo", "over")  # the other tables of a file
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
@@ -47,7 +50,10 @@ def _one_of(part: str, example: str) -> str:
 class ScenarioFlags(Command):
     """The scenario, named as in Python."""
 
-    file: Path | None = typer.Argument(None, help="Scenario in TOML (`batchsim init`); options override it.")
+    file: Path | None = typer.Argument(
+        None,
+        help="Scenario in TOML (`batchsim init`), which options override; - reads it. Or a server's file.",
+    )
 
     rate_per_s: float | None = WORKLOAD("Mean arrival rate: Poisson arrivals, or any workload scaled to it.")
     workload: Any = WORKLOAD.part(_one_of("workload", "'Gamma(800, cv=2)'"))
@@ -138,7 +144,10 @@ class ScenarioFlags(Command):
 
     def scenario(self) -> tuple[bs.Scenario, dict[str, FileTable]]:
         """Return the scenario, and the file's `TABLES`; a missing one is empty."""
-        base, content = (None, {}) if self.file is None else read_toml(Scenario, self.file, TABLES)
+        if self.file and self.file.suffix not in ("", ".toml") and self.server_config is None:
+            self.file, self.server_config = None, self.file
+        source = sys.stdin.read(SCENARIO_BYTES) + "\n" if self.file == STDIN else self.file
+        base, content = (None, {}) if source is None else read_toml(Scenario, source, TABLES)
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
         parts = {

@@ -5,6 +5,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -19,6 +20,7 @@ METHODS = ("with_noise", "padded_to", "compiling", "scaled", "with_priorities")
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
 UNLIMITED = "unlimited"  # memory, which nobody has: it must be said
 MOST_VALUES = 100_000  # on an axis
+MOST_WHOLE = 10**18  # written as 1e18: 1e999999 would have a million digits
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
 
 
@@ -107,11 +109,17 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """Return a whole number."""
-    try:
+    """Return a whole number.
+
+    >>> whole("32"), whole("1e5")
+    (32, 100000)
+    """
+    with suppress(ValueError):
         return int(text)
-    except ValueError:
-        raise ValueError(f"must be a whole number, got {text!r}") from None
+    with suppress(InvalidOperation, ValueError, OverflowError):
+        if len(text) < 20 and (exact := Decimal(text)) == exact.to_integral_value() and exact < MOST_WHOLE:
+            return int(exact)
+    raise ValueError(f"must be a whole number, got {text!r}")
 
 
 def sizes(text: str) -> list[int]:

@@ -18,6 +18,7 @@ GRID = ["--p99-ms", "50", "--over", "max_batch_size=8,32", "--over", "max_wait_m
 def test_a_servers_file_gives_the_rule_servers_limits_and_padding_of_a_scenario():
     path = DATA / "tf_serving" / "batching_parameters.txt"
     found = run_json("simulate", "--server-config", path, *TRAFFIC, *SIMPLY)["scenario"]
+    assert found == run_json("simulate", path, *TRAFFIC, *SIMPLY)["scenario"]
     config = servers.read(path)
     assert found["rule"] == {"kind": "SizeOrWait", "max_batch_size": 32, "max_wait_ms": 2}
     assert (found["servers"], found["queue_limit"]) == (config.servers, config.queue_limit)

@@ -6,15 +6,19 @@ import tomllib
 
 import pytest
 from shell import SCENARIO, SHORT, as_json, refused, run, run_json
+from typer.testing import CliRunner
 
 import batchsim as bs
+from batchsim.cli import app
 from batchsim.scenario.routing import NAMES
 from batchsim.scenario.toml import KINDS, from_tables, read_toml
 
 
 def test_init_writes_a_scenario_that_runs_as_it_is(written):
     assert bs.Scenario.from_toml("scenario.toml") == SCENARIO
-    assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
+    printed = run("simulate", "scenario.toml", *SHORT).stdout
+    assert "UNSTABLE" not in printed
+    assert CliRunner().invoke(app, ["simulate", "-", "--requests", "2e3"], input=written).stdout == printed
 
 
 # Noise stands within a service time, lengths within the only tokens, a routing in its line of the scenario.
