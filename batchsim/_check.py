@@ -59,6 +59,13 @@ def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGES
     return number
 
 
+def seed(value: Any) -> int:
+    """Return the seed of a generator: a whole number from 0, or that of NumPy's SeedSequence."""
+    if isinstance(value, np.random.SeedSequence):
+        return sum(int(word) << 32 * at for at, word in enumerate(value.generate_state(4)))
+    return whole("seed", value, at_least=0, at_most=None)
+
+
 def real(
     name: str, value: Any, *, at_least: float | None = None, above: float | None = None,
     below: float | None = None, at_most: float = LARGEST, finite: bool = True,

@@ -164,3 +164,10 @@ def test_inputs_are_taken_by_position_whatever_they_are_kept_in():
     scenario = bs.Scenario(bs.Poisson(800), rule(2), seconds())
     for inputs in (iter([1.0, 2.0]), pandas.Series([1.0, 2.0], index=[7, 8])):
         assert bs.simulate(scenario, model_fn=np.negative, inputs=inputs).outputs == [-1, -2]
+
+
+def test_a_seed_sequence_is_a_seed():
+    of_child = [
+        bs.simulate(OK, 100, np.random.SeedSequence(3).spawn(2)[at]).mean_latency_ms for at in (0, 0, 1)
+    ]
+    assert of_child[0] == of_child[1] != of_child[2]

@@ -59,11 +59,3 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         low, high = rate_range_per_s
         lines["DRIFTING"] = f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them, see over_time()"
     return lines
-
-
-def as_html(lines: dict[str, str]) -> str:
-    """Return the lines as a table."""
-    left = 'style="text-align:left"'
-    row = f'<tr><th scope="row" {left}>{{}}</th><td {left}>{{}}</td></tr>'
-    table = "".join(row.format(*line) for line in lines.items())
-    return f"<table><caption>batchsim result</caption><tbody>{table}</tbody></table>"

@@ -23,6 +23,7 @@ from batchsim.result.run_length import Periods
 from batchsim.result.standard_error import Interval, NoInterval, Sample, dropped_of, sample_of
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun, batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
+from batchsim.scenario.printing import html_table
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.sized_time import SizedTime
 
@@ -425,4 +426,4 @@ class Result(TokenColumns):
         return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in self._rows().items())])
 
     def _repr_html_(self) -> str:
-        return printing.as_html(self._rows())
+        return html_table(self._rows(), "batchsim result")

@@ -13,7 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim._kept import kept
-from batchsim.scenario import saturation
+from batchsim.scenario import printing, saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, parts_of, rebuilt
@@ -209,10 +209,10 @@ class Scenario:
         gathered = self.rule.fewest_clients
         fewest = self.most_replicas * (gathered - 1) + 1  # at each replica, all but one of a batch may wait
         if workload.clients < fewest:
-            rule = (
-                f"a ClosedLoop must have at least {fewest} clients for a batch of {gathered} ever to gather"
-            )
+            rule = f"a ClosedLoop must have at least {fewest} clients to gather a batch of {gathered}"
             raise ValueError(f"{rule}, got {workload.clients}")
+
+    __repr__, _repr_html_ = printing.as_text, printing.as_html
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))

@@ -152,7 +152,7 @@ def capacity(
         raise ValueError(f"the workload must be open, so that its rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
-    seed = _check.whole("seed", seed, at_least=0, at_most=None)
+    seed = _check.seed(seed)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     search = _Search(scenario, slo, seed, count, tolerance, Crew(executor))
     if missed := out_of_reach(scenario, slo, seed):

@@ -262,7 +262,7 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
         raise ValueError(f"the scenario must be one that the compiled engine covers, got {got}")
     requests = available(scenario, _check.whole("requests", requests))
     check_memory(scenario, requests)
-    return requests, _check.whole("seed", seed, at_least=0, at_most=None)
+    return requests, _check.seed(seed)
 
 
 def _rising(name: str, check: Callable[[str, Any], Any], given: Sequence[Any]) -> tuple[Any, ...]:

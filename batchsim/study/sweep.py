@@ -309,7 +309,7 @@ def check_settings(
         warmup = _check.real("warmup", warmup, at_least=0, below=1)
     return {
         "requests": None if requests is None else _check.whole("requests", requests),
-        "seed": _check.whole("seed", seed, at_least=0, at_most=None),
+        "seed": _check.seed(seed),
         "replications": _check.whole("replications", replications),
         "warmup": warmup, "engine": engine,
     }  # fmt: skip

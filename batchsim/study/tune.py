@@ -109,7 +109,7 @@ def tune(
     _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
-    seed = _check.whole("seed", seed, at_least=0, at_most=None)
+    seed = _check.seed(seed)
     draws = _draws(inputs, measurement, over, scenario)
     ranges = has_ranges(over)
     grid: Grid | Points = Grid.of(scenario, ends_of(over))

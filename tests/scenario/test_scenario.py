@@ -273,9 +273,9 @@ def test_a_scenario_refuses():
     scenario(workload=ClosedLoop(4), queue_limit=2)
         -> a queue_limit on a ClosedLoop needs think_s greater than 0 ...got 0
     scenario(workload=ClosedLoop(4), rule=SizeOrWait(5, math.inf))
-        -> a ClosedLoop must have at least 5 clients for a batch of 5 ever to gather, got 4
+        -> a ClosedLoop must have at least 5 clients to gather a batch of 5, got 4
     scenario(workload=ClosedLoop(1), rule=AtLeast(2, 4))
-        -> a ClosedLoop must have at least 2 clients for a batch of 2 ever to gather, got 1
+        -> a ClosedLoop must have at least 2 clients to gather a batch of 2, got 1
     """
 
 
@@ -342,3 +342,12 @@ def test_a_queue_that_full_batches_cannot_clear_is_not_stable():
         bs.simulate(scenario, 100)
     )
     assert scenario.replace(rate_per_s=2000).stable
+
+
+def test_a_scenario_shows_what_differs_from_the_defaults_and_folds_the_rest():
+    shown = BASE.replace(queue_limit=9)
+    assert eval(repr(shown), vars(bs)) == shown
+    assert "queue_limit=9" in repr(shown)
+    assert "contention" not in repr(shown)
+    own, folded = shown._repr_html_().split("<details>")
+    assert ("queue_limit" in own, "contention" in own, "contention" in folded) == (True, False, True)
