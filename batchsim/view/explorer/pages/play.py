@@ -13,6 +13,7 @@ from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import pseudocode, to_html
 from batchsim.view.film.window import request_window
 from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import THEMES
 
 HINT = "Space plays, arrows step. Click a request to follow it, or press S for the slowest."
@@ -22,7 +23,7 @@ class PlayPage(Page):
     """The film over the large view of the picture, and the acting line of the rule.
 
     It works without a browser: set `player.time_ms`, or call `player.next()`. The page marks the acting line
-    in `code`, the explorer's pseudo-code. Opening the page makes the film's view large.
+    in `code`, the explorer's pseudo-code. Opening the page makes the film's view large, until it closes.
     """
 
     title = "Film"
@@ -37,6 +38,7 @@ class PlayPage(Page):
         words = plain(widgets.Box, classes="batchsim-moment")  # where the page writes the moment
         super().__init__(session, [self.hint, self.back, words])
         self.was_open, self.mode = False, session.style.mode
+        self.before = ""  # the large view before the film's; "" while the page is closed
         self.run: tuple[Result, int] | None = None  # the result and the server in the film
         self.player.shown = False
         self.player.place = [0.0, 0.0, 1.0, 1.0]  # from the start, as a page asks once whether it has one
@@ -51,6 +53,7 @@ class PlayPage(Page):
 
     def _enlarge(self) -> None:
         session = self.session
+        self.before = session.style.large
         session.restyle(session.style._replace(large=KINDS[session.style.mode].film))
 
     def update(self) -> None:
@@ -59,6 +62,11 @@ class PlayPage(Page):
         turned, self.was_open = self.opened and not self.was_open, self.opened
         if session.visible and self.mode != session.style.mode:
             turned, self.mode = turned or player.shown, session.style.mode  # to the film of the other mode
+        if self.before and not self.opened:
+            before, self.before = self.before, ""
+            style = session.style
+            if style.large == KINDS[style.mode].film and before in views_of(style.mode, style.parts):
+                return session.restyle(style._replace(large=before))
         if turned and self.opened and session.visible and not self.filming:
             return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")

@@ -24,14 +24,17 @@ def test_opening_the_page_makes_the_film_large(panel):
     assert is_hidden(panel.play.back)
 
 
-def test_another_page_shows_the_view_below_the_film_and_a_folded_column_keeps_the_film(panel):
+def test_another_page_shows_the_view_before_the_film_and_a_folded_column_keeps_the_film(panel):
     panel.tabs.selected_index = None
     assert panel.play.player.shown
     panel.turn_to(panel.share)
     assert not panel.play.player.shown
-    assert panel.session.style.large == "timeline"
+    assert panel.session.style.large == panel.large.value == "latency"
     panel.turn_to(panel.play)
     assert panel.play.player.shown
+    panel.screen.enlarge("load")
+    panel.turn_to(panel.share)
+    assert panel.session.style.large == "load"
 
 
 def test_the_film_lies_over_the_large_view(panel):
