@@ -10,7 +10,6 @@ import typer
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim._format import several
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
@@ -129,8 +128,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
     plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
     write: str | None = OUTPUT(
-        "Print the setting as that server's own file, or with --server-config as a diff of it; "
-        "write those of all servers to --out.",
+        "Print the setting as that server's own file, or with --server-config as a diff of it, which "
+        "alone goes for servers in Python; write those of all servers to --out.",
         metavar="SERVER|all",
     )  # fmt: skip
     out: Path | None = OUTPUT("The folder for --write: triton/config.pbtxt and so on.", metavar="FOLDER")
@@ -200,6 +199,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         )
         if self.write == "all" and self.out is None and not self.json_:
             raise ValueError("--write all must come with --out, got none")
+        if self.write != "all" and not (self.server_config and self._is_own(self.write)):
+            servers.file_name(self.write)  # which refuses a server without one
 
     def _written(self, best: "Recommendation") -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Return the requested files, the reasons for missing ones, and diffs; write the files to --out."""
@@ -213,8 +214,6 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         elif self.write is not None and self.server_config is not None and self._is_own(self.write):
             edited = servers.edit(self.server_config, best, self.server, self.which)
             texts[self.write], diffs[self.write], name = edited.text, edited.diff, self.server_config.name
-            if edited.lost:
-                _check.warn(f"{self.server_config} must be written anew, without {several(edited.lost, 9)}")
         elif self.write is not None:
             texts[self.write] = servers.write(self.write, best)
         for server, why in refused.items():

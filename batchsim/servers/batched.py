@@ -32,13 +32,6 @@ FORM = PythonForm(
             ),
         ),
     ),
-    '''import batched
-
-
-@batched.dynamically({batching})
-def predict(inputs: list) -> list:
-    raise NotImplementedError("one output for each input")
-''',
 )  # fmt: skip
 
 SERVER = Server(

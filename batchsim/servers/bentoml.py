@@ -39,7 +39,9 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _settle(document: Document) -> None:
-    if "batchable" not in document.written:
+    if document.settings.get("batchable") is True:
+        del document.settings["batchable"]
+    else:
         size = document.settings.get("max_batch_size")
         document.unused |= {} if size is None else {"max_batch_size": size}
         document.settings["max_batch_size"] = 1
@@ -54,18 +56,8 @@ FORM = PythonForm(
                 "_func", "route", "name", "input_spec", "output_spec", "batchable", "batch_dim",
                 "max_batch_size", "max_latency_ms",
             ),
-            needed={"batchable": True},
         ),
     ),
-    '''import bentoml
-
-
-@bentoml.service({around})
-class Model:
-    @bentoml.api({batching})
-    def predict(self, inputs: list) -> list:
-        raise NotImplementedError("one output for each input")
-''',
     Callee(
         "@bentoml.service", r"(bentoml\.)?service",
         (

@@ -45,7 +45,6 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     return {"batch_size": LEARNED, "slo_micros": math.ceil(float(typed(target.rule.deadline_ms * 1000)))}
 
 
-_NAMED = {"name": "model", "input_type": "doubles"}
 FORM = PythonForm(
     (
         Callee(
@@ -54,32 +53,15 @@ FORM = PythonForm(
                 "_clipper_conn", "name", "version", "input_type", "_func", "base_image", "labels",
                 "registry", "num_replicas", "batch_size", "pkgs_to_install",
             ),
-            needed=_NAMED | {"version": 1},
         ),
         Callee(
             "deploy_model", r"(.*\.)?deploy_model",
             ("name", "version", "input_type", "image", "labels", "num_replicas", "batch_size"),
-            needed=_NAMED | {"version": 1},
         ),
     ),
-    '''from clipper_admin import ClipperConnection, DockerContainerManager
-from clipper_admin.deployers.python import deploy_python_closure
-
-
-def predict(inputs):
-    raise NotImplementedError("one output for each input")
-
-
-clipper_conn = ClipperConnection(DockerContainerManager())
-clipper_conn.connect()
-clipper_conn.register_application({around})
-deploy_python_closure(clipper_conn, func=predict{+batching})
-clipper_conn.link_model_to_app("model", "model")
-''',
     Callee(
         "register_application", r"(.*\.)?register_application",
         ("name", "input_type", "default_output", "slo_micros"),
-        needed=_NAMED | {"default_output": "-1.0", "slo_micros": 100_000},
     ),
 )  # fmt: skip
 

@@ -1,38 +1,24 @@
-"""A server's file with other settings: its own text, in which only the values of these settings differ.
-
-No syntax is known here. A change is tried and the text is read again: it counts if the server then has the
-wanted setting, and every other key as before.
-"""
+"""A server's file with other settings: its own text, in which only the values of these settings differ."""
 
 import dataclasses
 import difflib
 import os
-import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
+from batchsim import _check
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers import files
-from batchsim.servers.formats.document import Document, Place
+from batchsim.servers.formats.document import Document
 from batchsim.servers.server import Server, ServerConfig
 
-# A value where a setting was found: perhaps behind its key, as a list, in quotes, or plain.
-_KEY = r"""(?:["']?[\w.-]+["']?(?:\s*\{\s*value)?(?:\s*[:=]\s*|\s+))"""
-_VALUE = r"""(?:\[[^\]]*\]|"[^"]*"|'[^']*'|[^\s,;(){}\[\]"'\\]+)"""
-_SPANS = [re.compile(f"({key}){_VALUE}") for key in (_KEY, "")]
-MOST_PLACES = 200  # tried for a new key
 
-
-class Edited(NamedTuple):
-    """A file with new settings.
-
-    `diff` is a unified diff, "" without a change. `lost` lists what the new text leaves out: nothing, unless
-    the settings have no place in the old one, so that the file is written anew.
-    """
+@dataclass(frozen=True)
+class Edited(_check.Renewed):
+    """A file with new settings, and a unified diff, "" without a change."""
 
     text: str
     diff: str
-    lost: tuple[str, ...]
 
 
 def edit(
@@ -40,7 +26,8 @@ def edit(
 ) -> Edited:
     """Return a server's file with the settings of a ServerConfig, Rule, Scenario or Recommendation.
 
-    Order, comments and other keys stay. ValueError as of `read` and `write`.
+    Order, comments and other keys stay. A setting that the file cannot have is added as a comment,
+    "# batchsim: capacity=512". ValueError as of `read` and `write`, and where the rest cannot stay.
 
     >>> from tempfile import TemporaryDirectory
     >>> from batchsim import SizeOrWait
@@ -68,20 +55,17 @@ def edited(
         if knobs is not None and "kv_blocks" not in knobs and getattr(config.rule, "kv_blocks", 0) is None:
             what = what.replace(kv_blocks=None)
     wanted, changes = _changes(own, config, what)
-    changed: str | None = text
-    for name, value in changes.items():
-        changed = changed and _changed(changed, name, value, own.name, which)
-    if changed is not None and _is_meant(files.document(changed, own.name, which), wanted, what):
-        return Edited(changed, _diff(path, text, changed), ())
-    anew = files.write(own.name, dataclasses.replace(wanted, unused=config.unused, kept=config.kept))
-    kept = files.parse(anew, own.name)
-    lost = [*config.unknown, *(key for key in config.unused if key not in kept.unused)]
-    comments = ["its comments"] if re.search(r"(^|\s)(#|//)", text) else []
-    return Edited(anew, _diff(path, text, anew), (*lost, *comments, "its order and layout"))
+    changed = files.with_settings(document, changes)
+    kept = {**changed.settings, **changes} == {**document.settings, **changes}
+    kept &= {**changed.unused, **document.unused, **changes} == {**changed.unused, **changes}
+    if not kept or changed.unknown != document.unknown or not _is_meant(changed, wanted, what):
+        new = ", ".join(f"{name}={value}" for name, value in changes.items())
+        raise ValueError(f"an edit must change nothing else: set this by hand, {new}")
+    return Edited(changed.text, _diff(path, text, changed.text))
 
 
 def _changes(own: Server, config: ServerConfig, what: Any) -> tuple[ServerConfig, dict[str, Any]]:
-    """Return the wanted config, and those of its settings that are to change.
+    """Return the wanted config, and those of its settings that are to change; None: to be removed.
 
     Both configs are translated alike, so that a setting that only the translation differs in does not change.
     """
@@ -94,8 +78,9 @@ def _changes(own: Server, config: ServerConfig, what: Any) -> tuple[ServerConfig
     else:
         wanted = dataclasses.replace(files.target_of(what), server="")
     before, after = (files.translated(own, each) for each in (now, wanted))
-    changes = {name: value for name, value in after.settings.items() if before.settings.get(name) != value}
-    return after, changes
+    names = {**before.settings, **after.settings}
+    changes = {name: after.settings.get(name) for name in names}
+    return after, {name: new for name, new in changes.items() if before.settings.get(name) != new}
 
 
 def _is_meant(document: Document, wanted: ServerConfig, what: Any) -> bool:
@@ -121,53 +106,3 @@ def _diff(path: str | os.PathLike[str], old: str, new: str) -> str:
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
-
-
-def _changed(text: str, name: str, value: Any, server: str, which: str | None) -> str | None:
-    """Return the text with one setting changed; None if no change that was tried does that alone."""
-    before = files.document(text, server, which)
-    wanted = before.settings | {name: value}
-    for candidate in _candidates(text, name, value, before):
-        try:
-            after = files.document(candidate, server, which)
-        except ValueError:
-            continue
-        same = after.settings == wanted and after.unknown == before.unknown
-        if same and {**after.unused, name: 0} == {**before.unused, name: 0}:
-            return candidate
-    return None
-
-
-def _candidates(text: str, name: str, value: Any, document: Document) -> Iterator[str]:
-    """Yield texts that may have the setting: first with its present value replaced, then with a new key."""
-    written = [str(value).lower(), str(value)] if isinstance(value, bool) else [_literal(value)]
-    ends = []
-    for key, place in document.places.items():
-        for span in _SPANS:
-            if (found := span.match(text, _offset(text, place))) is None:
-                continue
-            ends.append(found.end())
-            for literal in written if key == name else ():
-                yield text[: found.end(1)] + literal + text[found.end() :]
-    literal, dashed = written[-1], name.replace("_", "-")
-    beside = (
-        "\n{indent}{name}: {literal}", ", {name}={literal}", ', "{name}": {literal}', " --{dashed} {literal}",
-        "\n{name}={literal}",
-    )  # fmt: skip
-    first = " {name}: {literal}", "{name}={literal}, "
-    openings = [match.end() for match in re.finditer(r"[({]", text)]
-    for position in [*sorted(set(ends), reverse=True), *openings][:MOST_PLACES]:
-        line = text[text.rfind("\n", 0, position) + 1 : position]
-        indent = line[: len(line) - len(line.lstrip())]
-        for form in beside if position in ends else first:
-            new = form.format(indent=indent, name=name, literal=literal, dashed=dashed)
-            yield text[:position] + new + text[position:]
-
-
-def _literal(value: Any) -> str:
-    return repr(list(value)) if isinstance(value, tuple) else str(value)
-
-
-def _offset(text: str, place: Place) -> int:
-    lines = text.splitlines(keepends=True)
-    return sum(map(len, lines[: place[0] - 1])) + place[1] - 1

@@ -16,12 +16,11 @@ from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
-from batchsim.servers.formats.document import Document
+from batchsim.servers.formats.document import Document, Node
 from batchsim.servers.registry import ALL, SERVERS, SIZE_SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
-# Settings outside of a file, such as options of a command line: "# batchsim: capacity=512".
-BESIDES = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=(.*)", re.MULTILINE)
+_BESIDE = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE)
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
 MOST_WORDS = 30_000  # and signs, in a config
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -66,17 +65,47 @@ def document(
 ) -> Document:
     """Return the settings of the text of a server's file, and their places, before they are checked."""
     _check_extent(text)
-    found, form = _recognised(text, server, None if path is None else Path(path))
-    document = Document(found)
+    return _read(*_recognised(text, server, None if path is None else Path(path)), text, which)
+
+
+def _read(server: Server, form: Format, text: str, which: str | None) -> Document:
+    document = Document(server, form, text, which)
     try:
         form.read(document, text, which)
     except RecursionError:
         raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
-    for match in BESIDES.finditer(text):
-        name, at = match[1], match.start(1)
+    beside = Beside()
+    for match in _BESIDE.finditer(text):
+        name = match[1]
         if name not in document.settings:
-            document.settings[name] = _literal(name, match[2].strip(" \t"))
-            document.places[name] = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+            document.settings[name] = _literal(name, match[2])
+            document.nodes[name] = Node(document.settings[name], match.start(), match.span(2)), beside
+    document.sections.append(beside)
+    return document
+
+
+class Beside:
+    """Settings outside of a file, such as options of a command line: "# batchsim: capacity=512"."""
+
+    def has(self, name: str) -> bool:
+        return True
+
+    def literal(self, name: str, value: Any) -> str | None:
+        return None if value is None else repr(value)
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        """Return the text with a comment in its first line, or behind the one that names its interpreter."""
+        at = len(re.match(r"(#!.*\n)?", text)[0])  # type: ignore[index]
+        return f"{text[:at]}# batchsim: {name}={value!r}\n{text[at:]}"
+
+
+def with_settings(document: Document, settings: Mapping[str, Any]) -> Document:
+    """Return a file with some other settings, and nothing else changed; None removes a setting."""
+    for name, value in settings.items():
+        value = list(value) if isinstance(value, tuple) else value
+        if document.settings.get(name) != value:
+            text = document.without(name) if value is None else document.changed(name, value)
+            document = _read(document.server, document.form, text, document.which)
     return document
 
 
@@ -139,9 +168,9 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 
     `SizeOrWait` can be written for every server: comments in the text name the rule that the server makes of
     the same two numbers, and each number that was rounded. Any other rule, number of servers, limit or
-    timeout that the server does not have is refused. A ServerConfig that was read is written with its keys
-    without effect, but without its unknown keys. `file` selects one of the server's formats by its file name,
-    such as "model-config.yaml".
+    timeout that the server does not have is refused. A ServerConfig that was read is its own text again.
+    `file` selects one of the server's formats by its file name, such as "model-config.yaml". A server that is
+    configured in Python has no such file: `edit` changes the settings in yours.
 
     >>> from batchsim import SizeOrWait
     >>> print(write("torchserve", SizeOrWait(32, 2)).partition("models=")[0].strip())
@@ -152,17 +181,14 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     """
     form, own = _format_of(server, file), ALL[server]
     target = target_of(what)
+    if target.server == server and target.text and _recognised(target.text, server, None)[1] is form:
+        return with_settings(_read(own, form, target.text, target.which), target.settings).text
+    template = _template(server, form)
     found, remarks = (target, []) if target.server == server else _translated(own, target)
-    settings = dict(found.settings)
-    extras = {key: value for key, value in found.unused.items() if key not in own.settings}
-    text = form.write(settings, extras | {**found.kept})
+    text = with_settings(_read(own, form, template, None), found.settings).text
     head = [f"Written by batchsim for {server} ({own.version}).", f"Its rule: {found.rule!r}."]
     head += getattr(what, "certainty", ())  # of a Recommendation
-    besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
-    if form.command and settings:
-        options = " ".join(f"--{name} {value}" for name, value in settings.items())
-        besides.append(f"Start it with: {form.command} {options}")
-    return "".join(f"# {line}\n" for line in (*head, *remarks, *besides)) + text
+    return "".join(f"# {line}\n" for line in (*head, *remarks)) + text
 
 
 def write_all(what: Any) -> Written:
@@ -174,7 +200,7 @@ def write_all(what: Any) -> Written:
     >>> from batchsim import RunningWindow
     >>> written = write_all(RunningWindow(8, 5))
     >>> list(written.texts), len(written.refused)
-    (['litserve'], 10)
+    ([], 11)
     """
     written = Written({}, {})
     target = target_of(what)
@@ -188,12 +214,21 @@ def write_all(what: Any) -> Written:
 
 
 def file_name(server: str) -> str:
-    """Return the usual name of a server's file.
+    """Return the usual name of a server's file, or raise ValueError if `write` makes none.
 
     >>> file_name("triton")
     'config.pbtxt'
     """
-    return _format_of(server, None).file
+    form = _format_of(server, None)
+    _template(server, form)
+    return form.file
+
+
+def _template(server: str, form: Format) -> str:
+    if form.template is None:
+        must = f"a file for {server} must be yours, as it is a program"
+        raise ValueError(f"{must}: `edit` changes the settings in it, and no new one is written")
+    return form.template
 
 
 def _format_of(server: str, file: str | None) -> Format:

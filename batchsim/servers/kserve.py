@@ -1,13 +1,11 @@
 """KServe: the batcher of an InferenceService."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from batchsim import _check
 from batchsim._format import brief, several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
-from batchsim.servers.formats.document import Document, Place, refused
-from batchsim.servers.formats.keyed_text import Places, parse_yaml, yaml_of
+from batchsim.servers.formats.document import Document, Node
+from batchsim.servers.formats.keyed_text import YAML, parse_yaml
+from batchsim.servers.formats.keys import Keys
 from batchsim.servers.server import Format, Server, Words
 
 DEFAULT_MS = 5000  # which also replaces a maxLatency of 0
@@ -27,13 +25,11 @@ def kserve(maxBatchSize: int = 32, maxLatency: int = DEFAULT_MS) -> PullThenWait
     return PullThenWait(size, _check.whole("KServe's maxLatency", maxLatency, at_least=0) or DEFAULT_MS)
 
 
-KIND, API = "InferenceService", "serving.kserve.io/v1beta1"
-HEAD = {"apiVersion": API, "kind": KIND, "metadata": {"name": "model"}}
+KIND = "InferenceService"
 PREDICTOR = "spec.predictor"
 BATCHER = f"{PREDICTOR}.batcher"
-REPLICAS = f"{PREDICTOR}.minReplicas"
 # The keys that each path may have. A predictor takes those of a component, of a model server and of a pod.
-KNOWN = {
+_KNOWN = {
     "": "apiVersion kind metadata spec status",
     "spec": "predictor transformer explainer",
     PREDICTOR: """
@@ -52,53 +48,39 @@ KNOWN = {
 }
 
 
+KEYS = Keys(
+    YAML, {path: names.split() for path, names in _KNOWN.items()},
+    {f"{PREDICTOR}.timeout": f"{PREDICTOR}.timeout"},  # not the batcher's
+)  # fmt: skip
+TEMPLATE = f"""\
+apiVersion: serving.kserve.io/v1beta1
+kind: {KIND}
+metadata:
+  name: model
+spec:
+  predictor:
+    batcher: {{}}
+"""
+
+
 def _read(document: Document, text: str, which: str | None) -> None:
     """Fill a document with the InferenceService called `which`; None if the text has one."""
-    found: dict[str, tuple[Any, Places]] = {}
-    for content, places in parse_yaml(text):
-        if isinstance(content, dict) and content.get("kind") == KIND:
-            about = content.get("metadata")
+    found: dict[str, Node] = {}
+    for node in parse_yaml(text):
+        if isinstance(node.value, dict) and node.value.get("kind") == KIND:
+            about = node.value.get("metadata")
             name = about.get("name") if isinstance(about, dict) else None
-            found[str(name or f"number {len(found) + 1}")] = content, places
+            found[str(name or f"number {len(found) + 1}")] = node
     if not found:
         raise ValueError(f"a KServe YAML must have a document of kind {KIND}, got none")
     if (which is None and len(found) > 1) or (which is not None and which not in found):
         raise ValueError(f"which must name one of the services {several([*found])}, got {brief(which)}")
-    content, places = next(iter(found.values())) if which is None else found[which]
-    _read_keys(document, content, "", places)
-    if tuple(BATCHER.split(".")) not in places:
+    service = next(iter(found.values())) if which is None else found[which]
+    for name in ("apiVersion", "kind", "metadata"):  # which tell what it is
+        service.items.pop(name, None)
+    KEYS.read(document, service)
+    if service.find(BATCHER) is None:
         raise ValueError(f"{BATCHER} must be there for KServe to batch, got none")
-
-
-def _read_keys(document: Document, content: Any, path: str, places: Places) -> None:
-    if not isinstance(content, dict):
-        place: Place | None = places.get(tuple(path.split(".")))
-        raise refused(f"{path or 'the document'} must have keys, got {content!r}", place)
-    known = KNOWN[path].split()
-    for key, value in content.items():
-        inner = f"{path}.{key}".strip(".")
-        if key not in known:
-            document.put_unknown(inner, known, places.get(tuple(inner.split("."))))
-        elif inner in KNOWN:
-            _read_keys(document, value, inner, places)
-        elif path == BATCHER or inner == REPLICAS:
-            document.put(key, value, places.get(tuple(inner.split("."))))
-        elif HEAD.get(inner) != value:
-            document.unused[inner] = value
-
-
-def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-    """Return an InferenceService; without its model if that is unknown."""
-    content: dict[str, Any] = dict(HEAD)
-    batcher = {key: settings.pop(key) for key in KNOWN[BATCHER].split() if key in settings}
-    replicas = {REPLICAS: settings.pop("minReplicas")} if "minReplicas" in settings else {}
-    for path, value in {**unused, **replicas, BATCHER: batcher}.items():
-        *steps, last = path.split(".")
-        part = content
-        for step in steps:
-            part = part.setdefault(step, {})
-        part[last] = value
-    return yaml_of(content)
 
 
 SERVER = Server(
@@ -108,7 +90,7 @@ SERVER = Server(
     formats=(
         Format(
             "a KServe InferenceService", "inference-service.yaml", (".yaml", ".yml"),
-            rf"^[ \t]*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, _write,
+            rf"^[ \t]*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, TEMPLATE,
         ),
     ),
 )  # fmt: skip

@@ -68,21 +68,6 @@ FORM = PythonForm(
             ),
         ),
     ),
-    '''import litserve as ls
-
-
-class Model(ls.LitAPI):
-    def setup(self, device):
-        pass
-
-    def predict(self, inputs):
-        raise NotImplementedError("one output for each input")
-
-
-if __name__ == "__main__":
-    server = ls.LitServer(Model({batching}){+around})
-    server.run(port=8000)
-''',
     Callee(
         "LitServer", ANY + "LitServer",
         (

@@ -48,19 +48,6 @@ FORM = PythonForm(
             {"timeout": "append_worker.timeout"},  # the worker's; the setting is the server's
         ),
     ),
-    '''from mosec import Server, Worker
-
-
-class Inference(Worker):
-    def forward(self, data: list) -> list:
-        raise NotImplementedError("one output for each input")
-
-
-if __name__ == "__main__":
-    server = Server()
-    server.append_worker(Inference{+batching})
-    server.run()
-''',
 )  # fmt: skip
 
 SERVER = Server(
@@ -72,7 +59,7 @@ SERVER = Server(
     ),
     formats=(
         FORM.format(
-            "a mosec server", "server.py", r"\bmosec\b|\bappend_worker\b", command="python server.py"
+            "a mosec server", "server.py", r"\bmosec\b|\bappend_worker\b"
         ),
     ),
 )  # fmt: skip

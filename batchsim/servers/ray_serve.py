@@ -89,18 +89,6 @@ FORM = PythonForm(
             code=frozenset({"batch_size_fn"}),
         ),
     ),
-    '''from ray import serve
-
-
-@serve.deployment({around})
-class Model:
-    @serve.batch({batching})
-    async def predict(self, requests: list) -> list:
-        raise NotImplementedError("one answer for each request")
-
-    async def __call__(self, request):
-        return await self.predict(request)
-''',
     Callee(
         "@serve.deployment", r"(ray\.)?(serve\.)?deployment",
         (

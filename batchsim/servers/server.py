@@ -22,7 +22,7 @@ LONGEST, MOST_LINES = 60, 12  # characters of a printed value, and lines of a pa
 
 
 @dataclass(frozen=True, repr=False)
-class ServerConfig:
+class ServerConfig(_check.Renewed):
     """The meaning of a server's settings: a rule, and the parts of a scenario that the same file sets.
 
     `pad_to`: batch sizes to which batches are padded. `settings` has the server's own names. `unused` holds
@@ -63,7 +63,8 @@ class ServerConfig:
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    kept: Mapping[str, Any] = field(default_factory=dict)  # parts of a file to write back while still true
+    text: str = field(default="", compare=False)  # that was read, and what of it
+    which: str | None = field(default=None, compare=False)
     # The line and the column of each setting, and of each unknown key, in the text that was read.
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
@@ -232,13 +233,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format of a server: how to recognise, read and write it.
+    """A file format of a server: how to recognise and read it.
 
     `title` describes such a file, `file` is its usual name, `suffixes` are those of other names. `signs` is a
     pattern that matches no other server's files. `read(document, text, which)` fills a `Document`; `which`
-    selects one of several models or functions. `write(settings, unused)` returns the text, and removes from
-    `settings` all that the text contains. `command` starts a server whose remaining settings are options of
-    its command line.
+    selects one of several models or functions. `template` is the least such text, to which settings are
+    added; None if no new file can be written.
     """
 
     title: str
@@ -246,8 +246,7 @@ class Format:
     suffixes: tuple[str, ...]
     signs: str
     read: Callable[[Any, str, str | None], None]
-    write: Callable[[dict[str, Any], Mapping[str, Any]], str]
-    command: str = ""
+    template: str | None = None
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,6 @@ FORM = PythonForm(
             ("_model_fn", "max_batch_size", "max_wait_ms", "_clock"),
         ),
     ),
-    '''import batchsim as bs
-
-
-def model_fn(inputs):
-    raise NotImplementedError("one output for each input")
-
-
-batcher = bs.InferenceBatcher(model_fn{+batching})
-''',
 )  # fmt: skip
 
 SERVER = Server(

@@ -1,12 +1,14 @@
 """TensorFlow Serving: the file of --batching_parameters_file."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
-from batchsim.servers.formats import text_proto
-from batchsim.servers.formats.document import Document
+from batchsim.servers.formats.document import Document, Node
+from batchsim.servers.formats.keys import Keys
+from batchsim.servers.formats.text_proto import PROTO, Schema, parse
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 ONE_SHAPE = "TensorFlow Serving fails a batch of different sizes unless pad_variable_length_inputs is true"
@@ -68,7 +70,7 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "threads-default", f"{THREADS} is one per core unless set; here it is 1: pass cores=."
 
 
-SCHEMA = text_proto.Schema({
+SCHEMA = Schema({
     "Int64Value": "value:int64",
     "StringValue": "value:string",
     "BatchingParameters": "max_batch_size:Int64Value batch_timeout_micros:Int64Value "
@@ -78,26 +80,22 @@ SCHEMA = text_proto.Schema({
 MESSAGE = "BatchingParameters"
 
 
+_WRAPPED = re.findall(r"(\w+):\w+Value", SCHEMA.messages[MESSAGE])  # each value in a message
+KEYS = Keys(
+    PROTO, {"": SCHEMA.names(MESSAGE), **dict.fromkeys(_WRAPPED, ("value",))},
+    {f"{name}.value": name for name in _WRAPPED},
+)  # fmt: skip
+
+
 def _read(document: Document, text: str, which: str | None) -> None:
-    message, places = text_proto.read(document, text, SCHEMA.message(MESSAGE))
-    for name, value in text_proto.plain(message).items():
-        # A number is wrapped in a message, which may omit its value, 0.
-        given = getattr(message, name).value if isinstance(value, dict) else value
-        document.put(name, given, places.get((name,)))
+    root = parse(text, SCHEMA.message(MESSAGE), document)
+    for name in {*_WRAPPED} & {*root.items}:
+        message = root.items[name]
+        value = message.items.setdefault("value", Node(0, message.at, message.span))  # a message may omit it
+        value.at, value.end = message.at, message.span[1]
+    KEYS.read(document, root)
     if THREADS not in document.settings:
         document.note(f"{THREADS} is left out: the server starts one per core, batchsim one")
-
-
-def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-    message = SCHEMA.message(MESSAGE)
-    fields = message.DESCRIPTOR.fields_by_name
-    given = {name: settings.pop(name) for name in list(settings) if name in fields}
-    given |= {name: value for name, value in unused.items() if name in fields}
-    content = {
-        name: {"value": value} if fields[name].message_type else list(value) if name == SIZES else value
-        for name, value in given.items()
-    }
-    return text_proto.text_of(content, message)
 
 
 SERVER = Server(
@@ -113,7 +111,7 @@ SERVER = Server(
             "TensorFlow Serving's batching parameters", "batching_parameters.txt", (".txt", ".pbtxt"),
             r"\b(batch_timeout_micros|num_batch_threads|max_enqueued_batches|allowed_batch_sizes"
             r"|thread_pool_name|pad_variable_length_inputs)\b|^[ \t]*max_batch_size\s*:?\s*[{<]",
-            _read, _write,
+            _read, "",
         ),
     ),
 )  # fmt: skip

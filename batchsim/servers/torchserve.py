@@ -2,14 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchsim import _check
 from batchsim._format import several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
-from batchsim.servers.formats.document import Document, Place, refused
-from batchsim.servers.formats.keyed_text import Property, parse_properties, parse_yaml, property_of, yaml_of
+from batchsim.servers.formats.document import Document, Node, Place, place_in, refused
+from batchsim.servers.formats.keyed_text import (
+    JSON,
+    PROPERTIES,
+    YAML,
+    parse_json,
+    parse_properties,
+    parse_yaml,
+)
+from batchsim.servers.formats.keys import KeyedText, Keys
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
@@ -36,7 +43,6 @@ def config(*, minWorkers: int = 1, job_queue_size: int = 100, **settings: int) -
     )
 
 
-MODEL, VERSION = "model", "1.0"  # written for a model without a name
 QUEUE, QUEUE_OF_MODEL = "job_queue_size", "jobQueueSize"
 ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's JSON, 0 means the default
 
@@ -67,112 +73,96 @@ _MODEL_KEYS = """
     responseTimeout runtimeType sequenceBatching sequenceMaxIdleMSec sequenceTimeoutMSec startupTimeout
     torchrun useJobTicket useVenv
 """
-PROPERTIES, MODEL_KEYS = frozenset(_PROPERTIES.split()), frozenset(_MODEL_KEYS.split())
-HANDLER_KEYS = frozenset(["handler", "deepspeed", "micro_batching", "pippy", "pt2"])  # read by handlers
+_HANDLER_KEYS = "handler deepspeed micro_batching pippy pt2"  # read by handlers
+TOP = Keys(PROPERTIES, {"": _PROPERTIES.split()})
+OWN = Keys(JSON, {"": _MODEL_KEYS.split()}, {QUEUE_OF_MODEL: QUEUE})
+FILE = Keys(YAML, {"": f"{_MODEL_KEYS} {_HANDLER_KEYS}".split()}, OWN.called)
+
+
+class ModelSection(KeyedText):
+    """The settings of a model within config.properties."""
+
+    def literal(self, name: str, value: Any) -> str | None:
+        if name in ZEROS and value == 0:
+            rule = f"{name} must be at least 1 in a config.properties, where less means the default"
+            raise ValueError(f"{rule}, got 0: write a model-config.yaml")
+        return super().literal(name, value)
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        if self.root.span == (0, 0):
+            raise ValueError(f"models must have the model whose {name} is to be {value}, got none")
+        return super().added(text, name, value)
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
     """Fill a document with a config.properties, for the model called `which` if it has several."""
-    for prop in parse_properties(text):
-        if prop.key not in PROPERTIES:
-            document.put_unknown(prop.key, PROPERTIES, prop.place)
-        elif prop.key == "models":
-            _read_models(document, prop, which)
-        else:
-            value = _number(prop.value) if prop.key in document.server.settings else prop.value
-            document.put(prop.key, value, prop.value_at(0))
-
-
-def _number(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", value) else value
-
-
-def _read_models(document: Document, prop: Property, which: str | None) -> None:
-    try:
-        models = json.loads(prop.value)
-    except json.JSONDecodeError as error:
-        raise refused(f"models must be JSON: {error.msg}", prop.value_at(error.pos)) from None
-    named = {
-        (model, version): _table(settings, f"version {version} of {model}", prop.value_at(0))
-        for model, versions in _table(models, "models", prop.value_at(0)).items()
-        for version, settings in _table(versions, f"model {model}", prop.value_at(0)).items()
-    }
-    if not named:
-        return
-    fits = [
-        (model, version)
-        for (model, version), settings in named.items()
-        if which == f"{model}/{version}"
-        or (which in (None, model) and (len(models[model]) == 1 or settings.get("defaultVersion")))
-    ]
-    if len(fits) != 1:
-        rule = "which must name one of the models" if which else "models must be one, or which must name it"
-        listed = several([f"{model}/{version}" for model, version in named])
-        raise refused(f"{rule}: {listed}" + (f"; got {which!r}" if which else ""), prop.place)
-    ((model, version),) = fits
-    if (model, version) != (MODEL, VERSION):
-        document.unused["models"] = f"{model}/{version}"
-    # The first mention after the model's name, then its version's.
-    start = prop.value.find(f'"{version}"', max(prop.value.find(f'"{model}"'), 0))
-
-    def place_of(key: str) -> Place:
-        return prop.value_at(max(prop.value.find(f'"{key}"', start), 0))
-
-    _put_model(document, named[model, version], place_of)
+    top, model = Node({}, 0, (0, len(text))), Node({}, 0, (0, 0))
+    for key, node, places in parse_properties(text):
+        top.items[key] = node
+        if key == "models":
+            model = _model(document, node, places, which)
+        elif key in document.server.settings:
+            node.value = _number(node.value)
+    for key, node in model.items.items():
+        if OWN.called.get(key, key) in document.server.settings:
+            node.value = _number(node.value)
+    TOP.read(document, top)
+    document.unused.pop("models", None)
+    OWN.read(document, model, ModelSection(OWN, model))
     for key in ZEROS:
         if document.settings.get(key) == 0:
             del document.settings[key]
             document.note(f"{key} of 0 in config.properties means TorchServe's default")
 
 
-def _table(value: Any, what: str, place: Place) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise refused(f"{what} must be a JSON object, got {value!r}", place)
-    return value
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", value) else value
 
 
-def _put_model(document: Document, settings: dict[str, Any], place_of: Callable[[str], Place]) -> None:
-    for key, value in settings.items():
-        if key in MODEL_KEYS:
-            own = QUEUE if key == QUEUE_OF_MODEL else key
-            document.put(own, _number(value) if own in document.server.settings else value, place_of(key))
-        else:
-            document.put_unknown(key, MODEL_KEYS, place_of(key))
+def _model(document: Document, models: Node, places: list[int], which: str | None) -> Node:
+    """Return the settings of the model called `which`, with their places in the text."""
+    try:
+        json.loads(models.value)
+    except json.JSONDecodeError as error:
+        place = place_in(document.text, places[error.pos])
+        raise refused(f"models must be JSON: {error.msg}", place) from None
+    root = parse_json(models.value)
+    start = document.place(models)
+    named = {
+        (model, version): _table(settings, f"version {version} of {model}", start)
+        for model, versions in _table(root, "models", start).items.items()
+        for version, settings in _table(versions, f"model {model}", start).items.items()
+    }
+    if not named:
+        return Node({}, 0, (0, 0))
+    fits = [
+        settings
+        for (model, version), settings in named.items()
+        if which == f"{model}/{version}"
+        or (
+            which in (None, model)
+            and (len(root.items[model].items) == 1 or settings.value.get("defaultVersion"))
+        )
+    ]
+    if len(fits) != 1:
+        rule = "which must name one of the models" if which else "models must be one, or which must name it"
+        listed = several([f"{model}/{version}" for model, version in named])
+        raise refused(f"{rule}: {listed}" + (f"; got {which!r}" if which else ""), start)
+    for node in (fits[0], *fits[0].items.values()):
+        node.at, node.span = places[node.at], (places[node.span[0]], places[node.span[1] - 1] + 1)
+    return fits[0]
 
 
-def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-    """Return a config.properties, or raise ValueError for a 0, which means a default there."""
-    for key in ZEROS:
-        if settings.get(key) == 0:
-            rule = f"{key} must be at least 1 in a config.properties, where less means the default"
-            raise ValueError(f"{rule}, got 0: write a model-config.yaml")
-    top = {key: value for key, value in unused.items() if key in PROPERTIES and key != "models"}
-    if QUEUE in settings:
-        top[QUEUE] = settings.pop(QUEUE)
-    own = {key: settings.pop(key) for key in list(settings) if key in MODEL_KEYS}
-    own |= {key: value for key, value in unused.items() if key in MODEL_KEYS}
-    name, _, version = unused.get("models", f"{MODEL}/{VERSION}").rpartition("/")
-    top["models"] = json.dumps({name: {version: own}}, indent=2)
-    return "".join(property_of(key, value) for key, value in top.items())
+def _table(node: Node, what: str, place: Place) -> Node:
+    if not isinstance(node.value, dict):
+        raise refused(f"{what} must be a JSON object, got {node.value!r}", place)
+    return node
 
 
 def _read_yaml(document: Document, text: str, which: str | None) -> None:
-    (content, places), *_ = parse_yaml(text)
-    for key, value in _table(content, "model-config.yaml", (1, 1)).items():
-        own = QUEUE if key == QUEUE_OF_MODEL else key
-        if key in MODEL_KEYS or key in HANDLER_KEYS:
-            document.put(own, value, places.get((key,)))
-        else:
-            document.put_unknown(str(key), MODEL_KEYS | HANDLER_KEYS, places.get((str(key),)))
+    FILE.read(document, parse_yaml(text)[0])
     if document.unknown:
         document.note("a handler may read keys that TorchServe itself does not have")
-
-
-def _write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-    own = {key: settings.pop(key) for key in list(settings) if key in MODEL_KEYS}
-    if QUEUE in settings:
-        own[QUEUE_OF_MODEL] = settings.pop(QUEUE)
-    return yaml_of(own | {key: unused[key] for key in unused if key in MODEL_KEYS | HANDLER_KEYS})
 
 
 SERVER = Server(
@@ -186,12 +176,12 @@ SERVER = Server(
             "a TorchServe config.properties", "config.properties", (".properties",),
             r"^[ \t]*(models|inference_address|management_address|job_queue_size|model_store|load_models"
             r"|default_workers_per_model|number_of_netty_threads)\s*[=:]",
-            _read, _write,
+            _read, 'models={"model": {"1.0": {}}}\n',
         ),
         Format(
             "a TorchServe model-config.yaml", "model-config.yaml", (".yaml", ".yml"),
             r"^[ \t]*\b(batchSize|maxBatchDelay|minWorkers|maxWorkers|jobQueueSize|parallelType)\b\s*:",
-            _read_yaml, _write_yaml,
+            _read_yaml, "",
         ),
     ),
 )  # fmt: skip

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim._format import listed, typed
 from batchsim.scenario.priorities import MOST
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, SizeOrWait
-from batchsim.servers.formats import text_proto
-from batchsim.servers.formats.document import Document, refused
+from batchsim.servers.formats.document import Document, Node, refused, replaced
+from batchsim.servers.formats.keys import KeyedText, Keys
+from batchsim.servers.formats.text_proto import PROTO, parse
 from batchsim.servers.formats.triton_schema import SCHEMA
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
@@ -184,70 +186,105 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "pre-forming-off", f"{listed(policy)} {off}: the cost of that is not simulated."
 
 
-# The path to each message that holds settings of the preset.
-SECTIONS = ((), ("dynamic_batching",), ("dynamic_batching", "default_queue_policy"), ("instance_group",))
 RAGGED = "allow_ragged_batch"
 ONE_SHAPE = "Triton batches only requests of one shape unless an input has allow_ragged_batch"
-GROUP, BATCHING = "instance_group", "dynamic_batching"
+GROUP, BATCHING, SIZE = "instance_group", "dynamic_batching", "max_batch_size"
 OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
 COUNT, GPUS = "count", "gpus"
 MESSAGE = "ModelConfig"
+KEYS = Keys(PROTO, {
+    "": SCHEMA.names(MESSAGE),
+    BATCHING: SCHEMA.names("ModelDynamicBatching"),
+    f"{BATCHING}.default_queue_policy": SCHEMA.names("ModelQueuePolicy"),
+})  # fmt: skip
+
+
+@dataclass
+class Instances:
+    """The instance groups of a text, which stand for `count` instances on `gpus` devices."""
+
+    document: Document
+    root: Node
+    groups: list[dict[str, Any]]
+    node: Node | None  # which has them
+
+    def has(self, name: str) -> bool:
+        return name in (COUNT, GPUS)
+
+    def literal(self, name: str, value: Any) -> str | None:
+        now = {COUNT: 1, GPUS: 1} | self.document.settings | {name: value}
+        count, gpus = now[COUNT], min(now[COUNT], now[GPUS])
+        kind = self.groups[0].get("kind") if self.groups else "KIND_GPU"
+        same = {} if kind is None else {"kind": kind}
+        each, more = divmod(count, gpus)
+        parts = (each + 1, [*range(more)]), (each, [*range(more, gpus)])
+        return PROTO.literal(
+            [{COUNT: some, **same, **({GPUS: on} if gpus > 1 else {})} for some, on in parts if on]
+        )
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        new = str(self.literal(name, value))
+        if self.node is None:
+            return PROTO.added(text, self.root, PROTO.pair(GROUP, new))
+        return replaced(text, self.node, new)
+
+
+class Unbatched(KeyedText):
+    """A text without dynamic batching: Triton never combines requests, and a batch size needs it."""
+
+    def has(self, name: str) -> bool:
+        return name == SIZE
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        (begin, end), new = self.root.items[SIZE].span, PROTO.added(text, self.root, f"{BATCHING} {{ }}")
+        return f"{new[:begin]}{value}{new[end:]}"
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
-    message, places = text_proto.read(document, text, SCHEMA.message(MESSAGE))
-    content = text_proto.plain(message)
+    root = parse(text, SCHEMA.message(MESSAGE), document)
     for name in OTHER_SCHEDULERS:
-        if name in content:
-            raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", places[name,])
-    _read_groups(document, content.pop(GROUP, []), places)
-    if any(each.get(RAGGED) for each in content.get("input", ())):
-        document.put(RAGGED, True)
-    batching = content.pop(BATCHING, None)
-    _read_section(document, content, (), places)
-    if batching is not None:
-        _read_section(document, batching, (BATCHING,), places)
-    elif (size := document.settings.get("max_batch_size", 0)) > 1:
-        # Without dynamic batching, Triton never combines requests.
-        document.settings["max_batch_size"] = 1
-        document.unused["max_batch_size"] = size
+        if name in root.items:
+            place = document.place(root.items[name])
+            raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", place)
+    _read_groups(document, root)
+    if any(each.get(RAGGED) for each in root.value.get("input", ())):
+        document.settings[RAGGED] = True
+    KEYS.read(document, root)
+    size = document.settings.setdefault(SIZE, 0)
+    if size > 1 and BATCHING not in root.items:
+        document.settings[SIZE] = 1
+        document.unused[SIZE] = size
         document.note("without dynamic_batching, each request is computed alone")
-    if document.settings.setdefault("max_batch_size", 0) == 0:
-        raise refused(
-            "for Triton to batch, max_batch_size must be at least 1, got "
-            + ("0" if ("max_batch_size",) in places else "none"),
-            places.get(("max_batch_size",)),
-        )
+        document.sections.insert(0, Unbatched(KEYS, root))
+        del document.nodes[SIZE]
+    if size == 0:
+        node = root.items.get(SIZE)
+        must = f"for Triton to batch, max_batch_size must be at least 1, got {'0' if node else 'none'}"
+        raise refused(must, None if node is None else document.place(node))
 
 
-def _read_section(document: Document, content: Mapping[str, Any], path: tuple[str, ...], places: Any) -> None:
-    for name, value in content.items():
-        inner = (*path, name)
-        if inner in SECTIONS:
-            _read_section(document, value, inner, places)
-        else:
-            document.put(name, value, places.get(inner), ".".join(inner))
-
-
-def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) -> None:
-    if not groups:
+def _read_groups(document: Document, root: Node) -> None:
+    groups, node = root.value.get(GROUP, []), root.items.pop(GROUP, None)
+    section = Instances(document, root, groups, node)
+    document.sections.append(section)
+    if node is None:
         return
-    spread = _spread(groups)
-    document.put(COUNT, sum(spread), places.get((GROUP, COUNT)))
+    spread, count = _spread(groups), node.items.get(COUNT)
+    total = Node(sum(spread), node.at if count is None else count.at, node.span, more=node.more)
+    document.put(COUNT, total, section)
     if len(spread) > 1:
-        document.put(GPUS, len(spread))
+        document.put(GPUS, Node(len(spread), node.at, node.span, more=node.more), section)
+    elif count is not None and len(groups) == 1 and groups[0][COUNT] == total.value:
+        total.span = count.span
+        document.nodes[COUNT] = total, KeyedText(KEYS, root)
     if max(spread, default=0) > min(spread, default=0) + 1:
         document.note(f"instances are assumed to be spread evenly over {len(spread)} devices")
-    if len(groups) > 1 or GPUS in groups[0]:
-        document.kept[GROUP] = groups
-    if len(groups) > 1:
-        kinds = {group.get("kind", "KIND_AUTO") for group in groups}
-        if len(kinds) > 1:
-            document.note(f"instances of {len(kinds)} kinds are assumed to be equally fast")
-        return
-    for name, value in groups[0].items():
+    kinds = {group.get("kind", "KIND_AUTO") for group in groups}
+    if len(kinds) > 1:
+        document.note(f"instances of {len(kinds)} kinds are assumed to be equally fast")
+    for name, value in [each for group in groups for each in group.items()]:
         if name not in (COUNT, GPUS):
-            document.unused[f"{GROUP}.{name}"] = value
+            document.unused.setdefault(f"{GROUP}.{name}", value)
 
 
 def _spread(groups: list[dict[str, Any]]) -> list[int]:
@@ -267,47 +304,6 @@ def _spread(groups: list[dict[str, Any]]) -> list[int]:
     return list(spread.values())
 
 
-def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-    content: dict[str, Any] = {BATCHING: {}}
-    for path, value in unused.items():
-        if path != GROUP:
-            _set(content, path.split("."), value)
-    groups = unused.get(GROUP)
-    count, gpus = settings.get(COUNT, 1), min(settings.pop(GPUS, 1), settings.get(COUNT, 1))
-    if groups is not None and (sum(_spread(groups)), len(_spread(groups))) == (count, gpus):
-        settings.pop(COUNT, None)
-        content[GROUP] = groups
-    elif gpus > 1 and GROUP not in content:
-        each, more = divmod(count, gpus)
-        numbers = range(gpus)
-        parts = ((each + 1, [*numbers[:more]]), (each, [*numbers[more:]]))
-        content[GROUP] = [{COUNT: n, "kind": "KIND_GPU", GPUS: on} for n, on in parts if on]
-        settings.pop(COUNT, None)
-    if any(each.get(RAGGED) for each in content.get("input", ())):
-        settings.pop(RAGGED, None)
-    for name in list(settings):
-        for section in SECTIONS:
-            if name in _fields(section):
-                _set(content, [*section, name], settings.pop(name))
-                break
-    if isinstance(content.get(GROUP), dict):
-        content[GROUP] = [content[GROUP]]
-    return text_proto.text_of(content, SCHEMA.message(MESSAGE))
-
-
-def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
-    for step in path[:-1]:
-        content = content.setdefault(step, {})
-    content[path[-1]] = list(value) if isinstance(value, tuple) else value
-
-
-def _fields(path: tuple[str, ...]) -> Any:
-    kind = SCHEMA.message(MESSAGE).DESCRIPTOR
-    for step in path:
-        kind = kind.fields_by_name[step].message_type
-    return kind.fields_by_name
-
-
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
     title="Triton",
@@ -323,7 +319,7 @@ SERVER = Server(
             r"\b(dynamic_batching|max_queue_delay_microseconds|preferred_batch_size|instance_group"
             r"|sequence_batching|ensemble_scheduling|default_queue_policy)\b"
             r"|^[ \t]*(max_batch_size|platform|backend)\s*:",
-            _read, _write,
+            _read, "max_batch_size: 1\ndynamic_batching {\n}\n",
         ),
     ),
 )  # fmt: skip

@@ -6,9 +6,10 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.formats.command_lines import CommandLine, Word
-from batchsim.servers.formats.document import Document, refused
-from batchsim.servers.formats.keyed_text import parse_yaml, yaml_of
+from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.formats.document import Document, Node, refused
+from batchsim.servers.formats.keyed_text import YAML, parse_yaml
+from batchsim.servers.formats.keys import KeyedText, Keys
 from batchsim.servers.language import blocks_beside, card_of, maybe_whole, without_defaults
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
@@ -126,32 +127,41 @@ LINE = CommandLine(
 )  # fmt: skip
 
 
+class Switch(KeyedText):
+    """A YAML whose keys are flags: one that is off has another name."""
+
+    def has(self, name: str) -> bool:
+        return LINE.has(name)
+
+    def literal(self, name: str, value: Any) -> str | None:
+        if isinstance(value, bool):
+            return f"{'' if value else 'no-'}{name.replace('_', '-')}: true"
+        return super().literal(name, value)
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        new = str(self.literal(name, value))
+        return YAML.added(
+            text, self.root, new if isinstance(value, bool) else f"{name.replace('_', '-')}: {new}"
+        )
+
+
 def _read_yaml(document: Document, text: str, which: str | None) -> None:
     """Fill a document with the file of `vllm serve --config`: flags without their dashes."""
-    (content, places), *_ = parse_yaml(text)
-    if not isinstance(content, dict):
-        raise refused(f"a vLLM YAML must have keys, got {content!r}", (1, 1))
-    for key, value in content.items():
-        place = places.get((str(key),), (1, 1))
+    root = parse_yaml(text)[0]
+    if not isinstance(root.value, dict):
+        raise refused(f"a vLLM YAML must have keys, got {root.value!r}", (1, 1))
+    section = Switch(Keys(YAML, {}), root)
+    document.sections.append(section)
+    for key, node in root.items.items():
         flag, off = LINE.flag_of(f"--{key}")
-        if value is False:  # vLLM skips such a key
+        if node.value is False:  # vLLM skips such a key
             document.note(f"{key}: false has no effect in vLLM; write no-{key}: true")
-        elif value is not None:
-            # vLLM parses each value as a word of its command line.
-            value = not off if value is True else LINE.value(flag, value) if isinstance(value, str) else value
-            LINE.put(document, flag, value, Word(str(key), place))
-
-
-def _write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-    content: dict[str, Any] = {}
-    for name, value in (dict(unused) | settings).items():
-        if value is None or not LINE.has(name):
-            continue
-        key = name.replace("_", "-")
-        content |= {f"no-{key}": True} if value is False else {key: value}
-    for name in [each for each in settings if LINE.has(each)]:
-        del settings[name]
-    return yaml_of(content)
+        elif node.value is True:
+            LINE.put(document, flag, Node(not off, node.at, (node.at, node.span[1])), section)
+        elif node.value is not None:
+            if isinstance(node.value, str):  # vLLM parses each value as a word of its command line
+                node.value = LINE.value(flag, node.value)
+            LINE.put(document, flag, node, section)
 
 
 IGNORED = ("async_scheduling", "enable_prefix_caching", "scheduling_policy")
@@ -176,7 +186,7 @@ SERVER = Server(
         ),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"), rf"^(no[-_])?({_KEYS})\s*:",
-            _read_yaml, _write_yaml,
+            _read_yaml, "",
         ),
     ),
 )  # fmt: skip

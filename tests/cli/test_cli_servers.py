@@ -73,7 +73,7 @@ def test_tune_prints_the_setting_as_a_servers_own_file():
     text = printed[printed.index("# Written by batchsim") :]
     best = run_json("tune", *TRAFFIC, *GRID, "--write", "all")
     assert best["written"]["triton"] == text
-    assert best["refused"] == {}
+    assert "a file for mosec must be yours" in best["refused"]["mosec"]
     assert servers.parse(text).rule == bs.SizeOrWait(**{name: best["knobs"][name] for name in best["knobs"]})
 
 
@@ -95,14 +95,14 @@ def test_tune_shows_a_diff_of_a_given_file_says_how_to_write_it_and_leaves_it_al
 
 def test_tune_writes_the_setting_for_all_servers_into_a_folder(tmp_path):
     run("tune", *TRAFFIC, *GRID, "--write", "all", "--out", tmp_path / "out")
-    for server in servers.SERVERS:
+    for server in ("triton", "tf_serving", "torchserve", "kserve"):
         assert servers.read(tmp_path / "out" / server / servers.file_name(server)).server == server
 
 
 def test_tune_says_for_which_servers_it_writes_nothing(tmp_path):
     done = run("tune", *TRAFFIC, *GRID, "--servers", 2, "--write", "all", "--out", tmp_path)
-    assert "Not written for batched: servers must be 1" in done.stderr
-    assert not (tmp_path / "batched").exists()
+    assert "Not written for kserve: servers must be 1" in done.stderr
+    assert not (tmp_path / "kserve").exists()
     assert (tmp_path / "triton" / "config.pbtxt").is_file()
 
 
@@ -111,6 +111,7 @@ def test_tune_says_for_which_servers_it_writes_nothing(tmp_path):
     [
         (["--write", "tritn"], "did you mean 'triton'"),
         (["--write", "all"], "--write all must come with --out"),
+        (["--write", "mosec"], "a file for mosec must be yours"),
         (["--out", "there"], "--out must come with --write"),
     ],
 )

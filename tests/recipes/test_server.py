@@ -14,7 +14,8 @@ pytestmark = pytest.mark.plain  # a copy compiles each loop again
 ACME = """
 from batchsim import _check
 from batchsim.scenario.rules import SizeOrWait
-from batchsim.servers.formats.keyed_text import parse_yaml, yaml_of
+from batchsim.servers.formats.keyed_text import YAML, parse_yaml
+from batchsim.servers.formats.keys import Keys
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
@@ -26,25 +27,17 @@ def config(*, lanes: int = 1, backlog: int = 64, **settings: int) -> ServerConfi
     return ServerConfig("acme", acme(**settings), lanes, backlog)
 
 
+KEYS = Keys(YAML, {"": ["group", "linger", "lanes", "backlog", "colour"]})
+
+
 def read(document, text, which):
-    (content, places), *_ = parse_yaml(text)
-    for key, value in content.items():
-        if key in document.server.settings:
-            document.put(key, value, places[key,])
-        else:
-            document.put_unknown(key, document.server.settings)
-
-
-def write(settings, unused):
-    content = {**settings, **unused}
-    settings.clear()
-    return yaml_of(content)
+    KEYS.read(document, parse_yaml(text)[0])
 
 
 SERVER = Server(
     "acme", "1.0", acme, config, ("colour",),
     words=Words("group", "linger", whole=True, servers="lanes", queue="backlog"),
-    formats=(Format("an Acme YAML", "acme.yaml", (".yaml",), "^(linger|backlog):", read, write),),
+    formats=(Format("an Acme YAML", "acme.yaml", (".yaml",), "^(linger|backlog):", read, ""),),
     notes=lambda settings: [("grey", "Acme is grey unless colour is set.")] * ("colour" not in settings),
 )
 """
@@ -71,7 +64,7 @@ except ValueError as error:
     assert "line 1, column 1: Acme's linger must be at least 0, got -1" in str(error)
 else:
     raise AssertionError("a negative wait was accepted")
-assert servers.parse(servers.write("acme", found)).settings == found.settings
+assert servers.edited(found.text, bs.SizeOrWait(9, 20)).text == found.text.replace("8", "9")
 
 # Any scenario as its file.
 scenario = bs.Scenario(bs.Poisson(300), bs.SizeOrWait(8, 2.5), bs.Affine(2, 0.1), servers=2, queue_limit=99)

@@ -1,11 +1,9 @@
 """Servers' own files: what they mean, what of them makes no difference, and what is refused where."""
 
-import ast
 import math
 from contextlib import nullcontext
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import DATA as ALL_DATA
@@ -95,10 +93,7 @@ def test_a_file_is_written_back_as_it_was_meant(path):
     found = servers.read(path)
     text = servers.write(found.server, found, path.name)
     assert servers.parse(text) == found
-    if path.suffix == ".py":
-        ast.parse(text)
-    elif path.suffix == ".yaml":
-        assert yaml.safe_load(text).keys() <= yaml.safe_load(path.read_text()).keys()
+    assert text == path.read_text()
 
 
 def test_servers_say_how_they_batch_requests_of_different_sizes():
@@ -130,8 +125,8 @@ RAY = "@serve.batch(max_batch_size=4096, batch_size_fn=lambda batch: {})\nasync 
 def test_a_function_of_ray_serve_makes_its_size_a_limit_in_units(function, units):
     found = servers.parse(RAY.format(function))
     assert found.rule == bs.FrozenBatches(4096, 10, 5, max_batch_units=4096, units=units)
-    assert servers.parse(servers.write("ray_serve", found)).settings == found.settings
-    assert servers.parse(servers.write("ray_serve", found.rule)).rule == found.rule
+    plain = "@serve.deployment\nclass A:\n  @serve.batch\n  async def embed(self, batch): ..."
+    assert servers.parse(servers.edited(plain, found).text).rule == found.rule
 
 
 def test_the_limits_of_tritons_example_are_those_of_its_default_policy():
@@ -157,7 +152,8 @@ def test_replicas_are_read_simulated_and_written():
     assert (deployment.replicas, deployment.routing) == (2, "two_choices")
     scenario = deployment.scenario(bs.Poisson(200), bs.Affine(5, 1))
     assert (scenario.replicas, scenario.routing) == (2, "two_choices")
-    assert "num_replicas=2" in servers.write("ray_serve", scenario)
+    one = (DATA / "ray_serve" / "model.py").read_text().replace("num_replicas=2", "num_replicas=1")
+    assert "num_replicas=2" in servers.edited(one, deployment).text
     service = servers.parse(
         (DATA / "kserve" / "inference-service.yaml").read_text().replace("minReplicas: 1", "minReplicas: 3")
     )
@@ -165,9 +161,8 @@ def test_replicas_are_read_simulated_and_written():
     assert (three.replicas, three.routing) == (3, "random")
     again = servers.parse(servers.write("kserve", three))
     assert (again.replicas, again.settings["minReplicas"]) == (3, 3)
-    assert "router is two_choices, not random" in servers.write(
-        "ray_serve", three.replace(rule=bs.SizeOrWait(8, 5))
-    )
+    elsewhere = three.replace(routing="two_choices")
+    assert "router is random, not two_choices" in servers.write("kserve", elsewhere)
     idle = servers.config("kserve", minReplicas=0)
     assert (idle.replicas, idle.unused) == (1, {"minReplicas": 0})
     with pytest.raises(ValueError, match="num_replicas must be at most 1,024, got 2000"):
@@ -325,7 +320,7 @@ def test_a_batch_size_that_clipper_learns_is_learned_within_the_applications_obj
         # No size is tried of which the service time is not known.
         measured = found.scenario(bs.Poisson(100), bs.Table({1: 2, 16: 5}))
         assert measured.rule == bs.LearnedSizes(16, 20)
-        assert servers.parse(servers.write("clipper", measured)).rule == found.rule
+        assert servers.parse(servers.edited(text + app, measured).text).rule == found.rule
 
 
 def test_a_zero_in_torchserves_json_is_its_default_and_one_in_yaml_is_none():
@@ -405,7 +400,7 @@ def test_python_is_read_and_never_run(tmp_path):
         f"open({str(run)!r}, 'w').close()\nraise SystemExit(3)\nimport nothing_that_is_there\n"
         "@serve.batch(max_batch_size=int.__class__('x'), batch_wait_timeout_s=0.5)\nasync def f(x): ...\n"
     )
-    with pytest.raises(ValueError, match=r"line 4, column 29: max_batch_size must be a literal value"):
+    with pytest.raises(ValueError, match=r"line 4, column 14: max_batch_size must be a literal value"):
         servers.read(file)
     file.write_text(file.read_text().replace("int.__class__('x')", "2 * 8"))
     assert servers.read(file).rule == bs.FrozenBatches(16, 500, 5)

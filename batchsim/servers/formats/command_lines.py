@@ -9,11 +9,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from batchsim._format import several
-from batchsim.servers.formats.document import Document, Place, Source, refused
+from batchsim.servers.formats.document import Document, Node, Section, Source, place_in, refused
 from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
@@ -48,15 +49,26 @@ def _sorted_flags(server: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a command, without its quotes; a `Source` if the shell expands it."""
+    """A word of a command, without its quotes, and as it stands; a `Source` if the shell expands it."""
 
     text: str
-    place: Place
+    raw: str
+    at: int
+
+    @property
+    def value(self) -> "Word":
+        """The part behind the first =."""
+        head, sign, raw = self.raw.partition("=")
+        return Word(type(self.text)(self.text.partition("=")[2]), raw, self.at + len(head + sign))
+
+    def node(self, value: Any, key: "Word | None" = None) -> Node:
+        """Return the word as a value, behind a key."""
+        return Node(value, self.at if key is None else key.at, (self.at, self.at + len(self.raw)))
 
 
 @dataclass
 class Command:
-    """A command: its words, and the environment variables set for it."""
+    """A command: its words, and the words that set environment variables for it."""
 
     words: list[Word] = field(default_factory=list)
     variables: dict[str, Word] = field(default_factory=dict)
@@ -66,8 +78,8 @@ def commands(text: str) -> list[Command]:
     r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
 
     >>> [command] = commands("# on one card\nCUDA_VISIBLE_DEVICES=0 vllm serve m \\\n  --max-num-seqs '64'")
-    >>> [word.text for word in command.words], command.words[-1].place
-    (['vllm', 'serve', 'm', '--max-num-seqs', '64'], (3, 18))
+    >>> [word.text for word in command.words], command.words[-1].raw
+    (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
     found, exported = [Command()], dict[str, Word]()
     for kind, word in _pieces(text):
@@ -76,12 +88,11 @@ def commands(text: str) -> list[Command]:
             found.append(Command())
         if word is None:
             continue
-        name, is_set, value = word.text.partition("=")
-        if is_set and _VARIABLE.match(word.text) and command.words in ([], _export(command)):
-            set_ = Word(type(word.text)(value), word.place)
-            command.variables[name] = set_
+        name = word.text.partition("=")[0]
+        if _VARIABLE.match(word.text) and command.words in ([], _export(command)):
+            command.variables[name] = word
             if command.words:
-                exported[name] = set_
+                exported[name] = word
         else:
             if not command.words:
                 command.variables = exported | command.variables
@@ -94,21 +105,28 @@ def _export(command: Command) -> list[Word] | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, Word | None]]:
-    line, begin = 1, 0  # of the text, and where that line begins
     for match in _WORD.finditer(text):
-        kind, place = match.lastgroup or "", (line, match.start() - begin + 1)
-        if newlines := match.group().count("\n"):
-            line, begin = line + newlines, match.start() + match.group().rindex("\n") + 1
-        if kind == "other" and match.group().strip():  # an unclosed quote
-            raise ValueError(f"line {place[0]}: a quote must end, got {match.group()}")
+        kind, raw = match.lastgroup or "", match.group()
+        if kind == "other" and raw.strip():  # an unclosed quote
+            raise ValueError(f"line {place_in(text, match.start())[0]}: a quote must end, got {raw}")
         if kind == "word":
-            raw = match.group()
-            unquoted = re.sub(r"'[^']*'", "", raw)
             plain = _QUOTED.sub(_unquoted, raw)
-            expanded = re.search(r"[$`]", unquoted.replace(r"\$", ""))  # by the shell, to an unknown value
-            yield kind, Word(Source(plain) if expanded else plain, place)
+            # By the shell, to an unknown value.
+            expanded = re.search(r"[$`]", re.sub(r"'[^']*'", "", raw).replace(r"\$", ""))
+            yield kind, Word(Source(plain) if expanded else plain, raw, match.start())
         else:
             yield kind, None
+
+
+def _arguments(words: list[Word]) -> Iterator[Word]:
+    """Yield words without redirections."""
+    after = ""
+    for word in words:
+        if not re.match(r"\d*[<>]", word.text) and not after.endswith((">", "<")):
+            yield word
+            after = ""
+        else:
+            after = "" if after else word.text
 
 
 def _unquoted(match: re.Match[str]) -> str:
@@ -144,14 +162,16 @@ def value_of(text: str, units: Mapping[str, int] | None = None) -> Any:
     return text
 
 
-MODEL = "$MODEL"  # written for an unknown model
+LONGEST_LINE = 100  # letters of a line with one more flag
+RUNNERS = ("docker", "podman")
+MODEL = "$MODEL"  # of a command whose model is not known
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A server's command: how it starts, and how its flags are read and written.
+    """A server's command: how it starts, and how its flags are read.
 
-    `start` begins a written text; the pattern `starts` finds it in a text to read. `model` is the setting for
+    `start` begins a new command; the pattern `starts` finds one in a text. `model` is the setting for
     the model, the first argument if `positional`. `short` maps other names of flags to their own, `variables`
     maps environment variables to settings; `switches` are the settings among these that are on or off.
     `refuses` maps a variable with a value to the message that refuses it.
@@ -175,24 +195,34 @@ class CommandLine:
 
     def format(self, title: str, file: str, signs: str) -> Format:
         """Return the format of a shell script with this command."""
-        return Format(title, file, (".sh", ".bash"), signs, self.read, self.write)
+        flag = "" if self.positional else f"--{self.model.replace('_', '-')} "
+        return Format(
+            title, file, (".sh", ".bash"), signs, self.read, f'{self.start} {flag}"{MODEL}"\n'
+        )  # fmt: skip
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
         found = [(command, at) for command in commands(text) if (at := self._arguments(command)) is not None]
+        lines = [str(place_in(text, command.words[0].at)[0]) for command, _ in found]
         if which is not None and len(found) > 1:
-            found = [
-                each for each in found
-                if which in (str(each[0].words[0].place[0]), *(word.text for word in each[0].words))
-            ]  # fmt: skip
+            fits = [
+                which in (line, *(word.text for word in command.words))
+                for line, (command, _) in zip(lines, found, strict=True)
+            ]
+            found, lines = [*compress(found, fits)], [*compress(lines, fits)]
         if len(found) != 1:
-            places = several([f"line {command.words[0].place[0]}" for command, _ in found]) or "none"
             must = f"the text must have one command {self.start} (choose one with which=)"
-            raise ValueError(f"{must}, got {places}")
+            raise ValueError(f"{must}, got {several([f'line {line}' for line in lines]) or 'none'}")
         command, at = found[0]
-        self._read_variables(document, command)
+        words = [*_arguments(command.words[at:])]
+        last = [*command.words[:at], *words][-1]
+        options = Options(self, command.words[0].at, last.at + len(last.raw))
+        in_front = command.words[at - 1 if command.words[0].text in RUNNERS else 0]
+        variables = Variables(self, in_front.at, "-e " if command.words[0].text in RUNNERS else "")
+        document.sections += options, variables
+        self._read_variables(document, command, variables)
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
-        self._read_arguments(document, command.words[at:], alone)
+        self._read_arguments(document, words, alone, options)
 
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
@@ -207,34 +237,37 @@ class CommandLine:
                 return place + 1
         return None
 
-    def _read_variables(self, document: Document, command: Command) -> None:
+    def _read_variables(self, document: Document, command: Command, section: "Variables") -> None:
         given = dict(command.variables)
         for option, word in zip(command.words, command.words[1:], strict=False):
-            setting = word.text if option.text in ("-e", "--env") else option.text.removeprefix("--env=")
-            if setting != option.text:  # an option of docker run
-                name, _, value = setting.partition("=")
-                given[name] = Word(value, word.place)
+            if option.text in ("-e", "--env"):  # an option of docker run
+                given[word.text.partition("=")[0]] = word
+            elif option.text.startswith("--env="):
+                given[option.value.text.partition("=")[0]] = option.value
         for name, word in given.items():
-            flag = "--" + name.lower().replace("_", "-")
-            if why := self.refuses.get(f"{name}={word.text}"):
-                raise refused(why, word.place)
+            flag, node = (
+                "--" + name.lower().replace("_", "-"),
+                word.value.node(value_of(word.value.text), word),
+            )
+            if why := self.refuses.get(word.text):
+                raise refused(why, document.place(node))
             if name in self.variables:
-                setting, value = self.variables[name], value_of(word.text)
-                document.put(setting, value in (1, True) if setting in self.switches else value, word.place)
+                setting = self.variables[name]
+                if setting in self.switches:
+                    node.value = node.value in (1, True)
+                document.put(setting, node, section)
             elif self.flags_as_variables and flag in flags_of(self.server):
-                self.put(document, flag, value_of(word.text), word)
+                self.put(document, flag, node, section)
 
-    def _read_arguments(self, document: Document, words: list[Word], alone: bool) -> None:
-        flags, place = flags_of(self.server), 0
+    def _read_arguments(self, document: Document, words: list[Word], alone: bool, section: "Options") -> None:
+        flags, place, values = flags_of(self.server), 0, Values(section.line, section.begin, section.end)
         while place < len(words):
             word, place = words[place], place + 1
             if not word.text.startswith("-") or word.text == "-":
-                if re.match(r"\d*[<>]", word.text):  # a redirection
-                    place += word.text.endswith((">", "<"))
-                elif alone and self.model not in document.written:
-                    self._put_model(document, word)
+                if alone and self.model not in document.nodes:
+                    self._put_model(document, word.node(word.text), values)
                 elif not isinstance(word.text, Source):
-                    document.put_unknown(word.text, (), word.place)
+                    document.put_unknown(word.text, (), word.node(None))
                 continue
             name, given, text = word.text.partition("=")
             if self.glued and name.startswith(self.glued) and name != self.glued:
@@ -247,26 +280,24 @@ class CommandLine:
             while following < len(words) and not re.match("--|-[A-Za-z]", words[following].text):
                 following += 1
             takes = flags.get(flag.partition(".")[0], "optional")
+            last = place + 1 == len(words) and alone and self.model not in document.nodes  # may be the model
             if given and takes != "switch":
-                value = self.value(flag, text)
+                self.put(document, flag, word.value.node(self.value(flag, text), word), values)
             elif given:
-                raise refused(f"{flag} must have no value, got {text!r}", word.place)
+                must = f"{flag} must have no value, got {text!r}"
+                raise refused(must, place_in(document.text, word.at))
             elif takes in ("value", "list") and following == place:
-                raise refused(f"{flag} must have a value, got none", word.place)
-            elif takes == "switch" or following == place:
-                value = not switched
+                must = f"{flag} must have a value, got none"
+                raise refused(must, place_in(document.text, word.at))
+            elif takes == "switch" or following == place or (takes == "optional" and last):
+                self.put(document, flag, word.node(not switched), section)
             elif takes == "list":
-                value, place = [word.text for word in words[place:following]], following
-            elif (
-                takes == "optional"
-                and place + 1 == len(words)
-                and alone
-                and self.model not in document.written
-            ):
-                value = True  # the last word may be the model
+                self.put(document, flag, word.node([each.text for each in words[place:following]]), section)
+                place = following
             else:
-                value, place = self.value(flag, words[place].text), place + 1
-            self.put(document, flag, value, word)
+                value = self.value(flag, words[place].text)
+                self.put(document, flag, words[place].node(value, word), values)
+                place += 1
 
     def value(self, flag: str, text: str) -> Any:
         """Return the value of a flag from its text; a model's name stays text."""
@@ -298,56 +329,86 @@ class CommandLine:
         fits = [each for each in names[first : first + 2] if each.startswith(flag)]
         return fits[0] if len(fits) == 1 else flag
 
-    def put(self, document: Document, flag: str, value: Any, word: Word) -> None:
+    def put(self, document: Document, flag: str, node: Node, section: Section) -> None:
         """Add a flag: as a setting, as one without effect, or as an unknown one."""
         if flag.partition(".")[0] not in flags_of(self.server):
-            document.put_unknown(flag, flags_of(self.server), word.place)
+            document.put_unknown(flag, flags_of(self.server), node)
             return
         name = flag.lstrip("-").replace("-", "_")
         if name == "config":
-            document.note(f"{value} is not read")
+            document.note(f"{node.value} is not read")
         if name == self.model:
-            self._put_model(document, Word(str(value), word.place))
-        elif isinstance(value, list) and name in document.server.settings:
-            raise refused(f"{name} must be one value, got {value}", word.place)
+            self._put_model(document, node, section)
+        elif isinstance(node.value, list) and name in document.server.settings:
+            raise refused(f"{name} must be one value, got {node.value}", document.place(node))
         else:
-            document.put(name, value, word.place)
+            document.put(name, node, section)
 
-    def _put_model(self, document: Document, word: Word) -> None:
-        document.written.add(self.model)
-        if not isinstance(word.text, Source) and word.text != MODEL:
-            document.put(self.model, word.text, word.place)
+    def _put_model(self, document: Document, node: Node, section: Section) -> None:
+        document.nodes[self.model] = node, section
+        if not isinstance(node.value, Source) and node.value != MODEL:
+            node.value = str(node.value)
+            document.put(self.model, node, section)
 
-    def write(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-        """Return the command, one flag per line."""
-        flags, given = flags_of(self.server), dict(unused) | settings
-        named = given.pop(self.model, None)
-        before = [f"{name}={_text(given.pop(key))}" for name, key in self.variables.items() if key in given]
-        lines = []
-        for name, value in given.items():
-            if self.has(name):
-                head, dot, tail = name.partition(".")
-                lines += self._written("--" + head.replace("_", "-") + dot + tail, value, flags)
-        others = (self.model, *self.variables.values())
-        for name in [each for each in settings if each in others or self.has(each)]:
-            del settings[name]
-        model = f'"{MODEL}"' if named is None else shlex.quote(str(named))
-        start = [
-            *before,
-            self.start,
-            model if self.positional else f"--{self.model.replace('_', '-')} {model}",
-        ]
-        return " \\\n  ".join([" ".join(start), *lines]) + "\n"
 
-    def _written(self, flag: str, value: Any, flags: Mapping[str, str]) -> list[str]:
-        takes = flags[flag.partition(".")[0]]
-        if value is None:
-            return []
+@dataclass(frozen=True)
+class Options:
+    """The flags of a command, which begins and ends at places of a text."""
+
+    line: CommandLine
+    begin: int
+    end: int
+
+    def has(self, name: str) -> bool:
+        return self.line.has(name)
+
+    def literal(self, name: str, value: Any) -> str | None:
+        """Return a flag with its value."""
+        head, dot, tail = name.partition(".")
+        flag = "--" + head.replace("_", "-") + dot + tail
+        takes = flags_of(self.line.server)[flag.partition(".")[0]]
+        if value is None or (takes == "switch" and not value and not self.line.dashes):
+            return None
         if takes == "switch":
-            return [flag] if value else ["--no-" + flag[2:]] if self.dashes else []
-        if isinstance(value, list):
-            return [f"{flag} {' '.join(shlex.quote(str(each)) for each in value)}"]
-        return [flag] if value is True and takes == "optional" else [f"{flag} {shlex.quote(_text(value))}"]
+            return flag if value else "--no-" + flag[2:]
+        return f"{flag} {_quoted(value)}"
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        new, command = str(self.literal(name, value)), text[self.begin : self.end]
+        line = len(command) - command.rfind("\n") + len(new)
+        break_ = " \\\n  " if "\n" in command or line > LONGEST_LINE else " "
+        return f"{text[: self.end]}{break_}{new}{text[self.end :]}"
+
+
+class Values(Options):
+    """The same flags where each has its value in a word of its own."""
+
+    def literal(self, name: str, value: Any) -> str | None:
+        return None if value is None else _quoted(value)
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The environment variables of a command, in front of it."""
+
+    line: CommandLine
+    at: int
+    option: str  # for one more
+
+    def has(self, name: str) -> bool:
+        return name in self.line.variables.values()
+
+    def literal(self, name: str, value: Any) -> str | None:
+        return None if value is None else _quoted(value)
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        variable = next(key for key, setting in self.line.variables.items() if setting == name)
+        return f"{text[: self.at]}{self.option}{variable}={_quoted(value)} {text[self.at :]}"
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as a word, or a list as words."""
+    return " ".join(shlex.quote(_text(each)) for each in (value if isinstance(value, list) else [value]))
 
 
 def _text(value: Any) -> str:

@@ -1,17 +1,19 @@
-"""The contents of a server's file, before the server interprets them."""
+"""The contents of a server's file: its keys with their places, before the server interprets them."""
 
 import dataclasses
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from batchsim import _check, _format
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Format, Server, ServerConfig
 
 Place = tuple[int, int]  # line and column, both counted from 1
+Span = tuple[int, int]  # where a part of a text begins and ends
 LONGEST = 400  # characters of a message
 NAMED = 10  # unknown keys, and notes; others are counted
+_LINE = re.compile(r"\r\n|\r|\n")
 
 
 class Source(str):
@@ -21,6 +23,16 @@ class Source(str):
         return str(self)
 
 
+def place_in(text: str, at: int) -> Place:
+    r"""Return the line and the column of a character.
+
+    >>> place_in("a\nbc", 3)
+    (2, 2)
+    """
+    lines = _LINE.split(text[:at])
+    return len(lines), len(lines[-1]) + 1
+
+
 def refused(message: str, place: Place | None) -> ValueError:
     """Return an error about a place in the text."""
     message = _format.brief_text(message, LONGEST)
@@ -28,45 +40,107 @@ def refused(message: str, place: Place | None) -> ValueError:
 
 
 @dataclass
+class Node:
+    """A value of a text, and its place: the span of the value itself, and that of all that its key has.
+
+    `items` are the keys in it, `more` the places of the same key with further parts of the value.
+    """
+
+    value: Any
+    at: int
+    span: Span
+    end: int = 0
+    items: dict[str, "Node"] = field(default_factory=dict)
+    more: list["Node"] = field(default_factory=list)
+
+    @property
+    def stop(self) -> int:
+        """Where the key with its value ends."""
+        return max(self.end, self.span[1])
+
+    def find(self, path: str) -> "Node | None":
+        """Return the node at a dotted path, None if there is none."""
+        found: Node | None = self
+        for name in path.split("."):
+            found = found and found.items.get(name)
+        return found
+
+
+def replaced(text: str, node: Node, new: str) -> str:
+    """Return a text with another value of a key."""
+    for each in reversed(node.more):
+        text = _without(text, each)
+    return text[: node.span[0]] + new + text[node.span[1] :]
+
+
+def _without(text: str, node: Node) -> str:
+    """Return a text without a key, and without its line if nothing else stands there."""
+    before, behind = text[: node.at], text[node.stop :]
+    begin = len(before.rstrip(" \t"))
+    line = re.match(r"[ \t]*[,;]?[ \t]*\\?[ \t]*(\r?\n|$)", behind)
+    if line and before[begin - 1 : begin] in ("", "\n"):
+        return before[:begin] + behind[line.end() :]
+    if comma := re.match(r"\s*[,;]\s*|[ \t]+", behind):
+        return before + behind[comma.end() :]
+    return re.sub(r"[ \t]*,?\s*$", "", before) + behind
+
+
+class Section(Protocol):
+    """A part of a text that has settings: it knows how they are written there."""
+
+    def has(self, name: str) -> bool:
+        """Return whether a setting can stand here."""
+
+    def literal(self, name: str, value: Any) -> str | None:
+        """Return a value as text; None if the text must not have the setting then."""
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        """Return the text with one more setting."""
+
+
+@dataclass
 class Document:
     """A server's file, sorted into settings that the preset takes, keys without effect, and unknown keys.
 
-    `kept` has the parts that settings were derived from, to be written back unchanged. `places` has the place
-    of each setting, `notes` remarks for the reader. `written` has the names of arguments that such a file
-    needs anyway, which are not listed.
+    `nodes` has the node of each setting and the section that it stands in, `sections` are those to which a
+    setting can be added, `notes` are remarks for the reader.
     """
 
     server: Server
+    form: Format
+    text: str
+    which: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[str, tuple[Node, Section]] = field(default_factory=dict)
+    sections: list[Section] = field(default_factory=list)
     unused: dict[str, Any] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    places: dict[str, Place] = field(default_factory=dict)
     strange: dict[str, Place] = field(default_factory=dict)  # the places of unknown keys
-    written: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
     others: int = 0  # unknown keys that are not named
 
-    def put(self, name: str, value: Any, place: Place | None = None, path: str = "") -> None:
+    def place(self, node: Node) -> Place:
+        """Return where a key begins."""
+        return place_in(self.text, node.at)
+
+    def put(self, name: str, node: Node, section: Section, path: str = "") -> None:
         """Add a key that the server has: as a setting if the preset takes it, else as one without effect."""
         if name not in self.server.settings:
-            self.unused[path or name] = value
+            self.unused[path or name] = node.value
             return
-        if isinstance(value, Source):
-            raise refused(f"{name} must be a literal value, got {value}", place)
-        self.settings[name] = value
-        if place is not None:
-            self.places[name] = place
+        if isinstance(node.value, Source):
+            raise refused(f"{name} must be a literal value, got {node.value}", self.place(node))
+        self.settings[name] = node.value
+        self.nodes[name] = node, section
 
-    def put_unknown(self, path: str, known: Iterable[str], place: Place | None = None) -> None:
+    def put_unknown(self, path: str, known: Iterable[str], node: Node) -> None:
         """Add a key that the server does not have, with the nearest that it has."""
         name, shown = path.rpartition(".")[2], _format.brief_text(path)
         if shown in self.unknown:
             return
         if len(self.unknown) < NAMED:
             self.unknown[shown] = _check.closest(name, known)
-            if place is not None:
-                self.strange[shown] = place
+            self.strange[shown] = self.place(node)
         else:
             self.others += 1
 
@@ -75,20 +149,43 @@ class Document:
         if len(self.notes) < NAMED:
             self.notes.append(_format.brief_text(text, LONGEST))
 
+    def changed(self, name: str, value: Any) -> str:
+        """Return the text with another value of a setting: in its own place, or in a section that has it."""
+        if name not in self.nodes:
+            section = next(each for each in self.sections if each.has(name))
+            return (
+                self.text if section.literal(name, value) is None else section.added(self.text, name, value)
+            )
+        node, section = self.nodes[name]
+        new = section.literal(name, value)
+        return self.without(name) if new is None else replaced(self.text, node, new)
+
+    def without(self, name: str) -> str:
+        """Return the text without a setting."""
+        if name not in self.nodes:
+            return self.text
+        text, (node, _) = self.text, self.nodes[name]
+        for each in reversed([node, *node.more]):
+            text = _without(text, each)
+        return text
+
     def config(self) -> ServerConfig:
         """Return the meaning of the file, or raise ValueError with the place of a refused setting."""
+        places = {name: self.place(node) for name, (node, _) in self.nodes.items() if name in self.settings}
         try:
             found = self.server.configure(self.settings)
         except (TypeError, ValueError) as error:
             words = re.findall(r"\w+", str(error))
-            place = next((self.places[word] for word in words if word in self.places), None)
-            raise refused(str(error), place) from None
+            raise refused(
+                str(error), next((places[word] for word in words if word in places), None)
+            ) from None
         more = [f"{_format.counted(self.others, 'other unknown key')}"] if self.others else []
         return dataclasses.replace(
             found,
             unused={**found.unused, **self.unused},
             unknown=self.unknown,
-            kept=self.kept,
-            places=self.strange | self.places,
+            text=self.text,
+            which=self.which,
+            places=self.strange | places,
             notes=(*found.notes, *self.notes, *more),
         )

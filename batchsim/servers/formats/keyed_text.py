@@ -1,21 +1,37 @@
-"""Keys and values with their places in the text: YAML, and Java's .properties."""
+"""Keys and values with their places in the text: YAML, JSON, and Java's .properties."""
 
 import itertools
-import math
+import json
 import re
-from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from batchsim.servers.formats.document import Place, refused
+from batchsim.servers.formats.document import Node, place_in, refused
+from batchsim.servers.formats.keys import Syntax, indent_of
 
-Places = dict[tuple[str, ...], Place]
 MOST_PARTS, DEEPEST = 30_000, 50  # of a YAML document
 
 
-def parse_yaml(text: str) -> list[tuple[Any, Places]]:
-    """Return each document of a text, with the places of its keys by path.
+def _literal(value: Any) -> str:
+    import yaml
+
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _alone(section: str, line: str, pair: str) -> str:
+    if not section:  # the whole text
+        return f"{pair}\n"
+    return f"{{{pair}}}" if "{" in line else f"\n{indent_of(line)}  {pair}"
+
+
+YAML = Syntax(_literal, "{}: {}".format, ", ", _alone)
+JSON = Syntax(json.dumps, '"{}": {}'.format, ", ", lambda section, line, pair: f"{{{pair}}}")
+PROPERTIES = Syntax(str, "{}={}".format, "\n", lambda section, line, pair: f"{section}{pair}\n")
+
+
+def parse_yaml(text: str) -> list[Node]:
+    """Return each document of a text.
 
     Raises ValueError with line and column for invalid YAML and for repeated keys.
     """
@@ -26,23 +42,23 @@ def parse_yaml(text: str) -> list[tuple[Any, Places]]:
         found = []
         while loader.check_node():
             node = loader.get_node()
-            _parts(node, {})
-            places: Places = {}
-            _mark(node, (), places, set())
+            _parts(node, {}, text)
+            tree = _tree(node, node, text, set())
             try:
-                found.append((loader.construct_document(node), places))
+                _fill(tree, loader.construct_document(node))
             except (ValueError, OverflowError) as error:  # an endless number, or the 30th of February
                 raise ValueError(f"values must be those of YAML: {error!s:.60}") from None
+            found.append(tree)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = None if mark is None else (mark.line + 1, mark.column + 1)
         raise refused(str(error.problem or error.context), place) from None
     except yaml.YAMLError as error:
         raise ValueError(f"the text must be YAML, got {str(error).splitlines()[0]}") from None
-    return found or [({}, {})]
+    return found or [Node({}, 0, (0, 0))]
 
 
-def _parts(node: Any, known: dict[int, int], depth: int = 0) -> int:
+def _parts(node: Any, known: dict[int, int], text: str, depth: int = 0) -> int:
     """Return the number of a node's parts with each alias written out: construction would copy some of them.
 
     ValueError for too many or too deep parts, and for a node that contains itself.
@@ -54,120 +70,96 @@ def _parts(node: Any, known: dict[int, int], depth: int = 0) -> int:
             raise ValueError(f"the text must be YAML of at most {DEEPEST} levels, got more")
         if node.id != "scalar":
             inner = itertools.chain(*node.value) if node.id == "mapping" else node.value
-        known[id(node)] = 1 + sum(_parts(each, known, depth + 1) for each in inner)
+        known[id(node)] = 1 + sum(_parts(each, known, text, depth + 1) for each in inner)
         if known[id(node)] > MOST_PARTS:
-            place = (node.start_mark.line + 1, node.start_mark.column + 1)
-            raise refused(
-                f"a value must have at most {MOST_PARTS:,} parts, those of aliases included, got more", place
-            )
+            must = f"a value must have at most {MOST_PARTS:,} parts, those of aliases included, got more"
+            raise refused(must, place_in(text, node.start_mark.index))
     return known[id(node)]
 
 
-def _mark(node: Any, path: tuple[str, ...], places: Places, seen: set[int]) -> None:
-    if node.id != "mapping" or id(node) in seen:  # the target of an alias is marked once
-        return
-    seen.add(id(node))
-    for key, value in node.value:
-        here = (*path, str(key.value))
-        place = (key.start_mark.line + 1, key.start_mark.column + 1)
-        if here in places:
-            raise refused(f"a key must be given once, got {key.value} twice", place)
-        places[here] = place
-        _mark(value, here, places, seen)
+def _tree(key: Any, node: Any, text: str, seen: set[int]) -> Node:
+    begin, end = node.start_mark.index, node.end_mark.index  # of a block, where the next one begins
+    found = Node(None, key.start_mark.index, (begin, begin + len(text[begin:end].rstrip())))
+    if node.id == "mapping" and id(node) not in seen:  # the target of an alias is marked once
+        seen.add(id(node))
+        for inner, value in node.value:
+            if (name := str(inner.value)) in found.items:
+                place = place_in(text, inner.start_mark.index)
+                raise refused(f"a key must be given once, got {name} twice", place)
+            found.items[name] = _tree(inner, value, text, seen)
+    return found
 
 
-def yaml_of(content: Mapping[str, Any]) -> str:
-    """Return a document as YAML."""
-    import yaml
-
-    return yaml.safe_dump(dict(content), sort_keys=False)
-
-
-class Property(NamedTuple):
-    """A key and its value, and where the key begins."""
-
-    key: str
-    value: str
-    place: Place
-    value_at: Callable[[int], Place]  # the place of a character of the value, or of its end
+def _fill(node: Node, value: Any) -> None:
+    """Give a node and those in it their values; a merged key stands where its mapping does."""
+    node.value = value
+    if isinstance(value, dict):
+        marked, node.items = node.items, {}
+        for name, each in value.items():
+            inner = marked.get(str(name)) or Node(None, node.at, node.span)
+            node.items[str(name)] = inner
+            _fill(inner, each)
 
 
-_BLANK = " \t\f"
+_JSON, _BLANKS = json.JSONDecoder(), re.compile(r"[ \t\r\n]*")
+
+
+def parse_json(text: str, at: int = 0) -> Node:
+    """Return the JSON value at a place in a text, or raise `json.JSONDecodeError`."""
+    at = _blanks(text, at)
+    value, end = _JSON.raw_decode(text, at)
+    found = Node(value, at, (at, end))
+    if isinstance(value, dict):
+        at = _blanks(text, at + 1)
+        while text[at] == '"':
+            name, colon = _JSON.raw_decode(text, at)
+            inner = parse_json(text, _blanks(text, colon) + 1)
+            inner.at, found.items[name] = at, inner
+            at = _blanks(text, inner.span[1])
+            at = _blanks(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _blanks(text: str, at: int) -> int:
+    return _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+
+
+_LINE = re.compile(
+    r"[ \t\f]*(?:[#!][^\r\n]*|(?P<key>(?:\\(?:\r\n|[\s\S])|[^\\=: \t\f\r\n])*+)[ \t\f]*[=:]?[ \t\f]*"
+    r"(?P<value>(?:\\(?:\r\n|[\s\S]|$)|[^\\\r\n])*+))(?:\r\n|\r|\n|$)"
+)
+_PART = re.compile(r"\\(?:u(?P<code>.{0,4})|(?P<end>(?:\r\n|\r|\n|$)[ \t\f]*)|(?P<letter>[\s\S]))|[^\\]")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_PLAIN, _KEY = re.compile(r"[^\\]+"), re.compile(f"[^=:{_BLANK}]*")
-_SEPARATOR = re.compile(f"[{_BLANK}]*[=:]?[{_BLANK}]*")
 
 
-def parse_properties(text: str) -> list[Property]:
-    r"""Return the properties of a text, in its order, as Java reads them.
+def parse_properties(text: str) -> Iterator[tuple[str, Node, list[int]]]:
+    r"""Yield each property of a text as Java reads it: its key, its value, and each letter's place.
 
     A line that ends in a backslash continues on the next; a key ends at the first =, : or blank.
 
-    >>> [(key, value) for key, value, *_ in parse_properties("# ports\na.b = 1\\\n   2\nc: d e")]
+    >>> [(key, node.value) for key, node, _ in parse_properties("# ports\na.b = 1\\\n   2\nc: d e")]
     [('a.b', '12'), ('c', 'd e')]
     """
-    return [line.property() for line in _logical_lines(text) if line.runs]
+    for line in _LINE.finditer(text):
+        if line["key"] or line["value"]:
+            key, letters = _plain(text, *line.span("key"))
+            value, places = _plain(text, *line.span("value"))
+            if key or value:
+                yield key, Node(value, letters[0], line.span("value")), places
 
 
-@dataclass
-class _Line:
-    """A logical line: its text without escapes, and where each run of letters begins in it and in the file.
-
-    `masked` is the text with a backslash for each letter that was escaped: this never ends a key.
-    """
-
-    text: str = ""
-    masked: str = ""
-    runs: list[tuple[int, int, int]] = field(default_factory=list)  # index, line, column
-
-    def add(self, text: str, line: int, column: int, escaped: bool = False) -> None:
-        self.runs.append((len(self.text), line, column))
-        self.text += text
-        self.masked += "\\" if escaped else text
-
-    def property(self) -> Property:
-        end = _KEY.match(self.masked).end()  # type: ignore[union-attr]
-        start = _SEPARATOR.match(self.masked, end).end()  # type: ignore[union-attr]
-        return Property(self.text[:end], self.text[start:], self.place(0), lambda at: self.place(start + at))
-
-    def place(self, at: int) -> Place:
-        """Return the place in the file of a letter, or of the end."""
-        index, line, column = self.runs[bisect(self.runs, (at, math.inf, 0)) - 1]
-        return line, column + at - index
-
-
-def _logical_lines(text: str) -> Iterator[_Line]:
-    """Yield the lines without comments, with continued lines joined and escapes decoded."""
-    found: _Line | None = None
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
-        column = len(line) - len(line.lstrip(_BLANK))
-        if found is None and (column == len(line) or line[column] in "#!"):
+def _plain(text: str, begin: int, end: int) -> tuple[str, list[int]]:
+    """Return a part of a text without escapes, and the place of each of its letters and of its end."""
+    found, places = "", []
+    for part in _PART.finditer(text, begin, end):
+        if part["end"] is not None:
             continue
-        found, continued = found or _Line(), False
-        while column < len(line):
-            if plain := _PLAIN.match(line, column):
-                found.add(plain.group(), number, column + 1)
-                column = plain.end()
-                continue
-            letter, place = line[column + 1 : column + 2], (number, column + 1)
-            column += 2
-            if letter == "u":
-                code = line[column : column + 4]
-                if not re.fullmatch("[0-9a-fA-F]{4}", code):
-                    raise refused(f"\\u must be followed by four hexadecimal digits, got {code!r}", place)
-                letter, column = chr(int(code, 16)), column + 4
-            if letter:
-                found.add(_ESCAPES.get(letter, letter), *place, escaped=True)
-            else:
-                continued = True
-        if not continued:
-            yield found
-            found = None
-    if found is not None:
-        yield found
-
-
-def property_of(key: str, value: Any) -> str:
-    """Return a property as text; a newline in its value continues the line."""
-    escaped = str(value).replace("\\", "\\\\").replace("\n", "\\\n")
-    return f"{key}={escaped}\n"
+        letter = part["letter"]
+        if (code := part["code"]) is not None:
+            if not re.fullmatch("[0-9a-fA-F]{4}", code):
+                must = f"\\u must be followed by four hexadecimal digits, got {code!r}"
+                raise refused(must, place_in(text, part.start()))
+            letter = chr(int(code, 16))
+        found += _ESCAPES.get(letter, letter) if letter else part.group()
+        places.append(part.start())
+    return found, [*places, end]

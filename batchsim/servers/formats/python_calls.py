@@ -1,6 +1,7 @@
 """Settings in Python: calls and decorators in a text that is parsed and never run."""
 
 import ast
+import itertools
 import json
 import math
 import operator
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim._format import brief, several
-from batchsim.servers.formats.document import Document, Place, Source, refused
+from batchsim.servers.formats.document import Document, Node, Place, Source, Span, refused
 from batchsim.servers.server import Format
 
 _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -28,29 +29,15 @@ class Callee:
     """A function whose arguments are settings: its title, a pattern of its name, its parameters.
 
     A parameter that begins with _ is an object, not a setting. `called` maps a parameter that shares its name
-    with another setting to the name under which it is listed. `needed` has the arguments that a call always
-    needs, with values to write by default; when read with these values, they are not listed. `code` has the
-    arguments that are functions: their settings are text.
+    with another setting to the name under which it is listed. `code` has the arguments that are functions:
+    their settings are text.
     """
 
     title: str
     name: str
     params: tuple[str, ...]
     called: Mapping[str, str] = field(default_factory=dict)
-    needed: Mapping[str, Any] = field(default_factory=dict)
     code: frozenset[str] = frozenset()
-
-    def arguments(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-        """Return the call's arguments as text, and remove them from `settings`."""
-        given = {}
-        for param in self.params:
-            listed = self.called.get(param, param)
-            if param in settings and listed == param:
-                given[param] = settings.pop(param)
-            elif listed in unused or param in self.needed:
-                given[param] = unused.get(listed, self.needed.get(param))
-        texts = {name: value if name in self.code else _written(value) for name, value in given.items()}
-        return ", ".join(f"{name}={text}" for name, text in texts.items())
 
 
 @dataclass(frozen=True)
@@ -82,6 +69,9 @@ class Program:
 
     def __init__(self, text: str) -> None:
         tree = _parsed(text)
+        self.text = text
+        self.lines = re.findall(r".*?(?:\r\n|\r|\n|$)", text, re.DOTALL)
+        self.starts = [0, *itertools.accumulate(map(len, self.lines))]
         self.constants: dict[str, Any] = {}
         self.parts: dict[str, int] = {}
         for statement in tree.body:
@@ -175,34 +165,68 @@ class Program:
         found = [self._evaluated(item, depth + 1) for item in items]
         return [value for value, _ in found], 1 + sum(parts for _, parts in found)
 
+    def span(self, node: ast.expr | ast.keyword) -> Span:
+        """Return where an expression or an argument stands; `ast` counts bytes of a line."""
+
+        def at(line: int, column: int) -> int:
+            return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
+
+        return at(node.lineno, node.col_offset), at(node.end_lineno or 1, node.end_col_offset or 0)
+
     def put(self, document: Document, call: Call, callee: Callee) -> None:
         """Add a call's arguments to a document."""
+        section = Arguments(self, call, callee)
+        document.sections.append(section)
         if not isinstance(call.node, ast.Call):
             return
-        given: list[tuple[str | None, ast.expr]] = []
+        given: list[tuple[str | None, ast.expr, int]] = []
         for number, argument in enumerate(call.node.args):
             if isinstance(argument, ast.Starred):
                 document.note(f"{ast.unparse(argument)} of {call.callee} is not read")
                 break
             if number >= len(callee.params):
                 raise refused(f"{call.callee} takes {len(callee.params)} arguments, got more", call.place)
-            given.append((callee.params[number], argument))
-        given += [(keyword.arg, keyword.value) for keyword in call.node.keywords]
-        for name, argument in given:
-            place = (argument.lineno, argument.col_offset + 1)
+            given.append((callee.params[number], argument, self.span(argument)[0]))
+        given += [(keyword.arg, keyword.value, self.span(keyword)[0]) for keyword in call.node.keywords]
+        for name, argument, at in given:
             if name is None:
                 document.note(f"**{ast.unparse(argument)} of {call.callee} is not read")
-            elif name in callee.called:
-                document.unused[callee.called[name]] = self.value(argument)
+                continue
+            value = ast.unparse(argument) if name in callee.code else self.value(argument)
+            node = Node(value, at, self.span(argument))
+            if name in callee.called:
+                document.unused[callee.called[name]] = value
             elif name in callee.params and not name.startswith("_"):
-                value = ast.unparse(argument) if name in callee.code else self.value(argument)
-                if name in callee.needed and callee.needed[name] == value:
-                    document.written.add(name)
-                else:
-                    document.put(name, value, place)
+                document.put(name, node, section)
             elif f"_{name}" not in callee.params and name not in callee.params:
                 known = [param for param in callee.params if not param.startswith("_")]
-                document.put_unknown(name, known, place)
+                document.put_unknown(name, known, node)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call."""
+
+    program: Program
+    call: Call
+    callee: Callee
+
+    def has(self, name: str) -> bool:
+        return name in self.callee.params and name not in self.callee.called
+
+    def literal(self, name: str, value: Any) -> str | None:
+        return str(value) if name in self.callee.code and value is not None else _written(value)
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        node, new = self.call.node, f"{name}={self.literal(name, value)}"
+        _, end = self.program.span(node)
+        if not isinstance(node, ast.Call):
+            return f"{text[:end]}({new}){text[end:]}"
+        values = [*node.args, *(each.value for each in node.keywords)]
+        given = [self.program.span(each)[1] for each in values]
+        if not given:
+            return f"{text[: end - 1]}{new}{text[end - 1 :]}"
+        return f"{text[: max(given)]}, {new}{text[max(given) :]}"
 
 
 def _written(value: Any) -> str:
@@ -277,22 +301,20 @@ class PythonForm:
     """A server's calls: `batching` has the spellings of the call with the batching settings.
 
     `around` is a second call with settings: with `by_class`, a decorator of the class around the function;
-    else a call anywhere, once. `template` is the text to write; {batching} and {around} are replaced by
-    the arguments of each, {+batching} and {+around} by the same after a comma. `renamed` maps old names of
-    settings to new ones. `also` recognises calls of the users' own classes. `settle` completes the document.
+    else a call anywhere, once. `renamed` maps old names of settings to new ones. `also` recognises calls of
+    the users' own classes. `settle` completes the document.
     """
 
     batching: tuple[Callee, ...]
-    template: str
     around: Callee | None = None
     by_class: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
     also: Callable[[Call], bool] = lambda call: False
     settle: Callable[[Document], None] = lambda document: None
 
-    def format(self, title: str, file: str, signs: str, command: str = "") -> Format:
+    def format(self, title: str, file: str, signs: str) -> Format:
         """Return the format of a Python file with these calls."""
-        return Format(title, file, (".py",), signs, self.read, self.write, command=command)
+        return Format(title, file, (".py",), signs, self.read)
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the calls of a text; `which` selects a function, worker or line."""
@@ -335,11 +357,3 @@ class PythonForm:
             lines = several([str(each.place[0]) for each in found])
             raise ValueError(f"{found[0].callee} must be called once, got it in lines {lines}")
         return found[0] if len(found) == 1 else None
-
-    def write(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-        """Return the text with the settings as arguments."""
-        text = self.template
-        for name, callees in {"batching": self.batching[:1], "around": (self.around,)}.items():
-            given = "".join(callee.arguments(settings, unused) for callee in callees if callee is not None)
-            text = text.replace(f"{{+{name}}}", given and f", {given}").replace(f"{{{name}}}", given)
-        return text

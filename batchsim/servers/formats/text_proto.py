@@ -1,16 +1,17 @@
-"""Protocol buffers' text format, read and written by protobuf itself, for messages of our own tables."""
+"""Protocol buffers' text format, read by protobuf itself, for messages of our own tables."""
 
+import itertools
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from batchsim.servers.formats.document import Document, Place, refused
+from batchsim.servers.formats.document import Document, Node, refused
+from batchsim.servers.formats.keys import Syntax, indent_of
 
 _FIELD = re.compile(r"(\w+):(\*?)(?:map<(\w+),([\w.]+)>|([\w.]+))(?:@(\w+))?")
-_OPENING = {"{": "}", "<": ">"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,10 @@ class Schema:
         from google.protobuf import message_factory
 
         return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(f"batchsim.{name}"))
+
+    def names(self, name: str) -> list[str]:
+        """Return the names of a message's fields."""
+        return [field.partition(":")[0] for field in self.messages[name].split()]
 
     def _file(self) -> Any:
         """Return the descriptor of all messages, in proto2, which keeps explicit default values."""
@@ -82,24 +87,8 @@ class Schema:
             new.oneof_index = names.index(choice)
 
 
-class Key(NamedTuple):
-    """A field named in a text: its path, such as ("dynamic_batching", "priority_levels")."""
-
-    path: tuple[str, ...]
-    place: Place
-    siblings: tuple[str, ...]  # the fields of its message
-
-
-def read(document: Document, text: str, kind: Any) -> tuple[Any, dict[tuple[str, ...], Place]]:
-    """Return a text's message and the places of its keys; the document lists its unknown keys."""
-    message, unknown, places = parse(text, kind)
-    for key in unknown:
-        document.put_unknown(".".join(key.path), key.siblings, key.place)
-    return message, places
-
-
-def parse(text: str, kind: Any) -> tuple[Any, list[Key], dict[tuple[str, ...], Place]]:
-    """Return a text as a message of a class, the keys that the class lacks, and the places of all keys.
+def parse(text: str, kind: Any, document: Document) -> Node:
+    """Return a text as a message of a class, with its keys; the document lists those that the class lacks.
 
     Raises ValueError with line and column if protobuf refuses the text.
     """
@@ -109,60 +98,76 @@ def parse(text: str, kind: Any) -> tuple[Any, list[Key], dict[tuple[str, ...], P
     try:
         with warnings.catch_warnings(action="ignore"):  # for instance about a backslash in a string
             message = text_format.Parse(text, kind(), allow_unknown_field=True)
-            keys = list(_keys(text_format.Tokenizer(lines), kind.DESCRIPTOR, ()))
+            root = Node(plain(message), 0, (0, len(text)))
+            _Keys(text, lines, document).read(kind.DESCRIPTOR, root, "")
     except text_format.ParseError as error:
-        raise _plain_error(error, (len(lines), len(lines[-1]) + 1)) from None
-    places: dict[tuple[str, ...], Place] = {}
-    for key in keys:
-        places.setdefault(key.path, key.place)
-    return message, [key for key in keys if key.path[-1] not in key.siblings], places
+        place = (error.GetLine(), error.GetColumn())
+        words = re.sub(r"^\d+:\d+ : ", "", str(error)).replace("batchsim.", "")
+        words = re.sub(r"^'.*': (?=[A-Z])", "", words, flags=re.DOTALL)  # the source line
+        end = (len(lines), len(lines[-1]) + 1)  # without a place, the text ends too early
+        raise refused(words, end if None in place else place) from None
+    return root
 
 
-def _plain_error(error: Any, end: Place) -> ValueError:
-    place = (error.GetLine(), error.GetColumn())
-    message = re.sub(r"^\d+:\d+ : ", "", str(error)).replace("batchsim.", "")
-    message = re.sub(r"^'.*': (?=[A-Z])", "", message, flags=re.DOTALL)  # the source line
-    return refused(message, end if None in place else place)  # no place: the text ends too early
+class _Keys:
+    """The keys of a text that protobuf has accepted; those of unknown messages are skipped."""
 
+    def __init__(self, text: str, lines: list[str], document: Document) -> None:
+        from google.protobuf import text_format
 
-def _keys(tokens: Any, kind: Any, path: tuple[str, ...]) -> Iterator[Key]:
-    """Yield the fields of a text that protobuf has accepted; the fields of unknown messages are skipped."""
-    known = tuple(kind.fields_by_name) if kind is not None else ()
-    while not tokens.AtEnd() and tokens.token not in _OPENING.values():
-        here = tokens.ParseError("")
-        if tokens.TryConsume("["):  # an extension, or the type of an Any
-            name = "["
-            while not tokens.TryConsume("]"):
-                name += tokens.token
-                tokens.NextToken()
-            name += "]"
-        else:
-            name = tokens.ConsumeIdentifierOrNumber()
-        field = kind.fields_by_name.get(name) if kind is not None else None
-        if kind is not None:
-            yield Key((*path, name), (here.GetLine(), here.GetColumn()), known)
-        tokens.TryConsume(":")
-        inside = field.message_type if field is not None else None
-        if tokens.TryConsume("["):
-            while not tokens.TryConsume("]"):
-                yield from _value(tokens, inside, (*path, name))
-                tokens.TryConsume(",")
-        else:
-            yield from _value(tokens, inside, (*path, name))
-        if not tokens.TryConsume(","):
-            tokens.TryConsume(";")
+        self.document = document
+        self.starts = list(itertools.accumulate((len(line) + 1 for line in lines), initial=0))
+        self.tokens = text_format.Tokenizer(lines)
+        self.end = 0  # of the token before
 
+    def at(self) -> int:
+        """Return where the next token begins."""
+        here = self.tokens.ParseError("")
+        return int(self.starts[here.GetLine() - 1] + here.GetColumn() - 1)
 
-def _value(tokens: Any, kind: Any, path: tuple[str, ...]) -> Iterator[Key]:
-    if (opening := tokens.token) in _OPENING:
-        tokens.NextToken()
-        yield from _keys(tokens, kind, path)
-        tokens.Consume(_OPENING[opening])
-    elif opening[:1] in ("'", '"'):
-        while tokens.token[:1] in ("'", '"'):  # adjacent strings are one value
-            tokens.NextToken()
-    else:
-        tokens.NextToken()
+    def next(self) -> str:
+        self.end = self.at() + len(self.tokens.token)
+        token = str(self.tokens.token)
+        self.tokens.NextToken()
+        return token
+
+    def read(self, kind: Any, node: Node, path: str) -> None:
+        """Add the keys of a message to its node, until it ends."""
+        known = dict(kind.fields_by_name) if kind is not None else {}
+        while not self.tokens.AtEnd() and self.tokens.token not in ("}", ">"):
+            begin, name = self.at(), self.next()
+            while name.startswith("[") and not name.endswith("]"):  # an extension, or the type of an Any
+                name += self.next()
+            inner, field = f"{path}.{name}".strip("."), known.get(name)
+            if self.tokens.token == ":":
+                self.next()
+            value = node.value.get(name) if field is not None else None
+            found = Node(value, begin, (self.at(), 0))
+            if kind is not None and field is None:
+                self.document.put_unknown(inner, known, found)
+            elif field is not None and node.items.setdefault(name, found) is not found:
+                node.items[name].more.append(found)
+            self._values(field.message_type if field is not None else None, found, inner)
+            found.span = (found.span[0], self.end)
+            if self.tokens.token in (",", ";"):
+                self.next()
+
+    def _values(self, kind: Any, node: Node, path: str) -> None:
+        """Read a value, or a list of them."""
+        token = self.next()
+        if token in ("{", "<"):
+            one = replace(node, value=node.value if isinstance(node.value, dict) else {})
+            self.read(kind, one, path)
+            self.next()
+        elif token == "[":
+            while self.tokens.token != "]":
+                self._values(kind, node, path)
+                if self.tokens.token == ",":
+                    self.next()
+            self.next()
+        elif token[:1] in ("'", '"'):
+            while self.tokens.token[:1] in ("'", '"'):  # adjacent strings are one value
+                self.next()
 
 
 def plain(message: Any) -> dict[str, Any]:
@@ -184,9 +189,27 @@ def _one(field: Any, value: Any) -> Any:
     return field.enum_type.values_by_number[value].name if field.enum_type is not None else value
 
 
-def text_of(content: Mapping[str, Any], kind: Any) -> str:
-    """Return the text of a message of a class."""
-    from google.protobuf import json_format, text_format
+def _literal(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, dict) and all(isinstance(key, int) for key in value):  # a map
+        return _literal([{"key": key, "value": each} for key, each in value.items()])
+    if isinstance(value, dict):
+        return f"{{ {' '.join(_pair(key, _literal(each)) for key, each in value.items())} }}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
-    message = json_format.ParseDict(dict(content), kind())
-    return text_format.MessageToString(message, use_short_repeated_primitives=True)
+
+def _pair(key: str, literal: str) -> str:
+    return f"{key} {literal}" if literal.startswith("{") else f"{key}: {literal}"
+
+
+def _alone(section: str, line: str, pair: str) -> str:
+    if section[:1] not in ("{", "<"):  # the whole text
+        return f"{section}{pair}\n"
+    if "\n" not in section:
+        return " ".join(filter(None, [section[0], section[1:-1].strip(), pair, section[-1]]))
+    inner, indent = section[1:-1].rstrip(" \t"), indent_of(line)
+    return f"{section[0]}{inner}{indent}  {pair}\n{indent}{section[-1]}"
+
+
+PROTO = Syntax(_literal, _pair, " ", _alone)

@@ -196,7 +196,7 @@ def test_a_card_is_said_in_a_comment():
 def test_variables_of_an_export_hold_for_what_follows():
     first, second = commands("A=1 x\nexport B=2\nC=3 y -f 'a b'")[::2]
     assert [*first.variables] == ["A"]
-    assert {name: word.text for name, word in second.variables.items()} == {"B": "2", "C": "3"}
+    assert {name: word.value.text for name, word in second.variables.items()} == {"B": "2", "C": "3"}
     assert [word.text for word in second.words] == ["y", "-f", "a b"]
 
 

@@ -1,14 +1,17 @@
-"""Java's .properties, as its documentation has them, with the place of each letter."""
+"""Java's .properties, as its documentation has them, and JSON, with the place of each letter."""
+
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsim.servers.formats.keyed_text import parse_properties, property_of
+from batchsim.servers.formats.document import place_in
+from batchsim.servers.formats.keyed_text import parse_json, parse_properties
 
 
 def pairs(text):
-    return [(prop.key, prop.value) for prop in parse_properties(text)]
+    return [(key, node.value) for key, node, _ in parse_properties(text)]
 
 
 @pytest.mark.parametrize(
@@ -33,22 +36,32 @@ def test_lines_are_read_as_java_reads_them(text, found):
     assert pairs(text) == found
 
 
-@given(st.text(st.sampled_from('ab{}": ,\\\n#='), max_size=30).filter(lambda text: text.strip() == text))
-def test_what_is_escaped_is_read_as_it_was_but_for_blanks_where_a_line_begins(value):
-    ((key, found),) = pairs(property_of("key", value))
-    assert key == "key"
-    assert found == "".join(
-        line.lstrip(" ") if number else line for number, line in enumerate(value.split("\n"))
-    )
-
-
 def test_each_letter_of_a_value_has_its_place():
-    (prop,) = parse_properties("# x\n  key = a\\\n   b\\u0063d")
-    assert (prop.key, prop.place) == ("key", (2, 3))
-    assert prop.value == "abcd"
-    assert [prop.value_at(at) for at in range(5)] == [(2, 9), (3, 4), (3, 5), (3, 11), (3, 12)]
+    text = "# x\n  key = a\\\n   b\\u0063d"
+    ((key, node, places),) = parse_properties(text)
+    assert (key, place_in(text, node.at), node.value) == ("key", (2, 3), "abcd")
+    assert [place_in(text, at) for at in places] == [(2, 9), (3, 4), (3, 5), (3, 11), (3, 12)]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner)
+)
+
+
+@given(VALUES, st.sampled_from([None, 1]))
+def test_each_key_of_json_has_its_place(value, indent):
+    text = json.dumps(value, indent=indent)
+
+    def check(node, value):
+        assert (node.value, json.loads(text[slice(*node.span)])) == (value, value)
+        assert [*node.items] == [*(value if isinstance(value, dict) else ())]
+        for key, inner in node.items.items():
+            assert json.JSONDecoder().raw_decode(text, inner.at)[0] == key
+            check(inner, value[key])
+
+    check(parse_json(text), value)
 
 
 def test_an_escape_that_is_none_is_refused_with_its_place():
     with pytest.raises(ValueError, match=r"line 2, column 4: \\u must .* got '12'"):
-        parse_properties("a=1\nb =\\u12")
+        pairs("a=1\nb =\\u12")

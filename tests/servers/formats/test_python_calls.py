@@ -8,8 +8,6 @@ import warnings
 
 import pytest
 
-import batchsim as bs
-from batchsim import servers
 from batchsim.servers.formats.document import Source
 from batchsim.servers.formats.python_calls import Program
 
@@ -89,23 +87,3 @@ def test_the_parameters_of_a_call_are_those_of_the_real_function_in_its_order(se
     assert {*theirs} - {"args", "kwargs"} <= {*params}
     shared = [name for name in params if name in theirs]
     assert shared == [name for name in theirs if name in shared]
-
-
-@pytest.mark.parametrize("server", REAL)
-def test_the_text_that_is_written_calls_the_real_function_as_it_can_be_called(server):
-    module, _ = REAL[server][0]
-    real(*REAL[server][0])
-    text = servers.write(server, bs.SizeOrWait(8, 20))
-    names = {"__name__": "written"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exec(compile(text, module, "exec"), names)  # our own text, which starts nothing
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("LitServer", "append_worker", "Model")
-        ):
-            given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-            name = ast.unparse(node.func).rpartition(".")[2]
-            function = names["Model"] if name == "Model" else real(module, REAL[server][-1][1])
-            positional = [None] * (len(node.args) + (name == "append_worker"))
-            inspect.signature(function).bind(*positional, **given)

@@ -5,17 +5,26 @@ import math
 from pathlib import Path
 
 import pytest
-from google.protobuf import descriptor_pb2, text_format
+from google.protobuf import descriptor_pb2, json_format, text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import DATA
 
 from batchsim.servers.formats import text_proto
+from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.triton_schema import SCHEMA
+from batchsim.servers.registry import ALL
 from batchsim.servers.tf_serving import SCHEMA as TF_SERVING
 
 CONFIG = SCHEMA.message("ModelConfig")
 EXAMPLE = DATA / "servers" / "triton" / "config.pbtxt"
+
+
+def parsed(text):
+    """Return the tree of a text, and the document that has its unknown keys."""
+    server = ALL["triton"]
+    document = Document(server, server.formats[0], text)
+    return text_proto.parse(text, CONFIG, document), document
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +84,10 @@ def test_the_table_of_tritons_messages_is_its_own_definition(theirs):
 def test_both_definitions_stand_beside_each_other_in_one_process(theirs):
     text = EXAMPLE.read_text()
     own = text_format.Parse(text, theirs.ModelConfig())
-    mine, unknown, _ = text_proto.parse(text, CONFIG)
-    assert unknown == []
-    assert text_proto.plain(mine)["dynamic_batching"]["max_queue_delay_microseconds"] == 5000
+    mine, document = parsed(text)
+    assert document.unknown == {}
+    assert mine.value["dynamic_batching"]["max_queue_delay_microseconds"] == 5000
     assert own.dynamic_batching.max_queue_delay_microseconds == 5000
-    back = text_proto.text_of(text_proto.plain(mine), CONFIG)
-    assert text_format.Parse(back, theirs.ModelConfig()) == own
 
 
 VALUES = {
@@ -118,13 +125,15 @@ def contents(draw, name="ModelConfig", depth=0):
 
 @settings(max_examples=60, deadline=None)
 @given(contents())
-def test_any_content_is_written_as_text_that_triton_reads_and_is_read_as_it_was(theirs, content):
-    text = text_proto.text_of(content, CONFIG)
-    message, unknown, places = text_proto.parse(text, CONFIG)
-    assert text_proto.plain(message) == content
-    assert unknown == []
-    assert {path[0] for path in places} == content.keys()
-    text_format.Parse(text, theirs.ModelConfig())
+def test_any_content_is_read_as_it_was_with_the_span_of_each_value(content):
+    message = json_format.ParseDict(content, CONFIG())
+    text = text_format.MessageToString(message, use_short_repeated_primitives=True)
+    root, document = parsed(text)
+    assert (root.value, document.unknown, root.items.keys()) == (content, {}, content.keys())
+    for name, node in root.items.items():  # of the spans that were found, the same message
+        spans = [f"{name} {text[slice(*each.span)]}" for each in (node, *node.more)]
+        again = text_format.Parse("\n".join(each.replace(" ", ": ", 1) for each in spans), CONFIG())
+        assert text_proto.plain(again) == {name: content[name]}
 
 
 TEXTS = """\
@@ -144,8 +153,8 @@ max_batch_size: 8
 
 
 def test_all_of_the_grammar_is_understood_beside_keys_that_are_unknown():
-    message, unknown, places = text_proto.parse(TEXTS, CONFIG)
-    content = text_proto.plain(message)
+    root, document = parsed(TEXTS)
+    content = root.value
     assert content["name"] == "ab"
     assert [group.get("count") for group in content["instance_group"]] == [1, 2, 16]
     assert content["dynamic_batching"] == {"preferred_batch_size": [4, 8, 16], "priority_levels": 2}
@@ -157,23 +166,21 @@ def test_all_of_the_grammar_is_understood_beside_keys_that_are_unknown():
         2,
     ]
     assert content["max_batch_size"] == 8
-    found = {".".join(key.path): key.place for key in unknown}
-    assert found == {
+    assert document.strange == {
         "unknown_message": (8, 1), "unknown_list": (9, 1), "unknown_number": (10, 1),
         "dynamic_batchign": (11, 1),
     }  # fmt: skip
     lines = TEXTS.splitlines()
-    assert places["dynamic_batching", "priority_levels"] == (5, lines[4].index("priority_levels") + 1)
-    dim = ("optimization", "cuda", "graph_spec", "input", "value", "dim")
-    assert places[dim] == (6, lines[5].index("dim") + 1)
+    levels = root.find("dynamic_batching.priority_levels")
+    assert document.place(levels) == (5, lines[4].index("priority_levels") + 1)
+    assert TEXTS[slice(*root.find("dynamic_batching.preferred_batch_size").span)] == "[4, 8]"
+    dim = root.find("optimization.cuda.graph_spec.input.value.dim")
+    assert document.place(dim) == (6, lines[5].index("dim") + 1)
 
 
 def test_a_default_that_is_given_is_told_from_one_that_is_not():
-    message, *_ = text_proto.parse("max_batch_size: 0 dynamic_batching { preserve_ordering: false }", CONFIG)
-    assert text_proto.plain(message) == {
-        "max_batch_size": 0,
-        "dynamic_batching": {"preserve_ordering": False},
-    }
+    root, _ = parsed("max_batch_size: 0 dynamic_batching { preserve_ordering: false }")
+    assert root.value == {"max_batch_size": 0, "dynamic_batching": {"preserve_ordering": False}}
 
 
 def test_tensorflow_servings_parameters_are_all_there():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import anywidget
 import traitlets
 
-from batchsim._format import listed, several
+from batchsim._format import listed
 from batchsim.scenario import Scenario
 from batchsim.servers import cards
 from batchsim.servers.edit import edited
@@ -170,8 +170,6 @@ class ConfigPage(Page):
         summary = f"The search found a better setting: {gives}, within the objective ({slo})."
         if not best.met:
             summary = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
-        if change.lost:
-            summary += f" The file is rewritten, without {several(change.lost, 9)}."
         return {"result": summary, "diff": change.diff}
 
     def update(self) -> None:

@@ -1,0 +1,105 @@
+"""A format as a table of its keys, which sorts those of a text."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from batchsim.servers.formats.document import Document, Node, refused
+
+_REST = re.compile(r"[ \t]*[,;]?[ \t]*((#|//).*)?$", re.MULTILINE)  # of a line, without another key
+
+
+class Syntax(NamedTuple):
+    """How a syntax writes a value, a key with its value, and a key more on a line or in an empty section.
+
+    `alone(section, line, pair)` returns the text of an empty section with its first key; `line` is what
+    stands before the section on its line.
+    """
+
+    literal: Callable[[Any], str]
+    pair: Callable[[str, str], str]
+    between: str
+    alone: Callable[[str, str, str], str]
+
+    def added(self, text: str, section: Node, pair: str) -> str:
+        """Return a text with one more key in a section: behind its last, and on a line alone if that is."""
+        last = max(section.items.values(), key=lambda node: node.span, default=None)
+        begin, end = section.span if last is None else (last.at, last.stop)
+        line = text[text.rfind("\n", 0, begin) + 1 : begin]
+        if last is None:
+            new = self.alone(text[begin:end], line, pair)
+            return (text[:begin].rstrip(" ") if new[0] == "\n" else text[:begin]) + new + text[end:]
+        rest = _REST.match(text, end)
+        if rest is None or line.strip():
+            return f"{text[:end]}{self.between}{pair}{text[end:]}"
+        return f"{text[: rest.end()]}\n{line}{pair}{text[rest.end() :]}"
+
+
+def indent_of(line: str) -> str:
+    """Return the blanks in front of a line."""
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a format: the names that each section has, by its dotted path; None: any.
+
+    `called` maps the path of a key to its setting, if that has another name. A key that is no setting is
+    without effect, and one that its section lacks is unknown.
+    """
+
+    syntax: Syntax
+    sections: Mapping[str, Iterable[str] | None]
+    called: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, document: Document, root: Node, section: "KeyedText | None" = None) -> None:
+        """Sort the keys of a text into a document, as those of a section to which more can be added."""
+        document.sections.append(section := section or KeyedText(self, root))
+        self._sort(document, root, "", section)
+
+    def _sort(self, document: Document, node: Node, path: str, section: "KeyedText") -> None:
+        if not isinstance(node.value, dict):
+            must = f"{path or 'the text'} must have keys, got {node.value!r}"
+            raise refused(must, document.place(node))
+        known = self.sections[path]
+        for name, each in node.items.items():
+            inner = f"{path}.{name}".strip(".")
+            if known is not None and name not in known:
+                document.put_unknown(inner, known, each)
+            elif inner in self.sections:
+                self._sort(document, each, inner, section)
+            else:
+                document.put(self.called.get(inner, name), each, section, self.called.get(inner, inner))
+
+    def path_of(self, setting: str) -> str:
+        """Return the path of a setting, "" if the format does not have it."""
+        for path, name in self.called.items():
+            if name == setting:
+                return path
+        having = (path for path, known in self.sections.items() if known is not None and setting in known)
+        paths = (f"{path}.{setting}".strip(".") for path in having)
+        return next((path for path in paths if path not in self.called), "")
+
+
+@dataclass(frozen=True)
+class KeyedText:
+    """A text of a format, to which keys can be added."""
+
+    keys: Keys
+    root: Node
+
+    def has(self, name: str) -> bool:
+        return self.keys.path_of(name) != ""
+
+    def literal(self, name: str, value: Any) -> str | None:
+        return None if value is None else self.keys.syntax.literal(value)
+
+    def added(self, text: str, name: str, value: Any) -> str:
+        node, steps = self.root, self.keys.path_of(name).split(".")
+        while steps[0] in node.items:
+            node = node.items[steps.pop(0)]
+        new = str(self.literal(name, value))
+        for step in steps[:0:-1]:
+            new = f"{{ {self.keys.syntax.pair(step, new)} }}"
+        return self.keys.syntax.added(text, node, self.keys.syntax.pair(steps[0], new))
