@@ -17,35 +17,33 @@ scenario.
 from typing import TYPE_CHECKING
 
 from batchsim import _check
-from batchsim.servers.batched import batched
-from batchsim.servers.bentoml import bentoml
-from batchsim.servers.clipper import clipper
+from batchsim.servers.batched import batched as batched
+from batchsim.servers.bentoml import bentoml as bentoml
+from batchsim.servers.clipper import clipper as clipper
 from batchsim.servers.edit import Edited, edit, edited
 from batchsim.servers.files import file_name, parse, read, write, write_all
-from batchsim.servers.kserve import kserve
+from batchsim.servers.kserve import kserve as kserve
 from batchsim.servers.linter import Finding, Findings, Note, lint
-from batchsim.servers.litserve import litserve
-from batchsim.servers.mosec import mosec
-from batchsim.servers.orca import orca
-from batchsim.servers.ray_serve import ray_serve
-from batchsim.servers.registry import SERVERS, SIZE_SERVERS, TOKEN_SERVERS, config
+from batchsim.servers.litserve import litserve as litserve
+from batchsim.servers.mosec import mosec as mosec
+from batchsim.servers.orca import orca as orca
+from batchsim.servers.ray_serve import ray_serve as ray_serve
+from batchsim.servers.registry import ALL, SERVERS, SIZE_SERVERS, TOKEN_SERVERS, config
 from batchsim.servers.server import Server, ServerConfig
-from batchsim.servers.sglang import sglang
-from batchsim.servers.tei import tei
-from batchsim.servers.tensorrt_llm import tensorrt_llm
-from batchsim.servers.textbook import textbook
-from batchsim.servers.tf_serving import tf_serving
-from batchsim.servers.tgi import tgi
-from batchsim.servers.torchserve import torchserve
-from batchsim.servers.triton import triton
-from batchsim.servers.vllm import vllm
+from batchsim.servers.sglang import sglang as sglang
+from batchsim.servers.tei import tei as tei
+from batchsim.servers.tensorrt_llm import tensorrt_llm as tensorrt_llm
+from batchsim.servers.textbook import textbook as textbook
+from batchsim.servers.tf_serving import tf_serving as tf_serving
+from batchsim.servers.tgi import tgi as tgi
+from batchsim.servers.torchserve import torchserve as torchserve
+from batchsim.servers.triton import triton as triton
+from batchsim.servers.vllm import vllm as vllm
 
 __all__ = [
     "Edited", "Finding", "Findings", "Note", "SERVERS", "SIZE_SERVERS", "Server", "ServerConfig",
-    "TOKEN_SERVERS",
-    "batched", "bentoml", "clipper", "config", "edit", "edited", "file_name", "kserve", "lint", "litserve",
-    "mosec", "orca", "parse", "ray_serve", "read", "sglang", "tei", "tensorrt_llm", "textbook", "tf_serving",
-    "tgi", "torchserve", "triton", "vllm", "write", "write_all",
+    "TOKEN_SERVERS", "config", "edit", "edited", "file_name", "lint", "parse", "read", "write", "write_all",
+    *sorted(ALL),
 ]  # fmt: skip
 
 

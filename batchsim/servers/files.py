@@ -91,21 +91,24 @@ class Beside:
         return True
 
     def literal(self, name: str, value: Any) -> str | None:
-        return None if value is None else repr(value)
+        return repr(value)
 
-    def added(self, text: str, name: str, value: Any) -> str:
+    def added(self, text: str, name: str, new: str) -> str:
         """Return the text with a comment in its first line, or behind the one that names its interpreter."""
         at = len(re.match(r"(#!.*\n)?", text)[0])  # type: ignore[index]
-        return f"{text[:at]}# batchsim: {name}={value!r}\n{text[at:]}"
+        return f"{text[:at]}# batchsim: {name}={new}\n{text[at:]}"
 
 
 def with_settings(document: Document, settings: Mapping[str, Any]) -> Document:
-    """Return a file with some other settings, and nothing else changed; None removes a setting."""
+    """Return a file with some other settings, read again; None removes one."""
+    settings = {name: list(each) if isinstance(each, tuple) else each for name, each in settings.items()}
     for name, value in settings.items():
-        value = list(value) if isinstance(value, tuple) else value
         if document.settings.get(name) != value:
-            text = document.without(name) if value is None else document.changed(name, value)
+            text = document.changed(name, value)
             document = _read(document.server, document.form, text, document.which)
+    for name, value in settings.items():
+        if value is not None and document.settings.get(name, document.server.default(name)) != value:
+            raise ValueError(f"{name} must be possible in {document.form.title}, got {value}")
     return document
 
 

@@ -1,39 +1,25 @@
 """The servers by name, and the meaning of their settings."""
 
+from importlib import import_module
 from typing import Any
 
 from batchsim import _check
-from batchsim.servers.batched import SERVER as BATCHED
-from batchsim.servers.bentoml import SERVER as BENTOML
-from batchsim.servers.clipper import SERVER as CLIPPER
-from batchsim.servers.kserve import SERVER as KSERVE
-from batchsim.servers.litserve import SERVER as LITSERVE
-from batchsim.servers.mosec import SERVER as MOSEC
-from batchsim.servers.orca import SERVER as ORCA
-from batchsim.servers.ray_serve import SERVER as RAY_SERVE
 from batchsim.servers.server import Server, ServerConfig
-from batchsim.servers.sglang import SERVER as SGLANG
-from batchsim.servers.tei import SERVER as TEI
-from batchsim.servers.tensorrt_llm import SERVER as TENSORRT_LLM
-from batchsim.servers.textbook import SERVER as TEXTBOOK
-from batchsim.servers.tf_serving import SERVER as TF_SERVING
-from batchsim.servers.tgi import SERVER as TGI
-from batchsim.servers.torchserve import SERVER as TORCHSERVE
-from batchsim.servers.triton import SERVER as TRITON
-from batchsim.servers.vllm import SERVER as VLLM
+
+
+def _servers(modules: str) -> dict[str, Server]:
+    """Return the servers of some modules, each by its name."""
+    return {name: import_module(f"batchsim.servers.{name}").SERVER for name in modules.split()}
+
 
 # In the order of the tables.
-SERVERS: dict[str, Server] = {
-    server.name: server
-    for server in (
-        TEXTBOOK, TRITON, TF_SERVING, TORCHSERVE, MOSEC, KSERVE, RAY_SERVE, BENTOML, LITSERVE, BATCHED,
-        CLIPPER,
-    )
-}  # fmt: skip
+SERVERS = _servers(
+    "textbook triton tf_serving torchserve mosec kserve ray_serve bentoml litserve batched clipper"
+)
 # The servers of language models, whose rules need a scenario with tokens.
-TOKEN_SERVERS: dict[str, Server] = {server.name: server for server in (VLLM, SGLANG, TGI, TENSORRT_LLM, ORCA)}
+TOKEN_SERVERS = _servers("vllm sglang tgi tensorrt_llm orca")
 # The servers whose rules limit tokens, and need requests with sizes.
-SIZE_SERVERS: dict[str, Server] = {server.name: server for server in (TEI,)}
+SIZE_SERVERS = _servers("tei")
 ALL = SERVERS | SIZE_SERVERS | TOKEN_SERVERS
 
 

@@ -79,19 +79,11 @@ OWN = Keys(JSON, {"": _MODEL_KEYS.split()}, {QUEUE_OF_MODEL: QUEUE})
 FILE = Keys(YAML, {"": f"{_MODEL_KEYS} {_HANDLER_KEYS}".split()}, OWN.called)
 
 
-class ModelSection(KeyedText):
-    """The settings of a model within config.properties."""
+class NoModel(KeyedText):
+    """A config.properties without the model whose settings these are."""
 
-    def literal(self, name: str, value: Any) -> str | None:
-        if name in ZEROS and value == 0:
-            rule = f"{name} must be at least 1 in a config.properties, where less means the default"
-            raise ValueError(f"{rule}, got 0: write a model-config.yaml")
-        return super().literal(name, value)
-
-    def added(self, text: str, name: str, value: Any) -> str:
-        if self.root.span == (0, 0):
-            raise ValueError(f"models must have the model whose {name} is to be {value}, got none")
-        return super().added(text, name, value)
+    def added(self, text: str, name: str, new: str) -> str:
+        raise ValueError(f"models must have the model whose {name} is to be {new}, got none")
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
@@ -108,7 +100,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
             node.value = _number(node.value)
     TOP.read(document, top)
     document.unused.pop("models", None)
-    OWN.read(document, model, ModelSection(OWN, model))
+    OWN.read(document, model, None if model.span[1] else NoModel(OWN, model))
     for key in ZEROS:
         if document.settings.get(key) == 0:
             del document.settings[key]

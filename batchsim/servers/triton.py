@@ -222,8 +222,7 @@ class Instances:
             [{COUNT: some, **same, **({GPUS: on} if gpus > 1 else {})} for some, on in parts if on]
         )
 
-    def added(self, text: str, name: str, value: Any) -> str:
-        new = str(self.literal(name, value))
+    def added(self, text: str, name: str, new: str) -> str:
         if self.node is None:
             return PROTO.added(text, self.root, PROTO.pair(GROUP, new))
         return replaced(text, self.node, new)
@@ -235,9 +234,8 @@ class Unbatched(KeyedText):
     def has(self, name: str) -> bool:
         return name == SIZE
 
-    def added(self, text: str, name: str, value: Any) -> str:
-        (begin, end), new = self.root.items[SIZE].span, PROTO.added(text, self.root, f"{BATCHING} {{ }}")
-        return f"{new[:begin]}{value}{new[end:]}"
+    def added(self, text: str, name: str, new: str) -> str:
+        return replaced(PROTO.added(text, self.root, f"{BATCHING} {{ }}"), self.root.items[SIZE], new)
 
 
 def _read(document: Document, text: str, which: str | None) -> None:

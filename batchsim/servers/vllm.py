@@ -1,6 +1,7 @@
 """vLLM: `vllm serve`, its V1 scheduler."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -127,22 +128,21 @@ LINE = CommandLine(
 )  # fmt: skip
 
 
-class Switch(KeyedText):
+@dataclass(frozen=True)
+class Pairs:
     """A YAML whose keys are flags: one that is off has another name."""
+
+    root: Node
 
     def has(self, name: str) -> bool:
         return LINE.has(name)
 
     def literal(self, name: str, value: Any) -> str | None:
-        if isinstance(value, bool):
-            return f"{'' if value else 'no-'}{name.replace('_', '-')}: true"
-        return super().literal(name, value)
+        off, flag = value is False, name.replace("_", "-")
+        return YAML.pair(f"no-{flag}" if off else flag, YAML.literal(off or value))
 
-    def added(self, text: str, name: str, value: Any) -> str:
-        new = str(self.literal(name, value))
-        return YAML.added(
-            text, self.root, new if isinstance(value, bool) else f"{name.replace('_', '-')}: {new}"
-        )
+    def added(self, text: str, name: str, new: str) -> str:
+        return YAML.added(text, self.root, new)
 
 
 def _read_yaml(document: Document, text: str, which: str | None) -> None:
@@ -150,18 +150,18 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
     root = parse_yaml(text)[0]
     if not isinstance(root.value, dict):
         raise refused(f"a vLLM YAML must have keys, got {root.value!r}", (1, 1))
-    section = Switch(Keys(YAML, {}), root)
-    document.sections.append(section)
+    pairs, values = Pairs(root), KeyedText(Keys(YAML, {}), root)
+    document.sections.append(pairs)
     for key, node in root.items.items():
         flag, off = LINE.flag_of(f"--{key}")
         if node.value is False:  # vLLM skips such a key
             document.note(f"{key}: false has no effect in vLLM; write no-{key}: true")
         elif node.value is True:
-            LINE.put(document, flag, Node(not off, node.at, (node.at, node.span[1])), section)
+            LINE.put(document, flag, Node(not off, node.at, (node.at, node.span[1])), pairs)
         elif node.value is not None:
             if isinstance(node.value, str):  # vLLM parses each value as a word of its command line
                 node.value = LINE.value(flag, node.value)
-            LINE.put(document, flag, node, section)
+            LINE.put(document, flag, node, values)
 
 
 IGNORED = ("async_scheduling", "enable_prefix_caching", "scheduling_policy")

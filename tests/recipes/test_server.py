@@ -108,10 +108,8 @@ def test_a_server_is_added_in_the_files_of_the_recipe(tmp_path, recipe):
     folder = copied(tmp_path, "batchsim") / "batchsim" / "servers"
     (folder / "acme.py").write_text(f'"""Acme."""\n{ACME}', encoding="utf-8")
     registry, package = folder / "registry.py", folder / "__init__.py"
-    insert(registry, "from batchsim.servers.batched ", "from batchsim.servers.acme import SERVER as ACME\n")
-    insert(registry, "TEXTBOOK, TRITON, ", "ACME, ")
-    insert(package, "from batchsim.servers.batched ", "from batchsim.servers.acme import acme\n")
-    insert(package, '"batched",', '"acme", ')
+    insert(registry, "triton tf_serving", "acme ")
+    insert(package, "from batchsim.servers.batched ", "from batchsim.servers.acme import acme as acme\n")
     files = changed(tmp_path)
     assert len(files) == 3
     assert "three files" in recipe

@@ -298,7 +298,7 @@ def test_what_is_no_setting_and_no_file_of_the_server_is_refused():
     with pytest.raises(ValueError, match=r"file must be one of config.properties, model-config.yaml"):
         servers.write("torchserve", bs.SizeOrWait(), "config.yaml")
     zero = servers.config("torchserve", maxBatchDelay=0)
-    with pytest.raises(ValueError, match=r"maxBatchDelay must be at least 1 in a config.properties"):
+    with pytest.raises(ValueError, match=r"maxBatchDelay must be possible in .*config.properties, got 0"):
         servers.write("torchserve", zero)
     assert servers.parse(servers.write("torchserve", zero, "model-config.yaml")).rule == zero.rule
 

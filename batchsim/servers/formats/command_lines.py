@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +117,10 @@ def _pieces(text: str) -> Iterator[tuple[str, Word | None]]:
             yield kind, None
 
 
+def _line(text: str, command: Command) -> str:
+    return str(place_in(text, command.words[0].at)[0])
+
+
 def _arguments(words: list[Word]) -> Iterator[Word]:
     """Yield words without redirections."""
     after = ""
@@ -203,16 +206,15 @@ class CommandLine:
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
         found = [(command, at) for command in commands(text) if (at := self._arguments(command)) is not None]
-        lines = [str(place_in(text, command.words[0].at)[0]) for command, _ in found]
         if which is not None and len(found) > 1:
-            fits = [
-                which in (line, *(word.text for word in command.words))
-                for line, (command, _) in zip(lines, found, strict=True)
-            ]
-            found, lines = [*compress(found, fits)], [*compress(lines, fits)]
+            found = [
+                each for each in found
+                if which in (_line(text, each[0]), *(word.text for word in each[0].words))
+            ]  # fmt: skip
         if len(found) != 1:
+            places = several([f"line {_line(text, command)}" for command, _ in found]) or "none"
             must = f"the text must have one command {self.start} (choose one with which=)"
-            raise ValueError(f"{must}, got {several([f'line {line}' for line in lines]) or 'none'}")
+            raise ValueError(f"{must}, got {places}")
         command, at = found[0]
         words = [*_arguments(command.words[at:])]
         last = [*command.words[:at], *words][-1]
@@ -245,10 +247,8 @@ class CommandLine:
             elif option.text.startswith("--env="):
                 given[option.value.text.partition("=")[0]] = option.value
         for name, word in given.items():
-            flag, node = (
-                "--" + name.lower().replace("_", "-"),
-                word.value.node(value_of(word.value.text), word),
-            )
+            flag = "--" + name.lower().replace("_", "-")
+            node = word.value.node(value_of(word.value.text), word)
             if why := self.refuses.get(word.text):
                 raise refused(why, document.place(node))
             if name in self.variables:
@@ -367,14 +367,12 @@ class Options:
         head, dot, tail = name.partition(".")
         flag = "--" + head.replace("_", "-") + dot + tail
         takes = flags_of(self.line.server)[flag.partition(".")[0]]
-        if value is None or (takes == "switch" and not value and not self.line.dashes):
-            return None
         if takes == "switch":
-            return flag if value else "--no-" + flag[2:]
+            return flag if value else "--no-" + flag[2:] if self.line.dashes else None
         return f"{flag} {_quoted(value)}"
 
-    def added(self, text: str, name: str, value: Any) -> str:
-        new, command = str(self.literal(name, value)), text[self.begin : self.end]
+    def added(self, text: str, name: str, new: str) -> str:
+        command = text[self.begin : self.end]
         line = len(command) - command.rfind("\n") + len(new)
         break_ = " \\\n  " if "\n" in command or line > LONGEST_LINE else " "
         return f"{text[: self.end]}{break_}{new}{text[self.end :]}"
@@ -384,7 +382,7 @@ class Values(Options):
     """The same flags where each has its value in a word of its own."""
 
     def literal(self, name: str, value: Any) -> str | None:
-        return None if value is None else _quoted(value)
+        return _quoted(value)
 
 
 @dataclass(frozen=True)
@@ -399,11 +397,11 @@ class Variables:
         return name in self.line.variables.values()
 
     def literal(self, name: str, value: Any) -> str | None:
-        return None if value is None else _quoted(value)
+        return _quoted(value)
 
-    def added(self, text: str, name: str, value: Any) -> str:
+    def added(self, text: str, name: str, new: str) -> str:
         variable = next(key for key, setting in self.line.variables.items() if setting == name)
-        return f"{text[: self.at]}{self.option}{variable}={_quoted(value)} {text[self.at :]}"
+        return f"{text[: self.at]}{self.option}{variable}={new} {text[self.at :]}"
 
 
 def _quoted(value: Any) -> str:

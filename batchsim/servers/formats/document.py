@@ -94,8 +94,8 @@ class Section(Protocol):
     def literal(self, name: str, value: Any) -> str | None:
         """Return a value as text; None if the text must not have the setting then."""
 
-    def added(self, text: str, name: str, value: Any) -> str:
-        """Return the text with one more setting."""
+    def added(self, text: str, name: str, new: str) -> str:
+        """Return the text with one more setting, whose literal is new."""
 
 
 @dataclass
@@ -150,22 +150,12 @@ class Document:
             self.notes.append(_format.brief_text(text, LONGEST))
 
     def changed(self, name: str, value: Any) -> str:
-        """Return the text with another value of a setting: in its own place, or in a section that has it."""
-        if name not in self.nodes:
-            section = next(each for each in self.sections if each.has(name))
-            return (
-                self.text if section.literal(name, value) is None else section.added(self.text, name, value)
-            )
-        node, section = self.nodes[name]
-        new = section.literal(name, value)
-        return self.without(name) if new is None else replaced(self.text, node, new)
-
-    def without(self, name: str) -> str:
-        """Return the text without a setting."""
-        if name not in self.nodes:
-            return self.text
-        text, (node, _) = self.text, self.nodes[name]
-        for each in reversed([node, *node.more]):
+        """Return the text with another value of a setting, in its place or in a section; None: without."""
+        text, (node, section) = self.text, self.nodes.get(name, (None, None))
+        section = section or next(each for each in self.sections if each.has(name))
+        if value is not None and (new := section.literal(name, value)) is not None:
+            return section.added(text, name, new) if node is None else replaced(text, node, new)
+        for each in [] if node is None else reversed([node, *node.more]):
             text = _without(text, each)
         return text
 

@@ -93,13 +93,12 @@ class KeyedText:
         return self.keys.path_of(name) != ""
 
     def literal(self, name: str, value: Any) -> str | None:
-        return None if value is None else self.keys.syntax.literal(value)
+        return self.keys.syntax.literal(value)
 
-    def added(self, text: str, name: str, value: Any) -> str:
+    def added(self, text: str, name: str, new: str) -> str:
         node, steps = self.root, self.keys.path_of(name).split(".")
         while steps[0] in node.items:
             node = node.items[steps.pop(0)]
-        new = str(self.literal(name, value))
         for step in steps[:0:-1]:
             new = f"{{ {self.keys.syntax.pair(step, new)} }}"
         return self.keys.syntax.added(text, node, self.keys.syntax.pair(steps[0], new))

@@ -215,10 +215,10 @@ class Arguments:
         return name in self.callee.params and name not in self.callee.called
 
     def literal(self, name: str, value: Any) -> str | None:
-        return str(value) if name in self.callee.code and value is not None else _written(value)
+        return str(value) if name in self.callee.code else _written(value)
 
-    def added(self, text: str, name: str, value: Any) -> str:
-        node, new = self.call.node, f"{name}={self.literal(name, value)}"
+    def added(self, text: str, name: str, new: str) -> str:
+        node, new = self.call.node, f"{name}={new}"
         _, end = self.program.span(node)
         if not isinstance(node, ast.Call):
             return f"{text[:end]}({new}){text[end:]}"
