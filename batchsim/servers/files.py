@@ -16,7 +16,7 @@ from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
-from batchsim.servers.formats.document import Document, Node
+from batchsim.servers.formats.document import Document, Node, Section
 from batchsim.servers.registry import ALL, SERVERS, SIZE_SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
@@ -74,29 +74,22 @@ def _read(server: Server, form: Format, text: str, which: str | None) -> Documen
         form.read(document, text, which)
     except RecursionError:
         raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
-    beside = Beside()
     for match in _BESIDE.finditer(text):
         name = match[1]
         if name not in document.settings:
             document.settings[name] = _literal(name, match[2])
-            document.nodes[name] = Node(document.settings[name], match.start(), match.span(2)), beside
-    document.sections.append(beside)
+            document.nodes[name] = Node(document.settings[name], match.start(), match.span(2)), BESIDE
+    document.sections.append(BESIDE)
     return document
 
 
-class Beside:
-    """Settings outside of a file, such as options of a command line: "# batchsim: capacity=512"."""
+def _commented(text: str, name: str, new: str) -> str:
+    at = len(re.match(r"(#!.*\n)?", text)[0])  # type: ignore[index]  # behind the name of an interpreter
+    return f"{text[:at]}# batchsim: {name}={new}\n{text[at:]}"
 
-    def has(self, name: str) -> bool:
-        return True
 
-    def literal(self, name: str, value: Any) -> str | None:
-        return repr(value)
-
-    def added(self, text: str, name: str, new: str) -> str:
-        """Return the text with a comment in its first line, or behind the one that names its interpreter."""
-        at = len(re.match(r"(#!.*\n)?", text)[0])  # type: ignore[index]
-        return f"{text[:at]}# batchsim: {name}={new}\n{text[at:]}"
+# Settings outside of a file, such as options of a command line: "# batchsim: capacity=512".
+BESIDE = Section(lambda name: True, lambda name, value: repr(value), _commented)
 
 
 def with_settings(document: Document, settings: Mapping[str, Any]) -> Document:

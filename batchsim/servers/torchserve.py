@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
@@ -16,7 +17,7 @@ from batchsim.servers.formats.keyed_text import (
     parse_properties,
     parse_yaml,
 )
-from batchsim.servers.formats.keys import KeyedText, Keys
+from batchsim.servers.formats.keys import Keys
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
@@ -79,11 +80,8 @@ OWN = Keys(JSON, {"": _MODEL_KEYS.split()}, {QUEUE_OF_MODEL: QUEUE})
 FILE = Keys(YAML, {"": f"{_MODEL_KEYS} {_HANDLER_KEYS}".split()}, OWN.called)
 
 
-class NoModel(KeyedText):
-    """A config.properties without the model whose settings these are."""
-
-    def added(self, text: str, name: str, new: str) -> str:
-        raise ValueError(f"models must have the model whose {name} is to be {new}, got none")
+def _no_model(text: str, name: str, new: str) -> str:
+    raise ValueError(f"models must have the model whose {name} is to be {new}, got none")
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
@@ -100,7 +98,9 @@ def _read(document: Document, text: str, which: str | None) -> None:
             node.value = _number(node.value)
     TOP.read(document, top)
     document.unused.pop("models", None)
-    OWN.read(document, model, None if model.span[1] else NoModel(OWN, model))
+    OWN.read(document, model)
+    if not model.span[1]:
+        document.sections[-1] = replace(document.sections[-1], added=_no_model)
     for key in ZEROS:
         if document.settings.get(key) == 0:
             del document.settings[key]

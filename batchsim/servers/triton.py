@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim._format import listed, typed
 from batchsim.scenario.priorities import MOST
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, SizeOrWait
-from batchsim.servers.formats.document import Document, Node, refused, replaced
-from batchsim.servers.formats.keys import KeyedText, Keys
+from batchsim.servers.formats.document import Document, Node, Section, refused, replaced
+from batchsim.servers.formats.keys import Keys
 from batchsim.servers.formats.text_proto import PROTO, parse
 from batchsim.servers.formats.triton_schema import SCHEMA
 from batchsim.servers.server import Format, Server, ServerConfig, Words
@@ -199,22 +198,14 @@ KEYS = Keys(PROTO, {
 })  # fmt: skip
 
 
-@dataclass
-class Instances:
-    """The instance groups of a text, which stand for `count` instances on `gpus` devices."""
+def _instances(document: Document, root: Node, node: Node | None) -> Section:
+    """Return the instance groups of a text, which stand for `count` instances on `gpus` devices."""
+    groups = root.value.get(GROUP)
 
-    document: Document
-    root: Node
-    groups: list[dict[str, Any]]
-    node: Node | None  # which has them
-
-    def has(self, name: str) -> bool:
-        return name in (COUNT, GPUS)
-
-    def literal(self, name: str, value: Any) -> str | None:
-        now = {COUNT: 1, GPUS: 1} | self.document.settings | {name: value}
+    def literal(name: str, value: Any) -> str:
+        now = {COUNT: 1, GPUS: 1} | document.settings | {name: value}
         count, gpus = now[COUNT], min(now[COUNT], now[GPUS])
-        kind = self.groups[0].get("kind") if self.groups else "KIND_GPU"
+        kind = groups[0].get("kind") if groups else "KIND_GPU"
         same = {} if kind is None else {"kind": kind}
         each, more = divmod(count, gpus)
         parts = (each + 1, [*range(more)]), (each, [*range(more, gpus)])
@@ -222,20 +213,20 @@ class Instances:
             [{COUNT: some, **same, **({GPUS: on} if gpus > 1 else {})} for some, on in parts if on]
         )
 
-    def added(self, text: str, name: str, new: str) -> str:
-        if self.node is None:
-            return PROTO.added(text, self.root, PROTO.pair(GROUP, new))
-        return replaced(text, self.node, new)
+    def added(text: str, name: str, new: str) -> str:
+        pair = PROTO.pair(GROUP, new)
+        return PROTO.added(text, root, pair) if node is None else replaced(text, node, new)
+
+    return Section((COUNT, GPUS).__contains__, literal, added)
 
 
-class Unbatched(KeyedText):
-    """A text without dynamic batching: Triton never combines requests, and a batch size needs it."""
+def _unbatched(root: Node) -> Section:
+    """Return a text without dynamic batching, which a batch size needs."""
 
-    def has(self, name: str) -> bool:
-        return name == SIZE
+    def added(text: str, name: str, new: str) -> str:
+        return replaced(PROTO.added(text, root, f"{BATCHING} {{ }}"), root.items[SIZE], new)
 
-    def added(self, text: str, name: str, new: str) -> str:
-        return replaced(PROTO.added(text, self.root, f"{BATCHING} {{ }}"), self.root.items[SIZE], new)
+    return Section(SIZE.__eq__, lambda name, value: str(value), added)
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
@@ -253,7 +244,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
         document.settings[SIZE] = 1
         document.unused[SIZE] = size
         document.note("without dynamic_batching, each request is computed alone")
-        document.sections.insert(0, Unbatched(KEYS, root))
+        document.sections.insert(0, _unbatched(root))
         del document.nodes[SIZE]
     if size == 0:
         node = root.items.get(SIZE)
@@ -263,7 +254,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
 
 def _read_groups(document: Document, root: Node) -> None:
     groups, node = root.value.get(GROUP, []), root.items.pop(GROUP, None)
-    section = Instances(document, root, groups, node)
+    section = _instances(document, root, node)
     document.sections.append(section)
     if node is None:
         return
@@ -274,7 +265,7 @@ def _read_groups(document: Document, root: Node) -> None:
         document.put(GPUS, Node(len(spread), node.at, node.span, more=node.more), section)
     elif count is not None and len(groups) == 1 and groups[0][COUNT] == total.value:
         total.span = count.span
-        document.nodes[COUNT] = total, KeyedText(KEYS, root)
+        document.nodes[COUNT] = total, KEYS.section(root)
     if max(spread, default=0) > min(spread, default=0) + 1:
         document.note(f"instances are assumed to be spread evenly over {len(spread)} devices")
     kinds = {group.get("kind", "KIND_AUTO") for group in groups}

@@ -1,16 +1,15 @@
 """vLLM: `vllm serve`, its V1 scheduler."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.formats.document import Document, Node, refused
+from batchsim.servers.formats.document import Document, Node, Section, refused
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.formats.keys import KeyedText, Keys
 from batchsim.servers.language import blocks_beside, card_of, maybe_whole, without_defaults
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
@@ -128,21 +127,9 @@ LINE = CommandLine(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """A YAML whose keys are flags: one that is off has another name."""
-
-    root: Node
-
-    def has(self, name: str) -> bool:
-        return LINE.has(name)
-
-    def literal(self, name: str, value: Any) -> str | None:
-        off, flag = value is False, name.replace("_", "-")
-        return YAML.pair(f"no-{flag}" if off else flag, YAML.literal(off or value))
-
-    def added(self, text: str, name: str, new: str) -> str:
-        return YAML.added(text, self.root, new)
+def _pair(name: str, value: Any) -> str:
+    off, flag = value is False, name.replace("_", "-")
+    return YAML.pair(f"no-{flag}" if off else flag, YAML.literal(off or value))
 
 
 def _read_yaml(document: Document, text: str, which: str | None) -> None:
@@ -150,7 +137,8 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
     root = parse_yaml(text)[0]
     if not isinstance(root.value, dict):
         raise refused(f"a vLLM YAML must have keys, got {root.value!r}", (1, 1))
-    pairs, values = Pairs(root), KeyedText(Keys(YAML, {}), root)
+    pairs = Section(LINE.has, _pair, lambda text, name, new: YAML.added(text, root, new))
+    values = replace(pairs, literal=lambda name, value: YAML.literal(value))
     document.sections.append(pairs)
     for key, node in root.items.items():
         flag, off = LINE.flag_of(f"--{key}")

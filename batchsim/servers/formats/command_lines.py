@@ -7,7 +7,7 @@ import re
 import shlex
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -217,14 +217,39 @@ class CommandLine:
             raise ValueError(f"{must}, got {places}")
         command, at = found[0]
         words = [*_arguments(command.words[at:])]
-        last = [*command.words[:at], *words][-1]
-        options = Options(self, command.words[0].at, last.at + len(last.raw))
-        in_front = command.words[at - 1 if command.words[0].text in RUNNERS else 0]
-        variables = Variables(self, in_front.at, "-e " if command.words[0].text in RUNNERS else "")
-        document.sections += options, variables
-        self._read_variables(document, command, variables)
+        document.sections += self._options(command, [*command.words[:at], *words][-1]), self._set(command, at)
+        self._read_variables(document, command)
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
-        self._read_arguments(document, words, alone, options)
+        self._read_arguments(document, words, alone)
+
+    def _options(self, command: Command, last: Word) -> Section:
+        """Return the flags of a command, to which others are added behind a last word."""
+        begin, end = command.words[0].at, last.at + len(last.raw)
+
+        def literal(name: str, value: Any) -> str | None:
+            head, dot, tail = name.partition(".")
+            flag = "--" + head.replace("_", "-") + dot + tail
+            if flags_of(self.server)[flag.partition(".")[0]] != "switch":
+                return f"{flag} {_quoted(value)}"
+            return flag if value else "--no-" + flag[2:] if self.dashes else None
+
+        def added(text: str, name: str, new: str) -> str:
+            line = end - begin - text[begin:end].rfind("\n") + len(new)
+            blank = " \\\n  " if "\n" in text[begin:end] or line > LONGEST_LINE else " "
+            return f"{text[:end]}{blank}{new}{text[end:]}"
+
+        return Section(self.has, literal, added)
+
+    def _set(self, command: Command, at: int) -> Section:
+        """Return the environment variables of a command, to which others are added in front."""
+        names = {setting: name for name, setting in self.variables.items()}
+        run = command.words[0].text in RUNNERS
+        place = command.words[at - 1 if run else 0].at
+
+        def added(text: str, name: str, new: str) -> str:
+            return f"{text[:place]}{'-e ' if run else ''}{names[name]}={new} {text[place:]}"
+
+        return Section(names.__contains__, lambda _, value: _quoted(value), added)
 
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
@@ -239,8 +264,8 @@ class CommandLine:
                 return place + 1
         return None
 
-    def _read_variables(self, document: Document, command: Command, section: "Variables") -> None:
-        given = dict(command.variables)
+    def _read_variables(self, document: Document, command: Command) -> None:
+        given, section = dict(command.variables), document.sections[-1]
         for option, word in zip(command.words, command.words[1:], strict=False):
             if option.text in ("-e", "--env"):  # an option of docker run
                 given[word.text.partition("=")[0]] = word
@@ -259,8 +284,9 @@ class CommandLine:
             elif self.flags_as_variables and flag in flags_of(self.server):
                 self.put(document, flag, node, section)
 
-    def _read_arguments(self, document: Document, words: list[Word], alone: bool, section: "Options") -> None:
-        flags, place, values = flags_of(self.server), 0, Values(section.line, section.begin, section.end)
+    def _read_arguments(self, document: Document, words: list[Word], alone: bool) -> None:
+        flags, place, section = flags_of(self.server), 0, document.sections[-2]
+        values = replace(section, literal=lambda _, value: _quoted(value))  # in a word of its own
         while place < len(words):
             word, place = words[place], place + 1
             if not word.text.startswith("-") or word.text == "-":
@@ -349,59 +375,6 @@ class CommandLine:
         if not isinstance(node.value, Source) and node.value != MODEL:
             node.value = str(node.value)
             document.put(self.model, node, section)
-
-
-@dataclass(frozen=True)
-class Options:
-    """The flags of a command, which begins and ends at places of a text."""
-
-    line: CommandLine
-    begin: int
-    end: int
-
-    def has(self, name: str) -> bool:
-        return self.line.has(name)
-
-    def literal(self, name: str, value: Any) -> str | None:
-        """Return a flag with its value."""
-        head, dot, tail = name.partition(".")
-        flag = "--" + head.replace("_", "-") + dot + tail
-        takes = flags_of(self.line.server)[flag.partition(".")[0]]
-        if takes == "switch":
-            return flag if value else "--no-" + flag[2:] if self.line.dashes else None
-        return f"{flag} {_quoted(value)}"
-
-    def added(self, text: str, name: str, new: str) -> str:
-        command = text[self.begin : self.end]
-        line = len(command) - command.rfind("\n") + len(new)
-        break_ = " \\\n  " if "\n" in command or line > LONGEST_LINE else " "
-        return f"{text[: self.end]}{break_}{new}{text[self.end :]}"
-
-
-class Values(Options):
-    """The same flags where each has its value in a word of its own."""
-
-    def literal(self, name: str, value: Any) -> str | None:
-        return _quoted(value)
-
-
-@dataclass(frozen=True)
-class Variables:
-    """The environment variables of a command, in front of it."""
-
-    line: CommandLine
-    at: int
-    option: str  # for one more
-
-    def has(self, name: str) -> bool:
-        return name in self.line.variables.values()
-
-    def literal(self, name: str, value: Any) -> str | None:
-        return _quoted(value)
-
-    def added(self, text: str, name: str, new: str) -> str:
-        variable = next(key for key, setting in self.line.variables.items() if setting == name)
-        return f"{text[: self.at]}{self.option}{variable}={new} {text[self.at :]}"
 
 
 def _quoted(value: Any) -> str:

@@ -2,9 +2,9 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from batchsim import _check, _format
 from batchsim.servers.server import Format, Server, ServerConfig
@@ -85,17 +85,17 @@ def _without(text: str, node: Node) -> str:
     return re.sub(r"[ \t]*,?\s*$", "", before) + behind
 
 
-class Section(Protocol):
-    """A part of a text that has settings: it knows how they are written there."""
+@dataclass(frozen=True)
+class Section:
+    """A part of a text: which settings can stand there, how a value is written, and one setting more.
 
-    def has(self, name: str) -> bool:
-        """Return whether a setting can stand here."""
+    `literal(name, value)` is None if the text must not have the setting then; `added(text, name, literal)`
+    returns the text with it.
+    """
 
-    def literal(self, name: str, value: Any) -> str | None:
-        """Return a value as text; None if the text must not have the setting then."""
-
-    def added(self, text: str, name: str, new: str) -> str:
-        """Return the text with one more setting, whose literal is new."""
+    has: Callable[[str], bool]
+    literal: Callable[[str, Any], str | None]
+    added: Callable[[str, str, str], str]
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from batchsim.servers.formats.document import Document, Node, refused
+from batchsim.servers.formats.document import Document, Node, Section, refused
 
 _REST = re.compile(r"[ \t]*[,;]?[ \t]*((#|//).*)?$", re.MULTILINE)  # of a line, without another key
 
@@ -53,12 +53,27 @@ class Keys:
     sections: Mapping[str, Iterable[str] | None]
     called: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, document: Document, root: Node, section: "KeyedText | None" = None) -> None:
-        """Sort the keys of a text into a document, as those of a section to which more can be added."""
-        document.sections.append(section := section or KeyedText(self, root))
+    def section(self, root: Node) -> Section:
+        """Return a text of the format, to which keys can be added."""
+        syntax = self.syntax
+
+        def added(text: str, name: str, new: str) -> str:
+            node, steps = root, self.path_of(name).split(".")
+            while steps[0] in node.items:
+                node = node.items[steps.pop(0)]
+            for step in steps[:0:-1]:
+                new = f"{{ {syntax.pair(step, new)} }}"
+            return syntax.added(text, node, syntax.pair(steps[0], new))
+
+        return Section(lambda name: self.path_of(name) != "", lambda _, value: syntax.literal(value), added)
+
+    def read(self, document: Document, root: Node) -> None:
+        """Sort the keys of a text into a document."""
+        section = self.section(root)
+        document.sections.append(section)
         self._sort(document, root, "", section)
 
-    def _sort(self, document: Document, node: Node, path: str, section: "KeyedText") -> None:
+    def _sort(self, document: Document, node: Node, path: str, section: Section) -> None:
         if not isinstance(node.value, dict):
             must = f"{path or 'the text'} must have keys, got {node.value!r}"
             raise refused(must, document.place(node))
@@ -80,25 +95,3 @@ class Keys:
         having = (path for path, known in self.sections.items() if known is not None and setting in known)
         paths = (f"{path}.{setting}".strip(".") for path in having)
         return next((path for path in paths if path not in self.called), "")
-
-
-@dataclass(frozen=True)
-class KeyedText:
-    """A text of a format, to which keys can be added."""
-
-    keys: Keys
-    root: Node
-
-    def has(self, name: str) -> bool:
-        return self.keys.path_of(name) != ""
-
-    def literal(self, name: str, value: Any) -> str | None:
-        return self.keys.syntax.literal(value)
-
-    def added(self, text: str, name: str, new: str) -> str:
-        node, steps = self.root, self.keys.path_of(name).split(".")
-        while steps[0] in node.items:
-            node = node.items[steps.pop(0)]
-        for step in steps[:0:-1]:
-            new = f"{{ {self.keys.syntax.pair(step, new)} }}"
-        return self.keys.syntax.added(text, node, self.keys.syntax.pair(steps[0], new))

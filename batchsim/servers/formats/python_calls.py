@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim._format import brief, several
-from batchsim.servers.formats.document import Document, Node, Place, Source, Span, refused
+from batchsim.servers.formats.document import Document, Node, Place, Section, Source, Span, refused
 from batchsim.servers.server import Format
 
 _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -173,9 +173,27 @@ class Program:
 
         return at(node.lineno, node.col_offset), at(node.end_lineno or 1, node.end_col_offset or 0)
 
+    def section(self, call: Call, callee: Callee) -> Section:
+        """Return the arguments of a call."""
+        node = call.node
+
+        def added(text: str, name: str, new: str) -> str:
+            end, new = self.span(node)[1], f"{name}={new}"
+            if not isinstance(node, ast.Call):
+                return f"{text[:end]}({new}){text[end:]}"
+            given = [*node.args, *(each.value for each in node.keywords)]
+            at = max((self.span(each)[1] for each in given), default=end - 1)
+            return f"{text[:at]}{', ' if given else ''}{new}{text[at:]}"
+
+        return Section(
+            lambda name: name in callee.params and name not in callee.called,
+            lambda name, value: str(value) if name in callee.code else _written(value),
+            added,
+        )
+
     def put(self, document: Document, call: Call, callee: Callee) -> None:
         """Add a call's arguments to a document."""
-        section = Arguments(self, call, callee)
+        section = self.section(call, callee)
         document.sections.append(section)
         if not isinstance(call.node, ast.Call):
             return
@@ -201,32 +219,6 @@ class Program:
             elif f"_{name}" not in callee.params and name not in callee.params:
                 known = [param for param in callee.params if not param.startswith("_")]
                 document.put_unknown(name, known, node)
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of a call."""
-
-    program: Program
-    call: Call
-    callee: Callee
-
-    def has(self, name: str) -> bool:
-        return name in self.callee.params and name not in self.callee.called
-
-    def literal(self, name: str, value: Any) -> str | None:
-        return str(value) if name in self.callee.code else _written(value)
-
-    def added(self, text: str, name: str, new: str) -> str:
-        node, new = self.call.node, f"{name}={new}"
-        _, end = self.program.span(node)
-        if not isinstance(node, ast.Call):
-            return f"{text[:end]}({new}){text[end:]}"
-        values = [*node.args, *(each.value for each in node.keywords)]
-        given = [self.program.span(each)[1] for each in values]
-        if not given:
-            return f"{text[: end - 1]}{new}{text[end - 1 :]}"
-        return f"{text[: max(given)]}, {new}{text[max(given) :]}"
 
 
 def _written(value: Any) -> str:
