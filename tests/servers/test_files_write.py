@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import json
 import math
 import re
 import shlex
@@ -249,7 +248,6 @@ def test_priority_levels_and_their_limits_are_written_for_triton_alone():
     assert {"level 2: 100 requests", "level 1: 50 ms, then served after the others"} <= {
         line[15:] for line in repr(found).splitlines()
     }
-    assert servers.parse(servers.write("triton", found)) == found
     written = servers.write_all(asked)
     assert {*written.texts} == {"triton"}
     alike = servers.write(
@@ -332,11 +330,6 @@ def test_a_limit_in_units_is_written_for_servers_of_sizes_too():
     assert "must be a SizeOrWait, whose numbers" in written.refused["triton"]
     assert "must be a PullThenWait or a SizeOrWait, whose" in written.refused["kserve"]
     assert "tei" in servers.write_all(bs.SizeOrWait(32, 10, max_batch_units=2048)).texts
-
-
-def test_models_of_torchserve_are_json():
-    models = servers.write("torchserve", bs.SizeOrWait(8, 20)).partition("models=")[2]
-    assert json.loads(models)["model"]["1.0"] == {"batchSize": 8, "maxBatchDelay": 20, "minWorkers": 1}
 
 
 def test_a_false_that_vllm_leaves_out_of_its_yaml_is_written_as_no():
