@@ -28,6 +28,15 @@ _WORD = re.compile(
 )
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+_ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
+_EXPANSION = re.compile(
+    r"\"?\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:\[[@*]\])?(?::-(?P<default>[^{}'\"$]*))?\})\"?"
+)
+ENDS = ("fi", "done", "esac")
+# Words in front of a command that is not run.
+ABOUT = re.compile(
+    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|docker (pull|push|rmi?|stop|logs|build))\b"
+)
 
 
 @functools.cache
@@ -73,48 +82,89 @@ class Command:
     variables: dict[str, Word] = field(default_factory=dict)
 
 
-def commands(text: str) -> list[Command]:
+def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
     r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
+
+    `at` is where the text begins in a longer one. `known` has the words of variables that were set once, and
+    under no condition: these, and defaults, stand where they are used. None: not known.
 
     >>> [command] = commands("# on one card\nCUDA_VISIBLE_DEVICES=0 vllm serve m \\\n  --max-num-seqs '64'")
     >>> [word.text for word in command.words], command.words[-1].raw
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
-    found, exported = [Command()], dict[str, Word]()
-    for kind, word in _pieces(text):
+    found, exported, depth = [Command()], dict[str, Word](), 0
+    known, array = {} if known is None else known, None
+
+    def set_(name: str, words: list[Word], *, more: bool = False) -> None:
+        before = known.get(name, [])
+        known[name] = None if depth or before is None or (before and not more) else [*before, *words]
+
+    for kind, word in _pieces(text, at):
         command = found[-1]
-        if kind == "end" and (command.words or command.variables):
+        if kind == "end" and array is None and (command.words or command.variables):
+            for name, each in command.variables.items() if not command.words else ():
+                set_(name, [each.value])
             found.append(Command())
         if word is None:
             continue
+        if array is None and not command.words and (start := _ARRAY.match(word.raw)):
+            array = (start["name"], bool(start["more"]), list[Word]())
+            word = _word(word.raw[start.end() :], word.at + start.end())
+        if array is not None:
+            inner = _word(word.raw.removesuffix(")"), word.at)
+            array[2].extend([inner] if inner.raw else [])
+            if inner.raw != word.raw:
+                set_(array[0], array[2], more=array[1])
+                array = None
+            continue
         name = word.text.partition("=")[0]
-        if _VARIABLE.match(word.text) and command.words in ([], _export(command)):
+        if _VARIABLE.match(word.text) and [each.text for each in command.words] in ([], ["export"]):
             command.variables[name] = word
             if command.words:
                 exported[name] = word
-        else:
+                set_(name, [word.value])
+        elif command.words or word.text not in ("then", "else", "do", "{"):
             if not command.words:
                 command.variables = exported | command.variables
-            command.words.append(word)
-    return [command for command in found if command.words]
+                depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
+            command.words += _expanded(word, known)
+    return [inner for command in found if command.words for inner in _inside(command, known)]
 
 
-def _export(command: Command) -> list[Word] | None:
-    return command.words if [word.text for word in command.words] == ["export"] else None
+def _expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
+    """Return the words that a variable stands for, or its default; else the word itself."""
+    if (match := _EXPANSION.fullmatch(word.raw)) is None:
+        return [word]
+    words, default = known.get(match["plain"] or match["name"], []), match["default"]
+    if words == [] and default is not None:
+        return [_word(default, word.at + match.start("default"))]
+    return words or [word]
 
 
-def _pieces(text: str) -> Iterator[tuple[str, Word | None]]:
+def _inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:
+    """Return the commands in the text of `bash -c` or `eval`, or the command itself."""
+    texts = [word.text for word in command.words]
+    run = next((n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text)), -1)
+    last = command.words[-1]
+    is_text = run >= 0 and texts[run + 1 : -1] == ["-c"] * (texts[run] != "eval")
+    if not is_text or run + 1 == len(texts) or last.raw[1:-1] != last.text:  # not between plain quotes
+        return [command]
+    return commands(str(last.text), last.at + 1, known)
+
+
+def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
     for match in _WORD.finditer(text):
         kind, raw = match.lastgroup or "", match.group()
         if kind == "other" and raw.strip():  # an unclosed quote
             raise ValueError(f"line {place_in(text, match.start())[0]}: a quote must end, got {raw}")
-        if kind == "word":
-            plain = _QUOTED.sub(_unquoted, raw)
-            # By the shell, to an unknown value.
-            expanded = re.search(r"[$`]", re.sub(r"'[^']*'", "", raw).replace(r"\$", ""))
-            yield kind, Word(Source(plain) if expanded else plain, raw, match.start())
-        else:
-            yield kind, None
+        yield kind, _word(raw, at + match.start()) if kind == "word" else None
+
+
+def _word(raw: str, at: int) -> Word:
+    plain = _QUOTED.sub(_unquoted, raw)
+    # By the shell, to an unknown value.
+    expanded = re.search(r"[$`]", re.sub(r"'[^']*'", "", raw).replace(r"\$", ""))
+    return Word(Source(plain) if expanded else plain, raw, at)
 
 
 def _line(text: str, command: Command) -> str:
@@ -253,9 +303,9 @@ class CommandLine:
 
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
-        line = " ".join(word.text for word in command.words)
+        line = " ".join(re.sub(r"\s", "\0", word.text) for word in command.words)  # none begins in a word
         match = re.search(self.starts, line)
-        if match is None:
+        if match is None or ABOUT.match(line):
             return None
         length = 0
         for place, word in enumerate(command.words):
@@ -294,6 +344,9 @@ class CommandLine:
                     self._put_model(document, word.node(word.text), values)
                 elif not isinstance(word.text, Source):
                     document.put_unknown(word.text, (), word.node(None))
+                else:
+                    line = place_in(document.text, word.at)[0]
+                    document.note(f"line {line}: {word.raw} is not read, and may set more")
                 continue
             name, given, text = word.text.partition("=")
             if self.glued and name.startswith(self.glued) and name != self.glued:

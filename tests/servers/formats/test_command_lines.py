@@ -2,8 +2,10 @@
 
 import pytest
 
+import batchsim as bs
 from batchsim import servers
 from batchsim.servers.formats.command_lines import commands, flags_of
+from batchsim.servers.language import NO_MEMORY
 
 SAME = [
     "vllm serve m --max-num-seqs 64 --no-enable-chunked-prefill",
@@ -62,6 +64,40 @@ def test_flags_and_variables_are_settings_or_make_no_difference(text, settings, 
     found = servers.parse(text)
     assert (found.settings, found.unknown) == (settings, {})
     assert {name: found.unused[name] for name in unused} == unused
+
+
+SCRIPTS = {
+    "an array": 'ARGS=(--max-num-seqs 64\n  --block-size 32)  # few\nvllm serve m "${ARGS[@]}"',
+    "an array that grows": 'A=(--max-num-seqs 64)\nA+=(--block-size 32)\nvllm serve m ${A[@]}',
+    "variables": "SEQS=64\nexport SIZE='32'\nvllm serve m --max-num-seqs $SEQS --block-size \"${SIZE}\"",
+    "defaults": "vllm serve m --max-num-seqs ${SEQS:-64} --block-size ${SIZE:-32}",
+    "a shell in a container": "docker run i bash -c 'vllm serve m --max-num-seqs 64 --block-size 32'",
+    "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
+    "words about a command": (
+        'docker pull vllm/vllm-openai:1\npkill -f "vllm serve"\necho "vllm serve starts"; pip install vllm\n'
+        "log 'vllm serve'; vllm serve m --max-num-seqs 64 --block-size 32\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_command_is_read_and_edited_wherever_its_words_stand(text):
+    found = servers.parse(text)
+    assert found.settings == {"model": "m", "max_num_seqs": 64, "block_size": 32}
+    assert (found.unknown, found.notes) == ({}, (NO_MEMORY,))
+    assert servers.edited(text, bs.Continuous(77, 2048, block_size=32)).text == text.replace("64", "77")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('vllm serve m "${ARGS[@]}"', 'line 1: "${ARGS[@]}" is not read, and may set more'),
+        ("if true; then A=(--block-size 8); fi\nvllm serve m ${A[@]}", "line 2: ${A[@]} is not read"),
+        ("A=(-q x)\nif true; then\n A+=(--block-size 8)\nfi\nvllm serve m ${A[@]}", "line 5: ${A[@]} is not"),
+    ],
+)
+def test_words_that_are_not_known_are_noted(text, words):
+    assert any(words in note for note in servers.parse(text).notes)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +197,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
             "must be at least max_num_seqs, 300, got 200",
         ),
         ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
+        ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve .*, got none"),
         ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
         ("vllm serve m --enable-chunked-prefill=false", "must have no value, got 'false'"),
         # Of the servers' own parsers, each takes other endings, and for some numbers alone.
