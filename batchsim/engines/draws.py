@@ -136,7 +136,7 @@ def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequen
     Arrivals 0, noise 1, think times 2, priorities 3, prompts 4, outputs 5, sizes 6, routing 7, prefixes 8.
     """
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(9)[purpose]  # each depends on its number alone
+    return np.random.SeedSequence(seed, spawn_key=(*key, purpose))  # as the child of this number
 
 
 def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequence, np.random.SeedSequence]:
@@ -182,9 +182,10 @@ class Streams:
 
         Replica 0 has the stream of a single queue.
         """
-        noise, seed = self.scenario.service.noise, _seed(1, self.seed, self.replication)
+        noise = self.scenario.service.noise
         if noise is None:
             return None
+        seed = _seed(1, self.seed, self.replication)
         if replica:  # the last of so many spawned children
             seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, replica - 1))
         return noise.source(np.random.default_rng(seed))
@@ -296,9 +297,12 @@ def _whole(
 
 def draw_traffic(
     scenario: Scenario, requests: int, seed: int, replication: int = 0,
-    cancelled: threading.Event | None = None,
+    cancelled: threading.Event | None = None, **fields: Any,
 ) -> Plan:  # fmt: skip
-    """Draw the arrivals of an open loop, or the think times of a closed one, and nothing about batches."""
+    """Draw the arrivals of an open loop, or the think times of a closed one.
+
+    `fields` of the plan are about batches; without them it has nothing about these.
+    """
     check_cancelled(cancelled)
     streams, workload = Streams(scenario, seed, replication), plain(scenario.workload)
     arrival_s = think_s = due_s = None
@@ -310,7 +314,8 @@ def draw_traffic(
         arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
     else:
         arrival_s = filled(_until(cancelled, streams.arrivals_s(requests, room=np.empty(CHUNK))), requests)
-    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None, due_s=due_s)
+    about_batches = {"service_s": NO_TIMES, "noise": None, "slowdown": None} | fields
+    return Plan(scenario, requests, arrival_s, think_s, due_s=due_s, **about_batches)
 
 
 def draw(
@@ -329,7 +334,7 @@ def draw(
         "unit_cost": streams.unit_cost,
     }  # fmt: skip
     fields |= streams.of_replicas(requests)
-    return replace(draw_traffic(scenario, requests, seed, replication, cancelled), **fields)
+    return draw_traffic(scenario, requests, seed, replication, cancelled, **fields)
 
 
 def plain(workload: Any) -> Any:

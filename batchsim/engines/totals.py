@@ -4,7 +4,7 @@
 with keep="summary" keeps nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Self, get_type_hints
@@ -64,21 +64,31 @@ class Totals:
         """Return the totals with every sum changed."""
         return type(self)(**{name: change(column) for name, column in vars(self).items()})
 
-    def merged(self, parts: int) -> Self:
-        """Return the totals of fewer parts, each of several neighbours."""
-        return self.each(lambda column: merged(column, parts))
+    def grouped(self, counts: Sequence[int]) -> Self:
+        """Return the totals of groups of neighbours, see `grouped`: of all sums in one table."""
+        columns = {name: column.reshape(len(column), -1) for name, column in vars(self).items()}
+        table, sums, at = grouped(np.concatenate([*columns.values()], axis=1), counts), {}, 0
+        for name, column in columns.items():
+            found = table[:, at : at + column.shape[1]]
+            sums[name], at = found if getattr(self, name).ndim > 1 else found[:, 0], at + column.shape[1]
+        return type(self)(**sums)
 
-    def part(self, number: int) -> Self:
-        """Return the totals of one part."""
-        return self.each(lambda column: column[number].copy() if column.ndim > 1 else column[number].item())
+    def whole(self) -> Self:
+        """Return the totals of all parts together."""
+        return self.each(lambda column: found if (found := np.add.reduce(column)).ndim else found.item())
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in vars(self)})
 
 
-def merged(column: np.ndarray, parts: int) -> np.ndarray:
-    """Return a column's sums over fewer parts, each of several neighbours."""
-    return column.reshape(parts, -1, *column.shape[1:]).sum(axis=1)
+def grouped(column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Return a column's sums over `counts` groups of neighbours, one after the other; fewer and fewer."""
+    found = []
+    for count in counts:
+        if count < column.shape[0]:
+            column = np.add.reduce(column.reshape(count, -1, *column.shape[1:]), axis=1)
+        found.append(column)
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,12 +21,12 @@ transformation, 1992). The lower end stays, because runs that saw too much waiti
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from batchsim.result.metrics import METRICS, Kind, Metric, Metrics
 from batchsim.result.run_length import EVENTS, WAITS, rounded_up
-from batchsim.result.sections import Sections
 from batchsim.result.shares import (
     MANY_CLUMPS,
     Fractions,
@@ -42,8 +42,8 @@ from batchsim.result.standard_error import (
     Interval,
     NoInterval,
     Sample,
+    Series,
     StandardError,
-    Statistic,
     standard_errors,
 )
 from batchsim.scenario import Continuous
@@ -64,38 +64,61 @@ def metric_intervals(
     Two are compared section by section: in runs of one seed these have the same traffic, whose luck cancels
     out in the difference.
     """
+    sizes = {each.sections.size for each in samples if each.sections is not None}
+    if len(sizes) > 1:  # those of a day, whose sections are whole periods, and those of another run
+        samples = [
+            replace(each, sections=each.sections and each.sections.grouped(min(sizes))) for each in samples
+        ]
     intervals: dict[str, Interval] = {}
-    means: dict[str, Statistic] = {}
+    means: list[Metric] = []
     percentiles: dict[str, dict[str, float]] = {}  # by column
     for each in metrics:
-        impossible = _impossible(each, samples)
-        if impossible is not None:
-            intervals[each.key] = impossible
-        elif (rare := _of_events(each, samples, level)) is not None:
-            intervals[each.key] = rare
+        found = _impossible(each, samples) or _of_events(each, samples, level)
+        if found is not None:
+            intervals[each.key] = found
         elif each.q is None:
-            means[each.key] = _statistic(each, samples)
+            means.append(each)
         else:
             percentiles.setdefault(each.column, {})[each.key] = each.q
-    waiting = [each for each in metrics if each.key in means and _jams_matter(each, samples)]
-    alone = bool(waiting) and len(samples) == 1
-    of_one = {QUEUEING: _statistic(METRICS[QUEUEING], samples)} if alone else {}
-    errors = dict(zip(means | of_one, standard_errors(samples, [*(means | of_one).values()]), strict=True))
-    queueing = [errors[QUEUEING]] if alone else _queueing(samples) if waiting else []
-    for each in (each for each in metrics if each.key in means):
-        error, of_jams = errors[each.key], queueing if each in waiting else []
-        if isinstance(error, NoInterval):
-            intervals[each.key] = error
-        else:
-            intervals[each.key] = _of_mean(each, samples, error, level, of_jams)
-    for column, qs in percentiles.items():
-        fractions = [Fractions(sample, qs.values(), column) for sample in samples]
-        for key, q in qs.items():
-            first, *second = fractions
-            intervals[key] = between_percentiles(fractions, q, level) if second else first.interval(q, level)
+    if means or percentiles:
+        fractions = {
+            column: [Fractions(sample, qs.values(), column) for sample in samples]
+            for column, qs in percentiles.items()
+        }
+        intervals |= _of_means(means, samples, level, [each for pair in fractions.values() for each in pair])
+        for column, qs in percentiles.items():
+            (first, *second), of = fractions[column], [*qs.values()]
+            ends = (
+                [between_percentiles(fractions[column], q, level) for q in of]
+                if second
+                else first.intervals(of, level)
+            )
+            intervals |= dict(zip(qs, ends, strict=True))
     if len(samples) == 2:
         return {each.key: _not_the_same(each, samples, intervals[each.key]) for each in metrics}
     return {each.key: intervals[each.key] for each in metrics}
+
+
+def _of_means(
+    means: Sequence[Metric], samples: Sequence[Sample], level: float, fractions: Sequence[Fractions]
+) -> dict[str, Interval]:
+    """Return the intervals of means, and give fractions their errors.
+
+    The errors of all are computed at once: a small array takes little more time than a number.
+    """
+    waiting = {each.key for each in means if _jams_matter(each, samples)}
+    jams = [_series([METRICS[QUEUEING]], [each]) for each in samples] if waiting else []
+    series = [_series(means, samples), *jams, *(each.series for each in fractions)]
+    errors, *others = standard_errors(series, samples[0].counts)
+    queueing = [of_jams for (of_jams,) in others[: len(jams)]]
+    for each, found in zip(fractions, others[len(jams) :], strict=True):
+        each.errors = found
+    return {
+        each.key: error
+        if isinstance(error, NoInterval)
+        else _of_mean(each, samples, error, level, queueing if each.key in waiting else [])
+        for each, error in zip(means, errors, strict=True)
+    }
 
 
 def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
@@ -138,26 +161,20 @@ def _of_events(metric: Metric, samples: Sequence[Sample], level: float) -> Inter
     return Interval(second[0][0] - high, second[0][1] - low) if second else Interval(low, high)
 
 
-def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
-    """Return what to compute of each section for a metric, or for the difference of two samples in it."""
-
-    def of_sections(sections: Sequence[Sections]) -> np.ndarray:
-        first, last = sections[0].numbers[metric.key], sections[-1].numbers[metric.key]
-        values = last - (first if len(sections) > 1 else 0.0)
-        if metric.kind is Kind.COUNT:  # of which a section has its part
-            requests = sections[0].totals.requests
-            values = values * (requests.sum() / np.maximum(requests, 1))
-        return values
-
-    first, last = samples[0].whole.number(metric.key), samples[-1].whole.number(metric.key)
-    widening = max(sample.widening(metric) for sample in samples)
-    return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0), widening)
-
-
-def _queueing(samples: Sequence[Sample]) -> list[StandardError | NoInterval]:
-    """Return the error of each sample's mean queueing time: it determines the skewness of the jams."""
-    each = METRICS[QUEUEING]
-    return [standard_errors([sample], [_statistic(each, [sample])])[0] for sample in samples]
+def _series(metrics: Sequence[Metric], samples: Sequence[Sample]) -> Series:
+    """Return the metrics of a sample, or how far they are higher in the second of two."""
+    of, wholes = [each.grouped for each in samples], [each.whole for each in samples]
+    requests = wholes[0].totals.requests / np.maximum(of[0].totals.requests, 1)
+    values, whole = np.empty((len(metrics), sum(samples[0].counts))), np.empty(len(metrics))
+    for row, each in enumerate(metrics):
+        values[row], whole[row] = of[-1].numbers[each.key], wholes[-1].number(each.key)
+        if len(samples) == 2:
+            values[row] -= of[0].numbers[each.key]
+            whole[row] -= wholes[0].number(each.key)
+        if each.kind is Kind.COUNT:  # a section has its part of it
+            values[row] *= requests
+    widening = [max(each.widening(metric) for each in samples) for metric in metrics]
+    return Series(values, whole, widening)
 
 
 def _of_mean(

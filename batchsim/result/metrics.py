@@ -420,8 +420,11 @@ class Metrics:
 
     def number(self, key: str) -> float:
         """Return one measured metric by its key; any percentile, as "p99.9_ms"."""
+        if key in self.numbers:
+            return self.numbers[key]
         entry = metric(key)
-        return self.numbers[key] if entry.q is None else self.percentile(entry.q, column=entry.column)
+        assert entry.q is not None
+        return self.percentile(entry.q, column=entry.column)
 
     def summary(self, drifting: bool) -> dict[str, Any]:
         """Return the summary's plain numbers; NaN where there is nothing to average."""

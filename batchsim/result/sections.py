@@ -8,7 +8,7 @@ too: independent ones.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from batchsim._clock import in_ms
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.log import Log, Status
-from batchsim.engines.totals import Totals, merged
+from batchsim.engines.totals import Totals, grouped
 from batchsim.result.metrics import ITL, LATENCY, Metrics, Of, value_of
 from batchsim.result.value_columns import Columns
 from batchsim.scenario import Scenario
@@ -28,25 +28,23 @@ FINE = 64  # sections that a run is cut into; fewer and longer ones are merged f
 class Sections:
     """The totals of each section, arrays whose first axis is the sections.
 
-    `within(limit_ms, column)` counts the requests of each section whose value in a column, as "latency_ms",
-    is at most that.
+    `within(limits_ms, column)` counts the requests of each section whose value in a column, as "latency_ms",
+    is at most each limit, shape (sections, limits).
     """
 
     scenario: Scenario
     totals: Totals
-    within: Callable[[float, str], np.ndarray]
-    _merged: dict[int, "Sections"] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        # Every merging of the sections asks for the same counts again.
-        object.__setattr__(self, "within", cache(self.within))
+    within: Callable[[Sequence[float] | np.ndarray, str], np.ndarray]
+    _grouped: dict[tuple[int, ...], "Sections"] = field(default_factory=dict)
 
     @classmethod
     def of_runs(cls, runs: Sequence[Metrics]) -> "Sections":
         """Return replications as sections."""
 
-        def within(limit_ms: float, column: str) -> np.ndarray:
-            return np.array([run.columns[column].within(limit_ms) for run in runs])
+        def within(limits_ms: Sequence[float] | np.ndarray, column: str) -> np.ndarray:
+            return np.array(
+                [[run.columns[column].within(limit_ms) for limit_ms in limits_ms] for run in runs]
+            )
 
         every = [vars(run.totals) for run in runs]
         totals = type(runs[0].totals)(**{name: np.array([each[name] for each in every]) for name in every[0]})
@@ -61,13 +59,19 @@ class Sections:
 
         `gaps` between tokens are in the section in which they end, by `edges_s`.
         """
+        from batchsim.engines.compiled.columns import writable  # Numba loads with it
+        from batchsim.engines.compiled.order import count_within
 
-        def within(limit_ms: float, column: str) -> np.ndarray:
+        def within(limits_ms: Sequence[float] | np.ndarray, column: str) -> np.ndarray:
+            counts = np.empty((cuts.size - 1, len(limits_ms)), np.int64)
             if column != ITL:
-                return sums(columns[column] <= limit_ms, cuts)
-            kept = in_ms(gaps.gap_s) <= limit_ms
-            part = np.minimum(np.searchsorted(edges_s, gaps.at_s[kept]), cuts.size - 1) - 1
-            return np.bincount(part, gaps.counts[kept], minlength=cuts.size - 1).astype(int)
+                count_within(writable(columns[column]), cuts, np.array(limits_ms, float), counts)
+                return counts
+            gap_ms = in_ms(gaps.gap_s)
+            part = np.minimum(np.searchsorted(edges_s, gaps.at_s), cuts.size - 1) - 1
+            for place, limit_ms in enumerate(limits_ms):
+                counts[:, place] = np.bincount(part, gaps.counts * (gap_ms <= limit_ms), cuts.size - 1)
+            return counts
 
         return cls(scenario, totals, within)
 
@@ -103,7 +107,7 @@ class Sections:
 
     def values_in(self, column: str) -> np.ndarray:
         """Return how many requests of each section have a value in a column."""
-        return self.served if column == LATENCY else self.within(math.inf, column)
+        return self.served if column == LATENCY else self.within([math.inf], column)[:, 0]
 
     def all_in(self, column: str) -> np.ndarray:
         """Return how many requests of each section have a value, infinite for those not served."""
@@ -111,17 +115,17 @@ class Sections:
         return values if column == ITL else self.totals.requests - self.served + values
 
     def whole(self) -> Totals:
-        return self.merged(1).totals.part(0)
+        return self.totals.whole()
 
-    def merged(self, count: int) -> "Sections":
-        """Return `count` sections, each of several neighbours."""
-        if count not in self._merged:
+    def grouped(self, *counts: int) -> "Sections":
+        """Return sections of several neighbours each: as many as `counts`, one group after the other."""
+        if counts not in self._grouped:
 
-            def within(limit_ms: float, column: str) -> np.ndarray:
-                return merged(self.within(limit_ms, column), count)
+            def within(limits_ms: Sequence[float] | np.ndarray, column: str) -> np.ndarray:
+                return grouped(self.within(limits_ms, column), counts)
 
-            self._merged[count] = Sections(self.scenario, self.totals.merged(count), within)
-        return self._merged[count]
+            self._grouped[counts] = Sections(self.scenario, self.totals.grouped(counts), within)
+        return self._grouped[counts]
 
 
 def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:

@@ -9,21 +9,19 @@ run's percentiles at its ends are the interval.
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batchsim.result.metrics import LATENCY, Metric, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
-from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
-    MANY,
     ROUNDING,
     Interval,
     NoInterval,
     Sample,
-    Statistic,
+    Series,
     standard_errors,
 )
 
@@ -119,25 +117,33 @@ class Fractions:
     ) -> None:
         self.sample, self.column, self.of_all = sample, column, of_all
         self._unserved = "inf" if of_all else "ignore"
-        every = {*qs, MEDIAN}
-        limits_ms = sample.whole.percentiles(np.array([*every]), self._unserved, column).tolist()
-        self._of = {
-            q: _within(sample, column, limit_ms, of_all, sample.widening(percentile_metric(q, column)))
-            for q, limit_ms in zip(every, limits_ms, strict=True)
-        }
-        self._errors = dict(zip(self._of, standard_errors([sample], [*self._of.values()]), strict=True))
+        self._rows = {q: row for row, q in enumerate(dict.fromkeys([*qs, MEDIAN]))}
+        limits_ms = sample.whole.percentiles(np.array([*self._rows]), self._unserved, column)
+        widening = [sample.widening(percentile_metric(q, column)) for q in self._rows]
+        self.series = _within(sample, column, limits_ms, of_all)._replace(widening=widening)
 
-    def interval(self, q: float, level: float, needed: float = BEYOND) -> Interval:
-        """Return a percentile's interval."""
-        independent = self.independent(q, level, needed)
-        if isinstance(independent, NoInterval):
-            return independent
-        ends = 100 * np.array(proportion(q / 100, independent, level))
-        return Interval(*self.sample.whole.percentiles(ends, self._unserved, self.column).tolist())
+    @cached_property
+    def errors(self) -> list["StandardError | NoInterval"]:
+        """The standard error of each fraction; whoever has several of these finds all errors at once."""
+        return standard_errors([self.series], self.sample.counts)[0]
+
+    def intervals(self, qs: Sequence[float], level: float, needed: float = BEYOND) -> list[Interval]:
+        """Return the interval of each percentile."""
+        known = [self.independent(q, level, needed) for q in qs]
+        shares = [
+            (math.nan, math.nan) if isinstance(each, NoInterval) else proportion(q / 100, each, level)
+            for q, each in zip(qs, known, strict=True)
+        ]
+        there = ~np.isnan(ends := 100 * np.array(shares))
+        ends[there] = self.sample.whole.percentiles(ends[there], self._unserved, self.column)
+        return [
+            each if isinstance(each, NoInterval) else Interval(*of)
+            for each, of in zip(known, ends.tolist(), strict=True)
+        ]
 
     def independent(self, q: float, level: float, needed: float = BEYOND) -> float | NoInterval:
         """Return how many independent requests know the fraction below a percentile as well as the sample."""
-        error, of_median = self._errors[q], self._errors[MEDIAN]
+        error, of_median = (self.errors[self._rows[each]] for each in (q, MEDIAN))
         if isinstance(error, NoInterval):
             return error
         fraction, sample = q / 100, self.sample
@@ -145,7 +151,8 @@ class Fractions:
         if min(fraction, 1 - fraction) < TAIL:
             most = min(most, sample.independent(self.column))
         # Over all requests, fractions differ from q where the percentile is infinite.
-        share, half = (self._of[each].whole if self.of_all else each / 100 for each in (q, MEDIAN))
+        found = self.series.whole[[self._rows[q], self._rows[MEDIAN]]].tolist()
+        share, half = found if self.of_all else (q / 100, MEDIAN / 100)
         independent = effective(share, error, most, level)
         if sample.replicated:
             return independent
@@ -165,11 +172,9 @@ class Fractions:
 
     def off(self, q: float) -> np.ndarray:
         """Return how far the fraction of each section is from the whole's."""
-        assert self.sample.sections is not None
-        sections = self.sample.sections
-        if not self.sample.replicated:
-            sections = sections.merged(min(MANY, sections.size))
-        return self._of[q].of_sections([sections]) - self._of[q].whole
+        row, (fine, *longer) = self._rows[q], self.sample.counts
+        sections = slice(fine, fine + longer[0]) if longer else slice(fine)
+        return self.series.values[row, sections] - self.series.whole[row]
 
 
 def between_percentiles(pair: Sequence[Fractions], q: float, level: float) -> Interval:
@@ -209,7 +214,7 @@ def percentile_of_all(
     """Return the interval of a percentile of all requests; unserved ones are infinitely late."""
     if reason := sample.partial or sample.drift or sample.too_short(percentile_metric(q, column)):
         return NoInterval(reason)
-    return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
+    return Fractions(sample, [q], column, of_all=True).intervals([q], level, independent)[0]
 
 
 def percentile_metric(q: float, column: str = LATENCY) -> Metric:
@@ -231,24 +236,23 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
         least = max(least, math.ceil(length.cycle), math.ceil(length.rare))
     if requests < least:
         return NoInterval(f"needs at least {least:,} requests, got {requests:,}")
-    statistic = _within(sample, column, limit_ms, of_all=True)
-    (error,) = standard_errors([sample], [statistic])
+    series = _within(sample, column, [limit_ms], of_all=True)
+    ((error,),) = standard_errors([series], sample.counts)
     if isinstance(error, NoInterval):
         return error
-    share = statistic.whole
+    share = float(series.whole[0])
     independent = effective(share, error, min(requests, sample.independent(column)), level)
     return Interval(*proportion(share, independent, level))
 
 
 def _within(
-    sample: Sample, column: str, limit_ms: float, of_all: bool = False, widening: float = 1.0
-) -> Statistic:  # fmt: skip
-    whole = sample.whole
-    among = whole.all_in(column) if of_all else whole.values_in(column)
-
-    def of_sections(sections: Sequence[Sections]) -> np.ndarray:
-        requests = sections[0].all_in(column) if of_all else sections[0].values_in(column)
-        return sections[0].within(limit_ms, column) / np.maximum(requests, 1)
-
-    share = whole.columns[column].within(limit_ms) / among if among else math.nan
-    return Statistic(of_sections, float(share), widening)
+    sample: Sample, column: str, limits_ms: Sequence[float] | np.ndarray, of_all: bool = False
+) -> Series:
+    """Return the fractions of the requests that are within each limit."""
+    longer, fine = sample.grouped, sample.counts[0]
+    counts, among = longer.within(limits_ms, column), (longer.all_in if of_all else longer.values_in)(column)
+    whole, of = counts[:fine].sum(axis=0), among[:fine].sum()
+    shares = whole / of if of else np.full(whole.size, math.nan)
+    # Numbers are added in the order of memory, which must be that of the rows of other series.
+    values = np.divide(counts.T, np.maximum(among, 1), order="C")
+    return Series(values, shares, np.ones(whole.size))

@@ -19,8 +19,9 @@ Replications are sections too. They are independent by construction, so these te
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -102,6 +103,19 @@ class Sample:
     def replications(self) -> int:
         return self.sections.size if self.replicated and self.sections is not None else 1
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many sections a standard error comes from: all, and of a single run fewer and longer ones."""
+        assert self.sections is not None
+        size = self.sections.size
+        return (size,) if self.replicated else (size, min(MANY, size), FEW)
+
+    @property
+    def grouped(self) -> Sections:
+        """The sections of all these counts, one after the other."""
+        assert self.sections is not None
+        return self.sections.grouped(*self.counts)
+
     def too_short(self, metric: Metric) -> str:
         """Return why the runs are too short for an interval of a metric, and what would do; "" if not."""
         rarer = 0.5 if metric.q is None else min(metric.q, 100 - metric.q) / 100
@@ -167,63 +181,59 @@ class Sample:
         return most if self.length is None else min(most, self.length.independent(requests, column))
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """Something to compute of each section of a sample (or of two, pair by pair), and its value of the whole.
+class Series(NamedTuple):
+    """Statistics, a row each: of sections as in `Sample.grouped`, and of the whole. Errors are widened."""
 
-    It may be any function of sections, and so of any column that a run measures. Its error is multiplied by
-    `widening`.
-    """
-
-    of_sections: Callable[[Sequence[Sections]], np.ndarray]
-    whole: float
-    widening: float = 1.0
+    values: np.ndarray
+    whole: np.ndarray
+    widening: Sequence[float] | np.ndarray
 
 
 def standard_errors(
-    samples: Sequence[Sample], statistics: Sequence[Statistic]
-) -> list[StandardError | NoInterval]:
-    """Return the standard error of each statistic, or a `NoInterval` with the reason."""
-    if not statistics:
-        return []
-    centres = np.array([[statistic.whole] for statistic in statistics])
-    sections = [sample.sections for sample in samples if sample.sections is not None]
+    series: Sequence[Series], counts: Sequence[int]
+) -> list[list[StandardError | NoInterval]]:  # fmt: skip
+    """Return the standard errors of each series' statistics, or a `NoInterval` with the reason.
+
+    `counts` are those of the sections: see `Sample.counts`.
+    """
+    values, whole, widening = (np.concatenate(columns) for columns in zip(*series, strict=True))
 
     def spread(values: np.ndarray) -> np.ndarray:
         count = values.shape[1]
-        return np.sqrt(((values - centres) ** 2).sum(axis=1) / (count - 1) / count)
+        return np.sqrt(((values - whole[:, np.newaxis]) ** 2).sum(axis=1) / (count - 1) / count)
 
-    def of_sections(count: int | None = None) -> np.ndarray:
-        merged = [each if count is None else each.merged(count) for each in sections]
-        return np.array([statistic.of_sections(merged) for statistic in statistics])
-
-    fine = of_sections()
-    there = np.isfinite(fine).all(axis=1) & np.isfinite(centres[:, 0])
-    alike = np.zeros(len(statistics), bool)
-    if samples[0].replicated:
-        errors, counts = spread(fine), np.full(len(statistics), fine.shape[1])
+    fine = values[:, : counts[0]]
+    known = np.isfinite(fine).all(axis=1) & np.isfinite(whole)
+    alike, taken = np.zeros(whole.size, bool), np.full(whole.size, counts[0])
+    if len(counts) == 1:
+        errors = spread(fine)
     else:
-        most = min(MANY, fine.shape[1])  # of a few periods of a day, a section each
-        many = of_sections(most)
+        many, few = values[:, counts[0] : -counts[2]], values[:, -counts[2] :]
         alike, short = _correlation(fine) > TOO_ALIKE, dependent(many, ONE_IN_FIVE)
-        errors, counts = spread(many) * widen(many), np.where(short, FEW, most)
-        if short.any():
-            few = of_sections(FEW)
-            errors = np.where(short, spread(few) * widen(few), errors)
-    errors = errors * [statistic.widening for statistic in statistics]
-    return [
-        NO_NUMBER if not known else ALIKE if close else StandardError(float(error), int(count))
-        for known, close, error, count in zip(there, alike, errors, counts, strict=True)
+        errors = np.where(short, spread(few) * widen(few), spread(many) * widen(many))
+        taken = np.where(short, counts[2], counts[1])
+    found: list[StandardError | NoInterval] = [
+        NO_NUMBER if not there else ALIKE if close else StandardError(error, count)
+        for there, close, error, count in zip(
+            *(column.tolist() for column in (known, alike, errors * widening, taken)), strict=True
+        )
     ]
+    ends = list(accumulate(each.whole.size for each in series))
+    return [found[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _above(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how far values are above their mean, the sum of its squares, and whether it is not rounding."""
+    above = values - np.add.reduce(values, axis=-1, keepdims=True) / values.shape[-1]
+    square = np.add.reduce(above**2, axis=-1)
+    return above, square, square > np.add.reduce(values**2, axis=-1) * 1e-20
 
 
 def _correlation(values: np.ndarray) -> np.ndarray:
     """Return the correlation of neighbours along the last axis; 0 if all are the same but for rounding."""
-    above = values - values.mean(axis=-1, keepdims=True)
-    square = (above**2).sum(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = (above[..., 1:] * above[..., :-1]).sum(axis=-1) / square
-    return np.where(square > _rounding(values), correlation, 0.0)
+    above, square, varies = _above(values)
+    products = np.add.reduce(above[..., 1:] * above[..., :-1], axis=-1)
+    return np.divide(products, square, out=np.zeros_like(square), where=varies)
 
 
 def widen(values: np.ndarray) -> np.ndarray:
@@ -232,7 +242,7 @@ def widen(values: np.ndarray) -> np.ndarray:
     The mean of an autoregressive series, whose neighbours correlate by r, has sqrt((1 + r) / (1 - r)) times
     the error of an independent one. Estimated from n values, r is too low by 1/n.
     """
-    correlation = np.clip(_correlation(values) + 1 / values.shape[-1], 0.0, MOST_ALIKE)
+    correlation = np.minimum(np.maximum(_correlation(values) + 1 / values.shape[-1], 0.0), MOST_ALIKE)
     return np.sqrt((1 + correlation) / (1 - correlation))
 
 
@@ -243,16 +253,10 @@ def dependent(values: np.ndarray, deviations: float) -> np.ndarray:
     from the mean. For independent values it is 2 on average, with variance 4 (n - 2) / (n^2 - 1); it is
     less for neighbours that resemble each other, by `deviations` of the normal distribution.
     """
-    count = values.shape[-1]
-    square = ((values - values.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
-    steps = (np.diff(values, axis=-1) ** 2).sum(axis=-1)
+    count, (above, square, varies) = values.shape[-1], _above(values)
+    steps = np.add.reduce((above[..., 1:] - above[..., :-1]) ** 2, axis=-1)
     least = 2 - deviations * math.sqrt(4 * (count - 2) / (count**2 - 1))
-    return (square > _rounding(values)) & (steps < least * square)
-
-
-def _rounding(values: np.ndarray) -> np.ndarray:
-    """Return a sum of squares so small that there is only rounding in it."""
-    return (values**2).sum(axis=-1) * 1e-20
+    return varies & (steps < least * square)
 
 
 def sample_of(

@@ -99,34 +99,43 @@ class OrderStatistics:
         return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
 
     @cached_property
-    def _buckets(self) -> tuple[tuple[Any, float, float], np.ndarray, dict[int, np.ndarray]]:
-        """The values and their scale; the ranks at which buckets begin; the buckets in order so far."""
+    def _buckets(self) -> tuple[tuple[Any, float, float], np.ndarray, np.ndarray, np.ndarray]:
+        """The values and their scale; the ranks at which buckets begin; which are in order, and all values.
+
+        Values are in order in these buckets alone: the memory of others is not written.
+        """
         from batchsim.engines.compiled.columns import writable  # Numba loads with it
         from batchsim.engines.compiled.order import count_buckets
 
         low, high = float(self._values.min()), float(self._values.max())
         if not TINY < high - low < math.inf:  # the scale would overflow: all are in one bucket
-            return (self._values, low, 0.0), np.array([0, self._values.size]), {0: np.sort(self._values)}
+            begins = np.array([0, self._values.size])
+            return (self._values, low, 0.0), begins, np.ones(1, bool), np.sort(self._values)
         of = writable(self._values), low, (self.BUCKETS - 1) / (high - low)
         begins = np.zeros(self.BUCKETS + 1, np.int64)
         count_buckets(*of, begins[1:])
-        return of, np.cumsum(begins, out=begins), {}
+        return of, np.cumsum(begins, out=begins), np.zeros(self.BUCKETS, bool), np.empty(self._values.size)
 
     def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
         """Return the values with that many smaller ones."""
         from batchsim.engines.compiled.order import take_buckets
 
-        of, begins, in_order = self._buckets
+        of, begins, in_order, values = self._buckets
         buckets = begins.searchsorted(ranks, side="right") - 1
-        if lacking := sorted({*buckets.ravel().tolist()} - {*in_order}):
-            wanted, counts = np.zeros(self.BUCKETS, bool), begins[1:][lacking] - begins[lacking]
-            wanted[lacking], taken = True, np.empty(counts.sum())
+        lacking = {*buckets[~in_order[buckets]].tolist()}
+        if lacking:
+            wanted = np.zeros(self.BUCKETS, bool)
+            wanted[[*lacking]] = True
+            ends = [(begins[bucket], begins[bucket + 1]) for bucket in sorted(lacking)]
+            taken, at = np.empty(sum(end - begin for begin, end in ends)), 0
             take_buckets(*of, wanted, taken)
             taken.sort()
             # Two threads may both do this, and write the same.
-            in_order.update(zip(lacking, np.split(taken, np.cumsum(counts)[:-1]), strict=True))
-        places = zip(buckets.ravel().tolist(), (ranks - begins[buckets]).ravel().tolist(), strict=True)
-        return np.reshape([in_order[bucket][place] for bucket, place in places], ranks.shape)
+            for begin, end in ends:
+                values[begin:end] = taken[at : at + end - begin]
+                at += end - begin
+            in_order |= wanted
+        return values[ranks]
 
     def within(self, limit_ms: float) -> int:
         return int(np.count_nonzero(self._values <= limit_ms))

@@ -366,7 +366,7 @@ def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str,
     numbers |= {key: result.metrics.numbers[key] for key in OF_DEVICES}
     # Latencies are of the served requests, so a queue that rejects many seems fast. These two count all.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
-    numbers["p99_all_ms"] = result.percentile(99, unserved="inf")
+    numbers["p99_all_ms"] = result.percentile(99, unserved="inf") if numbers["loss"] else numbers["p99_ms"]
     metrics = kind_of(point).metrics(devices=True, sized=True)
     asked = [key for key, metric in metrics.items() if metric.interval and f"{key}_low" in columns]
     for key, (low, high) in result.intervals(asked).items():

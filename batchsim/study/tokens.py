@@ -108,7 +108,7 @@ class TokenTimes:
         total.add_windows(cuts)
         known = came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s
         total.add_answers(Answers(came_s, *known), cuts)
-        return total.totals.merged(1).part(0)
+        return total.totals.whole()
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

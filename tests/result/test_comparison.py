@@ -132,3 +132,11 @@ def test_the_difference_of_rare_counts_adds_the_doubts_of_both():
     assert 0 < low < run.summary()["rejected"] < high
     row = bs.compare(run, run, keys=["rejected"])["rejected"]
     assert (row.low, row.high) == pytest.approx((low - high, high - low))
+
+
+def test_a_day_of_few_periods_is_compared_with_steady_traffic():
+    """The sections of a day are whole periods: 32 of 40, and 64 of other traffic."""
+    day = bs.Scenario(bs.Diurnal(900, 1.5, 1.0), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+    runs = [bs.simulate(each, 36_000) for each in (day, day.replace(workload=bs.Poisson(900)))]
+    rows = bs.compare(*runs, ["mean_latency_ms", "p99", "batches"])
+    assert all(row.low < row.difference < row.high for row in rows.rows.values())

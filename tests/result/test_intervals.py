@@ -3,7 +3,6 @@
 import math
 import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import batchsim as bs
 from batchsim.result.metrics import metric
 from batchsim.result.shares import effective, proportion
-from batchsim.result.standard_error import NoInterval, StandardError, Statistic, standard_errors
+from batchsim.result.standard_error import NoInterval, Series, StandardError, standard_errors
 
 ONE = bs.Affine(1, 0)  # a millisecond a request
 
@@ -432,16 +431,6 @@ def test_many_rejections_are_known_as_well_as_any_mean():
     assert low < share * 100_000 < high < low + 5 * math.sqrt(2 * 100_000)
 
 
-class Series:
-    """Sections that are a series of numbers."""
-
-    def __init__(self, values):
-        self.values, self.size = values, values.shape[-1]
-
-    def merged(self, count):
-        return Series(self.values.reshape(count, -1).mean(axis=1))
-
-
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.7])
 def test_the_error_of_a_mean_grows_with_the_correlation_of_its_sections(correlation):
     random, whole, variances, few = np.random.default_rng(0), [], [], 0
@@ -450,9 +439,9 @@ def test_the_error_of_a_mean_grows_with_the_correlation_of_its_sections(correlat
         for place in range(1, 128):
             values[place] = correlation * values[place - 1] + steps[place]
         values = values[64:]  # without its beginning at 0
-        sample = SimpleNamespace(sections=Series(values), replicated=False)
-        statistic = Statistic(lambda sections: sections[0].values, values.mean())
-        (error,) = standard_errors([sample], [statistic])
+        sections = [values.reshape(count, -1).mean(axis=1) for count in (64, 16, 8)]
+        series = Series(np.concatenate(sections)[np.newaxis], values.mean(keepdims=True), [1.0])
+        ((error,),) = standard_errors([series], (64, 16, 8))
         if isinstance(error, StandardError):
             variances.append(error.value**2)
             whole.append(values.mean())

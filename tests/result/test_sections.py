@@ -31,7 +31,7 @@ def test_the_sections_add_up_to_the_run(run):
 
 def test_a_section_has_the_numbers_of_its_requests(run):
     cuts = np.linspace(500, 5000, FINE + 1).astype(int)
-    numbers, within = run.sections.numbers, run.sections.within(12.0, LATENCY)
+    numbers, within = run.sections.numbers, run.sections.within([12.0], LATENCY)[:, 0]
     for section, (first, last) in enumerate(itertools.pairwise(cuts)):
         latency_ms = run.latency_ms[first:last]
         assert numbers["requests"][section] == last - first
@@ -39,16 +39,17 @@ def test_a_section_has_the_numbers_of_its_requests(run):
         assert within[section] == np.count_nonzero(latency_ms <= 12)
 
 
-@pytest.mark.parametrize("count", [1, 8, 16])
-def test_merged_sections_are_sums_of_neighbours(run, count):
-    merged = run.sections.merged(count)
-    assert merged.size == count
+def test_groups_of_sections_are_sums_of_neighbours(run):
+    counts, fine = (FINE, 16, 8), run.sections
+    grouped = fine.grouped(*counts)
+
+    def sums(column):
+        return np.concatenate([column.reshape(count, -1, *column.shape[1:]).sum(axis=1) for count in counts])
+
     for name in ("requests", "statuses", "parts_s", "triggers"):
-        fine = getattr(run.sections.totals, name)
-        sums = fine.reshape(count, FINE // count, *fine.shape[1:]).sum(axis=1)
-        assert np.array_equal(getattr(merged.totals, name), sums)
-    fine = run.sections.within(15.0, LATENCY)
-    assert np.array_equal(merged.within(15.0, LATENCY), fine.reshape(count, -1).sum(axis=1))
+        assert np.allclose(getattr(grouped.totals, name), sums(getattr(fine.totals, name)), rtol=1e-15)
+    limits_ms = [15.0, 4.0]
+    assert np.array_equal(grouped.within(limits_ms, LATENCY), sums(fine.within(limits_ms, LATENCY)))
 
 
 @pytest.mark.parametrize("keep", ["all", "summary"])
@@ -58,12 +59,12 @@ def test_replications_are_sections_of_their_own(keep):
     assert sections.size == 3
     means_ms = [run.metrics.numbers["mean_latency_ms"] for run in result.runs]
     assert sections.numbers["mean_latency_ms"].tolist() == means_ms
-    assert sections.within(12.0, LATENCY).tolist() == [run.metrics.within(12.0) for run in result.runs]
+    assert sections.within([12.0], LATENCY).tolist() == [[run.metrics.within(12.0)] for run in result.runs]
 
 
 def test_a_column_of_ones_own_has_its_counts_by_section(run):
     age_ms = np.arange(5000.0)
     sections = Sections.of_log(run, run.log, 0, {"age_ms": age_ms})
-    counts = sections.within(999.0, "age_ms")
+    counts = sections.within([999.0], "age_ms")
     assert counts.sum() == 1000
     assert counts[-1] == 0

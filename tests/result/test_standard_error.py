@@ -1,29 +1,22 @@
 """The standard error of a statistic, from the sections of a run."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from batchsim.result.standard_error import NoInterval, Sample, Statistic, dependent, standard_errors
-
-
-class Series:
-    """Sections of a series of numbers: the mean of each."""
-
-    def __init__(self, values, count=64):
-        self.means = np.asarray(values).reshape(count, -1).mean(axis=1)
-        self.size = count
-
-    def merged(self, count):
-        return Series(self.means, count)
+from batchsim.engines.totals import grouped
+from batchsim.result.standard_error import NoInterval, Series, dependent, standard_errors
 
 
 def standard_error(values, replicated=False):
-    sample = Sample(SimpleNamespace(), Series(values), replicated)
-    statistic = Statistic(lambda sections: sections[0].means, float(np.mean(values)))
-    (error,) = standard_errors([sample], [statistic])
+    counts = (64,) if replicated else (64, 16, 8)
+    sections = grouped(np.reshape(values, (64, -1)).mean(axis=1), counts) / np.repeat(
+        64 // np.array(counts), counts
+    )
+    ((error,),) = standard_errors(
+        [Series(sections[np.newaxis], np.mean(values, keepdims=True), [1.0])], counts
+    )
     return error
 
 

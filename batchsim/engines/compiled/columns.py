@@ -20,7 +20,7 @@ NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
 
 def writable(column: np.ndarray) -> np.ndarray:
     """Return a column that may be written to: Numba compiles a loop once more for read-only ones."""
-    return np.require(column, requirements="W")
+    return column if column.flags.writeable else column.copy()
 
 
 class Devices(NamedTuple):

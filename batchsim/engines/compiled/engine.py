@@ -125,7 +125,7 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     """
     scenario, requests = plan.scenario, plan.requests
     # A trace's arrivals are read-only, which Numba would compile everything for again.
-    arrival_s = np.require(plan.first_s, requirements="W")
+    arrival_s = columns.writable(plan.first_s)
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.allocate(requests)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))

@@ -198,7 +198,7 @@ def _summarise_replicas(
     total = sums_of(log, scenario, edges_s, cuts, times, units, histogram=True)
     totals = total.whole(requests - skip, edges_s[1] - edges_s[0])
     add_scaling(totals, scenario, log, edges_s)
-    return totals.part(0), Histogram(total.histogram)
+    return totals.whole(), Histogram(total.histogram)
 
 
 def summarise(
@@ -229,4 +229,4 @@ def summarise(
         total.add(rows, batches, cuts, clock.of(batches, units), units)
         check_time("finishes", max(total.last_s, window.oldest_s), "take fewer requests")
         total.keep(window.left)
-    return total.whole(requests - skip, max(total.last_s - from_s, 0.0)).part(0), Histogram(total.histogram)
+    return total.whole(requests - skip, max(total.last_s - from_s, 0.0)).whole(), Histogram(total.histogram)

@@ -148,7 +148,8 @@ def add_batches(line, begins, idle_at, arrival_s, replica, servers, batches, ask
             until = _until(line, at, end, cuts, part)
             taken = formed = 0.0
             counts = parts.histogram if part >= 0 else parts.histogram[:0]
-            decade = decade_of(done - to_ticks(arrival_s[_request(line, until - 1)]), decade)
+            if counts.size:
+                decade = decade_of(done - to_ticks(arrival_s[_request(line, until - 1)]), decade)
             low, middle, high = FROM[decade], FROM[decade + 1], FROM[decade + 2]
             for place in range(at, until):
                 request = _request(line, place)

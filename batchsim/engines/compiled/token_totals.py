@@ -255,4 +255,4 @@ class TokenTotal:
     def whole(self, requests: int) -> Any:
         """Return the totals of a run that is over, folded into one part: of so many requests."""
         self.totals.requests[:], self.totals.window_s[:] = requests, max(self.last_s - self.edges_s[0], 0.0)
-        return self.totals.part(0)
+        return self.totals.whole()
