@@ -1,22 +1,19 @@
 """The entry point: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
 import math
-import mmap
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import Streams
-from batchsim.engines.folded_log import PIECE, FoldedLog
-from batchsim.engines.kinds import KINDS
+from batchsim.engines.folded_log import FoldedLog
+from batchsim.engines.kinds import KINDS, check_memory, room_for_steps
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.replicas import without_steps
 from batchsim.engines.stopwatch import Stopwatch
@@ -99,7 +96,7 @@ def simulated(
         requests = len(inputs) if requests is None else requests
     count = check_requests(scenario, requests)
     kind = KINDS[scenario.kind]  # how requests, or tokens, are drawn, run and added up
-    room = _room(keep, requests) / replications if kind.folds else math.inf
+    room = room_for_steps(keep, requests) / replications if kind.folds else math.inf
     _check_model(scenario, model_fn, inputs, count, timing)
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
@@ -230,49 +227,3 @@ def available(scenario: Scenario, requests: int) -> int:
     """Return the number of requests, limited by the end of a trace or of listed lengths."""
     lengths = scenario.tokens and scenario.tokens.max_requests
     return min(requests, scenario.workload.max_requests or requests, lengths or requests)
-
-
-BYTES_A_STEP = 210
-DEFAULT_BYTES = 2**30  # of steps, where the number of requests is the default
-
-
-def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:
-    """Raise MemoryError before drawing if this machine's memory cannot hold the run."""
-    needed = bytes_of(scenario, requests, engine)
-    if needed < 2**28:  # asking for the free memory takes longer than such a run
-        return
-    if needed > (free := _free_bytes()):
-        raise MemoryError(
-            f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
-            f"got {free / 2**30:,.1f} GiB free{advice}"
-        )
-
-
-def bytes_of(scenario: Scenario, requests: int, engine: str = "compiled") -> int:
-    """Return the memory that a run needs, its rows of steps excepted."""
-    key = "routed" if engine == "compiled" and scenario.most_replicas > 1 else engine
-    return requests * KINDS[scenario.kind].bytes_a_request[key]
-
-
-def _room(keep: str, requests: int | None) -> float:
-    """Return the most steps of token generation before a run folds them."""
-    if keep == "requests":
-        return PIECE
-    most = _free_bytes() / 2
-    return (most if requests is not None else min(most, DEFAULT_BYTES)) // BYTES_A_STEP
-
-
-def _free_bytes() -> float:
-    """Return the free memory; without psutil (the extra `device`), half of all memory."""
-    try:
-        import psutil
-
-        free: float = psutil.virtual_memory().available
-    except ModuleNotFoundError:  # Windows has no sysconf
-        pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
-        free = pages * mmap.PAGESIZE / 2
-    group = Path("/sys/fs/cgroup")
-    with suppress(OSError, ValueError):  # no control groups, or "max": no limit of a container
-        left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-        free = min(free, left)
-    return free

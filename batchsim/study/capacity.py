@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check, _format
 from batchsim._clock import LATEST_S
 from batchsim._workers import Crew
+from batchsim.engines.kinds import check_memory
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario, Trace
-from batchsim.simulate import available, check_memory, check_requests
+from batchsim.simulate import available, check_requests
 from batchsim.study.judgement import OVERLOADED, Judgement, Verdict, judge, out_of_reach, recorded
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import LONGEST, Traffic, fits

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim.engines.kinds import check_memory
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
-from batchsim.simulate import available, check_memory
+from batchsim.simulate import available
 from batchsim.study.kinds import kind_of
 
 # The loads at which a curve has its points: the last three are beyond saturation.

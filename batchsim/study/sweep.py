@@ -20,16 +20,15 @@ from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
 from batchsim._workers import check_executor
+from batchsim.engines.kinds import DEFAULT_BYTES, bytes_of
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
 from batchsim.result.run_length import Periods
 from batchsim.scenario import Diurnal, Scenario
 from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.simulate import (
-    DEFAULT_BYTES,
     DEFAULT_REQUESTS,
     ENGINES,
-    bytes_of,
     check_replications,
     check_requests,
     simulated,

@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass, field, replace
 
+from batchsim.engines.kinds import check_memory
 from batchsim.result import Result
 from batchsim.result.run_length import Periods
 from batchsim.scenario import Scenario
-from batchsim.simulate import available, check_memory, simulated
+from batchsim.simulate import available, simulated
 from batchsim.study.judgement import WARMUP, recorded
 
 LONGEST = 10  # times the requested length, if only a longer run can decide

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check
 from batchsim._workers import Crew
 from batchsim.engines.draws import Streams
+from batchsim.engines.kinds import check_memory
 from batchsim.engines.log import CANCELLED
 from batchsim.measured.measurement import Measured
 from batchsim.result import Result
@@ -21,7 +22,7 @@ from batchsim.scenario import ClosedLoop, Poisson, Scenario, Trace
 from batchsim.scenario.knobs import value_of
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
-from batchsim.simulate import check_memory, check_requests
+from batchsim.simulate import check_requests
 from batchsim.study.candidate import Candidate, Outcome, Tie, by_rank
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.grid import Grid, Points, overload

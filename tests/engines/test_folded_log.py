@@ -1,16 +1,13 @@
 """Runs of tokens whose steps do not fit in memory: everything but the steps is there, and is the same."""
 
-import sys
-
 import numpy as np
 import pytest
 from oracles.agreement import assert_requests_equal
 
 import batchsim as bs
-from batchsim.engines import folded_log
+from batchsim.engines import folded_log, kinds
 from batchsim.engines.folded_log import FoldedLog
 
-SIMULATE = sys.modules["batchsim.simulate"]
 SCENARIO = bs.Scenario(
     bs.Poisson(15), bs.Continuous(32, 512, kv_blocks=150), bs.StepTime(6.88, 9.997, 0.09631).with_noise(0.1),
     servers=2, tokens=bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20)),
@@ -20,13 +17,13 @@ SCENARIO = bs.Scenario(
 @pytest.fixture
 def little_memory(monkeypatch):
     """Room for 5,000 steps in default calls, and for none in sweeps and searches."""
-    monkeypatch.setattr(SIMULATE, "DEFAULT_BYTES", 5000 * SIMULATE.BYTES_A_STEP)
-    for module in (SIMULATE, folded_log):
+    monkeypatch.setattr(kinds, "DEFAULT_BYTES", 5000 * kinds.BYTES_A_STEP)
+    for module in (kinds, folded_log):
         monkeypatch.setattr(module, "PIECE", 64)
 
 
 def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_memory, monkeypatch):
-    monkeypatch.setattr(SIMULATE, "DEFAULT_REQUESTS", 6000)
+    monkeypatch.setitem(bs.simulate.__globals__, "DEFAULT_REQUESTS", 6000)
     with pytest.warns(UserWarning, match=r"result\.steps has no rows.*requests=\d+ keeps") as caught:
         result = bs.simulate(SCENARIO)
     assert "\n" not in str(caught[0].message)
@@ -43,12 +40,12 @@ def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_mem
     assert result.interval("ttft_p50") == pytest.approx(whole.interval("ttft_p50"), rel=1e-9)
     assert (result.to_frame()["server"] == whole.to_frame()["server"]).all()
     fewer = int(str(caught[0].message).partition("requests=")[2].split()[0])
-    monkeypatch.setattr(SIMULATE, "DEFAULT_REQUESTS", fewer)
+    monkeypatch.setitem(bs.simulate.__globals__, "DEFAULT_REQUESTS", fewer)
     assert 3000 < len(bs.simulate(SCENARIO).steps) <= 5000
 
 
 def test_the_number_of_requests_gets_the_memory_that_is_free(monkeypatch):
-    monkeypatch.setattr(SIMULATE, "_free_bytes", lambda: 1000 * SIMULATE.BYTES_A_STEP)
+    monkeypatch.setattr(kinds, "free_bytes", lambda: 1000 * kinds.BYTES_A_STEP)
     with pytest.warns(UserWarning, match="requests="):
         assert isinstance(bs.simulate(SCENARIO, 2000).log, FoldedLog)
     assert not isinstance(bs.simulate(SCENARIO, 20).log, FoldedLog)

@@ -1,4 +1,9 @@
-"""The textbook rule: a batch leaves when it is full, or when its oldest request has waited."""
+"""The textbook rule: a batch leaves when it is full, or when its oldest request has waited.
+
+An engine asks `decide` whenever something happens while a server is idle, and again at the time that
+`wake_s` returned. Python runs both, and Numba compiles them. A decision is an action, the number of the
+oldest requests that it takes, and the trigger, which is why. `state` is the memory of rules that have one.
+"""
 
 import dataclasses
 from dataclasses import dataclass
@@ -11,7 +16,7 @@ from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, uni
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
-    if params.max_batch_units < ENDLESS:
+    if params.max_batch_units < ENDLESS:  # how many of the oldest fit, and whether no other would
         size, full = fitting(waiting, params.max_batch_size, params.max_batch_units, params.units)
     else:
         size = min(waiting.length, params.max_batch_size)
@@ -51,18 +56,22 @@ class SizeOrWait(Limited):
 
     @property
     def threshold(self) -> Threshold | None:
+        """The rule in three numbers, for the fast loop; None if it reads sizes."""
         return None if self.by_size else self.filling
 
     @property
     def unit_limit(self) -> tuple[int, int]:
+        """The most units of a batch, and whether they are the sum of its sizes."""
         return self.largest_size, int(self.units == "summed")
 
     @property
     def filling(self) -> Threshold:
+        """A wait, how many requests end it, and how many leave at most."""
         return Threshold(self.max_wait_ms / 1000, self.max_batch_size, self.max_batch_size)
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """The rule in words: conditions and actions of its pseudo-code, and the reasons why batches leave."""
         size, limit = self.max_batch_size, self.max_batch_units
         full = rule_api.send_full(size)
         if size == 1:

@@ -1,4 +1,8 @@
-"""The exercises of notebooks/01-why-batch.ipynb."""
+"""The exercises of notebooks/01-why-batch.ipynb.
+
+An exercise computes the answer (`right`) and its reason. A wrong answer gets the hint of its mistake, the
+second one also the `parts` of the answer, and the third where to `look` in the lesson.
+"""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""How large the batches are, and why they left."""
+"""How large the batches are, and why they left.
+
+A view draws into axes of matplotlib: `make` adds its artists once, `update` gives them the numbers of a run,
+`spot` says what is under the pointer, and `describe` says the same in words.
+"""
 
 import math
 from typing import TYPE_CHECKING
