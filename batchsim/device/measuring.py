@@ -355,6 +355,9 @@ def _bar(progress: bool, sizes: int) -> Any:
     return tqdm(total=sizes, desc="measure", unit="size", disable=not progress, leave=False)
 
 
+# The peak rates of a device: its arithmetic, and its memory.
+
+
 PEAK_LIMIT_S = 0.5  # for each of the two rates
 LONG_ENOUGH_S = 0.005  # a call that dwarfs its start of about 20 µs
 REPEATS = 5
