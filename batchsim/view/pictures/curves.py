@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
 from batchsim.servers.comparison import Group, ServerComparison
-from batchsim.view.pictures import chart as charts
-from batchsim.view.pictures.figures import name_lines
+from batchsim.view.pictures import figures
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.pictures.view import FROM_DATA
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
@@ -53,9 +52,9 @@ def frontier(
     """
     best, front, x = None, None, "saturation_per_s"
     if isinstance(settings, pandas.DataFrame):
-        charts.check_columns(settings, "requests")
+        figures.check_columns(settings, "requests")
         frame, knobs = settings, list(settings.columns[: list(settings.columns).index("requests")])
-        value = charts.p99_of_all(settings) if value is None else value
+        value = figures.p99_of_all(settings) if value is None else value
     elif hasattr(settings, "candidates"):
         frame, front = settings.candidates, settings.frontier
         knobs, value = list(settings.knobs), settings.slo.latency[0]
@@ -63,14 +62,14 @@ def frontier(
         objective = next((o.limit for o in settings.slo.objectives if o.key == value), None)
     else:
         raise TypeError(f"settings must be a Recommendation, or a DataFrame of a sweep, got {settings!r}")
-    charts.check_columns(frame, value, x)
+    figures.check_columns(frame, value, x)
     others = frame[_feasible(frame, value)]
     if front is None:
         front = others[_undominated(others, value)]
     if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
-    with charts.axes(ax) as (ax, drawn_on):
+    with figures.axes(ax) as (ax, drawn_on):
         ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
         groups = front.groupby("servers") if "servers" in front else [(0, front)]
         for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
@@ -82,7 +81,7 @@ def frontier(
         if varied and len(front) <= LABELLED:
             title += f"\nbeside each point: {', '.join(map(heading, varied))}"
             for _, row in front.iterrows():
-                text = ", ".join(charts.texts(row[knob] for knob in varied))
+                text = ", ".join(figures.texts(row[knob] for knob in varied))
                 ax.annotate(text, (row[x], row[value]), (0, 9), fontsize=8, ha="center", **FROM_DATA)
         answer = ""
         if best is not None and math.isfinite(best[value]):
@@ -103,12 +102,12 @@ def _finish(
         name = f"objective: {objective:g}"
         ax.axhline(objective, color=VERMILION, linewidth=1.4, label=name)
         drawn = [*drawn, objective]
-    charts.scale(ax, drawn)
+    figures.scale(ax, drawn)
     if highest is not None and drawn:
-        charts.room_above(ax, max(*drawn, highest))
+        figures.room_above(ax, max(*drawn, highest))
     ax.set(xlabel=heading(x), ylabel=heading(value))
     ax.set_title(title)
-    name_lines(ax, answer)
+    figures.name_lines(ax, answer)
 
 
 def capacity_curves(
@@ -142,15 +141,15 @@ def capacity_curves(
     named: dict[str, pandas.DataFrame] = given | whole
     if value is None:
         keys = [each.slo.objectives[0].key for each in capacities.values()]
-        value = keys[0] if keys else charts.p99_of_all(*named.values())
+        value = keys[0] if keys else figures.p99_of_all(*named.values())
     for name, frame in named.items():
-        charts.check_columns(frame, x, value)
+        figures.check_columns(frame, x, value)
         if frame[x].duplicated().any():
             curve = f"a curve of {name!r}" if name else "a curve"
             raise ValueError(f"{curve} must have one row for each {x}: choose among the other knobs")
-    levels = charts.distinct(each for frame in named.values() for each in frame[x])
+    levels = figures.distinct(each for frame in named.values() for each in frame[x])
     numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
-    with charts.axes(ax) as (ax, drawn_on):
+    with figures.axes(ax) as (ax, drawn_on):
         reach: dict[str, float] = {}  # up to where each line keeps the objective
         drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
         bands: list[float] = []
@@ -166,7 +165,7 @@ def capacity_curves(
             place, frame = place[order], frame.iloc[order]
             there = _feasible(frame, value)
             at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or heading(value)
-            partial = charts.of_served_alone(frame, value)[there]
+            partial = figures.of_served_alone(frame, value)[there]
             if name in capacities and x == "rate_per_s":
                 capacity = capacities[name]
                 edges = [capacity.rate_per_s] if capacity.rate_per_s > 0 else []
@@ -194,7 +193,7 @@ def capacity_curves(
                 ax.plot(place[~there], top, "x", color=colour, **note)
         crosses = "x" not in notes
         if not numeric:
-            ax.set_xticks(range(len(levels)), charts.texts(levels))
+            ax.set_xticks(range(len(levels)), figures.texts(levels))
         highest = max(bands, default=-math.inf) if crosses else None
         answer = max(reach, key=lambda label: reach[label]) if len(named) > 1 and reach else ""
         _finish(ax, x, value, f"{heading(value)} by {heading(x)}", answer, drawn, objective, highest)
@@ -251,7 +250,7 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
 
     Each line is named where it ends. Servers whose queue grows without bound have a name at the top.
     """
-    with charts.axes(ax) as (ax, drawn_on):
+    with figures.axes(ax) as (ax, drawn_on):
         reached = min(group.result.metrics.served for group in comparison.groups)
         shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
         # On this logarithmic scale, each further nine of the percentile takes the same room.
@@ -265,15 +264,15 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
             else:
                 top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "label": _wrapped(group)}
                 ax.plot(places[-1], 1, linestyle="none", color=colour, **top)
-        charts.scale(ax, drawn)
+        figures.scale(ax, drawn)
         if not drawn:
             ax.set_yticks([])
-        charts.room_above(ax, max(drawn, default=1.0))
+        figures.room_above(ax, max(drawn, default=1.0))
         marks = [-np.log10(1 - q / 100) for q in shown]
         ax.set_xticks(marks, ["best", *(f"p{q:g}" for q in shown[1:])])
         ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
         ax.set_title(f"The same traffic, {len(comparison.rules)} servers")
-        name_lines(ax)
+        figures.name_lines(ax)
     return drawn_on
 
 
@@ -294,7 +293,7 @@ def search(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
         raise ValueError("a search must have a run to be drawn, got one without")
     chosen = frame["outcome"].isin(["recommended", "nearest"])
     limit_ms = next((each.limit for each in found.slo.objectives if each.key == key), math.nan)
-    with charts.axes(ax) as (ax, drawn_on):
+    with figures.axes(ax) as (ax, drawn_on):
         lowest = float(np.nanmin(frame[key].to_numpy()))
         highest = float(frame[key].replace(math.inf, math.nan).max())
         top = max(min(MOST * lowest, highest), limit_ms if limit_ms <= MOST * lowest else 0.0)
@@ -330,5 +329,5 @@ def search(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
         ax.set_xticks(range(1, len(labels) + 1), labels)
         ax.set(ylabel=heading(key), xlim=(0.5, len(labels) + 0.5), ylim=(0, 1.1 * top))
         ax.set_title("The search among the settings")
-        charts.show_legend(ax, ax.get_legend_handles_labels()[0])
+        figures.show_legend(ax, ax.get_legend_handles_labels()[0])
     return drawn_on

@@ -15,7 +15,7 @@ from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result.metrics import heading
 from batchsim.study.calibration import Calibration
-from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures import figures
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.theme import BLACK, BLUE, GREEN, VERMILION
 
@@ -44,7 +44,7 @@ def measured(measurement: Measurement) -> Picture:
     ... ))
     <Picture size 760x520 with 2 Axes>
     """
-    picture = charts.panels(2, sharex=True, height_ratios=[3, 2])
+    picture = figures.panels(2, sharex=True, height_ratios=[3, 2])
     top, low = picture.axes
     _show_samples(top, measurement)
     _show_curve(top, measurement, throughput=False)
@@ -67,12 +67,12 @@ def measured(measurement: Measurement) -> Picture:
     marked = [*measurement.batch_sizes, *unfitting]
     if len(marked) > LABELLED:
         marked = [2**power for power in range(math.ceil(math.log2(max(marked))) + 1)]
-    low.set_xticks(marked, charts.texts(marked))
+    low.set_xticks(marked, figures.texts(marked))
     low.xaxis.set_minor_locator(NullLocator())
     low.set(xlabel="batch size", ylabel="throughput (per s)")
     top.set_ylabel("time of a batch (ms)")
     top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
-    charts.show_legend(low, _handles(measurement))
+    figures.show_legend(low, _handles(measurement))
     return picture
 
 
@@ -136,7 +136,7 @@ def calibrated(calibration: Calibration) -> Picture:
     shown = [panel for panel in PANELS if frame[panel[0]].notna().any()]
     shown = [panel for panel in shown if len(shown) < len(PANELS) or panel[0] != "latency_ms"]
     places, fits = np.arange(len(frame)), frame["fitted"].to_numpy(bool)
-    picture = charts.panels(len(shown), sharex=True)
+    picture = figures.panels(len(shown), sharex=True)
     for ax, (name, label) in zip(picture.axes, shown, strict=True):
         measured_values, simulated = (frame[each].to_numpy(float) for each in (name, f"{name}_simulated"))
         handles = [
@@ -153,7 +153,7 @@ def calibrated(calibration: Calibration) -> Picture:
         ax.grid(alpha=0.3)
     ax.set_xticks(places, frame["load"])
     ax.set_xlabel("load of the stage")
-    charts.show_legend(ax, handles)
+    figures.show_legend(ax, handles)
     return picture
 
 
@@ -174,7 +174,7 @@ def overlay(compared: Fidelity) -> Picture:
     >>> overlay(compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False))
     <Picture size 760x520 with 2 Axes>
     """
-    picture, repeats = charts.panels(2, height_ratios=(3, 2)), compared.repeats
+    picture, repeats = figures.panels(2, height_ratios=(3, 2)), compared.repeats
     latency, batches = picture.axes
     low_ms, high_ms = np.quantile(repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     band: dict[str, Any] = {"color": BLUE, "alpha": 0.2, "linewidth": 0}
@@ -212,5 +212,5 @@ def overlay(compared: Fidelity) -> Picture:
     latency.set_title(title, fontsize="medium")
     for ax in (latency, batches):
         ax.grid(alpha=0.3)
-    charts.show_legend(batches, handles)
+    figures.show_legend(batches, handles)
     return picture

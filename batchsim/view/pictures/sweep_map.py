@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch, Rectangle
 
 from batchsim.result.metrics import better, heading
-from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures import figures
 from batchsim.view.pictures.cells import COLOURS, border, ends, on_white
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
@@ -54,9 +54,9 @@ def heat_map(
     >>> heat_map(sweep(scenario, over, 2000, progress=False), objective=16)
     <Picture size 760x520 with 2 Axes>
     """
-    value = charts.p99_of_all(frame) if value is None else value
-    charts.check_columns(frame, x, y, value, "infeasible", "requests")
-    columns, rows = charts.distinct(frame[x]), charts.distinct(frame[y])
+    value = figures.p99_of_all(frame) if value is None else value
+    figures.check_columns(frame, x, y, value, "infeasible", "requests")
+    columns, rows = figures.distinct(frame[x]), figures.distinct(frame[y])
     if frame.duplicated([x, y]).any():
         rule = f"a heat map must have one row for each {x} and {y}"
         got = f"{len(frame)} rows for {len(frame[[x, y]].drop_duplicates())}"
@@ -71,12 +71,12 @@ def heat_map(
 
     numbers = on_grid(np.where(infeasible, math.nan, frame[value].to_numpy(float)), math.nan)
     unstable = on_grid(infeasible & frame["requests"].notna().to_numpy(), False)  # these ran all the same
-    partial = on_grid(charts.of_served_alone(frame, value) & ~infeasible, False)
+    partial = on_grid(figures.of_served_alone(frame, value) & ~infeasible, False)
     losing = np.isinf(numbers)
     rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
     finite = numbers[np.isfinite(numbers)]
 
-    with charts.axes(ax) as (ax, drawn_on):
+    with figures.axes(ax) as (ax, drawn_on):
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         handles: list[Any] = []
@@ -89,7 +89,7 @@ def heat_map(
             bar = ax.figure.colorbar(colours, ax=ax, label=heading(value), extend=extend)
             bar.outline.set_visible(False)
             if isinstance(norm, LogNorm):
-                charts.plain_log(bar.ax.yaxis)
+                figures.plain_log(bar.ax.yaxis)
             within, higher = np.zeros(numbers.shape, dtype=bool), better(value) == "higher"
             if objective is not None:
                 within = rated >= objective if higher else rated <= objective  # NaN is neither
@@ -102,7 +102,7 @@ def heat_map(
                 bold[best or (slice(0), slice(0))] = True  # the answer
                 _write_numbers(ax, numbers, bold, colours)
             if best is not None:
-                at = ", ".join(charts.texts([columns[best[1]], rows[best[0]]]))
+                at = ", ".join(figures.texts([columns[best[1]], rows[best[0]]]))
                 label = f"{'highest' if higher else 'lowest'}: {rated[best]:.3g} at {at}"
                 handles += ax.plot(best[1] + 0.85, best[0] + 0.8, "*", label=label, **STAR)
         lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
@@ -116,11 +116,11 @@ def heat_map(
             ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY))
             handles.append(Patch(**TODAY))
         ax.set(xlim=(0, len(columns)), ylim=(0, len(rows)), xlabel=heading(x), ylabel=heading(y))
-        ax.set_xticks(np.arange(len(columns)) + 0.5, charts.texts(columns))
-        ax.set_yticks(np.arange(len(rows)) + 0.5, charts.texts(rows))
+        ax.set_xticks(np.arange(len(columns)) + 0.5, figures.texts(columns))
+        ax.set_yticks(np.arange(len(rows)) + 0.5, figures.texts(rows))
         ax.tick_params(length=0)
         ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}")
-        charts.show_legend(ax, handles)
+        figures.show_legend(ax, handles)
     return drawn_on
 
 
@@ -135,7 +135,7 @@ def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[N
     low, high = float(finite.min()), float(finite.max())
     if objective is None:
         half = colours[len(colours) // 2 :] if better(value) == "higher" else colours[: len(colours) // 2]
-        return (LogNorm if charts.is_wide(finite.tolist()) else Normalize)(low, high), ListedColormap(half)
+        return (LogNorm if figures.is_wide(finite.tolist()) else Normalize)(low, high), ListedColormap(half)
     if value.endswith("_ms") and objective > 0:
         return LogNorm(*ends(finite, objective), clip=True), ListedColormap(colours)
     far = max(abs(low - objective), abs(high - objective)) or 1.0
