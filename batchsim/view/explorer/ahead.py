@@ -1,7 +1,8 @@
-"""Compiling ahead: another process compiles what a state needs, and the kernel answers meanwhile.
+"""What an explorer waits for, and compiling ahead: another process compiles what a state needs.
 
-Numba holds Python's lock while it compiles, for up to a minute with token generation. The kernel then loads
-the compiled loops from the cache on disk.
+Until what is waited for comes, all that belongs to another setting is dimmed. Numba holds Python's lock while
+it compiles, for up to a minute with token generation, so the kernel could not answer meanwhile. It loads the
+compiled loops from the cache on disk.
 """
 
 import contextlib
@@ -9,8 +10,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from batchsim._files import held
@@ -18,6 +21,59 @@ from batchsim.engines.compiled import instants, token_instants
 from batchsim.engines.compiled.jit import is_kept
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS, State
+
+LATE_S = 0.3  # what takes no longer dims nothing
+
+
+class Wait:
+    """What is waited for, in words: `text`, "" while everything shown belongs to the present setting.
+
+    `busy`: whether something else will come. `tell` is called at each change, on any thread.
+    """
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.text, self.busy = "", False
+        self._tell, self._lock = tell, threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def begin(self, text: str) -> None:
+        """Show the text after `LATE_S`, unless the wait has ended by then."""
+        self._stop()
+        # Not itself: the thread of a stopped timer may end after whoever waited was closed.
+        self._timer = threading.Timer(LATE_S, _late, [weakref.ref(self), text])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def show(self, text: str, busy: bool) -> None:
+        """Show the text at once."""
+        self._stop()
+        self._set(text, busy)
+
+    def end(self, text: str = "") -> None:
+        """Show that nothing else will come; with a text, what is shown stays dimmed."""
+        self.show(text, False)
+
+    def _stop(self) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None
+
+    def _set(self, text: str, busy: bool) -> None:
+        if (text, busy) != (self.text, self.busy):
+            self.text, self.busy = text, busy
+            self._tell()
+
+
+def _late(waiting: "weakref.ref[Wait]", text: str) -> None:
+    if (wait := waiting()) is not None:
+        with wait._lock:
+            if wait._timer is threading.current_thread():  # else it was stopped as it fired
+                wait._set(text, True)
+
+
+# Compiling ahead.
+
 
 POLL_S = 0.2
 REQUESTS = 2000  # enough for every loop to run, and few enough to take no time

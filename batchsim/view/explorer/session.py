@@ -16,10 +16,10 @@ from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import Scenario
 from batchsim.view.explorer import ahead
+from batchsim.view.explorer.ahead import Wait
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS, State, view_of
-from batchsim.view.explorer.wait import Wait
 from batchsim.view.pictures.data import ViewData, parts_of
 from batchsim.view.pictures.views import NAMES, views_of
 

@@ -1,6 +1,7 @@
-"""Another process compiles what a state needs, while a page's session answers."""
+"""What is waited for is said once it is late; another process compiles what a state needs meanwhile."""
 
 import threading
+import weakref
 
 import pytest
 from runs import in_python
@@ -8,6 +9,7 @@ from runs import in_python
 import batchsim as bs
 from batchsim.engines.compiled.jit import compiled_uncached
 from batchsim.view.explorer import ahead
+from batchsim.view.explorer.ahead import Wait
 from batchsim.view.explorer.state import DEFAULTS
 
 
@@ -89,3 +91,39 @@ def test_what_another_process_has_compiled_is_no_longer_missing(tmp_path):
 
 def test_the_next_clicks_are_states_that_the_explorer_offers():
     assert {state.mode for state in ahead.NEXT.values()} == {*DEFAULTS}
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """A wait that says at once that it is late, and what it has told."""
+    monkeypatch.setattr(ahead, "LATE_S", 0)
+    told, late = [], threading.Semaphore(0)
+    waits = Wait(lambda: (told.append((waits.text, waits.busy)), late.release()))
+    return waits, told, late
+
+
+def test_what_is_late_is_said_until_it_is_there(told):
+    waits, said, late = told
+    waits.begin("Running")
+    assert late.acquire(timeout=300)
+    waits.end()
+    waits.end()
+    assert said == [("Running", True), ("", False)]
+
+
+def test_what_is_there_in_time_is_not_mentioned(monkeypatch):
+    said = []
+    waits = Wait(lambda: said.append(waits.text))
+    waits.begin("Running")
+    timer = waits._timer
+    waits.end()
+    timer.join(300)
+    ahead._late(weakref.ref(waits), "Running")  # as a timer that fired just before it was stopped
+    assert said == []
+
+
+def test_what_never_comes_stays_said_and_is_not_busy(told):
+    waits, said, _ = told
+    waits.show("Compiling", busy=True)
+    waits.end("This is another setting")
+    assert said == [("Compiling", True), ("This is another setting", False)]
