@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _parts
+from batchsim._clock import later
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
@@ -36,6 +37,17 @@ from batchsim.scenario.rules import (
     Trigger,
 )
 from batchsim.scenario.rules.continuous import Continuous
+from batchsim.scenario.rules.rule import (
+    BACKLOG,
+    DRAIN,
+    ENOUGH,
+    FREEZE,
+    FULL,
+    NOTHING,
+    REFUSE,
+    START,
+    WAIT,
+)
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
@@ -64,17 +76,18 @@ if TYPE_CHECKING:
     from batchsim.view.pictures.sweep_map import heat_map
 
 __all__ = [
-    "Affine", "AtLeast", "Autoscale", "Batches", "Buckets", "Calibration", "Capacity", "ClosedLoop",
-    "Comparison", "CompetingWindows", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
-    "Geometric", "HashIds", "InferenceBatcher", "LearnedCork", "LearnedSizes", "LoadTest", "Lognormal",
-    "Noise", "OnOff", "PackedTime", "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate",
-    "PrefetchedBatches", "PrefixGroups", "PullThenWait", "Range", "Recommendation", "Result", "Rule",
-    "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow",
-    "StalledBatches", "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform",
-    "batch_inference", "calibrate", "capacity", "capacity_curves", "compare", "compare_routing",
-    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "kv_blocks", "lanes", "load_test",
-    "plot", "published", "published_names", "published_source", "routing", "servers", "simulate", "sweep",
-    "teaching", "theory", "tune",
+    "Affine", "AtLeast", "Autoscale", "BACKLOG", "Batches", "Buckets", "Calibration", "Capacity",
+    "ClosedLoop", "Comparison", "CompetingWindows", "Constant", "Continuous", "DRAIN", "Diurnal", "ENOUGH",
+    "FREEZE", "FULL", "FrozenBatches", "Gamma", "Geometric", "HashIds", "InferenceBatcher", "LearnedCork",
+    "LearnedSizes", "LoadTest", "Lognormal", "NOTHING", "Noise", "OnOff", "PackedTime", "PaddedTime",
+    "Poisson", "PreferredSizes", "PreferredUntilLate", "PrefetchedBatches", "PrefixGroups", "PullThenWait",
+    "REFUSE", "Range", "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "START", "Scenario",
+    "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime",
+    "Table", "Tokens", "Trace", "Trigger", "Uniform", "WAIT", "batch_inference", "calibrate", "capacity",
+    "capacity_curves", "compare", "compare_routing", "compare_servers", "device", "explore", "film",
+    "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_test", "plot", "published",
+    "published_names", "published_source", "routing", "servers", "simulate", "sweep", "teaching", "theory",
+    "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -147,11 +146,6 @@ def test_arrivals_are_on_the_grid_however_they_are_drawn(workload):
 # A user's own rule need not know of the grid.
 
 
-class PlainParams(NamedTuple):
-    max_batch_size: int
-    wait_s: float
-
-
 def decide_plain(now_s, waiting, idle, state, params):
     if now_s >= oldest_s(waiting) + params.wait_s:
         return START, min(waiting.length, params.max_batch_size), WAIT
@@ -167,12 +161,7 @@ class Plain(Rule):
     max_batch_size: int = 4
     wait_s: float = 0.1
 
-    Params = PlainParams
     decide, wake_s = staticmethod(decide_plain), staticmethod(wake_plain)
-
-    @property
-    def params(self) -> Any:
-        return PlainParams(self.max_batch_size, self.wait_s)
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.1, 0.0033, 1 / 3, 1e-10])

@@ -21,7 +21,8 @@ PAGES = {
     "rules": (
         "Rules: when a batch leaves",
         "The textbook's rule, its relatives, and the rules of real servers; `servers` has presets of these.",
-        [*(rule.__name__ for rule in (*RULES, *RULES_OF_SIZES)), "Rule", "Trigger"],
+        [*(rule.__name__ for rule in (*RULES, *RULES_OF_SIZES)), "Rule", "Trigger", "START",
+         "FREEZE", "REFUSE", "NOTHING", "FULL", "WAIT", "BACKLOG", "DRAIN", "ENOUGH", "later"],
     ),
     "tokens": (
         "Token generation",
@@ -61,6 +62,15 @@ ROOMS = {
     "teaching": "Predictions and exercises",
 }
 DATA = {
+    "START": "What `decide` returns to send the oldest requests to a server: {}.",
+    "FREEZE": "What `decide` returns to make a batch of the oldest that waits unchanged for a server: {}.",
+    "REFUSE": "What `decide` returns to reject the oldest: {}.",
+    "NOTHING": "What `decide` returns to wait: {}.",
+    "FULL": "`Trigger.FULL` as a number, which rules return: {}.",
+    "WAIT": "`Trigger.WAIT` as a number: {}.",
+    "BACKLOG": "`Trigger.BACKLOG` as a number: {}.",
+    "DRAIN": "`Trigger.DRAIN` as a number: {}.",
+    "ENOUGH": "`Trigger.ENOUGH` as a number: {}.",
     "ROUTINGS": "The routings, in order: {}.",
     "NAMES": "The routings by their names: {}.",
     "SERVERS": "The servers that compute requests in batches, by their names: {}.",

@@ -11,15 +11,17 @@ sources covers the rules' files (`jit.sources`). With NUMBA_DISABLE_JIT=1, and o
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 import math
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba import typeof, types
-from numba.core.errors import TypingError
+from numba.core.errors import NumbaError, TypingError
 from numba.extending import overload, register_jitable
 
+from batchsim._format import BRIEF, brief_text
 from batchsim.engines.compiled.cells import (
     address_of,
     caller,
@@ -32,6 +34,10 @@ from batchsim.engines.compiled.cells import (
 from batchsim.engines.compiled.jit import UNCOUNTED, compiled, compiled_uncached
 from batchsim.engines.compiled.levels import Merged
 from batchsim.scenario.rules.rule import FREEZE, FULL, HELPERS, NOTHING, REFUSE, START, Rule, Waiting
+
+# A reason in an error of Numba, and the file and line of which it speaks.
+_REASON = re.compile(r"\(step: [^)]*\)\s*(.+)")
+_PLACE = re.compile(r'File "(?:[^"]*[/\\])?([^"/\\]+)", line (\d+)')
 
 
 def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
@@ -171,8 +177,25 @@ def calls_of(rule: Rule, by_level: bool) -> Any:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return params
     cells = with_space(params, cells_of(_waiting(by_level)) + cells_of(REALS))
-    addresses = _addresses(typeof(params), by_level, type(rule).__module__.startswith("batchsim."))
+    ours = type(rule).__module__.startswith("batchsim.")
+    try:
+        addresses = _addresses(typeof(params), by_level, ours)
+    except NumbaError as error:
+        if ours:
+            raise
+        raise TypeError(_in_a_line(type(rule), error)) from None
     return Calls._make((*addresses, cells))
+
+
+def _in_a_line(rule: type[Rule], error: NumbaError) -> str:
+    """Return what Numba cannot compile in a rule's functions, and where: it says so in a page of text."""
+    text = str(error)
+    last = max(_REASON.finditer(text), key=re.Match.start, default=None)
+    place = _PLACE.search(text, last.end()) if last else None
+    where = " in {}, line {}".format(*place.groups()) if place else ""
+    why = brief_text(last[1] if last else text.strip().partition("\n")[0], 2 * BRIEF)
+    remedy = "its functions use numbers and arrays alone, or set `compiled = False`"
+    return f"{rule.__name__} must be a rule that Numba compiles, got{where}: {why}; {remedy}"
 
 
 def show(waiting: Any, state: Any, params: Any) -> None:

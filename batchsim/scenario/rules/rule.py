@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from batchsim._check import LARGEST_WHOLE
 from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.parameters import Described, parameter
@@ -36,6 +37,7 @@ FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # The actions of a rule; after NOTHING, the engine does not call it again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
 ENDLESS = 2**63 - 1  # a limit that is None
+KINDS = {int: "whole", float: "real"}  # of plain fields
 ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, the number of requests, and the trigger
 
@@ -148,23 +150,25 @@ class Rule(Described):
       requests wait and at least one of `idle` servers is free (also without one, if `asked_while_busy`),
       until it returns NOTHING. START sends the `size` oldest requests, or the oldest frozen batch if there is
       one, to the idle server with the lowest number. FREEZE makes a batch of the `size` oldest, which waits
-      unchanged for a server. REFUSE rejects the `size` oldest.
+      unchanged for a server. REFUSE rejects the `size` oldest. The trigger says why: FULL, WAIT, BACKLOG,
+      DRAIN or ENOUGH. All these are names of `batchsim`, as `bs.START`.
     - `wake_s(now_s, waiting, idle, state, params) -> seconds` is the next instant at which time alone changes
-      the decision, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay
-      ties.
+      the decision, inf for none, as by default; too early does no harm. `later(time_s, seconds)` of
+      `batchsim` adds so that ties stay ties.
 
     Both are plain functions of numbers: Python runs them unchanged, and Numba compiles them. `params` has the
-    parameters, `max_wait_ms` as `max_wait_s` in seconds. `state` is an array of `state_size` floats, 0 at
-    first, as the rule's memory; `decide` may write to it. Three functions are optional. `finished(now_s,
-    size, seconds, state, params)` is called as each batch ends. `computed_as(size, state, params)` is the
-    size to which a starting batch is padded: it takes as long as one of this size, and `finished` receives
-    it. `picked(k, state, params)` is the place in the queue of the batch's k-th request, rising with k;
-    engines do not call it where priority levels or delays determine the order.
+    fields that are parameters or plain numbers, `max_wait_ms` as `max_wait_s` in seconds. `state` is an array
+    of `state_size` floats, 0 at first, as the rule's memory; `decide` may write to it. Three functions are
+    optional. `finished(now_s, size, seconds, state, params)` is called as each batch ends.
+    `computed_as(size, state, params)` is the size to which a starting batch is padded: it takes as long as
+    one of this size, and `finished` receives it. `picked(k, state, params)` is the place in the queue of the
+    batch's k-th request, rising with k; engines do not call it where priority levels or delays determine the
+    order.
     """
 
     Params: ClassVar[type]  # a named tuple, by default of the parameters; its type tells Numba the rule
     decide: ClassVar[Callable[..., Decision]]
-    wake_s: ClassVar[Callable[..., float]]
+    wake_s: ClassVar[Callable[..., float]] = staticmethod(never_s)
     finished: ClassVar[Callable[..., None] | None] = None
     computed_as: ClassVar[Callable[..., int] | None] = None
     picked: ClassVar[Callable[..., int] | None] = None
@@ -186,6 +190,7 @@ class Rule(Described):
     def __init_subclass__(cls) -> None:
         own = vars(cls)
         if ("decide" in own or "wake_s" in own) and "Params" not in own:
+            cls._describe_plain_fields()
             cls.Params = cls._own_params()
         if "Params" in vars(cls):
             Rule.by_params[cls.Params] = cls
@@ -198,6 +203,18 @@ class Rule(Described):
         """Return the rule's name in a list, with its servers."""
         users = vars(cls).get("used_by", "")  # not those of its parent
         return f"{cls.title} ({users})" if users else cls.title
+
+    @classmethod
+    def _describe_plain_fields(cls) -> None:
+        """Make parameters of fields that are declared as plain numbers, as `enough: int = 4`."""
+        kinds = KINDS | {kind.__name__: each for kind, each in KINDS.items()}  # with annotations as text
+        most = {"at_least": -LARGEST_WHOLE, "at_most": LARGEST_WHOLE}
+        for name, kind in vars(cls).get("__annotations__", {}).items():
+            value = vars(cls).get(name, dataclasses.MISSING)
+            if kind in kinds and not isinstance(value, dataclasses.Field):
+                bounds = most if kinds[kind] == "whole" else {"may_be_inf": True}
+                plain = parameter(name, "", kind=kinds[kind], default=value, **bounds)
+                setattr(cls, name, max_batch_size(value) if name == "max_batch_size" else plain)
 
     @classmethod
     def _own_params(cls) -> type:

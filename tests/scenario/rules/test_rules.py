@@ -86,10 +86,6 @@ class Frozen(bs.SizeOrWait):
         return FrozenParams(self.max_batch_size, self.max_wait_ms / 1000)
 
 
-class LearningParams(NamedTuple):
-    max_batch_size: int
-
-
 def decide_learning(now_s, waiting, idle, state, params):
     """Send as many as the last batches took milliseconds on average, which `state` remembers."""
     wanted = min(max(int(state[0] * 1000), 1), params.max_batch_size)
@@ -97,10 +93,6 @@ def decide_learning(now_s, waiting, idle, state, params):
         state[1] += 1
         return START, min(waiting.length, wanted), WAIT
     return NOTHING, 0, FULL
-
-
-def never(now_s, waiting, idle, state, params):
-    return math.inf
 
 
 def finished_learning(now_s, size, seconds, state, params):
@@ -111,13 +103,8 @@ def finished_learning(now_s, size, seconds, state, params):
 class Learning(Rule):
     max_batch_size: int = 8
 
-    Params = LearningParams
-    decide, wake_s, finished = map(staticmethod, (decide_learning, never, finished_learning))
+    decide, finished = staticmethod(decide_learning), staticmethod(finished_learning)
     state_size = 2
-
-    @property
-    def params(self):
-        return LearningParams(self.max_batch_size)
 
 
 def decide_by_units(now_s, waiting, idle, state, params):
@@ -129,22 +116,13 @@ def decide_by_units(now_s, waiting, idle, state, params):
     return START, size, FULL
 
 
-class ByUnitsParams(NamedTuple):
-    max_batch_size: int
-
-
 @dataclass(frozen=True)
 class ByUnits(Rule):
     """It reads sizes, but does not say so (`by_size`)."""
 
     max_batch_size: int = 8
 
-    Params = ByUnitsParams
-    decide, wake_s = staticmethod(decide_by_units), staticmethod(never)
-
-    @property
-    def params(self):
-        return ByUnitsParams(self.max_batch_size)
+    decide = staticmethod(decide_by_units)
 
 
 # Both engines, and the oracle that spells each rule again.
@@ -377,7 +355,7 @@ def test_a_rule_that_sends_more_than_wait_or_none_is_refused():
     class Greedy(bs.SizeOrWait):
         pass
 
-    Greedy.Params, Greedy.decide, Greedy.wake_s = Params, staticmethod(decide), staticmethod(never)
+    Greedy.Params, Greedy.decide, Greedy.wake_s = Params, staticmethod(decide), Rule.wake_s
     Greedy.filling = None
     Rule.by_params[Params] = Greedy
     for size in (0, 99):
@@ -385,6 +363,74 @@ def test_a_rule_that_sends_more_than_wait_or_none_is_refused():
         for engine in ("simpy", "compiled"):
             with pytest.raises(ValueError, match="1 to as many requests as wait"):
                 bs.simulate(SCENARIO.replace(rule=Greedy(8, 5)), 10, engine=engine)
+
+
+def decide_by_number(now_s, waiting, idle, state, params):
+    """The N-policy: begin once `enough` wait, and then send one after the other until nobody waits."""
+    if state[0] == 1 and now_s > state[1] and state[2] == 0:
+        state[0] = 0
+    if state[0] == 0 and waiting.length >= params.enough:
+        state[0] = 1
+    if state[0] == 1 or waiting.ended:
+        state[2] = 1
+        return bs.START, 1, bs.FULL
+    return bs.NOTHING, 0, bs.FULL
+
+
+def finished_by_number(now_s, size, seconds, state, params):
+    state[1], state[2] = now_s, 0
+
+
+@dataclass(frozen=True)
+class ByNumber(bs.Rule):
+    enough: int = 4
+    max_batch_size: int = 1
+    longest_ms: "float" = 3
+
+    decide, finished = staticmethod(decide_by_number), staticmethod(finished_by_number)
+    state_size = 3
+
+
+def test_a_rule_of_ones_own_has_plain_fields_and_public_names():
+    assert ByNumber(6).params == (6, 1, 0.003)
+    with pytest.raises(TypeError, match=r"enough must be a whole number, got 1\.5"):
+        ByNumber(1.5)
+    service = bs.Affine(10, 0, noise=bs.Noise(1, "exponential"))
+    scenario = bs.Scenario(bs.Poisson(60), ByNumber(4), service)
+    waits_ms = [bs.simulate(scenario.replace(enough=n), 100_000, seed=2).mean_latency_ms - 10 for n in (1, 4)]
+    assert waits_ms[0] == pytest.approx(15, rel=0.05)  # M/M/1
+    assert waits_ms[1] - waits_ms[0] == pytest.approx(3 / 2 / 60 * 1000, rel=0.02)  # (N - 1) / (2 rate)
+
+
+def not_known(now_s, waiting, idle, state, params):
+    return bs.START, params.enough, bs.FULL
+
+
+def not_compiled(now_s, waiting, idle, state, params):
+    return bs.START, len(sorted(["a"], key=str)), bs.FULL
+
+
+def not_numbers(now_s, waiting, idle, state, params):
+    return "start", 1, bs.FULL
+
+
+@pytest.mark.parametrize(
+    ("decide", "message"),
+    [
+        (not_known, r"in test_rules.py, line \d+: Unknown attribute 'enough' of type BrokenParams"),
+        (not_compiled, r"in test_rules.py, line \d+: .*sorted"),
+        (not_numbers, "Cannot unify .* and .*start"),
+    ],
+)
+def test_what_numba_cannot_compile_is_said_in_a_line(decide, message):
+    broken = type("Broken", (Rule,), {"max_batch_size": 1, "decide": staticmethod(decide)})
+    scenario = SCENARIO.replace(rule=dataclass(frozen=True)(broken)())
+    with pytest.raises(
+        TypeError, match=f"^Broken must be a rule that Numba compiles, got.*{message}"
+    ) as error:
+        bs.simulate(scenario, 10, engine="compiled")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
 
 
 def test_a_model_computes_the_batches_of_any_rule():
