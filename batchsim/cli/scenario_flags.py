@@ -120,7 +120,7 @@ class ScenarioFlags(Command):
     reserve: str | None = STEPS("Reserve memory by step, or for life (default: step).", metavar="step|life")
     kv_blocks: Any = STEPS(
         "Blocks of memory of each engine, or unlimited (default: what a --published model leaves free).",
-        metavar="N", parser=values.blocks,
+        metavar="N", parser=values.limit,
     )  # fmt: skip
     block_size: int | None = STEPS(f"{_ABOUT['block_size']} (default: 16).")
     watermark_blocks: int | None = STEPS(f"{_ABOUT['watermark_blocks']} (default: 0).")
@@ -134,7 +134,10 @@ class ScenarioFlags(Command):
     devices: int | None = OTHER("Devices that the servers share (default: one for each server).")
     host_ms: float | None = OTHER("Service time before a batch needs its device (default: 0).")
     contention: float | None = OTHER("Slowdown when the device is busy (default: 1).", metavar="FACTOR")
-    queue_limit: int | None = OTHER("Reject arrivals when this many wait; all at one instant count.")
+    queue_limit: Any = OTHER(
+        "Reject arrivals when this many wait; all at one instant count. none: no limit.",
+        metavar="N|none", parser=values.limit,
+    )  # fmt: skip
     timeout_ms: float | None = OTHER("Drop a request that has not started after this long.")
     timeout_action: str | None = OTHER("After a timeout: reject, or delay (serve it last).", metavar="ACTION")
     set_: list[str] | None = OTHER(
@@ -166,6 +169,7 @@ class ScenarioFlags(Command):
         if config is not None:
             if {"devices", "slowdown"} & knobs.keys():  # these set how servers share devices
                 config = replace(config, devices=None)
+            config = replace(config, queue_limit=knobs.get("queue_limit", config.queue_limit))
             silent = bool({"host_ms", "contention"} & knobs.keys())
             base, changes = config.apply(base.replace(changes), silent=silent), {}
         scenario = base.replace(changes | knobs)
@@ -238,9 +242,8 @@ class ScenarioFlags(Command):
 
     def _knobs(self) -> dict[str, Any]:
         """Return the knobs that have an option of their own, and those of --set."""
-        knobs = {name: getattr(self, name) for name in KNOBS if getattr(self, name) is not None}
-        if self.kv_blocks is values.UNLIMITED:
-            knobs["kv_blocks"] = None
+        given = {name: getattr(self, name) for name in KNOBS if getattr(self, name) is not None}
+        knobs = {name: None if value is values.NO_LIMIT else value for name, value in given.items()}
         for text in self.set_ or ():
             name, value = values.setting(text)
             if name in knobs:

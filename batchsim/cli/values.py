@@ -18,7 +18,7 @@ BARE = {name.lower(): name for name in MAKERS}
 # The methods of a service time, or of a workload.
 METHODS = ("with_noise", "padded_to", "compiling", "scaled", "with_priorities")
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
-UNLIMITED = "unlimited"  # memory, which nobody has: it must be said
+NO_LIMIT = "none"
 MOST_VALUES = 100_000  # on an axis
 MOST_WHOLE = 10**18  # written as 1e18: 1e999999 would have a million digits
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
@@ -122,6 +122,15 @@ def whole(text: str) -> int:
     raise ValueError(f"must be a whole number, got {text!r}")
 
 
+def limit(text: str) -> Any:
+    """Return a whole number, or NO_LIMIT for a word that says so.
+
+    >>> limit("2587"), limit("unlimited") is limit("none") is NO_LIMIT
+    (2587, True)
+    """
+    return NO_LIMIT if text.strip().lower() in (NO_LIMIT, "unlimited") else whole(text)
+
+
 def sizes(text: str) -> list[int]:
     """Return a list of whole numbers."""
     return [whole(part) for part in text.split(",")]
@@ -165,15 +174,6 @@ def setting(text: str) -> tuple[str, Any]:
     """Return a knob and its value."""
     name, given = _split(text, "--set", "workload.cv=2")
     return name, value(given)
-
-
-def blocks(text: str) -> Any:
-    """Return a number of blocks, or UNLIMITED.
-
-    >>> blocks("2587"), blocks("unlimited") is UNLIMITED
-    (2587, True)
-    """
-    return UNLIMITED if text.strip().lower() == UNLIMITED else value(text)
 
 
 def axis(text: str) -> tuple[str, Any]:

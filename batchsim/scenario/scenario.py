@@ -198,8 +198,9 @@ class Scenario:
                 raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
 
     def _check_closed_loop(self, workload: ClosedLoop) -> None:
-        limited = {
-            "a queue_limit": self.queue_limit is not None,
+        limits = [limit.queue for limit in self.limits if limit.queue is not None]
+        limited = {  # no more than all clients wait
+            "a queue_limit below the clients": min(limits, default=math.inf) < workload.clients,
             repr(self.rule): self.rule.refuses or self.refuses_sizes,
         }
         for name, rejects in limited.items():

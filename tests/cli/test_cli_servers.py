@@ -38,6 +38,15 @@ def test_options_and_a_file_stand_over_and_under_the_servers_file(tmp_path):
     assert "queue_limit" not in found
 
 
+def test_a_closed_loop_runs_where_a_servers_limit_cannot_bind_or_is_left_out(tmp_path):
+    path = tmp_path / "config.properties"  # of a server whose queue holds 100 requests by default
+    path.write_text('models={"m": {"1.0": {"marName": "m.mar", "batchSize": 4, "maxBatchDelay": 20}}}\n')
+    given = ["simulate", "--server-config", path, *TRAFFIC[2:], *SIMPLY, "--clients"]
+    assert run_json(*given, 8)["scenario"]["queue_limit"] == 100
+    assert "queue_limit" not in run_json(*given, 120, "--queue-limit", "none")["scenario"]
+    assert "below the clients" in run(*given, 120, code=2).stderr
+
+
 def test_what_a_file_says_without_effect_and_what_is_unknown_is_told(tmp_path):
     path = tmp_path / "config.pbtxt"
     path.write_text("name: 'a' max_batch_size: 8 dynamic_batching { max_queue_delay_microsecond: 9 }")

@@ -42,6 +42,7 @@ PART_FLAGS = [
         SCENARIO.replace(service=SCENARIO.service.with_noise(1, "exponential").padded_to([8, 32])),
     ),
     (["--queue-limit", "9", "--timeout-ms", "50"], SCENARIO.replace(queue_limit=9, timeout_ms=50)),
+    (["--queue-limit", "none"], SCENARIO.replace(queue_limit=None)),
     (
         ["--servers", "2", "--set", "slowdown={1: 1, 2: 1.8}"],
         SCENARIO.replace(servers=2, slowdown={1: 1, 2: 1.8}),

@@ -271,12 +271,24 @@ def test_a_scenario_refuses():
     scenario(service=Table({1: 2, 8: 3})) -> at most the Table's largest size, 8, got 9
     scenario(service=SERVICE.padded_to([16])) -> at most the largest padded size, 16, got 17
     scenario(workload=ClosedLoop(4), queue_limit=2)
-        -> a queue_limit on a ClosedLoop needs think_s greater than 0 ...got 0
+        -> a queue_limit below the clients on a ClosedLoop needs think_s greater than 0 ...got 0
     scenario(workload=ClosedLoop(4), rule=SizeOrWait(5, math.inf))
         -> a ClosedLoop must have at least 5 clients to gather a batch of 5, got 4
     scenario(workload=ClosedLoop(1), rule=AtLeast(2, 4))
         -> a ClosedLoop must have at least 2 clients to gather a batch of 2, got 1
     """
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("more", [{}, {"timeout_ms": 4.0}], ids=str)
+def test_a_queue_limit_that_no_closed_loop_reaches_changes_nothing(engine, more):
+    limited, free = (
+        scenario(workload=ClosedLoop(4), rule=SizeOrWait(2, 1), queue_limit=limit, **more)
+        for limit in (4, None)
+    )
+    runs = [bs.simulate(each, 200, engine=engine) for each in (limited, free)]
+    assert not (runs[0].status == bs.Status.REJECTED).any()
+    assert np.array_equal(runs[0].finish_s, runs[1].finish_s, equal_nan=True)
 
 
 def test_what_is_nearly_refused_is_allowed():
