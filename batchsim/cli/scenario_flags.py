@@ -59,7 +59,7 @@ class ScenarioFlags(Command):
     workload: Any = WORKLOAD.part(_one_of("workload", "'Gamma(800, cv=2)'"))
     clients: int | None = WORKLOAD("Closed loop with this many clients, each waiting for its answer.")
     trace: Path | None = WORKLOAD("Real traffic: arrival times in CSV, JSON lines (.jsonl) or Parquet.")
-    column: str | None = WORKLOAD("The trace's column (default: the first).")
+    column: str | None = WORKLOAD("The trace's column (default: by its name, else the first).")
     unit: str | None = WORKLOAD("The trace's unit: s, ms, us or ns (default: guessed).", metavar="UNIT")
     speedup: float | None = WORKLOAD("Replay the trace this many times faster.", metavar="FACTOR")
     priorities: Any = WORKLOAD(

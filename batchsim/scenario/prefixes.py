@@ -17,6 +17,8 @@ from batchsim._format import brief
 from batchsim.scenario.lengths import LONGEST
 
 MOST_GROUPS = 10_000_000
+PIECES = 512, 16, *(2**power for power in range(17))  # Mooncake's tokens an id, Qwen-Bailian's, and others
+FEW = 0.01  # of the prompts, whose hash ids may be too few or too many
 
 
 class Prefixes:
@@ -183,3 +185,33 @@ class PrefixBlocks:
         """Return the contents of a block of a path."""
         piece = self.pieces[self.first[path] + block // self.per_piece]
         return int(piece * self.per_piece + block % self.per_piece)
+
+
+def hash_ids_of(prompts: np.ndarray, ids: Sequence[Sequence[int]], piece: int | None) -> HashIds:
+    """Return the hash ids of prompts; by default an id is for as many tokens as fit nearly all of them.
+
+    Where they do not fit, ValueError, or a warning for a few and for a `piece` that is given.
+
+    >>> hash_ids_of(np.array([500, 33]), [range(32), range(3)], None).piece_tokens
+    16
+    """
+    made = HashIds(ids, PIECES[0] if piece is None else piece)
+    counts = np.array([len(row) for row in made.ids])
+
+    def unlike(tokens: int) -> np.ndarray:
+        either = (
+            counts != -(-prompts // tokens),
+            counts != prompts // tokens,
+        )  # the rest has an id, or none has
+        return min(map(np.flatnonzero, either), key=len)
+
+    if piece is None:
+        made = HashIds(ids, min(PIECES, key=lambda each: unlike(each).size))
+    if (wrong := unlike(made.piece_tokens)).size:
+        rule = f"hash ids must be one for each {made.piece_tokens} tokens of a prompt"
+        got = f"{counts[wrong[0]]} for {prompts[wrong[0]]:,} tokens at index {wrong[0]}"
+        got += f", and {wrong.size:,} of {counts.size:,} prompts so"
+        if piece is None and wrong.size > FEW * counts.size:
+            raise ValueError(f"{rule}, or piece be given, got {got}")
+        _check.warn(f"{rule}, got {got}")
+    return made

@@ -21,7 +21,7 @@ from batchsim.scenario.lengths import (
     points,
     whole_lengths,
 )
-from batchsim.scenario.prefixes import PREFIXES, HashIds, Prefixes
+from batchsim.scenario.prefixes import PREFIXES, Prefixes, hash_ids_of
 from batchsim.scenario.trace_files import read_sizes
 
 
@@ -88,11 +88,12 @@ class Tokens:
     @classmethod
     def from_jsonl(
         cls, path: File, prompt: str = "input_length", output: str = "output_length",
-        hash_ids: str = "hash_ids", piece: int = 512,
+        hash_ids: str = "hash_ids", piece: int | None = None,
     ) -> Self:  # fmt: skip
         """Read measured lengths and hash ids from JSON lines, by default those of Mooncake's traces.
 
-        Each id stands for `piece` tokens of the prompt. Else as `sample`.
+        Each id stands for `piece` tokens of the prompt; by default for 512 (Mooncake), 16 (Qwen-Bailian) or
+        another power of two, whichever fits the prompts and their ids. Else as `sample`.
         """
         pairs, ids = [], []
         for line, row in json_lines(path):
@@ -104,7 +105,9 @@ class Tokens:
             pairs.append((row[prompt], row[output]))
             ids.append(row[hash_ids])
         with naming(fspath(path)):
-            return replace(cls.sample(pairs), prefixes=HashIds(ids, piece))
+            tokens = cls.sample(pairs)
+            prefixes = hash_ids_of(tokens.prompt.values, ids, piece)  # type: ignore[union-attr]
+            return replace(tokens, prefixes=prefixes)
 
     @property
     def max_requests(self) -> int | None:

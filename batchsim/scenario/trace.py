@@ -65,12 +65,14 @@ class Trace(OpenLoop):
     ) -> Self:  # fmt: skip
         """Read arrival times from a CSV file with a header line.
 
-        `column` (default: the first) has numbers, or ISO 8601 timestamps, read to the nanosecond. `unit` of
+        `column` has numbers, or ISO 8601 timestamps, read to the nanosecond; by default it is the one whose
+        name says so, as arrival or timestamp, else the first unless that goes back or counts. `unit` of
         the numbers is "s", "ms", "us" or "ns". By default it comes from the column's name, such as
         timestamp_ms, or from numbers that are times since 1970, and the repr shows it; without such evidence
-        seconds are assumed, with a warning. `speedup` divides the times. ValueError names the line of a row
-        that is truncated, is not a number, goes back in time, or differs from the others in having a time
-        zone; a missing column raises it with the existing ones. `size_column` has the requests' sizes.
+        seconds are assumed, with a warning. `speedup` divides the times. Rows that go back are sorted, with a
+        warning. ValueError names the line of a row that is truncated, is not a number, or differs from the
+        others in having a time zone; a missing column raises it with the existing ones. `size_column` has the
+        requests' sizes.
         """
         return cls._read(path, "csv", column, speedup, unit, size_column)
 
@@ -81,7 +83,7 @@ class Trace(OpenLoop):
     ) -> Self:  # fmt: skip
         """Read arrival times from JSON lines, one object a line; otherwise like `from_csv`.
 
-        `column` is a key of each object, by default the first. Mooncake's traces are in milliseconds.
+        `column` is a key of each object. Mooncake's traces are in milliseconds, Qwen-Bailian's in seconds.
         """
         return cls._read(path, "jsonl", column, speedup, unit, size_column)
 
@@ -106,10 +108,10 @@ class Trace(OpenLoop):
         cls, path: File, kind: Name, column: Name, speedup: float, unit: Name, size_column: Name
     ) -> Self:
         speedup = _check.real("speedup", speedup, above=0)
-        times_s, note = read_times_s(path, kind, column, speedup, unit)
-        sizes = None if size_column is None else read_sizes(path, kind, size_column)
+        times_s, note, order = read_times_s(path, kind, column, speedup, unit)
+        sizes = None if size_column is None else read_sizes(path, kind, size_column)[order]
         with naming(path):
-            trace = cls(times_s / speedup, sizes=sizes)  # type: ignore[arg-type]  # made lengths
+            trace = cls(times_s / speedup, sizes=sizes)  # made lengths
         object.__setattr__(trace, "note", note)
         return trace
 

@@ -10,7 +10,8 @@ import json
 import math
 import re
 import warnings
-from typing import NamedTuple
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,24 @@ SHORT = {**{unit: unit for unit in UNITS}, "\N{MICRO SIGN}s": "us", "\N{GREEK SM
 # Times since 1970, in seconds: the years 1973 to 2286, so that no two units overlap.
 EPOCH_S = 1e8, 1e10
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
-MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # in milliseconds by its documentation
+# In milliseconds by Mooncake's documentation. Qwen-Bailian's traces have the same keys, and seconds.
+MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}
+OF_QWEN = "chat_id"
+# Words of a column's name that say that it has arrivals, the surest first, and words that say it has not.
+ARRIVALS: tuple[set[str], ...] = (
+    {"arrival", "arrivals", "arrived"},
+    {"timestamp", "timestamps"},
+    {
+        "time", "times", "ts", "t", "at", "when", "date", "datetime", "epoch", "sent", "submitted",
+        "received", "created", "start", "started", "begin", "began",
+    },
+)  # fmt: skip
+OTHERS = {
+    "end", "ended", "finish", "finished", "done", "completion", "completed", "latency", "duration", "elapsed",
+    "wait", "response", "service", "execution", "processing", "compute", "ttft", "tpot", "last",
+}  # fmt: skip
+INDEX = {"id", "ids", "index", "idx", "row", "number", "no", "count", "counter"}
+SOME = 1000  # rows by which the column of arrivals is chosen
 Name = str | None
 
 
@@ -50,8 +68,10 @@ class Column(NamedTuple):
     place: str = "line"
 
 
-def read_times_s(path: File, kind: Name, column: Name, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
-    """Return one column of a file in seconds (timestamps: since the first), and a note on a guessed unit.
+def read_times_s(
+    path: File, kind: Name, column: Name, speedup: float, unit: Name
+) -> tuple[np.ndarray, str, Any]:
+    """Return one column of a file in seconds, sorted, a note on a guessed unit, and the order of the rows.
 
     `kind` is "csv", "jsonl", "parquet", or None: by the file's name.
     """
@@ -65,8 +85,11 @@ def read_times_s(path: File, kind: Name, column: Name, speedup: float, unit: Nam
             raise ValueError(
                 f"unit must be None for timestamps, got {brief(unit)} for {brief(found.cells[0])}"
             )
-        return _stamps_s(path, found), ""
-    return _numbers_s(path, found, speedup, unit)
+        times_s, note = _stamps_s(path, found), ""
+    else:
+        times_s, note = _numbers_s(path, found, speedup, unit)
+    order = _order(path, found, times_s)
+    return times_s[order], note, order
 
 
 def read_sizes(path: File, kind: Name, column: str) -> np.ndarray:
@@ -81,7 +104,6 @@ def _stamps_s(path: File, column: Column) -> np.ndarray:
     times_s = _since_first(column.cells)
     _check_zones(path, column)
     _refuse(path, column, ~np.isfinite(times_s), "must be a number of seconds or an ISO 8601 timestamp")
-    _refuse_unsorted(path, column, times_s)
     return times_s
 
 
@@ -100,7 +122,6 @@ def _numbers_s(path: File, column: Column, speedup: float, unit: Name) -> tuple[
             times = np.array([each - whole[0] for each in whole], dtype=float)
         except (ValueError, OverflowError):
             times -= times[0]
-    _refuse_unsorted(path, column, times)
     if doubt:
         _check.warn(doubt)
     return times / factor, note
@@ -123,9 +144,9 @@ def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> t
             doubt = f"{path} is read as {NAMES[unit]} ({by}), and then replayed {speedup:g} times faster: "
             doubt += "speedup need not convert the unit"
         return unit, f"read as {unit}: {by}", doubt
-    if not times[-1] > times[0]:
+    if not (span := float(np.ptp(times))):
         return "s", "", ""  # a single instant is the same in every unit
-    rate = (times.size - 1) / float(times[-1] - times[0])
+    rate = (times.size - 1) / span
     doubt = f"{path}: unknown unit of column {brief(column.name)}, so seconds are assumed: {number(rate)}"
     doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit='s' or unit='ms'"
     return "s", "read as s: assumed", doubt
@@ -137,17 +158,20 @@ def unit_in(name: str) -> str | None:
     >>> [unit_in(name) for name in ("timestamp_ms", "arrivalMillis", "Time (us)", "at_s", "items")]
     ['ms', 'ms', 'us', 's', None]
     """
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", name)
-    found = {LONG[word.lower()] for word in words if word.lower() in LONG}
-    if words and words[-1].lower() in SHORT:
-        found.add(SHORT[words[-1].lower()])
+    words = _words(name)
+    found = {LONG[word] for word in words if word in LONG}
+    if words and words[-1] in SHORT:
+        found.add(SHORT[words[-1]])
     return found.pop() if len(found) == 1 else None
 
 
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", name)]
+
+
 def _unit_since_1970(times: np.ndarray) -> str | None:
-    first, last = EPOCH_S
-    fits = (unit for unit, each in UNITS.items() if first <= times[0] / each and times[-1] / each < last)
-    return next(fits, None)
+    (first, last), low, high = EPOCH_S, times.min(), times.max()
+    return next((unit for unit, each in UNITS.items() if first <= low / each and high / each < last), None)
 
 
 # The formats.
@@ -166,31 +190,39 @@ def _csv_column(path: File, column: Name) -> Column:
         raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
     if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
         raise ValueError(f"{path}, line 1: must name the columns, got {brief(','.join(header))}")
-    index = _index(path, column, header)
-    lines, cells = zip(*((line, row[index].strip()) for line, row in rows), strict=True)
+    head = list(islice(rows, SOME))
+    index = _index(path, column, header, [row for _, row in head])
+    lines, cells = zip(*((line, row[index].strip()) for line, row in chain(head, rows)), strict=True)
     return Column(list(cells), list(lines), header[index])
 
 
 def _jsonl_column(path: File, column: Name) -> Column:
     cells: list[str] = []
     lines: list[int] = []
-    keys: list[str] = []
     # Numbers as text: times since 1970 have more digits than a float.
-    for place, item in json_lines(path, parse_float=str, parse_int=str, parse_constant=str):
-        if not keys:
-            keys = list(item)
-            column = column if column or not keys else keys[0]
+    rows = json_lines(path, parse_float=str, parse_int=str, parse_constant=str)
+    head = list(islice(rows, SOME))
+    keys = list(head[0][1]) if head else []
+    if column is None and keys:
+        column = keys[_index(path, None, keys, [[_cell(item.get(key)) for key in keys] for _, item in head])]
+    for place, item in chain(head, rows):
         if column not in item:
             what = "a key" if column is None else f"the key {brief(column)}"
             got = several([*item], 20) or "none"
             raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
-        cell = item[column]
-        cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
+        cells.append(_cell(item[column]))
         lines.append(place)
     if not cells:
         raise ValueError(f"{path} must have at least one line with an object, got none")
-    unit = "ms" if column == "timestamp" and set(keys) >= MOONCAKE else None
+    unit = None
+    if column == "timestamp" and set(keys) >= MOONCAKE:
+        fractions = any("." in cell or "e" in cell.lower() for cell in cells)
+        unit = "s" if OF_QWEN in keys else None if fractions else "ms"
     return Column(cells, lines, str(column), unit)
+
+
+def _cell(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else json.dumps(value)
 
 
 def _parquet_column(path: File, column: Name) -> Column:
@@ -200,7 +232,7 @@ def _parquet_column(path: File, column: Name) -> Column:
     try:
         with opened(path, TABLE_BYTES) as file, parquet.ParquetFile(file) as content:
             names = content.schema_arrow.names
-            index = _index(path, column, names)
+            index = _index(path, column, names, _parquet_head(content) if column is None else [])
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
             cells = content.read([names[index]]).column(0).cast(pyarrow.string()).to_pylist()
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -211,16 +243,55 @@ def _parquet_column(path: File, column: Name) -> Column:
     return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
 
 
-def _index(path: File, column: Name, names: list[str]) -> int:
-    """Return the place of a column, by default the first."""
+def _parquet_head(content: Any) -> list[list[str]]:
+    """Return the first rows of a Parquet file as text, empty for what is neither a number nor a time."""
+    import pyarrow
+
+    columns = []
+    for column in next(content.iter_batches(batch_size=SOME), ()):
+        try:
+            columns.append([cell or "" for cell in column.cast(pyarrow.string()).to_pylist()])
+        except pyarrow.ArrowException:
+            columns.append([""] * len(column))
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _index(path: File, column: Name, names: list[str], head: list[list[str]]) -> int:
+    """Return the place of a column, by default of the one that has the arrivals by its name and values."""
     if column is None and names:
-        return 0
+        return _arrivals(path, names, [[row[place] for row in head] for place in range(len(names))])
     if column not in names:
         got = several(names, 20) + _check.nearest(column, names, listed=True)
         raise ValueError(f"{path} must have a column {brief(column)}, got the columns {got}")
     if names.count(column) > 1:
         raise ValueError(f"{path} must have one column {brief(column)}, got {names.count(column)}")
     return names.index(column)
+
+
+def _arrivals(path: File, names: list[str], columns: list[list[str]]) -> int:
+    """Return the place of the column whose name says that it has arrivals; else the first, if it may be."""
+    ranks: dict[int, list[int]] = {}
+    for place, (name, cells) in enumerate(zip(names, columns, strict=True)):
+        words = set(_words(name))
+        is_time = any(_is_number(cell.strip()) or TIMESTAMP.fullmatch(cell.strip()) for cell in cells)
+        rank = next((rank for rank, known in enumerate(ARRIVALS) if words & known), len(ARRIVALS))
+        if is_time and not words & (OTHERS | INDEX) and (rank < len(ARRIVALS) or unit_in(name)):
+            ranks.setdefault(rank, []).append(place)
+    best = ranks[min(ranks)] if ranks else []
+    if len(best) == 1 or (best and best[0] == 0):
+        return best[0]
+    if not best and not set(_words(names[0])) & INDEX and (len(names) == 1 or _may_be_times(columns[0])):
+        return 0
+    got = several([names[place] for place in best] or names, 20)
+    raise ValueError(f"{path}: column must name the arrivals, got none, and the columns {got}")
+
+
+def _may_be_times(cells: list[str]) -> bool:
+    """Return whether numbers never go back, and are no counter; what is no number is refused by its line."""
+    if not all(_is_number(cell.strip()) for cell in cells):
+        return True
+    steps = np.diff([float(cell) for cell in cells])
+    return bool(steps.size < 2 or ((steps >= 0).all() and not (steps == 1).all()))
 
 
 # Checks, and timestamps.
@@ -232,10 +303,16 @@ def _refuse(path: File, column: Column, bad: np.ndarray, rule: str) -> None:
         raise ValueError(f"{path}, {column.place} {column.places[row]}: {rule}, {got}")
 
 
-def _refuse_unsorted(path: File, column: Column, times: np.ndarray) -> None:
-    for row in np.flatnonzero(np.diff(times) < 0) + 1:
-        got = f"{brief(column.cells[row])} after {brief(column.cells[row - 1])}"
-        raise ValueError(f"{path}, {column.place} {column.places[row]}: times must be sorted, got {got}")
+def _order(path: File, column: Column, times: np.ndarray) -> Any:
+    """Return what sorts the times, as an index; if they go back, warn with the first line that does."""
+    back = np.flatnonzero(np.diff(times) < 0) + 1
+    if not back.size:
+        return slice(None)
+    row = back[0]
+    got = f"{brief(column.cells[row])} after {brief(column.cells[row - 1])}"
+    rows = f"{back.size:,} of {times.size:,} times go back, the first in {column.place} {column.places[row]}"
+    _check.warn(f"{path}: {rows} ({got}), so all are sorted; lengths of `Tokens` keep the file's order")
+    return np.argsort(times, kind="stable")
 
 
 def _is_number(cell: str) -> bool:

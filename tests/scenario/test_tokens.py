@@ -1,5 +1,6 @@
 """Token generation: its lengths, what its scenario must have, and the longest request of a server."""
 
+import json
 import math
 
 import numpy as np
@@ -81,6 +82,37 @@ def test_lengths_come_from_a_file(tmp_path):
     path.write_text("ContextTokens,GeneratedTokens\n91,16\n2,many\n")
     with pytest.raises(ValueError, match=r"line 3: must be a whole number from 1 .* got 'many'"):
         bs.Tokens.from_csv(path)
+
+
+@pytest.mark.parametrize("whole", [math.ceil, math.floor])  # whether the rest of a prompt has an id
+@pytest.mark.parametrize("piece", [512, 16, 64])
+def test_the_tokens_of_a_hash_id_are_found_by_the_lengths_of_prompts(tmp_path, whole, piece):
+    path = tmp_path / "trace.jsonl"
+
+    def write(wrong):
+        lengths = np.random.default_rng(1).integers(600, 9000, 300)
+        rows = [
+            {"input_length": int(length), "output_length": 3, "hash_ids": [*range(whole(length / piece))]}
+            for length in lengths
+        ]
+        for row in rows[5 : 5 + wrong]:
+            row["hash_ids"] = [1]
+        path.write_text("\n".join(map(json.dumps, rows)))
+
+    write(0)
+    assert bs.Tokens.from_jsonl(path).prefixes.piece_tokens == piece
+    with pytest.warns(UserWarning, match=r"one for each 32 tokens of a prompt, got .* 300 of 300 prompts so"):
+        assert bs.Tokens.from_jsonl(path, piece=32).prefixes.piece_tokens == 32
+    write(2)
+    with pytest.warns(
+        UserWarning, match=rf"each {piece} tokens .* got 1 for .* at index 5, and 2 of 300 prompts"
+    ):
+        assert bs.Tokens.from_jsonl(path).prefixes.piece_tokens == piece
+    write(9)
+    with pytest.raises(
+        ValueError, match=r"trace.jsonl: hash ids .* or piece be given, got 1 .* index 5, and 9 of"
+    ):
+        bs.Tokens.from_jsonl(path)
 
 
 def test_a_limit_below_an_output_names_the_request():

@@ -98,12 +98,6 @@ def test_a_missing_column_is_told_with_those_there_are(written):
         ("t\n9999-11-16 18:15:06\n", "line 2: must be .* timestamp, got '9999"),
         ("t\n0001-11-16 18:15:06\n", "line 2: must be .* timestamp, got '0001"),
         ("at\n0\n1_000\n", "line 3: must be a number of seconds, got '1_000'"),  # which float() accepts
-        ("t\n1\n3\n2\n", "line 4: times must be sorted, got '2' after '3'"),
-        (
-            "t\n2023-11-16 18:15:47\n2023-11-16 18:15:46\n",
-            "line 3: times must be sorted, got '2023.*46' after",
-        ),
-        ('t,x\n1,"a\nb"\n0,c\n', "line 4: times must be sorted, got '0' after '1'"),
         (b"\x89PNG\r\n\x1a\n\x00\x00\xff", "must be text in UTF-8, got"),
         (b"\x1f\x8b\x08\x00\xff\xfe", "must be text in UTF-8, got"),
         ("t\n1\n".encode("utf-16"), "must be text in UTF-8, got"),
@@ -115,6 +109,63 @@ def test_a_bad_file_is_refused_by_its_line(written, content, message):
     path = written(content, "bad.csv")
     with pytest.raises(ValueError, match=rf"bad\.csv.*{message}"):
         bs.Trace.from_csv(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "times"),
+    [
+        ("t_s,n\n1,5\n3,6\n2,7\n", r"1 of 3 times go back, the first in line 4 \('2' after '3'\)", [0, 1, 2]),
+        ("t,n\n2024-01-01T00:00:05,6\n2024-01-01T00:00:04,5\n", r"line 3 \('2024.*04' after", [0, 1]),
+        ('t_s,n,x\n1,6,"a\nb"\n0,5,c\n', r"line 4 \('0' after '1'\)", [0, 1]),
+        ("t_ns,n\n1700000000000000004,6\n1700000000000000001,5\n", "line 3", [0, 3e-9]),
+        ("timestamp,n\n1700000009,6\n1700000001,5\n", "line 3", [0, 8]),
+    ],
+)
+def test_a_log_that_goes_back_is_sorted_with_a_warning(written, content, where, times):
+    with pytest.warns(UserWarning, match=rf"{where}.* all are sorted; lengths of `Tokens` keep"):
+        trace = bs.Trace.from_csv(written(content), size_column="n")
+    assert trace.times_s.tolist() == times
+    sizes = [5, 7, 6] if len(times) == 3 else [5, 6]
+    assert trace.sizes.values.tolist() == sizes
+
+
+@pytest.mark.parametrize(
+    ("content", "column"),
+    [
+        ("id,arrival_s\n0,1\n1,3\n2,4\n", "arrival_s"),
+        (",at\n0,1\n1,3\n2,4\n", "at"),
+        ("request,Timestamp,Elapsed time,Finish time\nx,5,1,6\ny,6,1,8\n", "Timestamp"),
+        ("latency_ms,sent\n5,1\n5,3\n", "sent"),
+        ("time,arrival_time\n1,2\n4,5\n", "arrival_time"),
+        ("t,ts\n1,2\n4,5\n", "t"),
+        ("x,y\n1,2\n4,5\n", "x"),
+        ("x\n0\n1\n2\n", "x"),
+        ("kind_at,s\na,1\nb,2\n", "s"),
+    ],
+)
+def test_the_column_of_arrivals_is_the_one_that_says_so(written, content, column):
+    assert bs.Trace.from_csv(written(content), unit="s") == bs.Trace.from_csv(
+        written(content), column, unit="s"
+    )
+    keys, *rows = (line.split(",") for line in content.split())
+    if " " not in content:
+        path = written(lines(*(dict(zip(keys, row, strict=True)) for row in rows)), "as.jsonl")
+        assert bs.Trace.from_file(path, unit="s") == bs.Trace.from_file(path, column, unit="s")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "x,y\n0,5\n1,6\n2,8\n",  # a counter
+        "x,y\n3,5\n1,6\n2,8\n",
+        "row,x\n3,5\n4,6\n",
+        "request_id\n3\n4\n",
+        "size,began_at,started_at\n1,3,4\n1,5,6\n",
+    ],
+)
+def test_a_column_that_may_be_a_counter_or_another_time_must_be_named(written, content):
+    with pytest.raises(ValueError, match=r"column must name the arrivals, got none, and the columns"):
+        bs.Trace.from_csv(written(content))
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path):
@@ -328,6 +379,23 @@ def test_json_lines_hold_timestamps_and_long_numbers_too(written):
     assert bs.Trace.from_jsonl(written(lines(*long))).times_s.tolist() == [0, 3e-9]
 
 
+QWEN = [
+    {"chat_id": k, "timestamp": 0.5 * k, "input_length": 40, "output_length": 9, "hash_ids": [3 * k, 1, 2]}
+    for k in range(9)
+]
+
+
+@pytest.mark.filterwarnings("error")
+def test_qwens_traces_have_mooncakes_keys_and_seconds(written):
+    path = written(lines(*QWEN), "trace.jsonl")
+    assert bs.Trace.from_file(path).offered_per_s == 2
+    mooncake = [{key: each[key] for key in each if key != "chat_id"} for each in QWEN]
+    whole = lines(*({**each, "timestamp": int(each["timestamp"])} for each in mooncake))
+    assert bs.Trace.from_jsonl(written(whole)).offered_per_s == 2000
+    with pytest.warns(UserWarning, match="unknown unit .*2 requests a second, or 2,000 if milliseconds"):
+        bs.Trace.from_jsonl(written(lines(*mooncake)))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -340,7 +408,6 @@ def test_json_lines_hold_timestamps_and_long_numbers_too(written):
         ('{"t": 1}\n{"t": true}', "line 2: must be a number of seconds, got 'true'"),
         ('{"t": 1}\n{"t": NaN}', "line 2: must be a number of seconds, got 'NaN'"),
         ('{"t": [1]}\n', "line 1: must be a number of seconds or an ISO 8601 timestamp"),
-        ('{"t_s": 2}\n{"t_s": 1}', "line 2: times must be sorted, got '1' after '2'"),
         ("{}", "line 1: must have a key, got the keys none"),
         ("[" * 100_000, "line 1: must be JSON, .*nested too deeply"),
         (b"\x89PNG\r\n\xff", "must be text in UTF-8"),
@@ -376,7 +443,6 @@ def test_bad_parquet_is_refused(tmp_path):
     path = tmp_path / "bad.parquet"
     for name, cells, message in [
         ("t", pyarrow.array([1, None]), "row 2: must be a number of seconds, got ''"),
-        ("t_s", pyarrow.array([2, 1]), "row 2: times must be sorted, got '1' after '2'"),
         ("t", pyarrow.array([], pyarrow.int64()), "must have at least one row, got none"),
         ("t", pyarrow.array([[1], [2]]), "must be a Parquet file of numbers or timestamps, got"),
     ]:
