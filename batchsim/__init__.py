@@ -37,17 +37,7 @@ from batchsim.scenario.rules import (
     Trigger,
 )
 from batchsim.scenario.rules.continuous import Continuous
-from batchsim.scenario.rules.rule import (
-    BACKLOG,
-    DRAIN,
-    ENOUGH,
-    FREEZE,
-    FULL,
-    NOTHING,
-    REFUSE,
-    START,
-    WAIT,
-)
+from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FREEZE, FULL, NOTHING, REFUSE, START, WAIT
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable

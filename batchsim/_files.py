@@ -77,31 +77,30 @@ def bytes_of(path: File, at_most: int) -> bytes:
         return bytes(file.read())
 
 
-def text_of(path: File, at_most: int) -> str:
-    """Return the text of a file of at most so many bytes; ValueError for what is no text in UTF-8."""
+@contextmanager
+def _text(path: File, at_most: int) -> Iterator[IO[str]]:
     try:
         with opened(path, at_most, encoding="utf-8-sig", newline="") as file:
-            return str(file.read())
+            yield file
     except UnicodeDecodeError as error:
-        raise _no_text(path, error) from None
+        parquet = "Parquet: Trace.from_parquet reads arrivals in it"
+        got = parquet if error.object.startswith(b"PAR1") else error.reason
+        raise ValueError(f"{path} must be text in UTF-8, got {got}") from None
+
+
+def text_of(path: File, at_most: int) -> str:
+    """Return the text of a file of at most so many bytes."""
+    with _text(path, at_most) as file:
+        return file.read()
 
 
 def lines_of(path: File) -> Iterator[str]:
-    """Yield the lines of a table's file, each with its end; ValueError for a line that is too long."""
-    try:
-        with opened(path, TABLE_BYTES, encoding="utf-8-sig", newline="") as file:
-            for place, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
-                if len(line) == LONGEST_LINE:
-                    raise ValueError(f"{path}, line {place}: must have at most {LONGEST_LINE:,} letters")
-                yield line
-    except UnicodeDecodeError as error:
-        raise _no_text(path, error) from None
-
-
-def _no_text(path: File, error: UnicodeDecodeError) -> ValueError:
-    parquet = "Parquet: Trace.from_parquet reads arrivals in it"
-    got = parquet if error.object.startswith(b"PAR1") else error.reason
-    return ValueError(f"{path} must be text in UTF-8, got {got}")
+    """Yield the lines of a table's file, each with its end."""
+    with _text(path, TABLE_BYTES) as file:
+        for place, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
+            if len(line) == LONGEST_LINE:
+                raise ValueError(f"{path}, line {place}: must have at most {LONGEST_LINE:,} letters")
+            yield line
 
 
 def json_of(text: str | bytes, name: str, **numbers: Any) -> Any:

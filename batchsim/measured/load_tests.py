@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,9 +81,8 @@ def load_test(*paths: str | os.PathLike[str]) -> LoadTest:
 
     It reads the JSON of GuideLLM, inference-perf (stage_*_lifecycle_metrics.json), AIPerf or genai-perf
     (profile_export_*.json), `vllm bench serve --save-result` and SGLang's bench_serving, and the CSV of
-    perf_analyzer (`-f`).
-    ValueError for any other file, with the missing part. Of a folder it reads the stages that inference-perf
-    wrote, if there are any, else each .json, .jsonl and .csv.
+    perf_analyzer (`-f`). ValueError for any other file, with the missing part. Of a folder it reads the
+    stages that inference-perf wrote, if there are any, else each .json, .jsonl and .csv.
     """
     if not paths:
         raise ValueError(f"result files must be given, of {TOOLS}, got none")
@@ -394,26 +394,18 @@ def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
         found.append((value(load), value("Inferences/Second"), latency))
     # Inferences are samples: `-b 8` sends 8 a request, which no column says. Little's law tells their number.
     is_rate = load == "Request Rate"
-    ratios = [
-        each / asked * (1 if is_rate else latency["mean"] / 1000)
-        for asked, each, latency in found
-        if asked > 0
-    ]
-    samples = _samples(max(ratios, default=1.0))
+    flights = (
+        per_s * (1 if is_rate else ms["mean"] / 1000) / asked for asked, per_s, ms in found if asked > 0
+    )
+    flight = max(flights, default=1.0)
+    samples = max(round(flight), 1)
+    if abs(flight / (power := 2 ** round(math.log2(samples))) - 1) < NEAR:  # a client does not always wait
+        samples = power
+    made: Any = partial(Stage, 0, source=file.path, gaps_cv=0.0, samples=samples)
     name = "asked_per_s" if is_rate else "concurrency"
     return "perf_analyzer", "", [
-        Stage(
-            0, latency, **{name: asked}, served_per_s=each / samples,  # type: ignore[arg-type]
-            source=file.path, gaps_cv=0.0, samples=samples,
-        )
-        for asked, each, latency in found
+        made(ms, served_per_s=per_s / samples, **{name: asked}) for asked, per_s, ms in found
     ]  # fmt: skip
-
-
-def _samples(ratio: float) -> int:
-    """Return how many samples a request has, from about as many or a few fewer."""
-    power = 2 ** max(round(math.log2(max(ratio, 1.0))), 0)
-    return power if abs(ratio / power - 1) < NEAR else max(round(ratio), 1)
 
 
 _BY_KEY = {

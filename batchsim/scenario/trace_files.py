@@ -10,6 +10,7 @@ import json
 import math
 import re
 import warnings
+from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -51,9 +52,9 @@ ARRIVALS: tuple[set[str], ...] = (
 )  # fmt: skip
 OTHERS = {
     "end", "ended", "finish", "finished", "done", "completion", "completed", "latency", "duration", "elapsed",
-    "wait", "response", "service", "execution", "processing", "compute", "ttft", "tpot", "last",
+    "wait", "response", "service", "execution", "processing", "compute", "ttft", "tpot", "last", "id", "ids",
+    "index", "idx", "row", "number", "no", "count", "counter",
 }  # fmt: skip
-INDEX = {"id", "ids", "index", "idx", "row", "number", "no", "count", "counter"}
 SOME = 1000  # rows by which the column of arrivals is chosen
 Name = str | None
 
@@ -191,7 +192,7 @@ def _csv_column(path: File, column: Name) -> Column:
     if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
         raise ValueError(f"{path}, line 1: must name the columns, got {brief(','.join(header))}")
     head = list(islice(rows, SOME))
-    index = _index(path, column, header, [row for _, row in head])
+    index = _index(path, column, header, zip(*(row for _, row in head), strict=True))
     lines, cells = zip(*((line, row[index].strip()) for line, row in chain(head, rows)), strict=True)
     return Column(list(cells), list(lines), header[index])
 
@@ -204,13 +205,14 @@ def _jsonl_column(path: File, column: Name) -> Column:
     head = list(islice(rows, SOME))
     keys = list(head[0][1]) if head else []
     if column is None and keys:
-        column = keys[_index(path, None, keys, [[_cell(item.get(key)) for key in keys] for _, item in head])]
+        column = keys[_index(path, None, keys, ([item.get(key) for _, item in head] for key in keys))]
     for place, item in chain(head, rows):
         if column not in item:
             what = "a key" if column is None else f"the key {brief(column)}"
             got = several([*item], 20) or "none"
             raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
-        cells.append(_cell(item[column]))
+        cell = item[column]
+        cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
         lines.append(place)
     if not cells:
         raise ValueError(f"{path} must have at least one line with an object, got none")
@@ -221,10 +223,6 @@ def _jsonl_column(path: File, column: Name) -> Column:
     return Column(cells, lines, str(column), unit)
 
 
-def _cell(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else json.dumps(value)
-
-
 def _parquet_column(path: File, column: Name) -> Column:
     import pyarrow  # slow to import
     from pyarrow import parquet
@@ -232,7 +230,8 @@ def _parquet_column(path: File, column: Name) -> Column:
     try:
         with opened(path, TABLE_BYTES) as file, parquet.ParquetFile(file) as content:
             names = content.schema_arrow.names
-            index = _index(path, column, names, _parquet_head(content) if column is None else [])
+            head = () if column else next(content.iter_batches(SOME), ())
+            index = _index(path, column, names, (cells.to_pylist() for cells in head))
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
             cells = content.read([names[index]]).column(0).cast(pyarrow.string()).to_pylist()
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -243,23 +242,10 @@ def _parquet_column(path: File, column: Name) -> Column:
     return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
 
 
-def _parquet_head(content: Any) -> list[list[str]]:
-    """Return the first rows of a Parquet file as text, empty for what is neither a number nor a time."""
-    import pyarrow
-
-    columns = []
-    for column in next(content.iter_batches(batch_size=SOME), ()):
-        try:
-            columns.append([cell or "" for cell in column.cast(pyarrow.string()).to_pylist()])
-        except pyarrow.ArrowException:
-            columns.append([""] * len(column))
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _index(path: File, column: Name, names: list[str], head: list[list[str]]) -> int:
-    """Return the place of a column, by default of the one that has the arrivals by its name and values."""
+def _index(path: File, column: Name, names: list[str], head: Iterable[Any]) -> int:
+    """Return the place of a column, by default of the one that has the arrivals; `head` begins each."""
     if column is None and names:
-        return _arrivals(path, names, [[row[place] for row in head] for place in range(len(names))])
+        return _arrivals(path, names, [[str(cell).strip() for cell in cells] for cells in head])
     if column not in names:
         got = several(names, 20) + _check.nearest(column, names, listed=True)
         raise ValueError(f"{path} must have a column {brief(column)}, got the columns {got}")
@@ -271,16 +257,16 @@ def _index(path: File, column: Name, names: list[str], head: list[list[str]]) ->
 def _arrivals(path: File, names: list[str], columns: list[list[str]]) -> int:
     """Return the place of the column whose name says that it has arrivals; else the first, if it may be."""
     ranks: dict[int, list[int]] = {}
-    for place, (name, cells) in enumerate(zip(names, columns, strict=True)):
+    for place, (name, cells) in enumerate(zip(names, columns or [[]] * len(names), strict=True)):
         words = set(_words(name))
-        is_time = any(_is_number(cell.strip()) or TIMESTAMP.fullmatch(cell.strip()) for cell in cells)
+        is_time = any(_is_number(cell) or TIMESTAMP.fullmatch(cell) for cell in cells)
         rank = next((rank for rank, known in enumerate(ARRIVALS) if words & known), len(ARRIVALS))
-        if is_time and not words & (OTHERS | INDEX) and (rank < len(ARRIVALS) or unit_in(name)):
+        if is_time and not words & OTHERS and (rank < len(ARRIVALS) or unit_in(name)):
             ranks.setdefault(rank, []).append(place)
     best = ranks[min(ranks)] if ranks else []
     if len(best) == 1 or (best and best[0] == 0):
         return best[0]
-    if not best and not set(_words(names[0])) & INDEX and (len(names) == 1 or _may_be_times(columns[0])):
+    if not best and not set(_words(names[0])) & OTHERS and (len(names) == 1 or _may_be_times(columns[0])):
         return 0
     got = several([names[place] for place in best] or names, 20)
     raise ValueError(f"{path}: column must name the arrivals, got none, and the columns {got}")
@@ -288,7 +274,7 @@ def _arrivals(path: File, names: list[str], columns: list[list[str]]) -> int:
 
 def _may_be_times(cells: list[str]) -> bool:
     """Return whether numbers never go back, and are no counter; what is no number is refused by its line."""
-    if not all(_is_number(cell.strip()) for cell in cells):
+    if not all(map(_is_number, cells)):
         return True
     steps = np.diff([float(cell) for cell in cells])
     return bool(steps.size < 2 or ((steps >= 0).all() and not (steps == 1).all()))
