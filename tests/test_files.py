@@ -276,13 +276,6 @@ def test_a_scenario_that_is_deep_or_long_is_refused_in_a_short_line(text, messag
     assert len(str(error.value)) < 500
 
 
-def test_a_line_of_a_trace_is_not_read_without_end(tmp_path):
-    path = tmp_path / "trace.jsonl"
-    path.write_text('{"t": 1}\n{"t": "' + "x" * LONGEST_LINE)
-    with pytest.raises(ValueError, match=r"line 2: must have at most 1,048,576 letters"):
-        bs.Trace.from_jsonl(path)
-
-
 LENGTHS = '{"input_length": 9, "output_length": 9, "hash_ids": [1]}\n'
 VLLM = json.loads((DATA / "load_tests" / "vllm_10.json").read_text())
 
@@ -296,6 +289,7 @@ VLLM = json.loads((DATA / "load_tests" / "vllm_10.json").read_text())
         ("trace", b"PAR1\xff", "must be text in UTF-8, got Parquet"),
         ("trace", b'"' + b"x" * 200_000, "line 1: must be CSV, got field larger than field limit"),
         ("trace", b"t\n" + b"x" * LONGEST_LINE, "line 2: must have at most 1,048,576 letters"),
+        ("lines", b'{"t": 1}\n{"t": "' + b"x" * LONGEST_LINE, "line 2: must have at most 1,048,576 letters"),
         ("lines", b"[" * 3000, r"line 1: must be JSON, got '\[.*nested too deeply"),
         ("lengths", b"ContextTokens,GeneratedTokens\n1,\xff", "must be text in UTF-8"),
         ("lengths", b"ContextTokens,GeneratedTokens\n0,1\n", "line 2: must be a whole number from 1 to"),
@@ -339,7 +333,7 @@ ELSEWHERE = {  # where a module does so, and with what
     "the package's own files": """_course.py cli/files.py engines/compiled/jit.py measured/published.py teaching/act.py
         servers/formats/command_lines.py view/explorer/player.py view/explorer/widgets.py view/scripts.py
         web/descriptions.py web/page.py web/wasm.py""",
-    "locks, folders and the system's files": """cli/__init__.py simulate.py study/store.py engines/kinds.py
+    "locks, folders and the system's files": """cli/__init__.py engines/kinds.py study/store.py
         teaching/progress_store.py view/explorer/ahead.py""",
     "no file": """app/classroom.py cli/course.py result/storage.py servers/torchserve.py
         view/explorer/explorer.py""",

@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterable
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -276,8 +276,9 @@ def _may_be_times(cells: list[str]) -> bool:
     """Return whether numbers never go back, and are no counter; what is no number is refused by its line."""
     if not all(map(_is_number, cells)):
         return True
-    steps = np.diff([float(cell) for cell in cells])
-    return bool(steps.size < 2 or ((steps >= 0).all() and not (steps == 1).all()))
+    pairs = list(pairwise(map(float, cells)))
+    is_counter = len(pairs) > 1 and all(other - one == 1 for one, other in pairs)
+    return not is_counter and all(one <= other for one, other in pairs)
 
 
 # Checks, and timestamps.

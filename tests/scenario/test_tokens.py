@@ -79,9 +79,6 @@ def test_lengths_come_from_a_file(tmp_path):
     assert bs.Tokens.from_csv(path) == bs.Tokens.sample([(91, 16), (2, 1)])
     with pytest.raises(ValueError, match=r"a column 'Context'.*; did you mean 'ContextTokens'"):
         bs.Tokens.from_csv(path, prompt="Context")
-    path.write_text("ContextTokens,GeneratedTokens\n91,16\n2,many\n")
-    with pytest.raises(ValueError, match=r"line 3: must be a whole number from 1 .* got 'many'"):
-        bs.Tokens.from_csv(path)
 
 
 @pytest.mark.parametrize("whole", [math.ceil, math.floor])  # whether the rest of a prompt has an id

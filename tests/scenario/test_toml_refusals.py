@@ -147,13 +147,6 @@ def test_what_is_not_toml_is_refused_with_its_line(tmp_path, text, fault):
         bs.Scenario.from_toml(path)
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path):
-    path = tmp_path / "scenario.toml"
-    path.write_bytes(b"PK\x03\x04\xff\xfe")
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} must be text in UTF-8, got invalid"):
-        bs.Scenario.from_toml(path)
-
-
 def test_every_workload_rule_and_service_of_batchsim_has_a_kind():
     bases = {"workload": (OpenLoop, bs.ClosedLoop), "rule": Rule, "service": Service}
     for part_name, base in bases.items():
