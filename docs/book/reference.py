@@ -62,10 +62,10 @@ ROOMS = {
     "teaching": "Predictions and exercises",
 }
 DATA = {
-    "START": "What `decide` returns to send the oldest requests to a server: {}.",
-    "FREEZE": "What `decide` returns to make a batch of the oldest that waits unchanged for a server: {}.",
-    "REFUSE": "What `decide` returns to reject the oldest: {}.",
-    "NOTHING": "What `decide` returns to wait: {}.",
+    "START": "The action of `decide` that sends the oldest requests to a server: {}.",
+    "FREEZE": "The action of `decide` that makes a batch of the oldest, which waits for a server: {}.",
+    "REFUSE": "The action of `decide` that rejects the oldest: {}.",
+    "NOTHING": "The action of `decide` that waits: {}.",
     "FULL": "`Trigger.FULL` as a number, which rules return: {}.",
     "WAIT": "`Trigger.WAIT` as a number: {}.",
     "BACKLOG": "`Trigger.BACKLOG` as a number: {}.",

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 import batchsim as bs
 from batchsim import theory
 from batchsim.result.shares import students_t
-from validation import preset_validation, published, token_validation
+from validation import preset_validation, published, questions, token_validation
 from validation.coverage import TABLES
 from validation.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -490,7 +490,7 @@ not verified by MLCommons.""",
 ]
 
 GROUPS += [Group(*each) for each in token_validation.GROUPS]
-GROUPS += [Group(*each) for each in preset_validation.GROUPS]
+GROUPS += [Group(*each) for each in (*preset_validation.GROUPS, *questions.GROUPS)]
 
 HEAD = """# Is it true?
 

@@ -19,6 +19,7 @@ QUICK = (
     "For plausibility: Triton's guide",
     "For plausibility: FastPitch on Triton, two instances on one GPU",
     "A measured run: vLLM 0.19 on an RTX 4090",
+    "Questions that engineers asked",
 )
 
 
