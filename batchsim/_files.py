@@ -5,6 +5,7 @@ Every file from outside is opened by `opened`; all JSON is read by `json_of`, an
 
 import csv
 import errno
+import functools
 import io
 import json
 import os
@@ -50,7 +51,7 @@ def opened(path: File, at_most: int, **text: Any) -> Iterator[IO[Any]]:
             content: BinaryIO = os.fdopen(os.dup(handle), "rb")
             length = found.st_size
         elif _is_input(found):
-            content = io.BytesIO(sys.stdin.buffer.read(at_most + 1))
+            content = io.BytesIO(_given(at_most))
             length = len(content.getbuffer())
         else:
             raise ValueError(f"{path} must be a regular file, got {_kind(found.st_mode)}")
@@ -149,6 +150,11 @@ def csv_rows(path: File, lines: Iterable[str] | None = None) -> Iterator[tuple[i
         raise ValueError(f"{path}, line {reader.line_num}: must be CSV, got {error}") from None
     if not rows:
         raise ValueError(f"{path} must have at least one row below its header, got none")
+
+
+@functools.cache  # for a second column of it
+def _given(at_most: int) -> bytes:
+    return sys.stdin.buffer.read(at_most + 1)
 
 
 def _is_input(found: os.stat_result) -> bool:

@@ -25,6 +25,7 @@ from batchsim import _check
 from batchsim._files import TABLE_BYTES, csv_rows, json_lines, json_of, text_of
 from batchsim._format import brief, counted
 from batchsim.measured.load_stages import Stage
+from batchsim.measured.measurement_files import number_of
 
 if TYPE_CHECKING:
     import pandas
@@ -380,14 +381,7 @@ def _perf_analyzer(file: _File, text: str) -> tuple[str, str, list[Stage]]:
     for line, row in rows:
 
         def value(name: str, line: int = line, row: list[str] = row) -> float:
-            try:
-                number = float(row[header[name]])
-            except ValueError:
-                number = math.nan
-            if not math.isfinite(number):
-                rule = f"{file.path}, line {line}: must have a number in column {name!r}"
-                raise ValueError(f"{rule}, got {brief(row[header[name]])}")
-            return number
+            return number_of(file.path, line, row[header[name]], or_zero=True)
 
         latency = {name: value(f"{name} latency") / 1000 for name in percentiles}
         latency["mean"] = math.fsum(map(value, parts)) / 1000

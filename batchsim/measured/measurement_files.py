@@ -129,7 +129,7 @@ def from_csv(
         raise ValueError(f"{rule}, got neither")
     samples_ms: dict[int, list[float]] = {}
     for line, row in rows:
-        size, ms = _size(path, line, row[sizes]), _number(path, line, row[column]) / UNITS[unit] * 1000
+        size, ms = _size(path, line, row[sizes]), number_of(path, line, row[column]) / UNITS[unit] * 1000
         samples_ms.setdefault(size, []).append(ms)
     return _measurement(cls, path, samples_ms, model, device, copy=None)
 
@@ -166,12 +166,12 @@ def _computed(path: File, batch_size: int, concurrency: int, copy: bool) -> list
     sizes, parts = _column_of_sizes(header), PARTS if copy else PARTS[1:2]
     found, others = [], []
     for line, row in rows:
-        clients = _number(path, line, row[plain["Concurrency"]])
+        clients = number_of(path, line, row[plain["Concurrency"]])
         if clients != concurrency:
             others.append(f"{clients:g}")
             continue
         ms = sum(
-            _number(path, line, row[plain[name]], or_zero=True) / UNITS[unit_in(plain[name]) or "us"] * 1000
+            number_of(path, line, row[plain[name]], or_zero=True) / UNITS[unit_in(plain[name]) or "us"] * 1000
             for name in parts
         )
         found.append((batch_size if sizes is None else _size(path, line, row[sizes]), ms))
@@ -235,13 +235,14 @@ def _lacks(path: File, what: str, header: list[str]) -> ValueError:
 
 
 def _size(path: File, line: int, cell: str) -> int:
-    number = _number(path, line, cell)
+    number = number_of(path, line, cell)
     if number != int(number):
         raise ValueError(f"{path}, line {line}: a batch size must be a whole number, got {brief(cell)}")
     return int(number)
 
 
-def _number(path: File, line: int, cell: str, or_zero: bool = False) -> float:
+def number_of(path: File, line: int, cell: str, or_zero: bool = False) -> float:
+    """Return a cell of a file as a number, or raise."""
     place = f"{path}, line {line}: a number"
     try:
         value = float(cell)

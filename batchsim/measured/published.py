@@ -27,15 +27,17 @@ The module also has published times of steps of token generation.
 
 import csv
 import functools
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from batchsim import _check
 from batchsim._format import listed
 from batchsim.scenario.service import Table
 from batchsim.scenario.step_time import StepCost, StepTime
 
+ABOUT = ("name", "backend", "stat", "source_url", "licence")  # columns
 # Those eight tables: asking for one raises the reason.
 REMOVED = frozenset(
     f"resnet50/{device}/fp16{backend}"
@@ -132,24 +134,25 @@ def _words(text: str) -> str:
     return f"-{words}-" if words else ""
 
 
+def _rows(file: str) -> list[dict[str, str]]:
+    """Return the rows of a file of this package, sorted by their names."""
+    from importlib.resources import files  # slow to import, and rarely needed
+
+    text = files("batchsim.measured").joinpath(file).read_text(encoding="utf-8")
+    return sorted(csv.DictReader(text.splitlines()), key=itemgetter("name"))
+
+
 @functools.cache
 def _tables() -> dict[str, Published]:
     """Return every table by its name, sorted."""
-    from importlib.resources import files  # slow to import, and rarely needed
-
-    text = files("batchsim.measured").joinpath("published.csv").read_text(encoding="utf-8")
-    rows = defaultdict(list)
-    for row in csv.DictReader(text.splitlines()):
-        rows[row["name"]].append(row)
-    return {name: _table(rows[name]) for name in sorted(rows)}
+    return {name: _table(list(rows)) for name, rows in groupby(_rows("published.csv"), itemgetter("name"))}
 
 
 def _table(rows: list[dict[str, str]]) -> Published:
     def pairs(column: str) -> tuple[tuple[int, float], ...]:
         return tuple((int(row["batch_size"]), float(row[column])) for row in rows)
 
-    # The same in every row: a table comes from one page.
-    about = {column: rows[0][column] for column in ("name", "backend", "stat", "source_url", "licence")}
+    about = {column: rows[0][column] for column in ABOUT}  # the same in every row: a table is of one page
     service, p99_ms, throughput_per_s = map(pairs, ("latency_ms", "p99_ms", "throughput_per_s"))
     return Published(service=Table(service), p99_ms=p99_ms, throughput_per_s=throughput_per_s, **about)
 
@@ -176,14 +179,10 @@ class PublishedSteps:
 @functools.cache
 def step_tables() -> dict[str, PublishedSteps]:
     """Return every table of steps by its name, sorted."""
-    from importlib.resources import files  # slow to import, and rarely needed
-
-    text = files("batchsim.measured").joinpath("published_steps.csv").read_text(encoding="utf-8")
-    rows = sorted(csv.DictReader(text.splitlines()), key=lambda row: row["name"])
-    return {row["name"]: _steps_table(row) for row in rows}
+    return {row["name"]: _steps_table(row) for row in _rows("published_steps.csv")}
 
 
 def _steps_table(row: dict[str, str]) -> PublishedSteps:
     service = StepTime(*(float(row[name]) for name in StepCost._fields))
-    about = {column: row[column] for column in ("name", "backend", "stat", "source_url", "licence")}
+    about = {column: row[column] for column in ABOUT}
     return PublishedSteps(service=service, mean_error=float(row["mean_error"]), **about)

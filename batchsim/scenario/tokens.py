@@ -82,8 +82,8 @@ class Tokens:
         again: bool = False,
     ) -> Self:  # fmt: skip
         """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
-        prompts, outputs = (read_sizes(path, "csv", column) for column in (prompt, output))
-        return cls.sample(zip(prompts.tolist(), outputs.tolist(), strict=True), again)
+        prompts, outputs = (Listed(read_sizes(path, "csv", column), again) for column in (prompt, output))
+        return cls(prompts, outputs)
 
     @classmethod
     def from_jsonl(

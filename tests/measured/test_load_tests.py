@@ -226,7 +226,7 @@ CSV = "Concurrency,Inferences/Second,Avg latency,p50 latency\n1,nan,1,1\n"
         (json.dumps(VLLM | {"completed": 0}), "completed must be at least 1, got 0"),
         (json.dumps(VLLM | {"mean_e2el_ms": -1}), "the mean latency must be above 0, got -1"),
         (json.dumps(VLLM | {"request_throughput": "9/s"}), "request_throughput must be a number, got '9/s'"),
-        (CSV, "a number in column 'Inferences/Second', got 'nan'"),
+        (CSV, "line 2: a number must be a number, got nan"),
         (json.dumps(VLLM | {"request_rate": 0}), "asked_per_s must be above 0, got 0"),
         (json.dumps(VLLM | {"burstiness": -2.0}), "burstiness must be above 0, got -2.0"),
         (json.dumps(VLLM | {"max_concurrency": "many"}), r"what its tool writes \(could not convert"),

@@ -77,7 +77,7 @@ def test_lengths_come_from_a_file(tmp_path):
     path = tmp_path / "lengths.csv"
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,91,16\n1,2,1\n")
     assert bs.Tokens.from_csv(path) == bs.Tokens.sample([(91, 16), (2, 1)])
-    with pytest.raises(ValueError, match=r"a column 'Context'.*; did you mean 'ContextTokens'"):
+    with pytest.raises(ValueError, match=r"a column 'Context', .*; did you mean 'ContextTokens'"):
         bs.Tokens.from_csv(path, prompt="Context")
 
 

@@ -37,7 +37,10 @@ FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # The actions of a rule; after NOTHING, the engine does not call it again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
 ENDLESS = 2**63 - 1  # a limit that is None
-KINDS = {int: "whole", float: "real"}  # of plain fields
+PLAIN: dict[str, dict[str, Any]] = {  # the bounds of plain fields, by their annotation
+    "int": {"kind": "whole", "at_least": -LARGEST_WHOLE, "at_most": LARGEST_WHOLE},
+    "float": {"kind": "real", "may_be_inf": True},
+}
 ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, the number of requests, and the trigger
 
@@ -207,13 +210,11 @@ class Rule(Described):
     @classmethod
     def _describe_plain_fields(cls) -> None:
         """Make parameters of fields that are declared as plain numbers, as `enough: int = 4`."""
-        kinds = KINDS | {kind.__name__: each for kind, each in KINDS.items()}  # with annotations as text
-        most = {"at_least": -LARGEST_WHOLE, "at_most": LARGEST_WHOLE}
         for name, kind in vars(cls).get("__annotations__", {}).items():
             value = vars(cls).get(name, dataclasses.MISSING)
-            if kind in kinds and not isinstance(value, dataclasses.Field):
-                bounds = most if kinds[kind] == "whole" else {"may_be_inf": True}
-                plain = parameter(name, "", kind=kinds[kind], default=value, **bounds)
+            bounds = PLAIN.get(getattr(kind, "__name__", kind))
+            if bounds and not isinstance(value, dataclasses.Field):
+                plain = parameter(name, "", default=value, **bounds)
                 setattr(cls, name, max_batch_size(value) if name == "max_batch_size" else plain)
 
     @classmethod
