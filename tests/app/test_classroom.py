@@ -71,6 +71,7 @@ def test_the_teacher_s_token_leaves_the_address_and_the_page_loads_only_the_serv
     assert status == 200
     assert "script-src 'self'" in headers["Content-Security-Policy"]
     assert TOKEN in page  # the class reads it there
+    assert "0.0.0.0" not in page  # which is no address of another computer
     assert teacher_token(server) not in page
     assert not re.search(r"https?://|<script>|\son\w+=", page)
     log = (server.folder.parent / "log").read_text()

@@ -47,6 +47,16 @@ def test_a_closed_loop_runs_where_a_servers_limit_cannot_bind_or_is_left_out(tmp
     assert "below the clients" in run(*given, 120, code=2).stderr
 
 
+def test_a_slowdown_replaces_the_devices_of_the_servers_file(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("max_batch_size: 8 dynamic_batching {} instance_group [{count: 2 gpus: [0]}]")
+    shared = ["simulate", "--server-config", path, *TRAFFIC, *SIMPLY]
+    assert run_json(*shared)["scenario"]["devices"] == 1
+    found = run_json(*shared, "--set", "slowdown={1: 1, 2: 1.8}")["scenario"]
+    assert found["slowdown"] == {"1": 1, "2": 1.8}
+    assert "devices" not in found
+
+
 def test_what_a_file_says_without_effect_and_what_is_unknown_is_told(tmp_path):
     path = tmp_path / "config.pbtxt"
     path.write_text("name: 'a' max_batch_size: 8 dynamic_batching { max_queue_delay_microsecond: 9 }")

@@ -14,6 +14,12 @@ from batchsim.device.measuring import peak_rates
 from batchsim.measured.sized_measurement import SizedMeasurement
 
 
+def test_a_roofline_counts_each_operation_and_each_byte_that_is_read_or_written(monkeypatch):
+    measured = peak_rates.__wrapped__  # without the cache
+    monkeypatch.setitem(measured.__globals__, "_fastest_s", lambda *_, again: {100: 1.0, 1000: 0.001})
+    assert measured() == (2 * 1000**3 / 0.001, 2 * 4 * 1000**2 / 0.001)
+
+
 class Recorder:
     """A model that writes down the batches that it gets."""
 

@@ -218,6 +218,12 @@ def test_closed_loops_run_in_simpy():
         bs.simulate(scenario, 500, keep="summary")
 
 
+def test_full_batches_of_sizes_are_those_of_all_replicas():
+    sizes = bs.Poisson(500).with_sizes(bs.Uniform(2, 4))
+    one = bs.Scenario(sizes, bs.SizeOrWait(8, 2, max_batch_units=16), bs.PackedTime(1, 0, 0.1))
+    assert one.replace(replicas=3).full_batches_per_s == pytest.approx(3 * one.full_batches_per_s)
+
+
 @refusals
 def test_bad_replicas_are_refused():
     """
@@ -368,6 +374,7 @@ def test_bad_autoscalers_are_refused():
     bs.Autoscale(most=1) -> most must be at least 2, got 1
     bs.Autoscale(signal="p99") -> target must be given in ms
     bs.Autoscale(target=1.5) -> target must be below 1
+    bs.Autoscale(target=1) -> target must be below 1
     bs.Autoscale(signal="cpu") -> utilisation, queue, p99
     bs.Autoscale(every_s=0) -> every_s must be at least 0.001, got 0
     """

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import numpy as np
@@ -52,6 +53,8 @@ def test_its_parts_must_belong_together():
         SizedMeasurement((16, 64), (one(16),))
     with refused("measurements must have the same model, got 'net' and 'other'"):
         SizedMeasurement((16, 64), (one(16), one(64, model="other")))
+    with refused("measurements must have the same served, got False and True"):
+        SizedMeasurement((16, 64), (one(16), dataclasses.replace(one(64), served=True)))
     with refused("measurements must have a batch size in common, got none in 2"):
         SizedMeasurement((16, 64), (one(16, sizes=(1,)), one(64, sizes=(4,))))
     with refused("a measurement must be a Measurement, got 3", TypeError):

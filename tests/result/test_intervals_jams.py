@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -62,6 +63,13 @@ def test_the_length_that_is_named_sees_enough_jams():
     assert "to see 15 jams" in reason
     enough = int(reason.split("about ")[1].split()[0].replace(",", ""))
     assert given(intervals(THREE, math.ceil(1.2 * enough), WAITS)["mean_ttft_ms"])
+
+
+def test_what_replications_need_is_the_length_of_each():
+    two = bs.simulate(THREE, 5_000, replications=2)
+    reason = two.intervals(WAITS)["mean_ttft_ms"].reason
+    asked = re.search(r"about ([\d,]+) requests in each .* got 5,000 with ([\d.]+)", reason)
+    assert int(asked[1].replace(",", "")) == pytest.approx(5_000 * 15 / float(asked[2]), rel=0.02)
 
 
 def test_replications_see_jams_together():
