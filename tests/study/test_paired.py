@@ -26,6 +26,14 @@ def test_a_bound_holds_as_often_as_it_says_under_common_random_numbers(key):
     assert held / runs >= level - 0.045  # two standard errors
 
 
+def test_the_bound_of_a_mean_is_one_sided():
+    ms = np.random.default_rng(0).normal([[20], [18]], 3, (2, 4000))
+    bound = better_by(*(Values.of_ms(each, 1, "mean_latency_ms") for each in ms), 0.9)
+    # Student's t of few sections is a little above the normal distribution's 1.28; two-sided it is 1.64.
+    error_ms = (ms[0] - ms[1]).std() / math.sqrt(4000)
+    assert 1.28 < (bound.most - bound.value) / error_ms < 1.5
+
+
 def test_a_bound_of_percentiles_on_an_atom_knows_that_they_are_equal():
     slower = np.where(np.arange(6400) % 10 < 9, 5.0, 20.0)
     faster = np.where(np.arange(6400) % 20 < 19, 5.0, 20.0)

@@ -109,6 +109,13 @@ def test_a_table_padding_and_slowdown_are_those_of_the_scenario():
     assert_each_is_a_run(found)
 
 
+def test_a_wait_that_allows_larger_batches_has_its_own_overload():
+    rule, slow = bs.PreferredUntilLate([4], 8, 5), bs.Table({1: 1, 4: 2, 8: 20})
+    found = surface(bs.Scenario(bs.Poisson(1500), rule, slow), [8], [0, 5], 500)
+    assert found.overloaded.tolist() == [[False], [True]]
+    assert_each_is_a_run(found)
+
+
 def test_all_may_be_refused():
     found = surface(SCENARIO.replace(service=bs.Table({1: 5.0, 32: 9.0})), [40, 50], [0, 1], 100)
     assert found.refused.all()
