@@ -8,7 +8,7 @@
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make features  every public name, option, control, view, server and lesson, a line each
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
-# make mutants   small bugs that the nearest tests miss (MODULES=batchsim/result/warmup.py, SAMPLE=10, SEED=0)
+# make mutants   small bugs that the nearest tests miss (MODULES=batchsim/result/warmup.py, SAMPLE=10, SEED=0; BUGS=tools/bugs.txt)
 # make bounds    the engines' tests with every index of the compiled loops checked, a quarter of an hour
 # make lessons   the students' copies of the lessons, from notebooks/solutions/ (FORMAT=nbgrader or otter: build/FORMAT)
 # make page      one file that needs no installation and no network: dist/batchsim.html
@@ -129,7 +129,7 @@ attack: $(VENV)/.installed-test
 mutants: SAMPLE = 10
 mutants: SEED = 0
 mutants: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED) $(MODULES)
+	JAX_PLATFORMS=cpu $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED) $(addprefix --bugs=,$(BUGS)) $(MODULES)
 
 # In a cache of its own: what is compiled with the checks must not be found by runs without them.
 bounds: $(VENV)/.installed-test

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -254,6 +255,22 @@ def test_a_trace_is_taken_as_it_is():
 
 
 # Bad input.
+
+
+def test_the_bracket_begins_above_every_rate_that_misses(monkeypatch):
+    def probe(scenario, slo, seed, requests, rate_per_s):
+        load = rate_per_s / scenario.saturation_per_s
+        meets = load < 0.2 or 0.3 < load < 0.5
+        holds = meets or 0.6 < load < 0.8  # there, the run cannot tell
+        judgement = SimpleNamespace(meets=meets)
+        return SimpleNamespace(
+            rate_per_s=rate_per_s, requests=1, holds=holds, fails=not holds, judgement=judgement
+        ), 1
+
+    monkeypatch.setattr("batchsim.study.capacity.probed", probe)
+    found = capacity(MD1, SLO(p99_ms=5))
+    assert found.rate_per_s == pytest.approx(0.8 * MD1.saturation_per_s, rel=0.01)
+    assert math.isnan(found.low_per_s)
 
 
 CLOSED = bs.Scenario(bs.ClosedLoop(4), ONE_BY_ONE, ONE_MS)

@@ -109,6 +109,25 @@ def test_what_no_test_sees_is_printed_with_its_line_and_the_checkout_stays(tried
     assert project.read_bytes() == before
 
 
+def test_a_bug_of_a_table_changes_its_part_of_a_line_which_must_be_there_once(mutants, project, tmp_path):
+    table, root, text = tmp_path / "bugs.txt", project.parent.parent, project.read_bytes()
+    table.write_text("paid.py: the limit itself is not paid\n- part >= 0.5\n+ part > 0.5\n")
+    (bug,) = mutants.bugs(table, root)[project]
+    assert bug.line == 2
+    assert bug.of(text) == text.replace(b">=", b">")
+    table.write_text("paid.py: the limit itself is not paid\n- part\n+ half\n")
+    with pytest.raises(ValueError, match=r"paid\.py must have a bug's line once, got 2 times '- part'"):
+        mutants.bugs(table, root)
+
+
+def test_what_fails_without_the_compiler_is_left_out(mutants, tried, project, monkeypatch, capsys):
+    monkeypatch.setattr(mutants, "_is_compiled", lambda *_: True)
+    test = project.parent.parent / "tests" / "test_paid.py"
+    test.write_text(f"{test.read_text()}\ndef test_compiled():\n    assert False\n")
+    assert tried() == 2
+    assert "tests/test_paid.py without 1 tests that need the compiler" in capsys.readouterr().out
+
+
 def test_tests_that_fail_without_a_change_prove_nothing(tried, project):
     project.write_text("def paid(part):\n    return part >= 0.95\n")
     with pytest.raises(ValueError, match=r"must pass before a change, got tests/test_paid\.py: they failed"):
