@@ -17,7 +17,7 @@ COUNTING = (bs.SizeOrWait, bs.PullThenWait, bs.FrozenBatches, bs.CompetingWindow
 def rules(draw_, most, wait_ms):
     """A rule of batches of up to `most` requests, with sizes from 1 to 6."""
     units = {
-        "max_batch_units": draw_(st.sampled_from([None, 3, 5, 6, 8, 12, 20])),
+        "max_batch_units": draw_(st.sampled_from([None, None, None, 3, 5, 6, 8, 12, 20])),
         "units": draw_(st.sampled_from(["padded", "summed"])),
     }
     kind = draw_(st.sampled_from(["limit", "limit", "frozen", "prefetch", "buckets", "window", "counts"]))
