@@ -91,4 +91,4 @@ def test_progress_notes_the_first_shape_and_nothing_else_that_a_page_sends(tmp_p
     for shape in ("<b>right</b>", *SHAPES[::-1], None):
         drawing.paper.verdict = {"kind": shape, "right": True}
     noted = bs.teaching.progress().record.predictions["05.a"]
-    assert (noted.chosen, noted.right) == ("falls", False)
+    assert (drawing.shape, noted.chosen, noted.right) == ("falls", "falls", False)
