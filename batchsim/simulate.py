@@ -12,8 +12,9 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import Streams
+from batchsim.engines.estimates import bytes_of, check_memory, room_for_steps, warn_if_large
 from batchsim.engines.folded_log import FoldedLog
-from batchsim.engines.kinds import KINDS, check_memory, room_for_steps
+from batchsim.engines.kinds import KINDS
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.replicas import without_steps
 from batchsim.engines.stopwatch import Stopwatch
@@ -96,7 +97,9 @@ def simulated(
         requests = len(inputs) if requests is None else requests
     count = check_requests(scenario, requests)
     kind = KINDS[scenario.kind]  # how requests, or tokens, are drawn, run and added up
-    room = room_for_steps(keep, requests) / replications if kind.folds else math.inf
+    room = math.inf
+    if kind.folds:
+        room = room_for_steps(keep, requests, bytes_of(scenario, count * replications)) / replications
     _check_model(scenario, model_fn, inputs, count, timing)
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
@@ -106,6 +109,10 @@ def simulated(
     engine = _engine_of(scenario, engine, keep, model_fn is not None)
     if keep != "summary" or scenario.most_replicas > 1:
         check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
+    if advice:  # of `simulate` itself: a study warns once of all its runs
+        at_once = 1 if engine == "simpy" else min(os.cpu_count() or 1, replications)
+        held = 0 if keep == "summary" else replications
+        warn_if_large(scenario, count, engine, replications / at_once, held)
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None

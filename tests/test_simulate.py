@@ -1,6 +1,7 @@
 """`simulate`: answers that theory knows, and what is refused."""
 
 import math
+import sys
 
 import numpy as np
 import pandas
@@ -11,6 +12,7 @@ from refusals import refusals
 import batchsim as bs
 
 NAN = math.nan
+SIMULATE = sys.modules["batchsim.simulate"]
 
 
 # The answers of theory.

@@ -33,7 +33,8 @@ class Seen(NamedTuple):
 class Scaler:
     """The state of an autoscaler."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, arrival_s: np.ndarray | None) -> None:
+        """`arrival_s`: of all requests, if known; ValueError if there are too many evaluations until then."""
         assert scenario.autoscale is not None
         self.auto, self.full, self.servers = (
             scenario.autoscale,
@@ -46,6 +47,7 @@ class Scaler:
         self.ready_s[: self.asked] = 0.0
         self.evaluations, self.last = 0, [self.asked]
         self.rows = [(0.0, math.nan, self.asked, self.asked)]
+        self._check(0 if arrival_s is None else int(arrival_s[-1] / self.auto.every_s))
         # By replica: the rows before these ended before the last evaluation.
         self.first = np.zeros((self.auto.most, 2), np.int64)
 
@@ -67,9 +69,7 @@ class Scaler:
         """Take the evaluation that is due; `waiting`: the requests that wait at each replica."""
         from_s, at_s = (float(on_grid((self.evaluations + k) * self.auto.every_s)) for k in (0, 1))
         self.evaluations += 1
-        if self.evaluations > MOST_EVALUATIONS:
-            rule = f"a run must have at most {MOST_EVALUATIONS:,} evaluations of its autoscaler"
-            raise ValueError(f"{rule}, got every_s={self.auto.every_s!r}")
+        self._check(self.evaluations)
         up = self.up(at_s)
         window_s = later(from_s, -self.stale_s), later(at_s, -self.stale_s)
         if self.auto.signal == "queue":
@@ -114,6 +114,11 @@ class Scaler:
         latency_ms = np.sort(np.concatenate(found))
         count = latency_ms.size
         return float(latency_ms[math.ceil(0.99 * count) - 1]) if count else math.nan
+
+    def _check(self, evaluations: int) -> None:
+        if evaluations > MOST_EVALUATIONS:
+            rule = f"a run must have at most {MOST_EVALUATIONS:,} evaluations of its autoscaler"
+            raise ValueError(f"{rule}, got every_s={self.auto.every_s!r}")
 
     def table(self) -> np.ndarray:
         """Return a row for each evaluation, as `Log.scaling` has them."""

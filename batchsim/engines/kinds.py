@@ -4,22 +4,15 @@ A scenario's `kind` is a key of `KINDS`. The modules of the loops load SimPy or 
 first use.
 """
 
-import math
-import mmap
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchsim.engines.draws import draw
-from batchsim.engines.folded_log import PIECE
 from batchsim.engines.full_batches import measured
 from batchsim.engines.log import Log
 from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens
-from batchsim.scenario import Scenario
 from batchsim.scenario.saturation import MEASURES
 
 
@@ -65,51 +58,3 @@ KINDS = {
     ),
 }  # fmt: skip
 MEASURES["tokens"], MEASURES["requests"] = saturated, measured
-
-
-# How much memory a run takes.
-
-BYTES_A_STEP = 210
-DEFAULT_BYTES = 2**30  # of steps, where the number of requests is the default
-
-
-def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:
-    """Raise MemoryError before drawing if this machine's memory cannot hold the run."""
-    needed = bytes_of(scenario, requests, engine)
-    if needed < 2**28:  # asking for the free memory takes longer than such a run
-        return
-    if needed > (free := free_bytes()):
-        raise MemoryError(
-            f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
-            f"got {free / 2**30:,.1f} GiB free{advice}"
-        )
-
-
-def bytes_of(scenario: Scenario, requests: int, engine: str = "compiled") -> int:
-    """Return the memory that a run needs, its rows of steps excepted."""
-    key = "routed" if engine == "compiled" and scenario.most_replicas > 1 else engine
-    return requests * KINDS[scenario.kind].bytes_a_request[key]
-
-
-def room_for_steps(keep: str, requests: int | None) -> float:
-    """Return the most steps of token generation before a run folds them."""
-    if keep == "requests":
-        return PIECE
-    most = free_bytes() / 2
-    return (most if requests is not None else min(most, DEFAULT_BYTES)) // BYTES_A_STEP
-
-
-def free_bytes() -> float:
-    """Return the free memory; without psutil (the extra `device`), half of all memory."""
-    try:
-        import psutil
-
-        free: float = psutil.virtual_memory().available
-    except ModuleNotFoundError:  # Windows has no sysconf
-        pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
-        free = pages * mmap.PAGESIZE / 2
-    group = Path("/sys/fs/cgroup")
-    with suppress(OSError, ValueError):  # no control groups, or "max": no limit of a container
-        left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-        free = min(free, left)
-    return free

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check, _format
 from batchsim._clock import LATEST_S
 from batchsim._workers import Crew
-from batchsim.engines.kinds import check_memory
+from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario, Trace
 from batchsim.simulate import available, check_requests
@@ -29,6 +29,7 @@ FULL, SAFE = 0.9, 0.5
 # The search takes the highest rate whose run proves it, so it picks the luckiest run. To be wrong in at most
 # 5 % of searches, each of about this many runs gets its share of the 5 % (Bonferroni).
 TRIED = 25
+USUAL = 10  # rates of a search
 SURE = 1 - (1 - LEVEL) / TRIED
 REACTIONS = 10  # of an autoscaler, in a run: shorter ones tell of the number of replicas that they begin with
 EVALUATIONS = 10_000  # in a run, at most: each takes the time of thousands of requests
@@ -153,6 +154,7 @@ def capacity(
         raise ValueError(f"the workload must be open, so that its rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
+    warn_if_large(scenario, count, runs=USUAL)
     seed = _check.seed(seed)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     search = _Search(scenario, slo, seed, count, tolerance, Crew(executor))

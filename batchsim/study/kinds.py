@@ -28,8 +28,6 @@ from batchsim.study.slo import TOKEN_PERCENTILES
 
 P99, TTFT_P99, GOODPUT, ATTAINMENT = "p99_ms", "ttft_p99_ms", "goodput_per_s", "attainment"
 MEMORY = "kv_blocks"  # an axis in addition to the parameters of a rule that describe themselves
-# A request, and an output token, with the judgement; SimPy's count twice, as threads do not share them.
-REQUEST_S, TOKEN_S, SIMPY_S = 5e-8, 4e-8, 5e-5
 SHARES = 16  # of a surface: a thread takes one after the other
 
 Objectives = tuple[float, float] | None  # of TTFT and of TPOT, in ms
@@ -142,10 +140,6 @@ class Requests:
         """Return the least values that a run's requests can have, by column; empty if unknown."""
         return {}
 
-    def run_s(self, scenario: Scenario, requests: int) -> float:
-        """Return about how long a run takes on one core."""
-        return requests * (SIMPY_S if scenario.uncovered else REQUEST_S)
-
     # Words.
 
     def in_steps(self, rule: Rule) -> bool:
@@ -229,10 +223,6 @@ class Tokens(Requests):
         if scenario.service.noise is not None:  # which makes steps as short as they like
             return {}
         return tokens.alone_ms(scenario, *tokens.lengths_of(scenario.tokens, seed, warmup))
-
-    def run_s(self, scenario: Scenario, requests: int) -> float:
-        _, outputs = tokens.lengths_of(scenario.tokens, 0, 0.0)
-        return float(outputs.mean()) * requests * (SIMPY_S if scenario.uncovered else TOKEN_S)
 
     def in_steps(self, rule: Rule) -> bool:
         return isinstance(rule, Continuous)

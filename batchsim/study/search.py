@@ -29,12 +29,12 @@ from dataclasses import dataclass, field
 
 from batchsim import _format
 from batchsim._workers import Crew
+from batchsim.engines.estimates import run_s
 from batchsim.result import Result
 from batchsim.result.run_length import rounded_up
 from batchsim.study.candidate import Candidate, Outcome, Ran, by_rank
 from batchsim.study.grid import overload, setting
 from batchsim.study.judgement import STRICT, WARMUP, Missed, Verdict, fewest, out_of_reach, recorded
-from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Bound, Statement, better_by
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.study.traffic import LONGEST, Job, Traffic, run_job
@@ -89,7 +89,7 @@ class Search:
             return
         if any(each.metered or each.scenario.autoscale is not None for each in alive):
             return
-        seconds = [kind_of(each.scenario).run_s(each.scenario, self.traffic.requests) for each in alive]
+        seconds = [run_s(each.scenario, self.traffic.requests) for each in alive]
         if sum(seconds) / len(seconds) * settings > LONG_S:
             self.few = self.traffic.resized(self.traffic.requests // TENTH)
 

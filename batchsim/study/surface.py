@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.kinds import check_memory
+from batchsim.engines.estimates import check_memory
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.simulate import available
 from batchsim.study.kinds import kind_of

@@ -20,7 +20,7 @@ from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
 from batchsim._workers import check_executor
-from batchsim.engines.kinds import DEFAULT_BYTES, bytes_of
+from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
 from batchsim.result.run_length import Periods
@@ -29,10 +29,11 @@ from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.simulate import (
     DEFAULT_REQUESTS,
     ENGINES,
+    available,
     check_replications,
     check_requests,
     simulated,
-)  # fmt: skip
+)
 from batchsim.study.grid import Grid, overload
 from batchsim.study.kinds import KINDS, kind_of
 
@@ -126,6 +127,8 @@ def sweep(
         store = Store(out, scenario, settings, columns)
     table = _Table(grid, columns, store)
     size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
+    runs = len(table.missing) * settings["replications"] / workers
+    warn_if_large(scenario, available(scenario, requests or DEFAULT_REQUESTS), engine, runs)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 
-from batchsim.engines.kinds import check_memory
+from batchsim.engines.estimates import check_memory
 from batchsim.result import Result
 from batchsim.result.run_length import Periods
 from batchsim.scenario import Scenario

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check
 from batchsim._workers import Crew
 from batchsim.engines.draws import Streams
-from batchsim.engines.kinds import check_memory
+from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.engines.log import CANCELLED
 from batchsim.measured.measurement import Measured
 from batchsim.result import Result
@@ -134,6 +134,10 @@ def tune(
     with Crew(executor, progress, "tune", cancelled) as crew:
         search = Search(slo, traffic, traffic.fresh(of_fresh), candidates, prefer, crew)
         search.screen_if_long(TRIED if ranges else len(candidates))
+        if executor is None:
+            share = 1.0 if search.few is None else search.few.requests / count
+            runs = share * (TRIED if ranges else len(candidates)) / (os.cpu_count() or 1)
+            warn_if_large(scenario, count, runs=runs)
         statement: Statement | None = None
         drawn: InputUncertainty | None = None
         interrupted, attempted = "", Tried()

@@ -5,7 +5,7 @@ import pytest
 from oracles.agreement import assert_requests_equal
 
 import batchsim as bs
-from batchsim.engines import folded_log, kinds
+from batchsim.engines import estimates, folded_log
 from batchsim.engines.folded_log import FoldedLog
 
 SCENARIO = bs.Scenario(
@@ -17,8 +17,8 @@ SCENARIO = bs.Scenario(
 @pytest.fixture
 def little_memory(monkeypatch):
     """Room for 5,000 steps in default calls, and for none in sweeps and searches."""
-    monkeypatch.setattr(kinds, "DEFAULT_BYTES", 5000 * kinds.BYTES_A_STEP)
-    for module in (kinds, folded_log):
+    monkeypatch.setattr(estimates, "DEFAULT_BYTES", 5000 * estimates.BYTES_A_STEP)
+    for module in (estimates, folded_log):
         monkeypatch.setattr(module, "PIECE", 64)
 
 
@@ -45,7 +45,7 @@ def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_mem
 
 
 def test_the_number_of_requests_gets_the_memory_that_is_free(monkeypatch):
-    monkeypatch.setattr(kinds, "free_bytes", lambda: 1000 * kinds.BYTES_A_STEP)
+    monkeypatch.setattr(estimates, "free_bytes", lambda: 1000 * estimates.BYTES_A_STEP)
     with pytest.warns(UserWarning, match="requests="):
         assert isinstance(bs.simulate(SCENARIO, 2000).log, FoldedLog)
     assert not isinstance(bs.simulate(SCENARIO, 20).log, FoldedLog)

@@ -230,7 +230,7 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     if plan.scenario.most_replicas == 1:
         return engine.run(plan, cancelled)
     assert plan.arrival_s is not None, "a closed loop runs in the reference engine"
-    scaler = None if plan.scenario.autoscale is None else Scaler(plan.scenario)
+    scaler = None if plan.scenario.autoscale is None else Scaler(plan.scenario, plan.arrival_s)
     replica = replicas_of(plan, cancelled, scaler)
     rows = rows_of(replica, plan.scenario.most_replicas)
     logs = [engine.run(plan_of(plan, k, each), cancelled) for k, each in rows]

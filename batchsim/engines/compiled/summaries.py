@@ -226,7 +226,10 @@ def summarise(
         rows, batches = window.requests, window.batches
         units = Units.of(scenario, rows, batches.size)
         cuts = np.array([window.row_of(skip), rows.arrival_s.size])
+        last_s = float(
+            batches.finish_s.max(initial=window.oldest_s)
+        )  # the histogram has no place for later ones
+        check_time("finishes", last_s, "take fewer requests")
         total.add(rows, batches, cuts, clock.of(batches, units), units)
-        check_time("finishes", max(total.last_s, window.oldest_s), "take fewer requests")
         total.keep(window.left)
     return total.whole(requests - skip, max(total.last_s - from_s, 0.0)).whole(), Histogram(total.histogram)

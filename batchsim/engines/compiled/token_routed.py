@@ -112,7 +112,7 @@ def replicas_of(
     """Return the replica of each request, uint16, and the evaluations of the autoscaler, None without."""
     replica, scenario = np.empty(plan.base.requests, np.uint16), plan.scenario
     if scenario.autoscale is not None:
-        scaler = Scaler(scenario)
+        scaler = Scaler(scenario, plan.base.arrival_s)
         return follow_steps(plan, replica, cancelled, scaler), scaler.table()
     if scenario.router.sees_loads:
         return follow_steps(plan, replica, cancelled), None

@@ -148,7 +148,7 @@ class Router(Instants):
         # The loads as the router sees them, and those that it does not see yet, each with its instant.
         self.seen = [Load(0, 0, 0)] * scenario.most_replicas
         self.later: deque[tuple[float, list[Load]]] = deque()
-        self.scaler = None if scenario.autoscale is None else Scaler(scenario)
+        self.scaler = None if scenario.autoscale is None else Scaler(scenario, self.traffic.arrival_s)
 
     def see(self, now_s: float) -> None:
         """Bring the loads that the router sees to what it knows at a time."""
