@@ -24,6 +24,7 @@ from attack.cache import attack_cache
 from attack.configs import attack_argument, attack_bomb, attack_config
 from attack.files import attack_measurement, attack_result, attack_scenario, attack_trace
 from attack.grading import attack_grading
+from attack.limits import attack_limits
 from attack.links import attack_link
 from attack.shell import attack_shell
 from attack.sweep import attack_sweep
@@ -38,11 +39,12 @@ ATTACKS = {
     "sweeps killed, their folders damaged": (attack_sweep, 0.17),
     "compiled loops on disk, damaged": (attack_cache, 0.10),
     "result files, damaged and edited": (attack_result, 0.10),
-    "scenarios, edited": (attack_scenario, 0.12),
+    "scenarios, edited": (attack_scenario, 0.10),
     "traces, damaged": (attack_trace, 0.03),
     "measurements, edited": (attack_measurement, 0.03),
     "commands in the shell": (attack_shell, 0.08),
     "hand-ins of a class, edited": (attack_grading, 0.03),
+    "runs in little memory": (attack_limits, 0.04),
     "texts that terminals obey": (attack_terminal, 0.06),
     "links": (attack_link, 0.04),
     "batchers shared by threads": (attack_batcher, 0.06),
