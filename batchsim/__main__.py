@@ -1,5 +1,6 @@
 """`batchsim` and `python -m batchsim`: the command."""
 
+import os
 import sys
 
 from batchsim._parts import MissingPart, need
@@ -9,6 +10,8 @@ NEEDED = {"lab": "notebook", "app": "app"}  # the extras of commands to which th
 
 def main() -> None:
     """Run the command; one line and exit code 2 without the extra `shell`."""
+    if sys.stderr is None:  # closed, as by `2>&-`: warnings would go to stdout, and bars fail
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         need("typer", NEEDED.get("".join(sys.argv[1:2]), ""))
         from batchsim.cli import app

@@ -2,10 +2,11 @@
 
 import itertools
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, Self
 
@@ -21,11 +22,35 @@ def check_executor(executor: Any) -> None:
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
 
 
+class LostWorkersError(RuntimeError):
+    """An executor failed, rather than the call that it was given; `answer` is that of the call here."""
+
+    answer: Any = None
+
+
+def result_of(future: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Return what an executor's call returned, or raise what it raises here too, or else LostWorkersError."""
+    try:
+        return future.result()
+    except Exception as error:  # of a cluster that loses a node, nearly anything
+        lost = LostWorkersError(type(error).__name__)
+        lost.answer = function(*args)
+        raise lost from error
+
+
+def progress_bar(shown: bool, **options: Any) -> Any:
+    """Return a progress bar; without stderr, as in `pythonw`, nobody sees it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
+        from tqdm.auto import tqdm
+    return tqdm(disable=not shown or sys.stderr is None, **options)
+
+
 class Crew:
     """Calls functions on an executor, on threads, or here; counts them on a progress bar.
 
     `cancelled`: the variable in which a run finds the event that stops it. With it, and without an executor,
-    threads make the calls. A worker that dies breaks the executor. Finished calls are kept, and the others
+    threads make the calls. If an executor fails, with whatever error, finished calls are kept, and the others
     run here: the answers are the same.
     """
 
@@ -36,10 +61,7 @@ class Crew:
         check_executor(executor)
         self.executor, self.about, self.cancelled = executor, about, cancelled
         self.threads = cancelled is not None and executor is None and (os.cpu_count() or 1) > 1
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
-            from tqdm.auto import tqdm
-        self.bar = tqdm(desc=about, unit="run", disable=not progress, delay=SHOWN_S, leave=False)
+        self.bar = progress_bar(progress, desc=about, unit="run", delay=SHOWN_S, leave=False)
 
     def __enter__(self) -> Self:
         return self
@@ -100,19 +122,23 @@ class Crew:
     def _submit(self, function: Callable[..., Any], args: tuple[Any, ...]) -> "Future[Any] | None":
         try:
             return self.executor.submit(function, *args) if self.executor is not None else None
-        except (BrokenExecutor, RuntimeError) as error:  # RuntimeError: it was shut down
-            self._fail(error)
+        except Exception as error:
+            self._fail(type(error).__name__)
             return None
 
     def _result(self, future: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        try:
+        if self.threads:
             return future.result()
-        except (BrokenExecutor, CancelledError) as error:
-            self._fail(error)
+        if self.executor is None and not future.done():  # of an executor that failed: it may never be
+            future.cancel()
             return function(*args)
+        try:
+            return result_of(future, function, args)
+        except LostWorkersError as lost:
+            self._fail(str(lost))
+            return lost.answer
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, got: str) -> None:
         if self.executor is not None:
             self.executor = None
-            got = type(error).__name__
             _check.warn(f"the executor must run to the end, got {got}: the remaining runs are made here")

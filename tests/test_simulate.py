@@ -1,7 +1,6 @@
 """`simulate`: answers that theory knows, and what is refused."""
 
 import math
-import sys
 
 import numpy as np
 import pandas
@@ -12,7 +11,6 @@ from refusals import refusals
 import batchsim as bs
 
 NAN = math.nan
-SIMULATE = sys.modules["batchsim.simulate"]
 
 
 # The answers of theory.

@@ -1,5 +1,6 @@
 """A crew says what it does; threads give the answers in order, and stop with the first error."""
 
+import sys
 import threading
 import time
 from contextvars import ContextVar
@@ -47,3 +48,9 @@ def test_an_error_stops_the_other_threads():
     assert events[0].is_set()
     assert variable.get() is None
     assert crew.executor is None
+
+
+def test_without_stderr_there_is_no_bar_and_no_error(monkeypatch):  # as in `pythonw`
+    monkeypatch.setattr(sys, "stderr", None)
+    with Crew(progress=True) as crew:
+        assert [*crew.map(abs, [(-1,), (2,)])] == [1, 2]

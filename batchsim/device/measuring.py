@@ -2,7 +2,6 @@
 
 import functools
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batchsim import _check
+from batchsim._workers import progress_bar
 from batchsim.device.models import Model, describe, fitting
 from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
@@ -294,7 +294,7 @@ def measure(
     if isinstance(model, Model) and not copy:
         batches, call = {size: model.padded(batch) for size, batch in batches.items()}, model.compute
     rounds = ServedRounds(call, batches, copy, busy) if served else Rounds(call, batches, copy)
-    with _bar(progress, len(sizes)) as bar:
+    with progress_bar(progress, total=len(sizes), desc="measure", unit="size", leave=False) as bar:
         output = rounds.warm_up(warmup, bar)
         rounds.run(generator, target, limit_s, repeats, bar)
     # None if JAX did not compute the output.
@@ -345,14 +345,6 @@ def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:
         return float(cost["flops"]), float(cost["bytes accessed"])
     except (KeyError, TypeError):  # not every backend has both
         return ()
-
-
-def _bar(progress: bool, sizes: int) -> Any:
-    """Return a progress bar of the finished sizes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook without widgets, the bar is text
-        from tqdm.auto import tqdm
-    return tqdm(total=sizes, desc="measure", unit="size", disable=not progress, leave=False)
 
 
 # The peak rates of a device: its arithmetic, and its memory.

@@ -1,4 +1,4 @@
-"""How long a run takes, and how much memory, before it starts: large ones warn, those too large are refused."""
+"""How long a run takes, and how much memory, before it starts: large ones warn, too large ones are errors."""
 
 import math
 import mmap

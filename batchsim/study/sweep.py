@@ -7,9 +7,8 @@ import queue
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
-from batchsim._workers import check_executor
+from batchsim._workers import LostWorkersError, check_executor, progress_bar, result_of
 from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
@@ -85,7 +84,7 @@ def sweep(
     sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
 
     An unknown knob, a value of the wrong type, an empty or repeating axis, and a folder of another sweep
-    raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends too soon
+    raise before anything runs. A full disk raises OSError, and loses nothing. An executor that fails
     raises RuntimeError. A silent executor causes a warning: its workers may not have batchsim.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
@@ -132,19 +131,27 @@ def sweep(
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
 
+        def call(task: Sequence[int]) -> tuple[Any, ...]:
+            return scenario, [grid.knobs(number) for number in task], settings
+
         def submit(task: Sequence[int]) -> "Future[Rows]":
-            return pool.submit(compute, scenario, [grid.knobs(number) for number in task], settings)
+            try:
+                return pool.submit(compute, *call(task))
+            except Exception as error:
+                raise LostWorkersError(type(error).__name__) from error
+
+        def fill(task: Sequence[int], future: "Future[Rows]") -> None:
+            table.fill(task, future.result() if executor is None else result_of(future, compute, call(task)))
 
         try:
             # Closed on the way out, so that any error, and Ctrl-C, cancels the tasks that have not started.
             silent_s = math.inf if executor is None else SILENT_S
-            with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill, silent_s)) as steps:
+            with contextlib.closing(_work(submit, tasks, AHEAD * workers, fill, silent_s)) as steps:
                 for _ in steps:
                     bar.update(table.save(may_wait=True))
-        except (BrokenExecutor, CancelledError) as error:
+        except LostWorkersError as lost:
             bar.update(table.save())
-            got = type(error).__name__
-            raise RuntimeError(f"the executor must run to the end, got {got}; {table.kept()}") from error
+            raise RuntimeError(f"the executor must run to the end, got {lost}; {table.kept()}") from lost
         finally:
             bar.update(table.save())
     return table.to_frame()
@@ -184,7 +191,7 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
 
 def _work(
     submit: Callable[[Sequence[int]], "Future[Rows]"], tasks: Iterator[Sequence[int]], ahead: int,
-    keep: Callable[[Sequence[int], Rows], None], silent_s: float,
+    keep: Callable[[Sequence[int], "Future[Rows]"], None], silent_s: float,
 ) -> Generator[None]:  # fmt: skip
     """Submit tasks, at most `ahead` at a time, and keep their rows as they finish.
 
@@ -213,13 +220,13 @@ def _work(
                     silent_s = math.inf
             else:
                 heard_s = time.monotonic()
-                keep(waiting[future], future.result())
-                del waiting[future]
+                keep(waiting.pop(future), future)
             yield
     finally:
         for future, task in waiting.items():
-            if not future.cancel() and future.done() and future.exception() is None:
-                keep(task, future.result())
+            with contextlib.suppress(Exception):  # of an executor that fails, nearly any
+                if not future.cancel() and future.done() and future.exception() is None:
+                    keep(task, future)
 
 
 def _points_a_task(
@@ -295,10 +302,7 @@ class _Table:
 
 
 def _bar(progress: bool, total: int, done: int) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
-        from tqdm.auto import tqdm
-    return tqdm(total=total, initial=done, desc="sweep", unit="point", disable=not progress)
+    return progress_bar(progress, total=total, initial=done, desc="sweep", unit="point")
 
 
 def check_settings(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -134,6 +135,15 @@ def program(*arguments, **options):
     return subprocess.run(
         [sys.executable, "-m", "batchsim", *map(str, arguments)], capture_output=True, text=True, **options
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell as on POSIX")
+@pytest.mark.usefixtures("compiled_before")
+def test_it_runs_without_stderr():
+    command = [sys.executable, "-m", "batchsim", "tune", *BASE, *OVER, *SHORT, "--p99-ms", "1000", "--json"]
+    done = subprocess.run(f"{shlex.join(command)} 2>&-", shell=True, capture_output=True, text=True)
+    assert done.returncode in (0, 1)
+    assert json.loads(done.stdout)["objective"] == {"p99_ms": 1000}
 
 
 @pytest.mark.usefixtures("compiled_before")

@@ -4,7 +4,7 @@ import importlib
 import multiprocessing
 import os
 import signal
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
@@ -223,23 +223,38 @@ def test_capacity_and_servers_have_the_same_answer_from_processes():
 
 
 class Dying(ThreadPoolExecutor):
-    """Its processes die after a few runs."""
+    """It fails after a few runs: processes that die, or the error of a lost node; of others nothing comes."""
 
-    def __init__(self, lives):
+    def __init__(self, lives, error):
         super().__init__(1)
-        self.lives = lives
+        self.lives, self.error = lives, error
         self.broken = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
     def submit(self, function, *args):
         self.lives -= 1
-        if self.lives < 0:
+        if self.lives >= 0:
+            return super().submit(function, *args)
+        if self.error is None:
             return self.broken.submit(os._exit, 1)
-        return super().submit(function, *args)
+        if self.error is OSError:
+            raise OSError("too many files")
+        failed = Future()
+        if self.lives == -1:
+            failed.set_exception(self.error("a node is lost"))
+        return failed
 
 
-def test_runs_of_workers_that_die_are_made_here(alone):
-    with Dying(5) as executor, pytest.warns(UserWarning, match="got BrokenProcessPool: the remaining runs"):
+@pytest.mark.parametrize("error", [None, ConnectionError, TimeoutError, OSError])
+def test_runs_of_workers_that_fail_are_made_here(alone, error):
+    said = f"got {error.__name__ if error else 'BrokenProcessPool'}: the remaining runs"
+    with Dying(5, error) as executor, pytest.warns(UserWarning, match=said):
         assert same(alone, tune(POISSON, LIMIT, GRID, requests=20_000, executor=executor))
+
+
+def test_an_error_of_a_run_is_no_failure_of_its_executor(monkeypatch):
+    monkeypatch.setattr(search, "tried", lambda *_: {}["of the run"])
+    with ThreadPoolExecutor(1) as executor, pytest.raises(KeyError, match="of the run"):
+        tune(POISSON, LIMIT, GRID, requests=2000, executor=executor)
 
 
 def test_an_executor_needs_submit():

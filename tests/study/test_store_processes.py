@@ -178,6 +178,11 @@ class Leaving(ThreadPoolExecutor):
         return future
 
 
+class Full(ThreadPoolExecutor):
+    def submit(self, function, /, *args, **kwargs):
+        raise OSError("too many files")
+
+
 class Silent(Executor):
     def submit(self, function, /, *args, **kwargs):
         return Future()
@@ -197,6 +202,8 @@ def test_an_executor_that_ends_too_soon_is_named_with_what_is_kept(
     assert len(computed) == POINTS - there
     with Leaving(1) as leaving, pytest.raises(RuntimeError, match="out= would keep"):
         sweep(executor=leaving, workers=1)
+    with Full(1) as full, pytest.raises(RuntimeError, match="got OSError; out= would keep"):
+        sweep(executor=full)
 
 
 def test_an_executor_from_which_nothing_comes_is_warned_of(monkeypatch):

@@ -22,6 +22,7 @@ from attack.app import attack_app
 from attack.batcher import attack_batcher
 from attack.cache import attack_cache
 from attack.configs import attack_argument, attack_bomb, attack_config
+from attack.executors import attack_executor
 from attack.files import attack_measurement, attack_result, attack_scenario, attack_trace
 from attack.grading import attack_grading
 from attack.limits import attack_limits
@@ -36,7 +37,7 @@ ATTACKS = {
     "servers' files, edited": (attack_config, 0.06),
     "servers' files that grow": (attack_bomb, 0.06),
     "pipes, devices and huge files as arguments": (attack_argument, 0.04),
-    "sweeps killed, their folders damaged": (attack_sweep, 0.17),
+    "sweeps killed, their folders damaged": (attack_sweep, 0.14),
     "compiled loops on disk, damaged": (attack_cache, 0.10),
     "result files, damaged and edited": (attack_result, 0.10),
     "scenarios, edited": (attack_scenario, 0.10),
@@ -44,6 +45,7 @@ ATTACKS = {
     "measurements, edited": (attack_measurement, 0.03),
     "commands in the shell": (attack_shell, 0.08),
     "hand-ins of a class, edited": (attack_grading, 0.03),
+    "executors that fail": (attack_executor, 0.03),
     "runs in little memory": (attack_limits, 0.04),
     "texts that terminals obey": (attack_terminal, 0.06),
     "links": (attack_link, 0.04),

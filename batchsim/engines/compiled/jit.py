@@ -265,7 +265,7 @@ class _Announcer(Listener):
         with self.lock:
             first = about not in self.printed
             self.printed.add(about)
-        if first:
+        if first and sys.stderr is not None:
             print(text, file=sys.stderr)
 
     def on_end(self, event: Event) -> None:
