@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import brief
 from batchsim._workers import progress_bar
 from batchsim.device.models import Model, describe, fitting
 from batchsim.device.wall_clock import WallClock
@@ -34,6 +35,9 @@ class Rounds:
 
     def __init__(self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool) -> None:
         self.call, self.batches, self.copy = call, batches, copy
+        # By size: the type of the first output and whether it is finite, and the last output.
+        self.first: dict[int, tuple[type[Any], bool]] = {}
+        self.last: dict[int, Any] = {}
         self.first_call_s: dict[int, float] = {}
         self.samples_ms: dict[int, list[float]] = {size: [] for size in batches}
         self.not_fitting: dict[int, str] = {}
@@ -49,7 +53,7 @@ class Rounds:
                     if not self.copy:
                         self.batches[size] = jax.device_put(self.batches[size])
                     self.first_call_s[size], first = self._timed(size)
-                    check_output(len(self.batches[size]), first)
+                    self.first[size] = type(first), check_output(len(self.batches[size]), first)
                     for _ in range(warmup):
                         WAIT_FOR(self.call(self.batches[size]))
                 output = first
@@ -78,10 +82,28 @@ class Rounds:
                 bar.update(len(wanted) - len(left))
                 wanted = left
 
+    def check_last(self) -> None:
+        """Check the numbers of each size's last output, which would take too long each time."""
+        for size in self.samples_ms:
+            self._check(size, self.last[size], last=True)
+
+    def _check(self, size: int, output: Any, last: bool = False) -> None:
+        """Refuse an output that has become another than the first."""
+        kind, finite = self.first[size]
+        try:
+            check_axes(len(self.batches[size]), output, kind)
+            if last and not check_output(len(self.batches[size]), output) and finite:
+                raise ValueError("a model's output must stay finite")
+        except ValueError as error:
+            calls = len(self.samples_ms[size])
+            raise ValueError(f"{error}, in a batch of {size:,} after {calls:,} timed ones") from None
+
     def _sample(self, size: int, wanted: list[int]) -> None:
         try:
             with fitting(f"a batch of {size:,}"):
-                self.samples_ms[size].append(self._timed(size)[0] * 1000)
+                seconds, output = self._timed(size)
+            self._check(size, output)
+            self.samples_ms[size].append(seconds * 1000)
         except MemoryError as error:
             wanted.remove(size)
             self._leave_out(size, error)
@@ -99,21 +121,33 @@ class Rounds:
     def _timed(self, size: int) -> tuple[float, Any]:
         batch = self.batches[size]
         begin_s = time.perf_counter()
-        output = WAIT_FOR(self.call(batch))
+        self.last[size] = output = WAIT_FOR(self.call(batch))
         return time.perf_counter() - begin_s, output
 
 
-def check_output(size: int, output: Any) -> None:
-    """Refuse an output without one number or array per item, or with NaN."""
-    each = isinstance(output, list)  # a list has one output per item; other containers have arrays
-    arrays = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(output)]
-    for shape in [(len(output),)] if each else [array.shape for array in arrays]:
+def check_axes(size: int, output: Any, kind: type[Any]) -> None:
+    """Refuse an output of another type, or without one number or array per item; it reads no numbers."""
+    leaves = jax.tree_util.tree_leaves(output)
+    rule = f"a model must return one output per item, of shape ({size}, ...)"
+    if type(output) is not kind:
+        raise ValueError(f"a model's output must stay of type {kind.__name__}, got {brief(output)}")
+    if not leaves:  # as of a forgotten `return`
+        raise ValueError(f"{rule}, got {brief(output)}")
+    # A list has one output per item; other containers have arrays.
+    for shape in [(len(output),)] if isinstance(output, list) else map(np.shape, leaves):
         if shape[:1] != (size,):
-            rule = f"a model must return one output per item, of shape ({size}, ...)"
             raise ValueError(f"{rule}, got shape {shape}")
-    for array in arrays:
-        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
+
+
+def check_output(size: int, output: Any) -> bool:
+    """Refuse an output without one number or array per item, or with NaN; return whether all are finite."""
+    check_axes(size, output, type(output))
+    arrays = map(np.asarray, jax.tree_util.tree_leaves(output))
+    inexact = [array for array in arrays if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)]
+    for array in inexact:
+        if np.isnan(array).any():
             raise ValueError(f"a model's output must be numbers, got NaN in one of shape {array.shape}")
+    return all(np.isfinite(array).all() for array in inexact)
 
 
 BUSY = 0.7  # the default: the server waits for some batches, and others wait for it
@@ -210,12 +244,17 @@ class ServedRounds(Rounds):
             if repeats is None and passed_s > limit_s:
                 return
 
+    def noted(self, batch: Any) -> Any:
+        """Call the model, and keep its last output of a size."""
+        self.last[len(batch)] = output = self.call(batch)
+        return output
+
     def served(self, order: np.ndarray, rate_per_s: float, generator: np.random.Generator) -> np.ndarray:
         """Return the seconds of successive batches of these sizes at an arrival rate."""
         scenario = Scenario(Poisson(rate_per_s), InTurn(tuple(order.tolist())), Affine(1, 0))
         items = self.batches[max(self.batches)]
         plan = draw(scenario, int(order.sum()), int(generator.integers(2**32)))
-        clock = WallClock(plan, self.call, items)
+        clock = WallClock(plan, self.noted, items)
         log = clock.run()
         if clock.errors:
             raise clock.errors[0]
@@ -258,7 +297,8 @@ def measure(
     compiles once.
 
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
-    MemoryError if all fail. An output without one entry per item, or with NaN, raises ValueError.
+    MemoryError if all fail. An output without one entry per item, with NaN, or that becomes another type or
+    infinite, raises ValueError.
 
     >>> from batchsim.device import load_model
     >>> measurement = measure(load_model("mlp", width=8), [1, 4], repeats=2, roofline=False, progress=False)
@@ -297,6 +337,7 @@ def measure(
     with progress_bar(progress, total=len(sizes), desc="measure", unit="size", leave=False) as bar:
         output = rounds.warm_up(warmup, bar)
         rounds.run(generator, target, limit_s, repeats, bar)
+        rounds.check_last()
     # None if JAX did not compute the output.
     arrays = [leaf for leaf in jax.tree_util.tree_leaves(output) if isinstance(leaf, jax.Array)]
     device = next(iter(arrays[0].devices())) if arrays else None

@@ -1,4 +1,5 @@
 import functools
+import itertools
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -272,6 +273,8 @@ def test_an_example_that_is_no_item_is_refused():
         (lambda batch: ["a", "b", "c"], "of shape (2, ...), got shape (3,)"),
         (lambda batch: {"logits": batch, "loss": batch.sum()}, "of shape (2, ...), got shape ()"),
         (jax.jit(lambda batch: batch.T), "of shape (2, ...), got shape (3, 2)"),
+        (lambda batch: None, "of shape (2, ...), got None"),
+        (lambda batch: [None, None], "of shape (2, ...), got [None, None]"),
     ],
 )
 def test_a_model_that_changes_the_first_dimension_is_refused(model, rule):
@@ -299,6 +302,27 @@ def test_a_model_whose_output_is_nan_is_refused(dtype):
 
     with refused(ValueError, "a model's output must be numbers, got NaN in one of shape (4, 2)"):
         measure(broken, [4], example=[1.0, 2.0])
+
+
+LATER = [
+    (lambda batch: None, "a model's output must stay of type ndarray, got None"),
+    (lambda batch: batch[:1], "of shape (2, ...), got shape (1, 2)"),
+    (lambda batch: batch * np.nan, "a model's output must be numbers, got NaN in one of shape (2, 2)"),
+    (lambda batch: batch * np.inf, "a model's output must stay finite"),
+]
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize(("other", "rule"), LATER)
+def test_a_model_that_changes_while_it_is_measured_is_refused(other, rule, served):
+    calls = itertools.count()
+
+    def model(batch):
+        return batch if next(calls) < 7 else other(batch)
+
+    said = f"({re.escape(rule)}.*, in a batch of 2 after [39] timed ones|one output per input, 2, got)"
+    with pytest.raises(ValueError, match=said):
+        measure(model, [2], repeats=9, example=[1.0, 2.0], served=served)
 
 
 # Memory.

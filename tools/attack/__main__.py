@@ -27,6 +27,7 @@ from attack.files import attack_measurement, attack_result, attack_scenario, att
 from attack.grading import attack_grading
 from attack.limits import attack_limits
 from attack.links import attack_link
+from attack.models import attack_model
 from attack.shell import attack_shell
 from attack.sweep import attack_sweep
 from attack.terminal import attack_terminal
@@ -46,6 +47,7 @@ ATTACKS = {
     "commands in the shell": (attack_shell, 0.08),
     "hand-ins of a class, edited": (attack_grading, 0.03),
     "executors that fail": (attack_executor, 0.03),
+    "models that change while they are measured": (attack_model, 0.02),
     "runs in little memory": (attack_limits, 0.04),
     "texts that terminals obey": (attack_terminal, 0.06),
     "links": (attack_link, 0.04),
