@@ -3,8 +3,10 @@
 import math
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -103,8 +105,8 @@ class InferenceBatcher:
         """Run the model once on the oldest requests and return `{"id":, "output":}` for each.
 
         At most `max_batch_size`, oldest first; [] if none wait. When `model_fn` raises, or
-        returns another number of outputs (ValueError), the batch goes back to the head of the
-        queue in its order and the error is raised: call again to retry, or `take_batch()` to
+        returns another number of outputs (ValueError), the batch goes back to its place at the head
+        of the queue and the error is raised: call again to retry, or `take_batch()` to
         drop the requests that cannot be computed.
         """
         batch = self.take_batch()
@@ -114,13 +116,27 @@ class InferenceBatcher:
             return self.run_batch(batch)
         except BaseException:
             with self._lock:
-                self.queue.extendleft(reversed(batch))
+                for request in reversed(batch):  # another consumer may have put back older or later ones
+                    place = bisect_left(self.queue, request["timestamp"], key=itemgetter("timestamp"))
+                    self.queue.insert(place, request)
             raise
 
     def run_batch(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Run the model once on requests taken from the queue, which do not go back to it."""
-        outputs = _one_output_each(self.model_fn(np.stack([r["input"] for r in batch])), len(batch))
+        outputs = _one_output_each(self.model_fn(_stacked([r["input"] for r in batch])), len(batch))
         return [{"id": r["id"], "output": output} for r, output in zip(batch, outputs, strict=True)]
+
+
+def _stacked(inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return inputs as a batch; ValueError for whole numbers that beside floats would become others."""
+    batch = np.stack(inputs)
+    if batch.dtype.kind in "fc" and any(item.dtype.kind in "iu" for item in inputs):
+        with np.errstate(invalid="ignore"):  # beyond the largest whole number
+            if not all(
+                (row.astype(item.dtype) == item).all() for row, item in zip(batch, inputs, strict=True)
+            ):
+                raise ValueError(f"inputs must be exact as {batch.dtype}, got larger whole numbers")
+    return batch
 
 
 def _one_output_each(outputs: Any, size: int) -> Sequence[Any]:

@@ -1,3 +1,4 @@
+import itertools
 import math
 import threading
 import time
@@ -206,6 +207,34 @@ def test_a_batch_that_was_taken_runs_once_and_does_not_go_back():
     with pytest.raises(ValueError, match="one output per input, 2, got 1"):
         batcher.run_batch(batch)
     assert [request["id"] for request in batcher.queue] == [2]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_batches_that_fail_in_any_order_go_back_in_order(order):
+    batcher = batcher_of(range(8), size=2, clock=itertools.count().__next__)
+    oldest, taken, waiting = (
+        batcher.next_deadline(),
+        [batcher.take_batch() for _ in range(3)],
+        [*batcher.queue],
+    )
+    for number in order:
+        batcher.take_batch = lambda number=number: taken[number]
+        batcher.model_fn = lambda batch: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            batcher.process_batch()
+    assert [*batcher.queue] == [*itertools.chain(*taken), *waiting]
+    assert batcher.next_deadline() == oldest
+
+
+@pytest.mark.parametrize("whole", [2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**64 - 1])
+def test_whole_numbers_beside_floats_stay_exact_or_are_refused(whole):
+    batcher = InferenceBatcher(lambda batch: batch)
+    for item in (0.5, 2**53, whole):
+        batcher.add_request(item, item)
+    with pytest.raises(ValueError, match="inputs must be exact as float64"):
+        batcher.process_batch()
+    batcher.queue.pop()
+    assert [answer["output"] for answer in batcher.process_batch()] == [0.5, 2**53]
 
 
 def test_take_batch_drops_the_oldest():

@@ -5,10 +5,13 @@ import re
 import socket
 from contextvars import ContextVar
 from ipaddress import ip_address
+from traceback import walk_tb
 from typing import Any
 
 from jupyter_server.auth.identity import IdentityProvider, User
 from tornado.web import HTTPError
+
+from batchsim._format import in_one_line
 
 ASKING: ContextVar[Any] = ContextVar("ASKING", default=None)  # the request that the current task serves
 LOOPBACK = "127.0.0.1"
@@ -92,6 +95,8 @@ class TokenAccess(IdentityProvider):
 class HideTokens(logging.Filter):
     """Removes tokens from the log, where Tornado writes the address of each refused request.
 
+    An error in others' code, as of a path that they cannot read, is one line; its answer has the status 500.
+
     >>> record = logging.makeLogRecord({"msg": "503 GET %s", "args": ("/?token=tulips&theme=dark",)})
     >>> HideTokens().filter(record), record.getMessage()
     (True, '503 GET /?token=...&theme=dark')
@@ -100,8 +105,11 @@ class HideTokens(logging.Filter):
     LOGGERS = "tornado.access", "tornado.general", "tornado.application"
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Remove tokens from a record, and keep the record."""
-        record.msg, record.args = without_token(record.getMessage()), ()
+        """Remove tokens and others' tracebacks from a record, and keep the record."""
+        text, (kind, error, trace) = record.getMessage(), record.exc_info or (None, None, None)
+        if kind and not any("batchsim" in frame.f_globals["__name__"] for frame, _ in walk_tb(trace)):
+            text, record.exc_info = f"{text}: {kind.__name__}: {error}", None
+        record.msg, record.args = in_one_line(without_token(text)), ()
         return True
 
 

@@ -86,7 +86,7 @@ class Students(Handler):
 
     def post(self) -> None:
         """Count an answer."""
-        self.take(self.votes.add)
+        self.take(lambda message: self.votes.add(message, self.request.remote_ip))
 
 
 class Teacher(Handler):

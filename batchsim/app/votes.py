@@ -1,6 +1,7 @@
 """The class's answers: counted in memory, without names, in bounded number; they end with the server."""
 
 import re
+from collections import Counter
 from typing import Any
 
 QUESTIONS, STUDENTS, CHOICES, LETTERS = 100, 1000, 10, 500  # at most: questions, and of each
@@ -14,8 +15,10 @@ RULE = (
 class Question:
     """A question, and each student's latest answer."""
 
-    def __init__(self, number: int, text: str, choices: list[str], right: int | None) -> None:
-        self.number, self.text, self.choices, self.right = number, text, choices, right
+    def __init__(
+        self, number: int, text: str, choices: list[str], right: int | None, sender: Any
+    ) -> None:  # fmt: skip
+        self.number, self.text, self.choices, self.right, self.sender = number, text, choices, right, sender
         self.answers: dict[str, int] = {}
         self.revealed = False
 
@@ -24,7 +27,7 @@ class Question:
         counts = [0] * len(self.choices)
         for chosen in self.answers.values():
             counts[chosen] += 1
-        shown = {name: value for name, value in vars(self).items() if name != "answers"}
+        shown = {name: value for name, value in vars(self).items() if name not in ("answers", "sender")}
         return shown | {"counts": counts, "right": self.right if self.revealed else None}
 
 
@@ -42,8 +45,11 @@ class Votes:
     def __init__(self) -> None:
         self.asked, self.questions = 0, dict[tuple[Any, ...], Question]()
 
-    def add(self, message: Any) -> None:
-        """Count an answer; ValueError if it makes no sense, or if the chart is full."""
+    def add(self, message: Any, sender: Any = "") -> None:
+        """Count an answer; ValueError if it makes no sense, or if the question or the chart is full.
+
+        In a full chart, a question replaces one of the sender that asked most, which then is another one.
+        """
         try:
             names = "question", "choices", "right", "student", "chosen"
             text, choices, right, student, chosen = (message[name] for name in names)
@@ -59,11 +65,15 @@ class Votes:
         if not fits:
             raise ValueError(f"{RULE}, got {message!r:.80}")
         key = (text, *choices, right)
-        question = self.questions.get(key) or Question(self.asked + 1, text, choices, right)
+        question = self.questions.get(key) or Question(self.asked + 1, text, choices, right, sender)
         if question.number > self.asked and len(self.questions) == QUESTIONS:
-            raise ValueError(
-                f"the chart must have at most {QUESTIONS} questions: the teacher can remove some"
-            )
+            most = Counter(each.sender for each in self.questions.values()).most_common(1)[0][0]
+            if most == sender:
+                raise ValueError(
+                    f"the chart must have at most {QUESTIONS} questions: the teacher can remove some"
+                )
+            theirs = [key for key, each in self.questions.items() if each.sender == most]
+            del self.questions[min(theirs, key=lambda key: len(self.questions[key].answers))]
         if student not in question.answers and len(question.answers) == STUDENTS:
             raise ValueError(f"a question must have at most {STUDENTS:,} answers")
         self.questions[key], self.asked = question, max(self.asked, question.number)

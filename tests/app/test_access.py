@@ -1,6 +1,7 @@
 """Other machines reach the app only on request and with a token; pages load only the server's files."""
 
 import http.client
+import logging
 import os
 import shutil
 import socket
@@ -152,6 +153,37 @@ def test_a_page_that_is_left_before_it_has_come_leaves_no_kernel(everywhere, ser
         asked.recv(1)  # the page has begun: it has a kernel
     log = server.folder.parent / "log"
     assert eventually(lambda: "[Voila] Kernel shutdown" in log.read_text())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "FOO"])
+@pytest.mark.parametrize(
+    "path", ["/%00", "/%ff", "/voila/templates/%00", "/voila/templates/x/%00", "/class/%ff"]
+)
+def test_no_path_and_no_method_writes_a_traceback_to_the_log(server, method, path):
+    place, log = urlsplit(server.url), server.folder.parent / "log"
+    for query in ("", f"?token={TOKEN}"):
+        with socket.create_connection((place.hostname, place.port)) as asked:
+            request = f"{method} {path}{query} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n"
+            asked.sendall(request.encode())
+            assert asked.recv(12) > b"HTTP/1.1 4"
+    assert "Traceback" not in log.read_text()
+
+
+def failing(origin):
+    """An error of a module of a name."""
+    exec("def fail(): raise KeyError('no part')", names := {"__name__": origin})
+    try:
+        names["fail"]()
+    except KeyError:
+        return sys.exc_info()
+
+
+def test_the_log_keeps_tracebacks_of_this_package_alone():
+    for origin, kept in (("batchsim.app.votes", True), ("tornado.web", False)):
+        record = logging.LogRecord("x", 40, "", 1, "GET /\x1b[2J%s", ("?token=a",), failing(origin))
+        access.HideTokens().filter(record)
+        assert bool(record.exc_info) == kept
+        assert record.getMessage() == "GET /[2J?token=..." + ("" if kept else ": KeyError: 'no part'")
 
 
 def test_who_is_refused_reads_why(everywhere):

@@ -68,6 +68,20 @@ def test_a_chart_that_is_full_takes_answers_to_its_questions_but_no_other_questi
     assert counted.shown()[-1]["number"] == QUESTIONS + 1
 
 
+def test_a_sender_alone_cannot_fill_the_chart():
+    counted = Votes()
+    counted.add(ANSWER, "a student")
+    for number in range(QUESTIONS - 1):
+        counted.add(ANSWER | {"question": str(number)}, "the flood")
+    counted.add(ANSWER | {"question": "0", "student": "f" * 32}, "another")
+    with pytest.raises(ValueError, match="at most 100 questions"):
+        counted.add(ANSWER | {"question": "more"}, "the flood")
+    counted.add(ANSWER | {"question": "next"}, "another")
+    texts = [each["text"] for each in counted.shown()]
+    assert [texts[0], texts[1], texts[2], texts[-1]] == [ANSWER["question"], "0", "2", "next"]
+    assert "sender" not in counted.shown()[0]
+
+
 def test_a_question_that_is_full_takes_no_more_students_but_lets_the_others_change_their_answers():
     counted = Votes()
     for number in range(STUDENTS):
