@@ -1,5 +1,6 @@
 """The lessons' notebooks, and their cells."""
 
+import ast
 import contextlib
 import io
 
@@ -26,3 +27,17 @@ def say(source, namespace):
     with contextlib.redirect_stdout(said):
         exec(source, namespace)
     return said.getvalue()
+
+
+def define(cells, namespace):
+    """Run what cells import, define, or name in capitals; a name that the namespace has stays as it is."""
+    given = dict(namespace)
+    for statement in [each for cell in cells for each in ast.parse(cell.source).body]:
+        stored = [each for each in ast.walk(statement) if isinstance(getattr(each, "ctx", None), ast.Store)]
+        names = [each.id for each in stored if isinstance(each, ast.Name)]
+        kept = isinstance(statement, ast.Assign) and names and all(map(str.isupper, names))
+        kept = kept or isinstance(getattr(statement, "value", None), ast.List)
+        if kept or isinstance(statement, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
+            with contextlib.suppress(NameError):  # a default that is the result of a cell
+                exec(ast.unparse(statement), namespace)
+                namespace |= given

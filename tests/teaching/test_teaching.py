@@ -227,55 +227,16 @@ def test_the_smallest_batch_is_just_above_the_one_that_paper_says():
     assert EXERCISES["01.2"].right() == math.floor(5.55 / 0.55) + 1
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_wait_that_breaks_even_is_what_runs_of_any_seed_show(capsys, seed):
-    asked = EXERCISES["01.3"]
-
-    def mean_ms(rule):
-        return bs.simulate(
-            bs.Scenario(bs.Poisson(asked.rate_per_s), rule, SERVICE), 100_000, seed=seed
-        ).mean_latency_ms
-
-    alone_ms = mean_ms(bs.SizeOrWait(1, 0))
-    found = next(
-        w for w in np.arange(2, 4, 0.05) if mean_ms(bs.SizeOrWait(asked.max_batch_size, w)) > alone_ms
-    )
-    assert said(capsys, "01.3", found).startswith("Right")
-
-
 def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
     # rho / (2 (1 - rho)) = 1
     assert EXERCISES["06.1"].right() == pytest.approx(2 / 3 / SERVICE(1), rel=1e-9)
 
 
-def test_as_many_requests_as_asked_for_give_the_interval_that_is_aimed_at():
+def test_the_interval_of_the_lesson_is_as_wide_as_the_means_of_runs_are_spread():
     asked = EXERCISES["06.2"]
-    assert asked.half_width(asked.requests) > 3 * asked.target
-    assert asked.half_width(round(asked.right())) == pytest.approx(asked.target, rel=0.2)
-
-
-def test_a_number_of_requests_from_a_rounded_interval_counts(capsys):
-    assert said(capsys, "06.2", 40_000 * 5.3**2).startswith("Right")
-
-
-def test_the_cost_of_a_wait_is_what_paired_runs_of_other_seeds_show():
-    asked = EXERCISES["06.3"]
-    for seed in range(3):
-        runs = [
-            bs.simulate(
-                bs.Scenario(bs.Poisson(asked.rate_per_s), bs.SizeOrWait(asked.max_batch_size, ms), SERVICE),
-                400_000,
-                seed=seed,
-            )
-            for ms in (0, asked.max_wait_ms)
-        ]
-        shown = bs.compare(*runs, keys=["mean_latency_ms"])["mean_latency_ms"].difference
-        assert shown == pytest.approx(asked.right(), rel=asked.within)
-
-
-def test_that_a_wait_costs_nothing_or_all_of_it_is_not_taken(capsys):
-    for answer in (0, 1):
-        assert "simulate it" in said(capsys, "06.3", answer)
+    scenario = bs.Scenario(bs.Poisson(400), bs.SizeOrWait(1, 0), SERVICE)
+    means_ms = [bs.simulate(scenario, asked.requests, seed=seed).mean_latency_ms for seed in range(300)]
+    assert 1.96 * np.std(means_ms) / np.mean(means_ms) == pytest.approx(asked.half_width, abs=0.005)
 
 
 def first_cell(name):
@@ -307,30 +268,6 @@ def test_the_exercises_of_a_lesson_ask_about_its_server_and_its_constants(monkey
         assert lesson["TODAY"].workload == bs.Poisson(module.RATE_PER_S)
 
 
-def test_goodput_is_the_rate_times_the_part_in_time_whatever_the_seed():
-    asked = EXERCISES["07.1"]
-    scenario = bs.Scenario(bs.Poisson(tuned.RATE_PER_S), asked.rule, tuned.SERVICE)
-    for seed in range(2, 5):
-        latency_ms = bs.simulate(scenario, 100_000, seed=seed).latency_ms
-        in_time = (latency_ms <= tuned.PROMISED_MS).mean()
-        assert tuned.RATE_PER_S * in_time == pytest.approx(asked.right(), rel=asked.within)
-
-
-def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_seed(capsys):
-    asked = EXERCISES["07.2"]
-    rule = bs.SizeOrWait(asked.max_batch_size, max_wait_ms=0)
-    setting = bs.Scenario(bs.Poisson(tuned.RATE_PER_S), rule, tuned.SERVICE)
-    for seed in range(4):
-        found = bs.capacity(setting, bs.SLO(p99_ms=asked.promised_ms), seed=seed)
-        assert said(capsys, "07.2", found.rate_per_s).startswith("Right")
-
-
-def test_the_servers_that_are_enough_are_sure_whatever_the_seed():
-    asked = EXERCISES["07.3"]
-    rights = {asked.fewest(seed)[0] for seed in range(3)}
-    assert rights == {asked.right()}
-
-
 def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
     asked = EXERCISES["07.3"]
     by_capacity = math.ceil(asked.load(1))
@@ -338,21 +275,10 @@ def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
     assert "just stable" in said(capsys, "07.3", by_capacity)
 
 
-def test_what_a_replay_found_slows_a_server_down_whatever_the_seed():
-    asked = EXERCISES["08.2"]
-    for seed in range(2, 5):
-        scenario = bs.Scenario(bs.Poisson(truth.RATE_PER_S), truth.RULE, truth.as_it_ran())
-        mean_ms = bs.simulate(scenario, truth.REQUESTS, seed=seed).mean_latency_ms
-        assert mean_ms == pytest.approx(asked.right(), rel=asked.within)
+def test_what_a_replay_found_slows_a_server_down_that_still_keeps_up():
+    scenario = bs.Scenario(bs.Poisson(truth.RATE_PER_S), truth.RULE, truth.as_it_ran())
     assert EXERCISES["08.1"].right() == pytest.approx(scenario.saturation_per_s)
     assert scenario.load < 0.9
-
-
-def test_the_extra_p99_is_what_runs_of_other_seeds_show(capsys):
-    asked = EXERCISES["09.1"]
-    for seed in range(2, 5):
-        triton, torchserve = asked.p99s_ms(seed)
-        assert said(capsys, "09.1", torchserve - triton).startswith("Right")
 
 
 def test_the_least_wait_is_where_a_run_begins_to_keep_up():

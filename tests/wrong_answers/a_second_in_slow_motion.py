@@ -27,9 +27,10 @@ WRONG = {
     "03.1": [
         (41, "that is the time of its answer"),
         (6, "its computing time"),
-        (10, "its wait is over at 33 ms. What does the server do then?"),
-        (16, "starts on arrival"),
-        (13, "alone in its batch"),
+        (10, "its wait is over at 34 ms. What does the server do then?"),
+        (15, "starts on arrival"),
+        (12, "alone in its batch"),
+        (5, "its waiting time"),
         (3, "when is its wait over"),
     ],
     "03.2": [(lambda asked, answer=answer: answer, word) for answer, _, word in MISTAKES],

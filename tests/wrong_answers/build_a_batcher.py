@@ -81,7 +81,7 @@ def forgets(self):
     return now_s
 
 
-NewestFirst, Tuples, WallClock, Swapped, OneForEachId = variants(
+NewestFirst, Tuples, WallClock, Swapped, NoBrackets, OneForEachId = variants(
     Queue,
     NewestFirst=("add_request", lambda q, x, name: q.queue.appendleft(row(q, x, name))),
     Tuples=("add_request", lambda q, x, name: q.queue.append((name, x, q.clock()))),
@@ -90,6 +90,7 @@ NewestFirst, Tuples, WallClock, Swapped, OneForEachId = variants(
         lambda q, x, name: q.queue.append(row(q, x, name) | {"timestamp": time.time()}),
     ),
     Swapped=("add_request", lambda q, x, name: q.queue.append(row(q, name, x))),
+    NoBrackets=("add_request", lambda q, x, name: q.queue.append(row(q, x, name) | {"timestamp": q.clock})),
     OneForEachId=("add_request", one_for_each_id),
 )
 NewestWaits, Seconds, MoreThanFull, OnlyWaits = variants(
@@ -99,9 +100,10 @@ NewestWaits, Seconds, MoreThanFull, OnlyWaits = variants(
     MoreThanFull=("full", lambda q: len(q.queue) > q.max_batch_size),
     OnlyWaits=("full", lambda q: False),
 )
-Later, Difference, OnlyFull, FromZero, NothingForNo, Forgets, NobodyIsOldest = variants(
+Later, ClockItself, Difference, OnlyFull, FromZero, NothingForNo, Forgets, NobodyIsOldest = variants(
     Queue,
     Later=("should_process", lambda q: q.full() or (bool(q.queue) and q.clock() > q.deadline_s())),
+    ClockItself=("should_process", lambda q: q.full() or (bool(q.queue) and q.clock >= q.deadline_s())),
     Difference=("should_process", difference),
     OnlyFull=("should_process", lambda q: q.full()),
     FromZero=("should_process", lambda q: q.full() or (bool(q.queue) and q.clock() >= q.max_wait_ms / 1000)),
@@ -115,7 +117,9 @@ MISTAKES = {
         (NewestFirst, "add_request(2, 'Bob')", "The oldest request must be first"),
         (Tuples, "add_request(1, 'Ann')", "[['Ann', 1, 0.0]]"),
         (WallClock, "add_request(1, 'Ann')", "self.clock()"),
-        (Swapped, "add_request(1, 'Ann')", "{'id': 1, 'input': 'Ann', 'timestamp': 0.0}"),
+        (Swapped, "add_request(1, 'Ann')", "are swapped"),
+        (NoBrackets, "add_request(1, 'Ann')", "call it with brackets, self.clock()"),
+        (ClockItself, "should_process()", "called with brackets"),
         (OneForEachId, "max_batch_size=1", "2 should wait, not 1"),
         (Later, "should_process()", "at the deadline itself, the batch is ready"),
         (Difference, "at 0.11 s  should_process()", "is 9.999999999999995 in Python"),
@@ -192,7 +196,7 @@ MISTAKES["02.2"] = [
     (ById, "add_request(2, 'Ann')", "Each output goes back to its own id"),
     (OutputsOnly, "process_batch()", "It gave [10]\n and should give [{'id': 'Ann', 'output': 10}]"),
     (EmptyToo, "process_batch()", "need at least one array to stack"),
-    (OnlyWhenFull, "add_request(1, 'Ann')\n  process_batch()", "not at all\n and should be called once"),
+    (OnlyWhenFull, "add_request(1, 'Ann')\n  process_batch()", "already decided"),
     (NothingAtAll, "process_batch()", "It gave None\n and should give []"),
 ]
 

@@ -8,12 +8,18 @@ WRONG = {
         (0.5, "how many tokens"),
     ],
     "10.2": [
-        (6, "ignores others"),
+        (8, "ignores others"),
+        (9, "a part of the prompt is still left"),
         (1, "is cut"),
-        (3000 / 432, "whole"),
-        (8, "also makes the first token"),
-        (3000, "many tokens of a prompt at once"),
+        (4000 / 432, "whole"),
+        (11, "also makes the first token"),
+        (4000, "many tokens of a prompt at once"),
         (12, "how many of the 512"),
     ],
-    "10.3": [(256, "stay empty"), (128, "fewer requests share"), (16, "room for more"), (41.5, "whole")],
+    "10.3": [
+        (256, "stay empty"),
+        (128, "fewer requests share"),
+        (16, "room for more"),
+        (41.5, "a multiple of 8"),
+    ],
 }

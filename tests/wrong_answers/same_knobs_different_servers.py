@@ -1,8 +1,8 @@
 WRONG = {
     "09.1": [
         (-3.43, "which of the two is slower?"),
-        (8.33, "How much higher is the other?"),
-        (11.75, "How much higher is the other?"),
+        (8.33, "on Triton. How much higher"),
+        (11.75, "on TorchServe. How much lower"),
         (1.41, "that is the ratio"),
         (5, "the whole wait"),
         (2, "to_frame()"),
@@ -10,6 +10,7 @@ WRONG = {
     "09.2": [
         (2.149, "2,000 requests per second"),
         (1, "too short"),
+        (1.71, "the load is 1.010: it is too short"),
         (3, "a shorter wait is enough"),
     ],
     "09.3": [

@@ -4,7 +4,10 @@ WRONG = {
         (36.5, "were full"),
         (46.8, "had waited long enough"),
         (83.3, "all the others"),
-        (50, "bs.Trigger.BACKLOG"),
+        (25, "batches of up to 32"),
+        (68, "a wait of 0 ms"),
+        (12, "more than 12 %"),
+        (50, "fewer than 50 %"),
     ],
     "04.2": [
         (1.85, "the first one loses"),

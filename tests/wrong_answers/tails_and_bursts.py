@@ -15,7 +15,7 @@ WRONG = {
     "05.3": [
         (0.00833, "as a closed loop reports it"),
         (2.5, "the queue that it left behind"),
-        (2.33, "the queue that it left behind"),
+        (2.33, "before the stall ended"),
         (96.1, "share of the fast requests"),
         (1.7, "simulate it"),
     ],

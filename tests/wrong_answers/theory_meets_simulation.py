@@ -6,14 +6,17 @@ WRONG = {
     ],
     "06.2": [
         (40_000, "40,000 requests are too few"),
-        (lambda asked: (asked.requests * asked.right()) ** 0.5, "square root"),
-        (160_000, "± 2.71%"),
-        (4_000_000, "± 0.54%"),
+        (200_000, "square root"),
+        (25, "how many times as many"),
+        (160_000, "± 2.50%"),
+        (4_000_000, "± 0.50%"),
     ],
     "06.3": [
         (lambda asked: -asked.right(), "compare(a, b) gives b - a"),
         (lambda asked: 5 * asked.right(), "the same seed"),
-        (0, "simulate it"),
-        (1, "simulate it"),
+        (0, "some requests find the server idle"),
+        (1, "the whole wait"),
+        (3.44, "one of the two"),
+        (2.14, "in percent"),
     ],
 }

@@ -163,7 +163,10 @@ class Play:
             return problem
         calls, expected = model.calls, self.models[1].calls
         if calls != expected:
-            return f"The model was called {_with(calls)}\n and should be called {_with(expected)}."
+            names = getattr(getattr(self.answer.process_batch, "__code__", None), "co_names", ())
+            asked = not calls and "should_process" in names
+            why = "\nDo not ask should_process() here: the caller has already decided." if asked else ""
+            return f"The model was called {_with(calls)}\n and should be called {_with(expected)}.{why}"
         if theirs.error is not None and mine.error is not model.broken:
             came = fault(mine.error, self.answer) if mine.error is not None else f"gave {shown(mine.value)}"
             return f"It {came}. The caller must get the model's own error, RuntimeError."
@@ -192,10 +195,19 @@ class Play:
             return f"{told}\nThe oldest request must be first."
         if len(queue) != len(expected):
             return f"{told}\n{len(expected)} should wait, not {len(queue)}."
+        if [_swapped(row) for row in queue] == expected:
+            return f'{told}\n"id" and "input" are swapped: the arguments are (input_data, request_id).'
+        if any(callable(row.get("timestamp")) for row in made.value if isinstance(row, dict)):
+            return f"{told}\nThe clock is a function: call it with brackets, self.clock()."
         stamps = [row.get("timestamp") if isinstance(row, dict) else None for row in queue]
         if any(isinstance(stamp, float) and abs(stamp - self.now_s) > 1 for stamp in stamps):
             return f"{told}\nRead the time from self.clock() only."
         return told
+
+
+def _swapped(row: Any) -> Any:
+    both = isinstance(row, dict) and {"id", "input"} <= {*row}
+    return row | {"id": row["input"], "input": row["id"]} if both else row
 
 
 def _with(calls: list[Any]) -> str:

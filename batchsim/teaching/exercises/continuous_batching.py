@@ -9,11 +9,10 @@ from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.lengths import Geometric, Lognormal
 from batchsim.scenario.tokens import Tokens
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Mistakes, Number
+from batchsim.teaching.exercises.exercise import SEED, Limit, Mistakes, Number
 
 STEP = "llama-3.1-8b/rtx-4090"
 TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
-REQUESTS = 2000
 
 
 class UsefulShare(Number, name="10.1"):
@@ -54,7 +53,7 @@ class StepsOfPrompt(Number, name="10.2"):
 
     unit = "steps"
     within = 0.0
-    prompt, budget, others = 3000, 512, 80
+    prompt, budget, others = 4000, 512, 80
     parts = "the budget, the tokens that the others take, and the prompt, which gets the rest of each step"
     look = "The budget: what do you expect?"
     otherwise = "how many of the {self.budget} tokens do the {self.others} others leave for the prompt?"
@@ -77,32 +76,28 @@ class StepsOfPrompt(Number, name="10.2"):
         yield self.prompt, "a step computes many tokens of a prompt at once, as far as its budget allows."
 
 
-class MostSeats(Number, name="10.3"):
+class MostSeats(Limit, name="10.3"):
     """The largest max_num_seqs that keeps the TPOT within an objective while clients queue."""
 
     unit = "max_num_seqs"
-    within = 0.0
-    clients, objective_ms = 128, 50
-    parts = "a run that keeps the objective, and a run with one more seat that does not"
+    step = 8
+    clients, objective_ms, requests = 128, 48, 10_000
+    tried = range(step, clients + 1, step)
+    parts = "a run that keeps the objective, and a run with 8 more seats that does not"
     look = "More seats: what do you expect?"
 
     @classmethod
     @cache  # a run of each
     def tpot_ms(cls, seats: int) -> float:
         scenario = Scenario(ClosedLoop(cls.clients), Continuous(seats), published(STEP), tokens=TOKENS)
-        return simulate(scenario, REQUESTS, seed=SEED).percentile(99, column="tpot_ms")
+        return simulate(scenario, cls.requests, seed=SEED).percentile(99, column="tpot_ms")
 
-    def right(self) -> float:
-        """Return the largest, by halving: more seats make slower tokens."""
-        low, high = 1, self.clients
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.tpot_ms(middle) <= self.objective_ms else (low, middle)
-        return low
+    def keeps(self, answer: float) -> bool:
+        return self.tpot_ms(int(answer)) <= self.objective_ms
 
     def because(self, right: float) -> str:
-        seats, next_ms = int(right), self.tpot_ms(int(right) + 1)
-        both = f"{self.tpot_ms(seats):.1f} ms with {seats} seats, {next_ms:.1f} ms with one more"
+        seats, more = int(right), int(right) + self.step
+        both = f"{self.tpot_ms(seats):.1f} ms with {seats} seats, {self.tpot_ms(more):.1f} ms with {more}"
         return f"p99 of TPOT is {both}. The objective, not the memory, sets the limit here."
 
     def hint(self, answer: float, right: float) -> str:

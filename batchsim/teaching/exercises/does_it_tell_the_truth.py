@@ -6,8 +6,8 @@ from batchsim.scenario import Poisson, Scenario, SizeOrWait, Table
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
 
-SLOWER = 1.1  # how many times as long as measured the model took
-OWN_MS = 0.6  # per batch, in addition to the model
+SLOWER = 1.2  # how many times as long as measured the model took
+OWN_MS = 0.5  # per batch, in addition to the model
 RULE = SizeOrWait(max_batch_size=16, max_wait_ms=3)
 RATE_PER_S = 2400
 REQUESTS = 200_000
@@ -23,6 +23,7 @@ class RealSaturation(Number, name="08.1"):
     """The saturation rate that is left when a batch takes longer than its model alone, as measured."""
 
     unit = "requests per second"
+    within = 0.015
     slower, own_ms = SLOWER, OWN_MS
     parts = "how long a full batch takes, including the batcher's own time, and how many requests it holds"
     look = "Predict, then run: what do you expect?"
@@ -47,13 +48,16 @@ class RealSaturation(Number, name="08.1"):
         yield self.per_s(self.slower, 0), f"each batch also takes {self.own_ms} ms in the batcher itself."
         yield self.per_s(1, self.own_ms), f"that includes the batcher's own time. But {model_ms}."
         yield right / size, f"those are batches per second, and a batch holds {size} requests."
+        batch_ms = 1000 * size / right
+        for took in (batch_ms, batch_ms / 1000):
+            yield took, f"that is how long a batch takes. How many times {size} requests is that in a second?"
 
 
 class Explained(Number, name="08.2"):
     """The mean latency that the simulator expects once it knows what the replay found."""
 
     unit = "ms"
-    within = 0.02
+    within = 0.01
     slower, own_ms = SLOWER, OWN_MS
     parts = "a Table with the real time of each size, and a simulation with it"
     look = "Predict, then run: what do you expect?"
@@ -67,16 +71,18 @@ class Explained(Number, name="08.2"):
         return f"it expects {right:.2f} ms, {once}: after a longer batch, the next ones also wait longer."
 
     def mistakes(self, right: float) -> Mistakes:
-        measured_ms = _mean_ms(1, 0)
-        longer = "computing is only a part of the latency, and longer batches make others wait. Simulate it."
+        measured_ms, added = _mean_ms(1, 0), "requests also wait longer when batches take longer. Simulate it"
         yield measured_ms, "that is the mean latency with the measured service times."
-        for estimate_ms in (measured_ms + self.own_ms, measured_ms * self.slower):
-            yield estimate_ms, "the batches take longer, and the requests also wait longer. Simulate it."
-        yield measured_ms * self.slower + self.own_ms, longer
+        yield _mean_ms(self.slower, 0), f"that leaves out the {self.own_ms} ms of the batcher itself."
+        yield _mean_ms(1, self.own_ms), f"that leaves out that the model takes {self.slower} times as long."
+        yield measured_ms + self.own_ms, f"that adds {self.own_ms} ms to the latency, but {added}."
+        yield measured_ms * self.slower, f"that multiplies the latency by {self.slower}, but {added}."
+        both_ms = measured_ms * self.slower + self.own_ms
+        yield both_ms, f"that does to the latency what happened to a batch, but {added}."
 
     def hint(self, answer: float, right: float) -> str:
-        times_ms = f"SERVICE(size) * 1000 * {self.slower} + {self.own_ms}"
-        return f"simulate with a Table of {times_ms} for sizes 1 to 16."
+        side = "less" if answer > right else "more"
+        return f"it is {side} than {answer:g} ms. How long does a batch of each size take, with both effects?"
 
 
 class ColdShapes(Number, name="08.3"):

@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -138,32 +138,38 @@ class Number(Exercise):
     """
 
     unit: str
-    within = 0.01  # the relative tolerance; 0 for whole numbers
+    within = 0.01  # the relative tolerance; 0 for the multiples of `step`
+    step = 1.0
     signed = False  # a difference, which may be below 0
     otherwise = ""  # the hint without a known mistake, with {self.name} as the place of a value
 
     @property
     def asks(self) -> str:
-        return f"a {'number' if self.within else 'whole number'} ({self.unit})"
+        return f"a {'whole number' if not self.within and self.step == 1 else 'number'} ({self.unit})"
 
     def judge(self, answer: Any) -> Verdict:
         number, right = as_number(answer), self.right()
-        if self.near(number, right):
+        if self.near(number, right) and self.keeps(number):
             return Verdict(True, self.because(right))
         mistake = next((text for value, text in self.mistakes(right) if self.near(number, value)), "")
-        return Verdict(False, self.slip(number, right) or mistake or self.hint(number, right))
+        return Verdict(False, mistake or self.slip(number, right) or self.hint(number, right))
 
     def slip(self, answer: float, right: float) -> str:
         """Return the mistake that the unit alone reveals, or ""."""
         unit = unit_of(self.unit)
-        broken = not self.within and answer != math.floor(answer)
-        if broken or (unit.impossible(answer) and not self.signed):
-            return f"the answer must be {unit.must_be}, got {answer:g}."
-        return next((hint for times, hint in unit.others.items() if self.near(answer, times * right)), "")
+        must_be = unit.must_be if unit.impossible(answer) and not self.signed else ""
+        other = next((hint for times, hint in unit.others.items() if self.near(answer, times * right)), "")
+        if not (must_be or other or self.within) and answer % self.step:
+            must_be = unit.must_be if self.step == 1 else f"a multiple of {self.step:g}"
+        return f"the answer must be {must_be}, got {answer:g}." if must_be else other
 
     def near(self, answer: float, other: float) -> bool:
         """Return whether an answer equals a number, within the tolerance."""
-        return abs(answer - other) <= self.within * abs(other)
+        return abs(answer - other) <= max(self.within, 1e-9) * abs(other)
+
+    def keeps(self, answer: float) -> bool:
+        """Return whether an answer that is near keeps what the question asks for, such as "at most"."""
+        return True
 
     def right(self) -> float:
         raise NotImplementedError
@@ -178,3 +184,20 @@ class Number(Exercise):
     def hint(self, answer: float, right: float) -> str:
         """Return the hint for any other wrong answer."""
         return self.otherwise.format(self=self)
+
+
+class Limit(Number):
+    """A question about the smallest of some values that keeps a condition, or the largest.
+
+    All are tried: a simulated condition that one value breaks may hold again for the next one.
+    """
+
+    within = 0.0
+    largest = True
+    tried: Sequence[float]
+
+    def keeps(self, answer: float) -> bool:
+        raise NotImplementedError
+
+    def right(self) -> float:
+        return float((max if self.largest else min)(filter(self.keeps, self.tried)))

@@ -10,7 +10,7 @@ from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.buckets import Buckets
 from batchsim.scenario.sized_time import PaddedTime
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Limit, Verdict
 
 LARGEST = 512  # tokens
 SIZES = Lognormal(80, cv=1, at_most=LARGEST)
@@ -21,7 +21,8 @@ REQUESTS = 100_000
 class Edges(Exercise, name="11.1"):
     """Three ranges of sizes, each with a queue of its own, that keep p99 within an objective."""
 
-    rate_per_s, objective_ms = 1250, 19.3
+    rate_per_s, objective_ms = 1250, 19.5
+    near_ms = 0.3  # runs of other seeds differ by as much
     parts = "three rising whole numbers: the largest size of the short, the middle and the long sentences"
     look = "Queues by length: what do you expect?"
 
@@ -37,43 +38,39 @@ class Edges(Exercise, name="11.1"):
             rule = f"the last edge must be at least the longest sentence, {LARGEST} tokens"
             return Verdict(False, f"{rule}, got {edges[-1]}.")
         p99_ms, padding = _measured(self.rate_per_s, Buckets(edges))
-        found = f"p99 is {p99_ms:.1f} ms, with {padding:.0%} of padding"
+        found = f"p99 is {p99_ms:.2f} ms, with {padding:.0%} of padding"
         if p99_ms <= self.objective_ms:
             plain_ms, _ = _measured(self.rate_per_s, SizeOrWait())
             return Verdict(True, f"{found}. In one queue p99 is {plain_ms:.0f} ms.")
-        if edges[1] <= SIZES.mean:
+        if p99_ms <= self.objective_ms + self.near_ms:
+            why = "that is so close that another seed may judge otherwise. Move one edge a little"
+        elif edges[1] <= SIZES.mean:
             why = f"the last range, from {edges[1] + 1} tokens on, still mixes middle and long sentences"
         elif edges[0] >= SIZES.mean:
             why = f"the first range, up to {edges[0]} tokens, has most sentences, and pads the short ones"
         else:
-            why = "you are close. Move one edge at a time: which range pads most, which one waits most?"
+            why = "move one edge at a time: which range pads most, which one waits most?"
         return Verdict(False, f"{found}, above {self.objective_ms} ms: {why}.".replace("?.", "?"))
 
 
-class TokenLimit(Number, name="11.2"):
-    """The largest limit of a batch in tokens, padding included, that halves p99."""
+class TokenLimit(Limit, name="11.2"):
+    """The largest limit of a batch in tokens, padding included, that keeps p99 within an objective."""
 
     unit = "thousand tokens"
-    within = 0.0
-    rate_per_s = 1200
-    parts = "p99 without a limit, half of it, and p99 with two neighbouring limits: one within, one above"
+    rate_per_s, objective_ms = 1200, 30
+    parts = "p99 with two neighbouring limits: one within the objective, one above"
     look = "A limit in tokens: what do you expect?"
     most = 16  # thousand: a batch of 32 of the longest sentences
+    tried = range(1, most + 1)
 
-    def p99_ms(self, thousand: float | None) -> float:
-        limit = None if thousand is None else round(1000 * thousand)
-        return _measured(self.rate_per_s, SizeOrWait(max_batch_units=limit))[0]
+    def p99_ms(self, thousand: float) -> float:
+        return _measured(self.rate_per_s, SizeOrWait(max_batch_units=round(1000 * thousand)))[0]
 
-    @property
-    def half_ms(self) -> float:
-        return self.p99_ms(None) / 2
-
-    def right(self) -> float:
-        return max(each for each in range(1, self.most + 1) if self.p99_ms(each) <= self.half_ms)
+    def keeps(self, answer: float) -> bool:
+        return self.p99_ms(answer) <= self.objective_ms
 
     def found(self, limit: float) -> str:
-        half = f"half of p99 without a limit is {self.half_ms:.1f} ms"
-        return f"with {limit:g} thousand tokens p99 is {self.p99_ms(limit):.1f} ms, and {half}"
+        return f"with {limit:g} thousand tokens p99 is {self.p99_ms(limit):.1f} ms"
 
     def because(self, right: float) -> str:
         return f"{self.found(right)}; with one thousand more it is {self.p99_ms(right + 1):.1f} ms."
@@ -83,8 +80,9 @@ class TokenLimit(Number, name="11.2"):
             full = f"even a batch of 32 of the longest sentences has only {32 * LARGEST:,} tokens"
             return f"{full}, padding included. Is your limit in thousands?"
         if answer > right:
-            return f"{self.found(answer)}: one long sentence still makes too many others longer."
-        return f"{self.found(answer)}: that is enough, but a larger limit is, too."
+            above = f"{self.found(answer)}, above {self.objective_ms} ms"
+            return f"{above}: one long sentence still makes too many others longer."
+        return f"{self.found(answer)}: that is within {self.objective_ms} ms. A larger limit is, too."
 
 
 @cache  # a run of each

@@ -104,12 +104,12 @@ class LongerWait(Number, name="12.2"):
 
 
 @cache
-def autoscaled(rate_per_s: float, signal: str, seed: int = SEED) -> Result:
+def autoscaled(rate_per_s: float, signal: str) -> Result:
     """Return a run of an autoscaler on a day in two minutes."""
     auto = Autoscale(signal, SIGNALS[signal], least=1, most=8, startup_s=10, every_s=5, hold_s=30)
     day, rule = Diurnal(rate_per_s, 1.6, period_s=120), SizeOrWait(MAX_BATCH_SIZE, 0)
     scenario = Scenario(day, rule, SERVICE, replicas=CARDS, autoscale=auto)
-    return simulate(scenario, round(120 * rate_per_s), seed)
+    return simulate(scenario, round(120 * rate_per_s), SEED)
 
 
 class BestSignal(Number, name="12.3"):

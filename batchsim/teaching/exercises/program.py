@@ -1,6 +1,7 @@
 """Exercises whose answer is code that the learner wrote: it is run on hidden cases, the smallest first."""
 
 import dis
+import re
 import reprlib
 import signal
 import sys
@@ -110,6 +111,8 @@ def fault(error: BaseException, answer: Any) -> str:
         what = f"raised {type(error).__name__}: {error!s:.{LONGEST_ERROR}}"
     except Exception:  # a student's own exception may have any __str__
         what = f"raised {type(error).__name__}"
+    if isinstance(error, TypeError) and re.search("'(function|method)'", what):
+        what += " (a function is called with brackets)"
     if isinstance(error, SystemExit):
         what = "wanted to end the program, and should return"
     if isinstance(error, Endless):

@@ -9,7 +9,7 @@ from batchsim.result import Result
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.scenario.rules import Trigger
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Limit, Mistakes, Number
 from batchsim.theory import size_or_wait
 
 
@@ -17,17 +17,21 @@ class ServerCameFree(Number, name="04.1"):
     """The share of the batches that left because the server became free, in percent."""
 
     unit = "percent of the batches"
-    within = 0.04  # a run of 40,000 requests is only an estimate
+    within = 0.06  # a run of 40,000 requests is only an estimate
     rate_per_s = 1000
     rule = SizeOrWait(max_batch_size=4, max_wait_ms=2)
     requests = 400_000
     parts = "the number of batches whose trigger is BACKLOG, and the number of all batches"
     look = "Why batches left"
-    otherwise = "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
 
     @cached_property
     def result(self) -> Result:
-        return simulate(Scenario(Poisson(self.rate_per_s), self.rule, SERVICE), self.requests, seed=SEED)
+        return self.run()
+
+    def run(self, **knobs: float) -> Result:
+        """Return a run with knobs that a student may have left as they are."""
+        scenario = Scenario(Poisson(self.rate_per_s), self.rule, SERVICE).replace(knobs)
+        return simulate(scenario, self.requests, seed=SEED)
 
     def percent(self, trigger: Trigger, requests: bool = False) -> float:
         """Return the share of the batches that left so, or of the requests in them."""
@@ -50,6 +54,16 @@ class ServerCameFree(Number, name="04.1"):
             share = f"that is the share of the batches that {why}"
             yield self.percent(trigger), f"{share}. Which batches left after their deadline?"
         yield 100 - right, "that is the share of all the others."
+        for knobs, left in (
+            ({"max_batch_size": 32}, f"batches of up to 32, not {self.rule.max_batch_size}"),
+            ({"max_wait_ms": 0}, f"a wait of 0 ms, not {self.rule.max_wait_ms} ms"),
+        ):
+            share = 100 * (self.run(**knobs).batches.trigger == Trigger.BACKLOG).mean()
+            yield float(share), f"that is with {left}."
+
+    def hint(self, answer: float, right: float) -> str:
+        side = "fewer" if answer > right else "more"
+        return f"it is {side} than {answer:g} %: count the batches whose trigger is bs.Trigger.BACKLOG."
 
 
 class TwoPhotos(Number, name="04.2"):
@@ -73,6 +87,9 @@ class TwoPhotos(Number, name="04.2"):
     def right(self) -> float:
         return float(brentq(lambda ms: self.together_ms(ms) - self.alone_ms(ms), 0, self.service(1) * 1000))
 
+    def keeps(self, answer: float) -> bool:
+        return self.together_ms(answer) <= self.alone_ms(answer) + 1e-9
+
     def because(self, right: float) -> str:
         more_ms = 1000 * (self.service(2) - self.service(1))
         return (
@@ -94,17 +111,18 @@ class TwoPhotos(Number, name="04.2"):
         return f"{answer:g} ms apart, {means}, and no wait gives {self.alone_ms(answer):.2f} ms: {verdict}."
 
 
-class HalfTheGpu(Number, name="04.3"):
+class HalfTheGpu(Limit, name="04.3"):
     """The shortest wait with which the server computes only half of the time, which theory knows exactly."""
 
     unit = "ms"
-    within = 0.03  # a run of 40,000 requests is only an estimate
+    step = 0.5
+    tried = tuple(each / 2 for each in range(14))  # theory solves waits up to the time of a full batch
+    largest = False
     rate_per_s = 1000
     max_batch_size = 32
     share = 0.5
     parts = "the utilisation with a wait, and the shortest wait that makes it low enough"
     look = "Two prices: what do you expect?"
-    longest_ms = 6.65  # up to which theory solves it: the time of a full batch
 
     def utilisation(self, max_wait_ms: float) -> float:
         return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).utilisation
@@ -112,18 +130,18 @@ class HalfTheGpu(Number, name="04.3"):
     def mean_ms(self, max_wait_ms: float) -> float:
         return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms
 
-    def right(self) -> float:
-        return float(brentq(lambda ms: self.utilisation(ms) - self.share, 0, self.longest_ms, xtol=1e-6))
+    def keeps(self, answer: float) -> bool:
+        return self.utilisation(answer) <= self.share
 
     def because(self, right: float) -> str:
         means = f"from {self.mean_ms(0):.2f} ms to {self.mean_ms(right):.2f} ms"
         return (
-            f"without a wait the server computes {self.utilisation(0):.0%} of the time, with {right:.2f} ms "
-            f"{self.share:.0%}. The mean latency rises {means}: that is the price."
+            f"without a wait the server computes {self.utilisation(0):.1%} of the time, with {right:g} ms "
+            f"{self.utilisation(right):.1%}. The mean latency rises {means}: that is the price."
         )
 
     def hint(self, answer: float, right: float) -> str:
-        if answer > self.longest_ms:
+        if answer > self.tried[-1]:
             return f"that is more than enough: it computes less than {self.share:.0%} of the time."
         busy = f"with a wait of {answer:g} ms it computes {self.utilisation(answer):.1%} of the time"
         if answer < right:

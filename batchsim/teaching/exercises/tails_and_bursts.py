@@ -29,8 +29,9 @@ class SlowPages(Number, name="05.1"):
         )
 
     def mistakes(self, right: float) -> Mistakes:
-        for share in (100 - right, 1 - right / 100):
-            yield share, "that is the share of the pages on which all answers are fast."
+        fast = "the share of the pages on which all answers are fast"
+        yield 100 - right, f"that is {fast}."
+        yield 1 - right / 100, f"that is {fast}, as a fraction."
         yield self.photos, "that counts pages with two slow answers twice. How likely are all to be fast?"
         yield 1, f"that is the share of the photos. A page has {self.photos} of them."
 
@@ -105,7 +106,8 @@ class SeenByUsers(Number, name="05.3"):
     def mistakes(self, right: float) -> Mistakes:
         stall_s = self.stall_ms / 1000
         yield 100 / self.requests, "that is one request, as a closed loop reports it. But users keep sending."
-        for slow_s in (stall_s, stall_s - self.slow_ms / 1000):
-            share = 100 * slow_s / self.seconds
-            yield share, "those arrived during the stall. What about the queue that it left behind?"
+        behind = "What about the queue that it left behind?"
+        yield 100 * stall_s / self.seconds, f"those arrived during the stall. {behind}"
+        early = f"those arrived {self.slow_ms} ms or more before the stall ended"
+        yield 100 * (stall_s - self.slow_ms / 1000) / self.seconds, f"{early}. {behind}"
         yield 100 - right, "that is the share of the fast requests."

@@ -1,12 +1,8 @@
 """The exercises of notebooks/06-theory-meets-simulation.ipynb."""
 
-import math
-
 from scipy.optimize import brentq
 
-from batchsim.scenario import Poisson, Scenario, SizeOrWait
-from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
+from batchsim.teaching.exercises.exercise import SERVICE, Mistakes, Number
 from batchsim.theory import mg1, size_or_wait
 
 
@@ -42,41 +38,36 @@ class TwiceTheTime(Number, name="06.1"):
 
 
 class EnoughRequests(Number, name="06.2"):
-    """The number of requests that makes the interval of the mean latency as narrow as ± 1 %."""
+    """The number of requests that makes an interval as narrow as ± 1 %."""
 
     unit = "requests"
-    within = 0.15  # the width of an interval is itself only an estimate
-    rate_per_s = 400
-    requests = 40_000
-    target = 0.01
-    parts = "half the interval's width over the mean, how many times too wide it is, and the square of that"
+    within = 0.05
+    requests, half_width, target = 40_000, 0.05, 0.01
+    parts = "how many times too wide the interval is, and the square of that"
     look = "What does 95 % promise?"
 
-    def half_width(self, requests: int) -> float:
-        """Return half the width of the mean latency's interval, as a fraction of the mean."""
-        scenario = Scenario(Poisson(self.rate_per_s), SizeOrWait(max_batch_size=1, max_wait_ms=0), SERVICE)
-        result = simulate(scenario, requests, seed=SEED)
-        low, high = result.interval("mean_latency_ms")
-        return (high - low) / 2 / result.mean_latency_ms
+    @property
+    def times(self) -> float:
+        """How many times too wide the interval is."""
+        return self.half_width / self.target
 
     def right(self) -> float:
-        return self.requests * (self.half_width(self.requests) / self.target) ** 2
+        return self.requests * self.times**2
 
     def because(self, right: float) -> str:
-        wide, times = self.half_width(self.requests), math.sqrt(right / self.requests)
-        needed = f"{times:.2f} times too wide, so you need {times:.2f}² times as many"
-        gives = f"A run of {right:,.0f} gives ± {self.half_width(round(right)):.1%}"
-        return f"{self.requests:,} requests give ± {wide:.1%}, {needed}. {gives}."
+        wide = f"± {self.half_width:.0%} is {self.times:g} times too wide"
+        return f"{wide}, so you need {self.times:g}² times as many: {right:,.0f}."
 
     def mistakes(self, right: float) -> Mistakes:
-        times = math.sqrt(right / self.requests)
-        narrower = f"only {math.sqrt(times):.2f} times narrower: the error shrinks with the square root"
-        yield self.requests * times, f"{times:.2f} times as many requests make the interval {narrower}."
+        narrower = f"only {self.times**0.5:.2f} times narrower: the error shrinks with the square root"
+        linear = f"{self.times:g} times as many requests make the interval {narrower}."
+        yield self.requests * self.times, linear
+        yield self.times**2, "that is how many times as many. How many requests is that?"
 
     def hint(self, answer: float, right: float) -> str:
         if answer <= self.requests:
             return f"{self.requests:,} requests are too few: you need more."
-        width = self.target * math.sqrt(right / answer)
+        width = self.target * (right / answer) ** 0.5
         side = "wider than the target," if answer < right else "narrower than you need for"
         return f"that would give about ± {width:.2%}, {side} ± {self.target:.1%}."
 
@@ -108,10 +99,16 @@ class CostOfAWait(Number, name="06.3"):
 
     def mistakes(self, right: float) -> Mistakes:
         yield -right, "the size is right, but which of the two is slower? compare(a, b) gives b - a."
-
-        for all_or_none_ms in (0, self.max_wait_ms):
-            yield all_or_none_ms, "some requests wait for company, others would wait anyway: simulate it."
+        yield 0, "some requests find the server idle, and they wait for company."
+        yield self.max_wait_ms, "that is the whole wait. A request that finds the server busy waits anyway."
+        for wait_ms in (0, self.max_wait_ms):
+            yield (
+                self.mean_ms(wait_ms),
+                "that is the mean latency of one of the two. What is their difference?",
+            )
+        yield 100 * right / self.mean_ms(0), "that is in percent of the mean latency. How many ms is that?"
 
     def hint(self, answer: float, right: float) -> str:
-        use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and a run with it'
-        return f"{use}: the same seed, and enough requests for a narrow interval."
+        use = 'take compare(a, b)["mean_latency_ms"].difference of two runs with the same seed'
+        side = "more" if answer > right else "less"
+        return f"{answer:g} ms is {side} than theory gives: {use}, and enough requests for a narrow interval."

@@ -2,14 +2,12 @@
 
 from functools import cache
 
-from scipy.optimize import brentq
-
 from batchsim.measured.published import published
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
-from batchsim.teaching.exercises.exercise import SEED, Mistakes, Number
+from batchsim.teaching.exercises.exercise import SEED, Limit, Mistakes, Number
 from batchsim.theory import capped
 
 RATE_PER_S = 1350
@@ -25,13 +23,16 @@ class Goodput(Number, name="07.1"):
     unit = "requests per second"
     within = 0.03
     rule = SizeOrWait(max_batch_size=64, max_wait_ms=20)
-    requests = 400_000
+    today_ms, requests = 15, 400_000
     parts = "the requests that are answered per second, and the fraction of them in time"
     look = "The smallest promise, by hand"
 
-    def right(self) -> float:
-        scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE)
+    def per_s(self, max_wait_ms: float) -> float:
+        scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE).replace(max_wait_ms=max_wait_ms)
         return simulate(scenario, self.requests, seed=SEED).goodput_per_s(PROMISED_MS)
+
+    def right(self) -> float:
+        return self.per_s(self.rule.max_wait_ms)
 
     def because(self, right: float) -> str:
         in_time = f"{right:,.0f} of them within {PROMISED_MS} ms: an attainment of {right / RATE_PER_S:.0%}"
@@ -40,21 +41,25 @@ class Goodput(Number, name="07.1"):
     def mistakes(self, right: float) -> Mistakes:
         yield RATE_PER_S, "that is the throughput, which counts late answers too. How many are in time?"
         yield RATE_PER_S - right, "that is the number of late answers. How many are in time?"
-        for share in (right / RATE_PER_S, 100 * right / RATE_PER_S):
-            yield share, "that is the attainment, a fraction. How many requests per second is that?"
+        for share, unit in ((right / RATE_PER_S, "a fraction"), (100 * right / RATE_PER_S, "in percent")):
+            yield share, f"that is the attainment, {unit}. How many requests per second is that?"
+        yield self.per_s(self.today_ms), f"that is with today's wait of {self.today_ms} ms, not with 20 ms."
+        yield 0, f"goodput_per_s takes milliseconds: {PROMISED_MS}, not {PROMISED_MS / 1000:g}."
 
     def hint(self, answer: float, right: float) -> str:
         if answer > RATE_PER_S:
             return f"it must be at most the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
-        return f"simulate the setting, then call goodput_per_s({PROMISED_MS}) on the result."
+        side = "more" if answer > right else "fewer"
+        return f"that is {side} than are in time. Call goodput_per_s({PROMISED_MS}) on a run of the setting."
 
 
-class StricterPromise(Number, name="07.2"):
+class StricterPromise(Limit, name="07.2"):
     """The highest rate within a stricter promise, which theory knows exactly."""
 
     unit = "requests per second"
-    within = 0.02
-    promised_ms = 18
+    step = 50
+    tried = range(step, 1549, step)  # up to the saturation rate
+    promised_ms = 20
     max_batch_size = 16
     parts = "a setting, its p99 at a rate, and the highest rate at which p99 is within the promise"
     look = "How much may the traffic grow?"
@@ -63,19 +68,22 @@ class StricterPromise(Number, name="07.2"):
     def saturation_per_s(self) -> float:
         return self.max_batch_size / SERVICE(self.max_batch_size)
 
-    def p99_ms(self, rate_per_s: float) -> float:
-        return capped(rate_per_s, SERVICE, self.max_batch_size).percentile(99)
+    @classmethod
+    @cache
+    def p99_ms(cls, rate_per_s: float) -> float:
+        return capped(rate_per_s, SERVICE, cls.max_batch_size).percentile(99)
 
-    def right(self) -> float:
-        top = 0.99 * self.saturation_per_s
-        return float(brentq(lambda rate: self.p99_ms(rate) - self.promised_ms, 0.1 * top, top))
+    def keeps(self, answer: float) -> bool:
+        return self.p99_ms(answer) <= self.promised_ms
 
     def because(self, right: float) -> str:
         there = f"p99 is {self.p99_ms(right):.1f} ms at {right:,.0f} requests per second"
-        return f"theory says that {there}. At {RATE_PER_S:,} it is {self.p99_ms(RATE_PER_S):.1f} ms."
+        more = f"at {right + self.step:,.0f} it is {self.p99_ms(right + self.step):.1f} ms"
+        return f"theory says that {there}, and {more}."
 
     def mistakes(self, right: float) -> Mistakes:
-        yield self.saturation_per_s, "that is the saturation rate: at this rate the queue grows without end."
+        saturation = round(self.saturation_per_s)
+        yield saturation, "that is the saturation rate: at this rate the queue grows without end."
 
     def hint(self, answer: float, right: float) -> str:
         if answer >= self.saturation_per_s:
@@ -103,11 +111,11 @@ class EnoughServers(Number, name="07.3"):
 
     @classmethod
     @cache  # the search takes longer than a learner should wait twice
-    def fewest(cls, seed: int = SEED) -> tuple[int, SizeOrWait, float]:
+    def fewest(cls) -> tuple[int, SizeOrWait, float]:
         """Return the number of servers, the rule and its p99 in ms."""
         scenario = Scenario(Poisson(cls.rate_per_s), SizeOrWait(), SERVICE)
         over = {"servers": range(1, cls.most + 1), "max_batch_size": SIZES, "max_wait_ms": WAITS_MS}
-        best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=seed)
+        best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=SEED)
         assert best.met
         assert isinstance(best.rule, SizeOrWait)
         return best.scenario.servers, best.rule, best.expected["p99_ms"].value

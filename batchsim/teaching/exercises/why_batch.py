@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Mistakes, Number, Verdict
+from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Limit, Mistakes, Number, Verdict
 from batchsim.teaching.game import BeTheBatcher, seed_of
 from batchsim.teaching.progress_store import load
 from batchsim.theory import mg1, size_or_wait
@@ -36,11 +36,12 @@ class SaturationRate(Number, name="01.1"):
         yield self.size / SERVICE(1), "a batch takes longer than one request: each request adds its own cost."
 
 
-class SmallestBatch(Number, name="01.2"):
+class SmallestBatch(Limit, name="01.2"):
     """The smallest `max_batch_size` whose saturation rate exceeds 3,000 requests per second."""
 
     unit = "requests in a batch"
-    within = 0.0
+    largest = False
+    tried = range(1, 1000)
     rate_per_s = 3000
     parts = "the saturation rate of each batch size, and the first size whose rate is higher than the traffic"
     look = "Why 32 requests take little more time than one"
@@ -48,8 +49,8 @@ class SmallestBatch(Number, name="01.2"):
     def saturation_per_s(self, size: int) -> float:
         return size / SERVICE(size)
 
-    def right(self) -> float:
-        return next(size for size in range(1, 1000) if self.saturation_per_s(size) > self.rate_per_s)
+    def keeps(self, answer: float) -> bool:
+        return self.saturation_per_s(int(answer)) > self.rate_per_s
 
     def because(self, right: float) -> str:
         size, enough = int(right), f"{self.saturation_per_s(int(right)):,.0f} requests per second"

@@ -71,8 +71,8 @@ def test_nothing_of_the_ten_depends_on_the_order_within_an_instant():
 
 
 def test_the_eleventh_request_waits_for_the_server_and_computes_alone(capsys):
-    assert EXERCISES["03.1"].right() == (35 - 29) + 6
-    assert told(capsys, "03.1", 12).startswith("Right: its wait is over at 33 ms")
+    assert EXERCISES["03.1"].right() == (35 - 30) + 6
+    assert told(capsys, "03.1", 11).startswith("Right: its wait is over at 34 ms")
 
 
 # 03.2, a function.
