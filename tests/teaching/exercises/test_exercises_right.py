@@ -172,6 +172,12 @@ def test_what_the_solution_gives_is_right_with_any_seed(name, seed):
     assert EXERCISES[name].judge(solved(name, seed)).right
 
 
+@pytest.mark.parametrize("name", [name for name in EXERCISES if name != "01.4"])
+def test_the_verdict_that_a_lesson_stores_is_that_of_today(name):
+    (stored,) = solutions()[name][1][-1].outputs
+    assert stored.text == f"Right: {EXERCISES[name].judge(solved(name, 1)).text}\n"
+
+
 @seeds(2)
 def test_a_known_answer_is_judged_alike_with_any_seed(with_seed, seed):
     known = {}
