@@ -13,6 +13,7 @@ from tidy_notebooks import VIEW, tidy
 from tracked import notebooks
 
 from batchsim import teaching as lessons
+from batchsim._course import copy_to
 from batchsim.engines.compiled.jit import WHAT
 from batchsim.teaching import game
 
@@ -313,7 +314,9 @@ RARE = pytest.mark.rare("simulates for long; the other lessons run whole in `mak
 @pytest.mark.parametrize(
     "path", [pytest.param(each, marks=[RARE] * each.name.startswith(LONG), id=each.stem) for each in COPIES]
 )
-def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, monkeypatch):
+def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, monkeypatch, tmp_path):
+    copy_to(tmp_path)  # as `batchsim lab` does: nothing else of the project is beside it
+    monkeypatch.chdir(tmp_path / "notebooks")
     monkeypatch.setenv("MPLBACKEND", "agg")
     asked, said, namespace = [], "", {"__name__": "__main__", "display": lambda *_: None}
     for number, cell in enumerate(code(read(path))):

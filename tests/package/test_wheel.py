@@ -130,9 +130,9 @@ def test_a_server_of_the_course_answers(fresh, command, extra, port):
         assert answer(f"http://127.0.0.1:{port}/{page}") == 200
         running.terminate()
     if command == "lab":
-        lesson = "batchsim-course/notebooks/solutions/01-why-batch.ipynb"
-        run(place, "jupyter", "execute", lesson, "--inplace")
-        assert (place / lesson).read_text().count('"execution_count"') > 10
+        lessons = sorted((place / "batchsim-course" / "notebooks").glob("[0-9]*.ipynb"))
+        run(place, "jupyter", "execute", "--inplace", *lessons)
+        assert min(path.read_text().count('"execution_count": 1') for path in lessons) > 0
 
 
 @pytest.mark.parametrize("command", ["page", "book"])

@@ -9,7 +9,7 @@ import numpy as np
 import batchsim as bs
 from batchsim import servers
 
-RUN = Path(__file__).parents[2] / "tests" / "oracles" / "measured" / "vllm019_rtx4090.csv"
+RUN = Path(__file__).parents[2] / "notebooks" / "data" / "vllm019_rtx4090.csv"
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # fitted to a profile of that card
 MEMORY = 2587 * 16  # tokens
 LONGEST = 4765  # tokens of a prompt and its answer, in this run
