@@ -815,6 +815,15 @@ export function comfortable(film, lane) {
   return SLOWNESS.reduce((best, times) => (away(times) < away(best) ? times : best));
 }
 
+/** The requests of some lanes, [number, latency where it is longest] each, by number. */
+export function longest(lanes) {
+  const found = new Map();
+  for (const [number, s] of lanes.flatMap((lane) => lane.latencies)) {
+    if (!found.has(number) || s > found.get(number)) found.set(number, s);
+  }
+  return [...found].sort(([a], [b]) => a - b);
+}
+
 /**
  * A film in an element, with its own clock and controls: `load` it, then `play`, `pause`, `goTo`, `next`, `previous`.
  * options: { looks: { light, dark, fills }, theme?, em?: px of its letters, fill?: whether it takes the element's height }.
@@ -870,6 +879,7 @@ export class Film {
     this.usual = SLOWNESS.indexOf(comfortable(film, lane));
     this.pace(this.slowed);
     this.listed = null;
+    this.buttons.at(-1).style.display = this.numbers.length ? "" : "none";
     this.follow(this.picked);
     this.untouched = time_s === null; // Play starts at the beginning
     Object.assign(this, { below: null, stage: null, shown: null }); // another film's: until there is room, nothing is drawn
@@ -940,7 +950,7 @@ export class Film {
   /** The requests that can be followed, [number, latency] each: those that have a place of their own. */
   get numbers() {
     const lanes = this.lanes.filter((lane) => this.staged || lane.kind === "tokens");
-    return (this.listed ??= [...new Map(lanes.flatMap((lane) => lane.latencies))].sort(([a], [b]) => a - b));
+    return (this.listed ??= longest(lanes));
   }
 
   /** Highlight a request and tell its life, or, with null, nobody's. */

@@ -184,6 +184,21 @@ def test_the_life_of_a_request_with_tokens_is_pythons(ask):
         assert words == life(result, request)
 
 
+def test_a_request_of_several_lanes_is_as_slow_as_in_the_slowest(ask):
+    runs = [
+        bs.simulate(TOKENS.replace(rule=rule), 40, seed=5) for rule in (bs.SizeOrWait(8, 500), TOKENS.rule)
+    ]
+    films = [SeatFilm.of(result) for result in runs]
+    stretch = PlayRange(0.0, max(result.finish_s.max() for result in runs))
+    lanes = [token_lane(film.seats, film.queue, film.busy, (1, 8), film.result, stretch) for film in films]
+    (found,) = ask(
+        {"does": "longest", "film": Window(stretch, films[0].instants, lanes, lambda *_: "").message()}
+    )
+    slowest_ms = np.maximum(*(result.latency_ms for result in runs))
+    assert [number for number, _ in found] == [*range(40)]
+    assert [1000 * latency_s for _, latency_s in found] == pytest.approx(slowest_ms.tolist())
+
+
 @pytest.mark.parametrize("rule", [TOKENS.rule, bs.SizeOrWait(8, 500)], ids=["steps", "whole"])
 def test_the_sentence_of_a_step_is_pythons(ask, rule):
     result = bs.simulate(TOKENS.replace(rule=rule), 100)
