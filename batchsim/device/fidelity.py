@@ -77,6 +77,19 @@ class Repeats:
         return float(low), float(high)
 
 
+def as_far_out(repeated: np.ndarray, value: np.ndarray) -> float:
+    """Return the share of runs that are as far out in their worst metric as some values, one of them.
+
+    `repeated` has the metrics of the others, shape (metrics, runs). How far out a run is in a metric: its
+    distance from the median over that of the limit which holds 95 of 100 runs, on this side.
+    """
+    low, middle, high = np.quantile(repeated, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], axis=1)[..., None]
+    away = np.column_stack([value, repeated]) - middle
+    reach = np.where(away > 0, high - middle, middle - low) + 1e-12 * np.abs(middle) + 1e-300
+    worst = (np.abs(away) / reach).max(axis=0)
+    return float((worst >= worst[0]).mean())
+
+
 OTHERWISE = 0.2  # the relative difference of batch times above which the text asks for a cause
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
 EACH = 32  # up to this batch size, every size is measured
@@ -136,6 +149,15 @@ class Fidelity(_check.Renewed):
         """Return whether the replayed value is in the interval."""
         low, high = self.interval(key)
         return low <= self.replayed.metrics.number(metric(key).key) <= high
+
+    @cached_property
+    def chance(self) -> float:
+        """The share of repeats that are as far out in some metric as the replay: below 5 %, it is not chance.
+
+        In one of six metrics a quarter of all runs is outside the interval that holds 95 of 100.
+        """
+        replayed = [self.replayed.metrics.number(key) for key in self.keys]
+        return as_far_out(np.array([self.repeats.numbers[key] for key in self.keys]), np.array(replayed))
 
     @property
     def disturbed(self) -> str:
@@ -216,10 +238,14 @@ class Fidelity(_check.Renewed):
         (low, high), (p99_low, p99_high) = self.interval("mean_latency_ms"), self.interval("p99_ms")
         rows = self.to_frame()
         outside = [heading(key).partition(" (")[0] for key in rows.index[~rows["inside"].to_numpy(bool)]]
+        far = f"{self.chance:.0%} of the repeats are as far out in some row"
+        verdict = "chance explains it" if self.chance >= 1 - LEVEL else "chance does not explain it"
         return [
             f"A run like this one has a mean latency between {duration(low)} and {duration(high)}, and a p99 "
             f"between {duration(p99_low)} and {duration(p99_high)}, in {100 * LEVEL:.0f} of 100 repeats.",
-            f"This one is outside in {listed(outside)}." if outside else "This one is inside in every row.",
+            f"This one is outside in {listed(outside)}; {far}: {verdict}."
+            if outside
+            else "This one is inside in every row.",
         ]
 
     def __repr__(self) -> str:

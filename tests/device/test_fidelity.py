@@ -9,7 +9,7 @@ from validation import predicted
 
 import batchsim as bs
 from batchsim.device import compare_with_simulation, load_model, measure
-from batchsim.device.fidelity import KEYS, SHARES, Repeats, busy_in, measure_for, service_of
+from batchsim.device.fidelity import KEYS, SHARES, Repeats, as_far_out, busy_in, measure_for, service_of
 
 SCENARIO = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(4, 1), bs.Affine(100, 0))
 
@@ -242,3 +242,14 @@ def test_a_run_of_another_server_is_outside():
         predicted.experiment(0.5, seed, 1500, 40, 20, speed=1.25)["mean_latency_ms"] for seed in range(4)
     ]
     assert sum(low <= real <= high for low, high, real, _ in wrong) <= 1
+
+
+def test_all_rows_together_are_outside_as_rarely_as_one():
+    normal = np.random.default_rng(1).normal(size=(6, 600))
+    numbers = normal + normal[:1]  # what are metrics of one run hang together
+    repeats, runs = numbers[:, :200], numbers[:, 200:].T
+    low, high = np.quantile(repeats, [0.025, 0.975], axis=1)
+    assert ((runs < low) | (runs > high)).any(axis=1).mean() > 0.2
+    assert 0.02 < np.mean([as_far_out(repeats, run) < 0.05 for run in runs]) < 0.08
+    assert as_far_out(repeats, runs[0] + 9) == 1 / 201
+    assert as_far_out(repeats, np.median(repeats, axis=1)) > 0.9

@@ -158,6 +158,7 @@ def calibrated(calibration: Calibration) -> Picture:
 
 
 FARTHEST = 1.6  # the band is cut off at this multiple of the lines' longest latency
+TITLE = 70  # letters of a line: more are cut off at the right
 BAR_WIDTH = 0.4  # the distance of two sizes is 1
 
 
@@ -205,11 +206,11 @@ def overlay(compared: Fidelity) -> Picture:
         + ("" if compared.inside(key) else " (outside)")
         for key in ("mean_latency_ms", "p99_ms", "mean_batch_size")
     )
-    title = f"A real run and its simulation, {compared.measurement.model}\nsimulated: {difference}"
+    lines = [f"A real run and its simulation, {compared.measurement.model}", f"simulated: {difference}"]
     if compared.disturbed:
         verdict = f"DISTURBED, no verdict: {compared.disturbed}"
-        title += "\n" + textwrap.shorten(verdict, 100, placeholder=" …")
-    latency.set_title(title, fontsize="medium")
+        lines.append(textwrap.shorten(verdict, 100, placeholder=" …"))
+    latency.set_title("\n".join(textwrap.fill(line, TITLE) for line in lines), fontsize="medium")
     for ax in (latency, batches):
         ax.grid(alpha=0.3)
     figures.show_legend(batches, handles)
