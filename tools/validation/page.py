@@ -1,6 +1,7 @@
 """Every comparison that VALIDATION.md prints: our number with its interval, theirs, and the error."""
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -589,14 +590,72 @@ REAL = TABLES.with_name("fidelity.md"), TABLES.with_name("fidelity_lengths.md")
 TABLE = "| what | simulated | 95 % interval | expected | error | |\n|---|---|---|---|---|---|\n"
 
 
+# The first screen: the sections of each family, and what they do not cover.
+FAMILIES = {
+    "Queueing theory": (
+        (
+            "One at a time", "Priorities", "Replicas behind a router", "Batches of all that waits",
+            "Batches without a cap", "A minimum batch size", "The textbook rule with a wait",
+            "Requests of different sizes", "Identities", "The optimum",
+        ),
+        "loads above 0.95",
+    ),
+    "A measured server, one instance": (
+        ("A real server: nnU-Net on Triton",), "open loops: its clients wait for their answers",
+    ),
+    "Measured servers, for plausibility": (
+        (
+            *(group.title for group in GROUPS if group.title.startswith("For plausibility")),
+        ),
+        "a claim: how these servers shared a GPU is not published",
+    ),
+    "Token generation, formulas": (("Token generation: formulas",), "memory, preemption, chunked prompts"),
+    "Token generation, measured": (
+        (
+            "A measured run: vLLM 0.19 on an RTX 4090", "Whole batches: vLLM on A100, H100 and GH200",
+            "Closed loops: Llama-3.1-8B on one H100", "A load test: vLLM 0.11 on one H100, KubeCon NA 2025",
+            "Closed loops: Qwen3-32B on four H100s", "The measured run under five servers' rules",
+        ),
+        "speculative decoding, mixtures of experts",
+    ),
+    "Questions that engineers asked": (
+        ("Questions that engineers asked",), "percentiles of closed loops, whose noise is not known",
+    ),
+    "The servers' own code": (("The servers' own code",), "servers in C++, Java and Rust"),
+    "Real runs": (("A real run on this machine",), "GPUs"),
+}  # fmt: skip
+VERDICTS = re.compile(r"\| (agrees|within|\*\*\w+\*\*) \|$")
+BESIDE = """
+Rows without a verdict are not counted here, and each section says why they have none. How often intervals
+hold the truth has [a section of its own](#the-intervals-themselves); what no row covers stands
+[at the end](#what-this-model-leaves-out).
+"""
+
+
+def summary(sections):
+    """Return the table of families: how many rows have a verdict, how many agree, and their largest error."""
+    bodies = dict(part.split("\n", 1) for part in re.split(r"^## ", sections, flags=re.MULTILINE)[1:])
+    lines = ["", "| family | rows | agree | their largest error | not covered |", "|---|---|---|---|---|"]
+    for family, (titles, lacks) in FAMILIES.items():
+        every = [line for title in titles for line in bodies[title].splitlines() if line.startswith("| ")]
+        judged = [(line, found[1]) for line in every if (found := VERDICTS.search(line))]
+        agree = [re.sub(r"\(.*?\)", "", line) for line, verdict in judged if "*" not in verdict]
+        errors = [abs(float(error)) for line in agree for error in re.findall(r"([+-][\d.]+)%", line)]
+        worst = f"{max(errors):.1f} %" if errors else ""
+        link = f"[{family}](#{re.sub(r'[^a-z0-9 -]', '', titles[0].lower()).replace(' ', '-')})"
+        lines.append(f"| {link} | {len(judged)} | {len(agree)} | {worst} | {lacks} |")
+    return "\n".join(lines) + "\n" + BESIDE
+
+
 def markdown():
     """Return the whole text of VALIDATION.md."""
-    parts = [HEAD]
+    parts = []
     for group in GROUPS:
         parts.append(f"\n## {group.title}\n\n{group.text}\n\n{TABLE}")
         parts.extend(f"{row}\n" for row in group.rows())
     measured = [SERVERS, REAL_BATCHERS.read_text(), real_runs()]
-    return "".join([*parts, *measured, INTERVALS, TABLES.read_text(), SELECTION, CHOICES.read_text(), TAIL])
+    parts += [*measured, INTERVALS, TABLES.read_text(), SELECTION, CHOICES.read_text(), TAIL]
+    return HEAD + summary("".join(parts)) + "".join(parts)
 
 
 def real_runs():

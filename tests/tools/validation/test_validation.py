@@ -40,6 +40,11 @@ def test_every_group_stands_in_it_in_order_and_nothing_else():
         assert written(group.title)
 
 
+def test_its_first_screen_counts_the_rows_below():
+    below = TEXT[TEXT.index("\n## ") :]
+    assert validation.HEAD + validation.summary(below) + below == TEXT
+
+
 def test_every_row_that_claims_agrees():
     assert "DISAGREES" not in TEXT
     assert TEXT.count("| agrees |") > 130
