@@ -227,18 +227,18 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
             text = f"{_instead(scenario, servers)}, with {judgement.in_words}"
             yield Remedy("servers", servers, text)
             return
+    where = _on_the_same(scenario)
     if judgement is not None:
-        numbers = judgement.in_words
-        surely = f"even {servers} servers would not meet it with this setting: {numbers}"
+        surely = f"even {servers} servers{where} would not meet it with this setting: {judgement.in_words}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
     else:
-        where, still = _on_the_same(scenario), overload(more)
-        yield Remedy("servers", None, f"even {servers} servers{where} would not keep up: {still}")
+        yield Remedy("servers", None, f"even {servers} servers{where} would not keep up: {overload(more)}")
 
 
 def _on_the_same(scenario: Scenario) -> str:
     devices = scenario.devices
-    return "" if devices is None else f" on the same {_format.counted(devices, 'device')}"
+    which = "device" if devices == 1 else f"{devices} devices"
+    return "" if devices is None else f" on the same {which}"
 
 
 def _instead(scenario: Scenario, servers: int) -> str:

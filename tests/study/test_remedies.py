@@ -95,6 +95,9 @@ def test_what_no_change_helps_is_said():
     assert rate.text.startswith("more requests")
     assert servers.value is None
     assert servers.text.startswith("even 9 servers would not meet it with this setting: p99 45.")
+    shares = scenario.replace(devices=1)
+    shared = tune(shares, SLO(p99_ms=30), {"max_wait_ms": [40]}, requests=5000).remedies[2]
+    assert shared.text.startswith("even 9 servers on the same device would not meet it")
     assert service.value is None
     assert "Even a model 128 times as fast would not meet it with this setting." in found.explain()
 
@@ -178,7 +181,7 @@ def test_servers_that_share_too_few_devices_are_said_not_to_keep_up():
     (servers,) = (remedy for remedy in found.remedies if remedy.knob == "servers")
     assert (servers.value, servers.kind) == (None, "would not")
     assert not shared.replace(servers=10).stable
-    assert "Even 10 servers on the same 1 device would not keep up: load 1.125" in found.explain()
+    assert "Even 10 servers on the same device would not keep up: load 1.125" in found.explain()
 
 
 def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():
