@@ -1,10 +1,12 @@
 """Film the explorer's own page for the README: `python docs/moving_picture.py`.
 
-A hand moves the sliders of the app, a view is enlarged, and the film plays; each frame is a picture of the
-page. It writes docs/explorer.webp, and needs the test extra and a Chromium.
+A hand moves the wait of the app, and latency, map and batches follow; each frame is a picture of the page. It
+writes docs/explorer.webp, with the names of the pages and views that it shows, which a test compares with the
+explorer. It needs the test extra and a Chromium.
 """
 
 import io
+import json
 import shutil
 import sys
 import tempfile
@@ -16,23 +18,15 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser.conftest import CHROMIUM, QUIETLY  # noqa: E402
-from browser.panel import EXPLORER, KNOB  # noqa: E402
+from browser.conftest import CHROMIUM, MET, QUIETLY  # noqa: E402
+from browser.panel import EXPLORER, HANDLE, KNOB  # noqa: E402
 from browser.servers import running  # noqa: E402
 
 SIZE = {"width": 1120, "height": 690}
 MOST_BYTES = 2_000_000
-STILL_MS, MOVING_MS, FILM_MS = (
-    1500,
-    130,
-    90,
-)  # how long a frame stays: at rest, as a slider moves, in the film
-MOVES = (
-    ("max_wait_ms", "ArrowLeft", 8),
-    ("rate_per_s", "ArrowRight", 24),
-    ("max_batch_size", "ArrowRight", 12),
-)
-FILMED = 45  # frames of the film
+STILL_MS, MOVING_MS = 1800, 110  # how long a frame stays: at rest, and as the slider moves
+MOVES = (("ArrowRight", 26), ("ArrowLeft", 38))  # of the wait, from 10 ms
+NAMES = "() => [...document.querySelectorAll('.batchsim-tabs .lm-TabBar-tabLabel, .batchsim-large option')]"
 
 
 def frames(page):
@@ -42,22 +36,16 @@ def frames(page):
         page.evaluate("watch.quiet(60)")
         return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
+    page.locator(".batchsim-tabs .lm-TabBar-tab", has_text="Arrivals").click()
+    page.locator(".batchsim-large select").select_option(label="Latency")
     yield picture(), STILL_MS
-    for knob, key, presses in MOVES:
-        page.locator(KNOB.format(name=knob)).locator(".noUi-handle").focus()
+    for key, presses in MOVES:
+        page.locator(KNOB.format(name="max_wait_ms")).locator(HANDLE).focus()
         for _ in range(presses):
             page.keyboard.press(key)
             yield picture(), MOVING_MS
         page.wait_for_timeout(500)  # the hand lets go
         yield picture(), STILL_MS
-    page.locator(".batchsim-large select").select_option(label="p99 of every setting at this load")
-    yield picture(), STILL_MS
-    page.locator(".batchsim-tabs .lm-TabBar-tab", has_text="Film").click()
-    yield picture(), STILL_MS
-    page.locator(".batchsim-player button").first.click()
-    for _ in range(FILMED):
-        page.wait_for_timeout(FILM_MS)
-        yield Image.open(io.BytesIO(page.screenshot())).convert("RGB"), FILM_MS
 
 
 def main() -> None:
@@ -68,14 +56,22 @@ def main() -> None:
         with running("app", Path(home) / "app") as server:
             page = browser.new_page(viewport=SIZE)
             page.add_init_script(path=ROOT / "tests" / "browser" / "watch.js")
+            page.add_init_script(MET)
             page.goto(server.address())
             page.wait_for_selector(EXPLORER)
             page.evaluate("selector => void watch.start(selector)", EXPLORER)
             page.evaluate("watch.quiet(1000)")
+            names = page.evaluate(f"({NAMES})().map(each => each.textContent)")
             pictures, durations = zip(*frames(page), strict=True)
         browser.close()
     moving = ROOT / "docs" / "explorer.webp"
-    options = {"quality": 60, "method": 4, "loop": 0, "minimize_size": True}
+    options = {
+        "quality": 60,
+        "method": 4,
+        "loop": 0,
+        "minimize_size": True,
+        "xmp": json.dumps(names).encode(),
+    }
     pictures[0].save(moving, save_all=True, append_images=pictures[1:], duration=list(durations), **options)
     size = moving.stat().st_size
     assert size <= MOST_BYTES, f"{moving.name} must be at most {MOST_BYTES:,} bytes, got {size:,}"

@@ -76,6 +76,7 @@ panel.tabs.selected_index, panel.large.value = begun
 INTO_VIEW = (
     "document.querySelector('.batchsim-explorer').scrollIntoView({ block: 'nearest' })"  # as one that opens
 )
+MET = "try { localStorage.setItem('batchsim-opening', 1); } catch {}"  # the reader has seen the opening
 FILL = """(cells) => {
     const notebook = jupyterapp.shell.currentWidget.model.sharedModel;
     notebook.transact(() => {
@@ -110,8 +111,8 @@ def opened(browser):
         if is_new:
             context = patient(browser.new_context(**(page if alone else PAGE)))
             context.add_init_script(path=HERE / "watch.js")
-            if met:  # the reader has seen the opening
-                context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
+            if met:
+                context.add_init_script(MET)
             panel = Panel(context.new_page(), server)
             if not alone:
                 KEPT[server] = panel

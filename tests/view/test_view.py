@@ -1,6 +1,7 @@
 """Compiling, shared devices, replicas and priorities: a part of its own in each picture, film and control."""
 
 import dataclasses
+import json
 import math
 import re
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import drawn, names_of, over
+from PIL import Image
+from places import ROOT
 
 import batchsim as bs
 from batchsim._format import duration, number, percent
@@ -285,3 +288,12 @@ def test_a_level_of_which_many_are_lost_says_so():
     assert not data.overloaded
     assert np.isfinite(data.levels_ms[1]).all()
     assert levels(data, 99).endswith("level 2 lost")
+
+
+def test_the_moving_picture_of_the_readme_shows_the_pages_and_views_there_are(panel):
+    with Image.open(ROOT / "docs" / "explorer.webp") as moving:
+        names = json.loads(moving.info["xmp"])
+    shown = [*panel.tabs.titles, *(label for label, _ in panel.large.options)]
+    assert [name.replace("\N{NO-BREAK SPACE}", " ") for name in names] == shown, (
+        "python docs/moving_picture.py takes it again"
+    )
