@@ -197,21 +197,14 @@ def hash_ids_of(prompts: np.ndarray, ids: Sequence[Sequence[int]], piece: int | 
     """
     made = HashIds(ids, PIECES[0] if piece is None else piece)
     counts = np.array([len(row) for row in made.ids])
-
-    def unlike(tokens: int) -> np.ndarray:
-        either = (
-            counts != -(-prompts // tokens),
-            counts != prompts // tokens,
-        )  # the rest has an id, or none has
-        return min(map(np.flatnonzero, either), key=len)
-
-    if piece is None:
-        made = HashIds(ids, min(PIECES, key=lambda each: unlike(each).size))
-    if (wrong := unlike(made.piece_tokens)).size:
-        rule = f"hash ids must be one for each {made.piece_tokens} tokens of a prompt"
+    pieces = PIECES if piece is None else (made.piece_tokens,)
+    unlike = {each: np.flatnonzero(counts != -(-prompts // each)) for each in pieces}
+    best = min(unlike, key=lambda each: unlike[each].size)
+    if (wrong := unlike[best]).size:
+        rule = f"hash ids must be one for each {best} tokens of a prompt"
         got = f"{counts[wrong[0]]} for {prompts[wrong[0]]:,} tokens at index {wrong[0]}"
         got += f", and {wrong.size:,} of {counts.size:,} prompts so"
         if piece is None and wrong.size > FEW * counts.size:
             raise ValueError(f"{rule}, or piece be given, got {got}")
         _check.warn(f"{rule}, got {got}")
-    return made
+    return made if best == made.piece_tokens else HashIds(ids, best)

@@ -332,11 +332,6 @@ class Scenario:
         return self.servers if self.devices is None else self.devices
 
     @property
-    def all_devices(self) -> int:
-        """The number of devices of all replicas."""
-        return self.most_replicas * self.device_count
-
-    @property
     def plain_servers(self) -> bool:
         """Whether each server has its own device, and no host part."""
         return self.host_ms == 0 and self.device_count == self.servers

@@ -96,7 +96,8 @@ def read_times_s(
 def read_sizes(path: File, kind: Name, column: str) -> np.ndarray:
     """Return a column of a file that has whole numbers from 1 on."""
     found = _column(path, kind, column)
-    sizes = np.array([int(cell) if cell.isascii() and cell.isdigit() else 0 for cell in found.cells], object)
+    good = (cell.isascii() and cell.isdigit() and len(cell) < 20 for cell in found.cells)
+    sizes = np.array([int(cell) if fits else 0 for cell, fits in zip(found.cells, good, strict=True)], object)
     _refuse(path, found, (sizes < 1) | (sizes > LONGEST), f"must be a whole number from 1 to {LONGEST:,}")
     return sizes.astype(np.int64)
 
