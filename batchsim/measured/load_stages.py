@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from batchsim._format import fixed
+from batchsim._format import counted, fixed
 
 LATE = 0.05  # of the latency: a mean delay before sending above this is reported
 DRAWN = 3.0  # standard deviations by which the duration of exponential gaps may exceed its mean
@@ -46,9 +46,10 @@ class Stage:
     samples: int = 1
 
     def __post_init__(self) -> None:
-        """Take times of 0 for unknown: nobody measured them, as TTFT and with it TPOT without streaming."""
-        if self.ttft_ms and not any(self.ttft_ms.values()):
-            for name in ("ttft_ms", "itl_ms", "reported_tpot_ms"):
+        """Take times of 0 for unknown, as TTFT without streaming; those of tokens then are, too."""
+        unstreamed = self.ttft_ms and not any(self.ttft_ms.values())
+        for name in ("ttft_ms", "itl_ms", "reported_tpot_ms"):
+            if unstreamed or not any(getattr(self, name).values()):
                 object.__setattr__(self, name, {})
 
     @property
@@ -103,7 +104,8 @@ class Stage:
             found["several samples a request"] = f"{how}, a server's batches count samples"
         if self.is_late:
             how = f"requests left {fixed(self.hidden_ms / 1000)} s late on average, in no latency"
-            found["hidden send delay"] = f"{how}: a closed loop of {max(self.in_flight, 1):.0f} clients"
+            clients = counted(max(round(self.in_flight), 1), "client")
+            found["hidden send delay"] = f"{how}: a closed loop of {clients}"
         else:  # where no tool says what was sent, more answers than were asked for tell
             known = self.sent_per_s == self.sent_per_s
             sent = self.sent_per_s if known else max(self.served_per_s, self.asked_per_s)
@@ -111,7 +113,7 @@ class Stage:
             if abs(sent - self.asked_per_s) > (OTHER + chance) * self.asked_per_s:
                 found["rate other than asked"] = f"the tool sent {fixed(sent)}/s, none late by its own plan"
         for name, stats in (("TPOT", self.reported_tpot_ms), ("ITL", self.itl_ms)):
-            ratio = stats.get("mean", math.nan) / self.tpot_ms
+            ratio = stats.get("mean", math.nan) / (self.tpot_ms or math.nan)
             if abs(ratio - 1) > CHUNKS:
                 wanted = "(latency - TTFT) / (output tokens - 1)"
                 found[f"chunks counted as tokens in {name}"] = f"the mean is {ratio:.2f} of {wanted}"

@@ -183,7 +183,14 @@ def _content(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
             if key in content:
                 try:
                     return read(path, content)
-                except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+                except (
+                    ArithmeticError,
+                    AttributeError,
+                    KeyError,
+                    RecursionError,
+                    TypeError,
+                    ValueError,
+                ) as error:
                     if os.fspath(path) in str(error):
                         raise ValueError(str(error)) from None
                     raise _File(path, "").missing(f"what its tool writes ({error})") from None

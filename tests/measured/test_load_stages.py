@@ -96,8 +96,11 @@ def test_a_tools_name_and_version_are_those_in_the_file(read, content, title):
 def test_two_requests_are_too_few_to_tell_and_no_loop_has_no_client():
     few = Stage(2, {"mean": 900.0}, asked_per_s=5.0, served_per_s=0.5, delay_ms={"mean": 992.0})
     assert list(few.faults) == ["too few requests"]
+    one_token = Stage(99, {"mean": 9.0}, {"mean": 9.0}, {"mean": 0.0}, {"mean": 0.0}, output_tokens=1)
+    assert (one_token.itl_ms, one_token.reported_tpot_ms, one_token.faults) == ({}, {}, {})
+    assert Stage(99, {"mean": 9.0}, {"mean": 9.0}, {"mean": 1.0}, output_tokens=2).faults == {}
     slow = Stage(300, {"mean": 900.0}, asked_per_s=5.0, served_per_s=0.1, delay_ms={"mean": 992.0})
-    assert "a closed loop of 1 clients" in slow.faults["hidden send delay"]
+    assert "a closed loop of 1 client" in slow.faults["hidden send delay"]
 
 
 def test_missing_lengths_are_named_and_given(tmp_path):

@@ -233,6 +233,7 @@ CSV = "Concurrency,Inferences/Second,Avg latency,p50 latency\n1,nan,1,1\n"
         (json.dumps(AIPERF | {"request_latency": [1]}), r"what its tool writes \('list' object"),
         (json.dumps(AIPERF | {"request_throughput": {"avg": 0}}), "served_per_s must be above 0"),
         ('{"benchmarks": []}', "at least one stage"),
+        (json.dumps(VLLM | {"num_prompts": math.inf}), "what its tool writes .*infinity"),
     ],
 )
 def test_a_file_that_is_none_names_what_is_missing_in_one_line(tmp_path, content, message):
