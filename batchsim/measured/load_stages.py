@@ -100,8 +100,8 @@ class Stage:
             return {"too few requests": f"{self.requests} of them tell of no rate, delay or percentile"}
         found = {}
         if self.samples > 1:
-            how = f"{self.samples}, by its rates and latencies: rates here count requests"
-            found["several samples a request"] = f"{how}, a server's batches count samples"
+            how = f"each has {self.samples}, by its rates and latencies; rates here count requests"
+            found["several samples a request"] = f"{how}, a server's batches samples"
         if self.is_late:
             how = f"requests left {fixed(self.hidden_ms / 1000)} s late on average, in no latency"
             clients = counted(max(round(self.in_flight), 1), "client")
