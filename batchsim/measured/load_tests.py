@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import pandas
 
 TOOLS = "GuideLLM, inference-perf, AIPerf, vllm bench serve, SGLang, perf_analyzer"
-LINES = re.compile(r"\}\s*\n\s*\{")  # between two objects that make no JSON together
+LINES = re.compile(r"\}[ \t\r]*\n\s*\{")  # between two objects that make no JSON together
+WRONG = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError  # in a file
 NEAR = 0.1  # relative: a number of samples this near to a power of two is one
 
 
@@ -183,14 +184,7 @@ def _content(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
             if key in content:
                 try:
                     return read(path, content)
-                except (
-                    ArithmeticError,
-                    AttributeError,
-                    KeyError,
-                    RecursionError,
-                    TypeError,
-                    ValueError,
-                ) as error:
+                except WRONG as error:
                     if os.fspath(path) in str(error):
                         raise ValueError(str(error)) from None
                     raise _File(path, "").missing(f"what its tool writes ({error})") from None
