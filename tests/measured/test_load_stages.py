@@ -132,3 +132,15 @@ def test_errors_and_predictions_are_of_what_the_client_measures():
         for stage in stages
         for low, high in [found.predict(stage).interval("latency_ms")]
     )
+
+
+def test_files_of_public_questions_give_what_is_right(shared_data):
+    folder = shared_data / "public_cases"
+    if not folder.is_dir():
+        pytest.skip("the public cases are not here")
+    for name, clients in (("perf_b8.csv", [1, 4]), ("perf_b8_rate.csv", [0.5])):
+        stages = bs.load_test(folder / "f28" / name).stages
+        assert [stage.in_flight for stage in stages] == pytest.approx(clients)
+    assert bs.load_test(folder / "f34" / "sglang_not_streamed.json").stages[0].latency_ms["mean"] == 4700
+    assert bs.Trace.from_file(folder / "f25" / "trace.jsonl").offered_per_s == pytest.approx(2.7, rel=0.01)
+    assert bs.Tokens.from_jsonl(folder / "f26" / "trace.jsonl").prefixes.piece_tokens == 16
