@@ -16,7 +16,7 @@ from batchsim.engines.estimates import bytes_of, check_memory, room_for_steps, w
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.kinds import KINDS
 from batchsim.engines.log import CANCELLED, warmup_requests
-from batchsim.engines.replicas import without_steps
+from batchsim.engines.replicas import are_apart, without_steps
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result, Run
@@ -45,12 +45,12 @@ def simulate(
     compiled one if it covers the run. `warmup` is the fraction of the requests, in arrival order, that
     the metrics omit; "auto" finds it by MSER-5, best from several replications. `replications`: the
     number of independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no
-    columns, in constant memory without replicas: means and counts are exact, percentiles are accurate to
-    0.1 %, and shares within a limit are exact if the limit has at most four digits. `keep="requests"`
-    keeps one row a request, but no rows for the steps of tokens. `keep="all"` keeps these too, up to 1
-    GiB, or half of the free memory if `requests` is given; a longer run has no rows for steps, and warns.
-    With `model_fn` and `inputs` (one item a request) the model computes every batch, and
-    `result.outputs[i]` is request i's output (None if unserved).
+    columns, in constant memory unless a router or an autoscaler looks at replicas: means and counts are
+    exact, percentiles are accurate to 0.1 %, and shares within a limit are exact if the limit has at most
+    four digits. `keep="requests"` keeps one row a request, but no rows for the steps of tokens.
+    `keep="all"` keeps these too, up to 1 GiB, or half of the free memory if `requests` is given; a longer
+    run has no rows for steps, and warns. With `model_fn` and `inputs` (one item a request) the model
+    computes every batch, and `result.outputs[i]` is request i's output (None if unserved).
 
     `timing="measured"` measures that model: the real time of each batch, until its output is ready, replaces
     the scenario's service time, its noise and its cold start. The first batch of each size runs twice, and
@@ -107,7 +107,7 @@ def simulated(
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = _engine_of(scenario, engine, keep, model_fn is not None)
-    if keep != "summary" or scenario.most_replicas > 1:
+    if keep != "summary" or (scenario.most_replicas > 1 and not are_apart(scenario)):
         check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
     if advice:  # of `simulate` itself: a study warns once of all its runs
         at_once = 1 if engine == "simpy" else min(os.cpu_count() or 1, replications)

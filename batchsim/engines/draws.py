@@ -211,21 +211,22 @@ class Streams:
         assert draw is not None
         return draw(count)
 
-    def chances(self, requests: int) -> np.ndarray | None:
-        """Return two random numbers for the router of each request; None with one replica."""
+    def chances(self, requests: int) -> Callable[[int], np.ndarray] | None:
+        """Return a function that draws two random numbers for each next request; None with one replica."""
         if self.scenario.most_replicas == 1:
             return None
         given = getattr(self.scenario.routing, "keys", 0)
         if isinstance(given, tuple) and len(given) < requests:
             raise ValueError(f"keys must be one a request, {requests:,}, got {len(given):,}")
-        return self._generator(7).random((requests, 2))
+        generator = self._generator(7)
+        return lambda count: generator.random((count, 2))
 
     def of_replicas(self, requests: int) -> dict[str, Any]:
         """Return the fields of a plan that only a scenario with replicas has."""
-        if (chances := self.chances(requests)) is None:
+        if (draw := self.chances(requests)) is None:
             return {}
         noise_of = None if self.scenario.service.noise is None else self.noise_of
-        return {"chances": chances, "noise": None, "noise_of": noise_of}
+        return {"chances": draw(requests), "noise": None, "noise_of": noise_of}
 
     @property
     def service_s(self) -> np.ndarray:

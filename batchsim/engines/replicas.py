@@ -19,6 +19,15 @@ from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.routing import Loads
 
 
+def are_apart(scenario: Scenario) -> bool:
+    """Return whether a summary can run replicas window by window, each for itself.
+
+    Neither the router nor an autoscaler looks at them, and no memory knows requests by their numbers.
+    """
+    looks = scenario.autoscale is not None or scenario.router.sees_loads
+    return not looks and not getattr(scenario.rule, "reuses", False)
+
+
 def loads_of(scenario: Scenario, counts: np.ndarray | None = None) -> Loads:
     """Return the loads of replicas, from their requests, those that wait, and their tokens; 0 without."""
     inside, waiting, tokens = np.zeros((3, scenario.most_replicas), np.int64) if counts is None else counts

@@ -113,7 +113,7 @@ def draw_tokens(
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
     base = draw_traffic(scenario, requests, seed, replication, cancelled)
-    base = replace(base, chances=streams.chances(requests))
+    base = replace(base, chances=(draw := streams.chances(requests)) and draw(requests))
     return TokenPlan(base, *lengths, streams.noise, streams.paths()(requests))
 
 
@@ -126,7 +126,10 @@ def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPla
     assert scenario.tokens is not None
     prompts, outputs, limits, paths = lengths(scenario.tokens, requests, seed)
     streams = Streams(scenario, seed)
-    base = replace(draw_traffic_cached(scenario, requests, seed), chances=streams.chances(requests))
+    base = replace(
+        draw_traffic_cached(scenario, requests, seed),
+        chances=(draw := streams.chances(requests)) and draw(requests),
+    )
     return TokenPlan(base, prompts, outputs, limits, streams.noise, paths)
 
 

@@ -1,5 +1,6 @@
 """Replicas behind a router: what each routing does, results per replica, and what is refused."""
 
+import math
 import tracemalloc
 from dataclasses import replace
 
@@ -8,7 +9,8 @@ import pytest
 from refusals import refusals
 
 import batchsim as bs
-from batchsim.engines.draws import draw_cached
+from batchsim.engines.compiled.summaries import summarise
+from batchsim.engines.draws import Streams, draw_cached
 from batchsim.scenario.routing import NAMES, ByKey, TwoChoices
 
 FOUR = bs.Scenario(
@@ -60,6 +62,39 @@ def test_a_summary_has_the_metrics_of_a_run_that_keeps_its_columns(routing, warm
     assert kept.keys() == short.keys()
     for name, value in kept.items():
         assert short[name] == pytest.approx(value, rel=2e-3 if name.startswith("p") else 1e-9), name
+
+
+@pytest.mark.parametrize("routing", ["random", "round_robin", ByKey(100)], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {}, {"max_wait_ms": math.inf}, {"queue_limit": 3, "devices": 1}, {"replicas": 40},
+        {"workload": bs.Poisson(3000).with_priorities({1: 0.3, 2: 0.7})},
+        {
+            "workload": bs.Poisson(3000).with_sizes(bs.Lognormal(30, cv=1)),
+            "service": bs.PaddedTime(2, 0.1, 0.01),
+        },
+    ],
+    ids=["plain", "never", "limit", "40", "levels", "sizes"],
+)  # fmt: skip
+def test_a_summary_of_replicas_apart_is_that_of_the_whole_log(routing, changes):
+    scenario = FOUR.replace({"routing": routing} | changes)
+    kept = bs.simulate(scenario, 1500, warmup=0.1).metrics.totals
+    for chunk in (7, 300):
+        totals, histogram = summarise(scenario, 1500, Streams(scenario, 0), 150, chunk)
+        for name, value in vars(kept).items():
+            assert getattr(totals, name) == pytest.approx(value, rel=1e-12, abs=1e-12), name
+        assert histogram.counts.sum() == kept.statuses[bs.Status.SERVED]
+
+
+def test_the_memory_of_a_summary_of_replicas_apart_does_not_grow():
+    scenario, peaks = FOUR.replace(routing="random"), []
+    for requests in (20_000, 20_000, 100_000):  # the first compiles
+        tracemalloc.start()
+        summarise(scenario, requests, Streams(scenario, 0), 0, 2000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.1 * peaks[1]
 
 
 @pytest.mark.parametrize("routing", ROUTINGS, ids=str)

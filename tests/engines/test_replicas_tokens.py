@@ -9,6 +9,8 @@ from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.compiled import grid_runs
+from batchsim.engines.compiled.token_summaries import summarise
+from batchsim.engines.draws import Streams
 from batchsim.engines.reference.router import TokenReplica
 from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.routing import NAMES, ByKey
@@ -103,6 +105,8 @@ def test_a_summary_is_that_of_the_kept_run(routing):
     kept, short = (bs.simulate(scenario, 3000, warmup=0.2, keep=keep) for keep in ("all", "summary"))
     assert_totals_close(short.run.metrics.totals, kept.run.metrics.totals)
     assert_summaries_close(short.summary(), kept.summary())
+    totals, _ = summarise(scenario, 3000, Streams(scenario, 0), 600, 100)
+    assert_totals_close(totals, kept.run.metrics.totals)
 
 
 @pytest.mark.parametrize("routing", ["round_robin", "least_tokens", "fill_first"])

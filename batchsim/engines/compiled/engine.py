@@ -44,6 +44,11 @@ def is_plain(scenario: Scenario) -> bool:
     return is_fast(scenario) and not scenario.rule.by_size and not isinstance(scenario.service, SizedTime)
 
 
+def drains_later(rule: Rule, end_s: float) -> bool:
+    """Return whether what is left waits until then; a fast loop releases it at the last of its arrivals."""
+    return rule.filling is not None and rule.filling.wait_s == math.inf and end_s > -math.inf
+
+
 class Instants:
     """The state of the general loop between two calls."""
 
@@ -129,10 +134,8 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.allocate(requests)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
-    rule, threshold = scenario.rule, scenario.rule.filling
-    # A fast loop releases what is left at the last of these arrivals.
-    drains_later = threshold is not None and threshold.wait_s == math.inf and plan.end_s > -math.inf
-    if is_fast(scenario) and not drains_later:
+    rule = scenario.rule
+    if is_fast(scenario) and not drains_later(rule, plan.end_s):
         free = np.zeros(scenario.servers)
         size = columns.NO_SIZES if is_plain(scenario) else plan.computed_size
         _, count = form_batches(arrival_s, size, False, rule, costs, free, batch_index, batches, cancelled)

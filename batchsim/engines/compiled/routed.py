@@ -30,6 +30,7 @@ from batchsim.engines.compiled.routed_threshold import Line
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.engines.replicas import loads_of, merged, plan_of, rows_of
+from batchsim.scenario import Scenario
 from batchsim.scenario.routing import Loads
 
 LEAST_ROOM = 64  # requests that each replica has room for, at first
@@ -216,13 +217,19 @@ def replicas_of(
 
 def route_blind(plan: Plan, replica: np.ndarray, cancelled: threading.Event | None = None) -> np.ndarray:
     """Write the replica of each request by a routing that sees no loads, and return them."""
-    router, requests, loads = plan.scenario.router, plan.requests, loads_of(plan.scenario)
-    blindly = routing_calls.route_blindly if is_ours(router) else routing_calls.route_blindly_uncached
-    for begin in range(0, requests, engine.SLICE):
+    for begin in range(0, plan.requests, engine.SLICE):
         check_cancelled(cancelled)
-        end = min(begin + engine.SLICE, requests)
-        blindly(begin, end, plan.chances, loads, router.params, replica)
+        rows = slice(begin, begin + engine.SLICE)
+        assert plan.chances is not None
+        route_slice(plan.scenario, begin, plan.chances[rows], replica[rows])
     return replica
+
+
+def route_slice(scenario: Scenario, begin: int, chances: Any, replica: np.ndarray) -> None:
+    """Write the replica of each of some requests, the first of number `begin`."""
+    router = scenario.router
+    blindly = routing_calls.route_blindly if is_ours(router) else routing_calls.route_blindly_uncached
+    blindly(begin, chances, loads_of(scenario), router.params, replica)
 
 
 def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:

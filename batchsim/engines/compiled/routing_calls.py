@@ -22,10 +22,10 @@ def _route(request, loads, chances, params):
     return Routing.by_params[params.instance_class]
 
 
-def _route_blindly(begin, end, chances, loads, params, replica):
-    """Route requests without a look at the replicas."""
-    for request in range(begin, end):
-        replica[request] = route(request, loads, chances[request], params)
+def _route_blindly(begin, chances, loads, params, replica):
+    """Route requests, the first of number `begin`, without a look at the replicas."""
+    for row in range(replica.size):
+        replica[row] = route(begin + row, loads, chances[row], params)
 
 
 route_blindly, route_blindly_uncached = compiled(_route_blindly), compiled_uncached(_route_blindly)

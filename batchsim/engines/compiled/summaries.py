@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from batchsim.engines.compiled import columns, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import (
     Instants,
+    drains_later,
     form_batches,
     is_fast,
     of_requests,
@@ -23,12 +25,15 @@ from batchsim.engines.compiled.engine import (
 )
 from batchsim.engines.compiled.total import DeviceClock, Total, Units, sums_of
 from batchsim.engines.draws import NO_SIZES, Streams, check_durations, draw
-from batchsim.engines.totals import Histogram, Totals
+from batchsim.engines.log import check_cancelled
+from batchsim.engines.replicas import are_apart, rows_of
+from batchsim.engines.totals import BINS, Histogram, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 
 # New requests in a window: with its batches, it stays in the cache of a core. It has several times as many as
 # wait, because these are copied from each window to the next.
 WINDOW, LEAST = 1 << 16, 1 << 12
+CHUNKS = 4  # windows in a chunk that is divided among replicas, at most
 
 
 @dataclass
@@ -62,7 +67,7 @@ class _Draws:
 
 
 def _fast_windows(
-    scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None = None
+    scenario: Scenario, requests: int, streams: Any, chunk: int, cancelled: threading.Event | None = None
 ) -> Iterator[_Window]:
     """Run an open loop in which every request is served, under a threshold rule, in kept memory."""
     rule, noise, size_draws = scenario.rule, _Draws(streams.noise()), streams.sizes()
@@ -90,7 +95,7 @@ def _fast_windows(
 
 
 def _instant_windows(
-    scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None = None
+    scenario: Scenario, requests: int, streams: Any, chunk: int, cancelled: threading.Event | None = None
 ) -> Iterator[_Window]:
     """Run anything else from instant to instant.
 
@@ -147,7 +152,7 @@ def _instant_windows(
         cursor[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, frozen_size.size
         batches = Batches.allocate(size)
         costs = Costs.of(streams, noise.fill(size), devices, cold)
-        horizon = columns.Horizon(size, total, stop, closed)
+        horizon = columns.Horizon(size, total, stop, closed, streams.end_s)
         over = instants.run_window(horizon, rows, costs, batches, cancelled)
         if instants.levels is not None:
             levels.empty_lists(queue, cursor, instants.levels)
@@ -184,7 +189,118 @@ def begin_s(streams: Streams, requests: int, skip: int, chunk: int) -> float:
     return 0.0
 
 
-def _summarise_replicas(
+def _add(total: Total, clock: DeviceClock, window: _Window, skip: int) -> None:
+    """Add a window of a run, or of a replica, whose first `skip` requests are the warm-up."""
+    rows, batches = window.requests, window.batches
+    units = Units.of(total.scenario, rows, batches.size)
+    cuts = np.array([window.row_of(skip), rows.arrival_s.size])
+    last_s = float(batches.finish_s.max(initial=window.oldest_s))
+    check_time(
+        "finishes", last_s, "take fewer requests"
+    )  # before the histogram, which has no place for later ones
+    total.add(rows, batches, cuts, clock.of(batches, units), units)
+    total.keep(window.left)
+
+
+class _Replica:
+    """A replica at which nobody looks. To its loop it is the `Streams`: each window takes those who came."""
+
+    def __init__(
+        self, streams: Streams, k: int, requests: int, room: int, end_s: float, total: Total, in_turn: bool,
+        cancelled: threading.Event | None,
+    ) -> None:  # fmt: skip
+        self.noise, self.end_s = partial(streams.noise, k), end_s
+        self.service_s, self.unit_cost = streams.service_s, streams.unit_cost
+        self.slowdown, self.cold_start = streams.slowdown, streams.cold_start
+        self.total, self.clock = total, DeviceClock(total.scenario)
+        windows = _fast_windows if in_turn else _instant_windows
+        self.windows = windows(total.scenario, requests, self, room, cancelled)
+
+    def add(self, skip: int, arrival_s: np.ndarray, level: Any, size: Any) -> None:
+        """Run with the next requests, and add up what is over; the first `skip` of all are the warm-up."""
+        self.arrival_s, self.level, self.size = arrival_s, level, size
+        _add(self.total, self.clock, next(self.windows), skip)
+
+    def arrivals_s(self, *_: Any) -> Iterator[np.ndarray]:
+        while True:
+            yield self.arrival_s
+
+    def think(self) -> None:
+        return None
+
+    def priorities(self) -> Callable[[int], Any] | None:
+        return None if self.level is None else lambda _: self.level
+
+    def sizes(self) -> Callable[[int], Any] | None:
+        return None if self.size is None else lambda _: self.size
+
+
+def routed_chunks(
+    streams: Streams, requests: int, chunk: int, cancelled: threading.Event | None
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield the number of the first request of each chunk, their arrival times, and their replicas."""
+    chances, begin = streams.chances(requests), 0
+    assert chances is not None
+    for arrival_s in streams.arrivals_s(requests, chunk, np.empty(chunk)):
+        check_cancelled(cancelled)
+        replica = np.empty(arrival_s.size, np.uint16)
+        routed.route_slice(streams.scenario, begin, chances(replica.size), replica)
+        yield begin, arrival_s, replica
+        begin += replica.size
+
+
+class Sent(NamedTuple):
+    """The requests of each replica: how many, how many of a chunk at most, and how many of the warm-up."""
+
+    requests: np.ndarray
+    most: np.ndarray
+    skipped: np.ndarray
+    from_s: float  # when the warm-up ends
+    end_s: float  # when the last request of all comes
+
+    @classmethod
+    def of(
+        cls, streams: Streams, requests: int, skip: int, chunk: int, cancelled: threading.Event | None
+    ) -> "Sent":
+        """Route all requests: a loop knows how many come, and when the last one of the run does."""
+        replicas, from_s, end_s = streams.scenario.most_replicas, 0.0, 0.0
+        count, most, skipped = np.zeros((3, replicas), np.int64)
+        for begin, arrival_s, replica in routed_chunks(streams, requests, chunk, cancelled):
+            own = np.bincount(replica, minlength=replicas)
+            count, most, end_s = count + own, np.maximum(most, own), float(arrival_s[-1])
+            skipped += np.bincount(replica[: max(skip - begin, 0)], minlength=replicas)
+            if skip and begin <= skip < begin + replica.size:
+                from_s = float(arrival_s[skip - begin])
+        return cls(count, most, skipped, from_s, end_s)
+
+
+def _summarise_apart(
+    scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int,
+    cancelled: threading.Event | None,
+) -> tuple[Totals, Histogram]:  # fmt: skip
+    """Return the sums of replicas at which nobody looks: chunk by chunk, in a window of each replica."""
+    chunk *= min(scenario.most_replicas, CHUNKS)
+    sent = Sent.of(streams, requests, skip, chunk, cancelled)
+    in_turn = is_fast(scenario.one) and not drains_later(scenario.rule, sent.end_s)
+    histogram, edges_s = np.zeros(BINS, np.int64), np.array([sent.from_s, math.inf])
+    levels, sizes, replicas = streams.priorities(), streams.sizes(), dict[int, _Replica]()
+    for _, arrival_s, replica in routed_chunks(streams, requests, chunk, cancelled):
+        level, size = (draw and draw(replica.size) for draw in (levels, sizes))
+        for k, rows in rows_of(replica, sent.requests.size):
+            if rows.size and k not in replicas:
+                total = Total(scenario.one, edges_s, in_turn, histogram)
+                of_all = int(sent.requests[k]), int(sent.most[k]), sent.end_s, total, in_turn, cancelled
+                replicas[k] = _Replica(streams, k, *of_all)
+            if rows.size:
+                drawn = (None if column is None else column[rows] for column in (level, size))
+                replicas[k].add(int(sent.skipped[k]), arrival_s[rows], *drawn)
+    first, *others = (each.total for each in replicas.values())
+    for each in others:
+        first.take(each)
+    return first.whole(requests - skip, max(first.last_s - sent.from_s, 0.0)).whole(), Histogram(histogram)
+
+
+def _summarise_kept(
     scenario: Scenario, requests: int, streams: Streams, skip: int, cancelled: threading.Event | None
 ) -> tuple[Totals, Histogram]:
     """Return the sums of a run with replicas, which is kept whole meanwhile."""
@@ -195,10 +311,11 @@ def _summarise_replicas(
     edges_s, cuts = np.array([from_s, max(log.last_s, from_s)]), np.array([skip, requests])
     units = Units.of(scenario, log, log.batch_size)
     times = DeviceClock(scenario).of(Batches.of(log), units)
-    total = sums_of(log, scenario, edges_s, cuts, times, units, histogram=True)
+    histogram = np.zeros(BINS, np.int64)
+    total = sums_of(log, scenario, edges_s, cuts, times, units, histogram=histogram)
     totals = total.whole(requests - skip, edges_s[1] - edges_s[0])
     add_scaling(totals, scenario, log, edges_s)
-    return totals.whole(), Histogram(total.histogram)
+    return totals.whole(), Histogram(histogram)
 
 
 def summarise(
@@ -210,26 +327,21 @@ def summarise(
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
     check_durations(scenario)
+    chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
+    if scenario.most_replicas > 1 and not are_apart(scenario):
+        return _summarise_kept(scenario, requests, streams, skip, cancelled)
     if scenario.most_replicas > 1:
-        return _summarise_replicas(scenario, requests, streams, skip, cancelled)
+        return _summarise_apart(scenario, requests, streams, skip, chunk, cancelled)
     in_turn = is_fast(scenario)
     windows = _fast_windows if in_turn else _instant_windows
-    chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
         for window in windows(scenario, skip + 1, streams, chunk, cancelled):
             if (row := window.row_of(skip)) < len(window.numbers):
                 from_s = float(window.requests.arrival_s[row])
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    total, clock = Total(scenario, np.array([from_s, math.inf]), in_turn, True), DeviceClock(scenario)
+    histogram = np.zeros(BINS, np.int64)
+    total, clock = Total(scenario, np.array([from_s, math.inf]), in_turn, histogram), DeviceClock(scenario)
     for window in windows(scenario, requests, streams, chunk, cancelled):
-        rows, batches = window.requests, window.batches
-        units = Units.of(scenario, rows, batches.size)
-        cuts = np.array([window.row_of(skip), rows.arrival_s.size])
-        last_s = float(
-            batches.finish_s.max(initial=window.oldest_s)
-        )  # the histogram has no place for later ones
-        check_time("finishes", last_s, "take fewer requests")
-        total.add(rows, batches, cuts, clock.of(batches, units), units)
-        total.keep(window.left)
-    return total.whole(requests - skip, max(total.last_s - from_s, 0.0)).whole(), Histogram(total.histogram)
+        _add(total, clock, window, skip)
+    return total.whole(requests - skip, max(total.last_s - from_s, 0.0)).whole(), Histogram(histogram)

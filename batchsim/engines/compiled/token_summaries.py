@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from batchsim.engines.compiled.columns import (
     Batches,
 )
 from batchsim.engines.compiled.instants import ENDED, MORE, PAUSED
-from batchsim.engines.compiled.summaries import begin_s
+from batchsim.engines.compiled.summaries import Sent, begin_s, routed_chunks
 from batchsim.engines.compiled.token_columns import (
     LATER,
     ROWS,
@@ -34,6 +35,7 @@ from batchsim.engines.compiled.token_routed import parts_of, replicas_of
 from batchsim.engines.compiled.token_totals import Answers, TokenTotal
 from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.log import Status, check_cancelled
+from batchsim.engines.replicas import are_apart
 from batchsim.engines.token_log import TokenPlan, draw_tokens
 from batchsim.engines.totals import TokenHistograms, TokenTotals
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
@@ -149,6 +151,35 @@ class _Drawn:
         return None
 
 
+class _Apart:
+    """The requests of a replica at which nobody looks: drawn with those of all, as `Streams` has them."""
+
+    def __init__(
+        self, streams: Streams, requests: int, k: int, end_s: float, cancelled: threading.Event | None
+    ) -> None:
+        self.of_all, self.k, self.cancelled = (streams, requests), k, cancelled
+        self.noise, self.end_s = partial(streams.noise, k), end_s
+
+    def arrivals_s(self, _: int, chunk: int) -> Iterator[np.ndarray]:
+        streams, requests = self.of_all
+        lengths, paths = streams.lengths(), streams.paths()
+        for _, arrival_s, replica in routed_chunks(streams, requests, chunk, self.cancelled):
+            mine = replica == self.k
+            drawn, path = lengths(mine.size), paths(mine.size)
+            self.drawn, self.path = [column[mine] for column in drawn], path[mine]
+            if mine.any():
+                yield arrival_s[mine]
+
+    def lengths(self) -> Callable[[int], list[np.ndarray]]:
+        return lambda _: self.drawn
+
+    def paths(self) -> Callable[[int], np.ndarray]:
+        return lambda _: self.path
+
+    def think(self) -> None:
+        return None
+
+
 def _in_turn(columns: np.ndarray) -> Callable[[int], np.ndarray]:
     """Return a function that returns so many next rows of some columns."""
     passed = 0
@@ -209,6 +240,20 @@ def _fold_replicas(
     return total
 
 
+def _fold_apart(
+    scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int,
+    cancelled: threading.Event | None,
+) -> TokenTotal:  # fmt: skip
+    """Return the sums of replicas at which nobody looks, one after the other: each draws those of all."""
+    sent = Sent.of(streams, requests, skip, chunk, cancelled)
+    total = TokenTotal(np.array([sent.from_s, math.inf]), 5)
+    for k in np.flatnonzero(sent.requests):
+        own = _Apart(streams, requests, int(k), sent.end_s, cancelled)
+        of_one = int(sent.requests[k]), own, int(sent.skipped[k]), sent.from_s
+        total.add(_fold(scenario.one, *of_one, chunk, cancelled)[0])
+    return total
+
+
 def summarise(
     scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = WINDOW,
     cancelled: threading.Event | None = None,
@@ -224,11 +269,14 @@ def summarise(
             check_cancelled(cancelled)
             yield draw(min(chunk, requests - begin))
 
-    if scenario.most_replicas > 1:
+    if scenario.most_replicas > 1 and not are_apart(scenario):
         total = _fold_replicas(scenario, requests, streams, skip, chunk, cancelled)
         return total.whole(requests - skip), TokenHistograms(*total.histograms)
     check_durations(scenario)
     check_lengths(scenario, lengths)
+    if scenario.most_replicas > 1:
+        total = _fold_apart(scenario, requests, streams, skip, chunk, cancelled)
+        return total.whole(requests - skip), TokenHistograms(*total.histograms)
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
         for window in _windows(scenario, requests, streams, chunk, cancelled):
             first = window.over[window.numbers[window.over] == skip]

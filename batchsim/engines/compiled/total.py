@@ -29,12 +29,13 @@ from batchsim.engines.compiled.sums import (
     write_line,
 )
 from batchsim.engines.log import Log
-from batchsim.engines.totals import BINS, Totals
+from batchsim.engines.totals import Totals
 from batchsim.scenario import Scenario
 from batchsim.scenario.sized_time import unit_cost
 
 IN_TICKS = ("parts_s", "busy_s", "device_wait_s", "off_device_s", "joules")
-NO_CUTS, NO_REPLICA = np.empty(0, np.int64), np.empty(0, np.uint16)
+NO_CUTS = NO_COUNTS = np.empty(0, np.int64)
+NO_REPLICA = np.empty(0, np.uint16)
 
 
 class Units(NamedTuple):
@@ -97,7 +98,7 @@ class Total:
     """The totals of a run of requests, window after window of its batches."""
 
     def __init__(
-        self, scenario: Scenario, edges_s: np.ndarray, in_turn: bool, histogram: bool = False
+        self, scenario: Scenario, edges_s: np.ndarray, in_turn: bool, histogram: np.ndarray = NO_COUNTS
     ) -> None:
         """`edges_s` are the times at which parts begin, and the end of the last one, which is not read.
 
@@ -105,14 +106,13 @@ class Total:
         server, as under a threshold rule.
         """
         self.scenario = scenario
-        self.histogram = np.zeros(BINS if histogram else 0, np.int64)
         self._totals = Totals.zeros(edges_s.size)  # the last row takes the warm-up
         self.sums = Sums(*vars(self._totals).values())
         self.last_s = 0.0  # the last finish
         watts_at, sizes = scenario.watts_at, np.arange(scenario.rule.max_batch_size + 1)
         edges = np.append(edges_s[:-1] * PER_S + WHOLE, math.inf)
         watts = NONE if watts_at is None else watts_at(sizes).astype(float)
-        self.parts = Parts(NO_CUTS, edges, self.sums, self.histogram, watts)
+        self.parts = Parts(NO_CUTS, edges, self.sums, histogram, watts)
         started = np.tile([WHOLE, 0.0, WHOLE], (scenario.most_replicas, 1))
         self.past = Past(np.full(scenario.all_servers, WHOLE), started, np.zeros(1, np.int64))
         self.idle_at = None if in_turn else np.empty(0)
@@ -147,6 +147,12 @@ class Total:
         if self.idle_at is not None:
             self.idle_at[: left.size], self.past.came[0] = self.idle_at[left], left.size
 
+    def take(self, other: "Total") -> None:
+        """Add the sums of another replica."""
+        for name, sums in vars(self._totals).items():
+            sums += getattr(other._totals, name)
+        self.last_s = max(self.last_s, other.last_s)
+
     def whole(self, requests: Any, window_s: Any) -> Totals:
         """Return the totals of a run that is over: the requests and the seconds of each part."""
         totals = self._totals.each(lambda column: column[:-1].copy())
@@ -161,7 +167,7 @@ class Total:
 
 def sums_of(
     log: Log, scenario: Scenario, edges_s: np.ndarray, cuts: np.ndarray, times: DeviceTimes,
-    units: Units | None, in_turn: bool = False, histogram: bool = False,
+    units: Units | None, in_turn: bool = False, histogram: np.ndarray = NO_COUNTS,
 ) -> Total:  # fmt: skip
     """Return the sums of a log over parts that begin at `cuts`."""
     total = Total(scenario, edges_s, in_turn, histogram)
