@@ -36,6 +36,12 @@ def test_one_replica_is_a_run_without_a_router(routing):
         assert np.array_equal(getattr(result, name), getattr(plain, name), equal_nan=True), name
 
 
+def test_preemptions_of_all_replicas_are_in_the_order_of_their_steps():
+    log = bs.simulate(FOUR.replace(kv_blocks=300), 300).run.log
+    assert log.preempted_step.size > 10
+    assert (np.diff(log.preempted_step) >= 0).all()
+
+
 @pytest.mark.parametrize("routing", ROUTINGS, ids=str)
 def test_each_replica_is_a_run_of_the_requests_that_it_gets(routing):
     scenario = FOUR.replace(service=STEP, routing=routing, rate_per_s=80, queue_limit=4, timeout_ms=150)

@@ -297,7 +297,8 @@ def test_what_a_scenario_says_of_devices_is_written_as_gpus():
 
 def test_an_api_that_is_not_batchable_batches_nothing():
     text = "@bentoml.api(max_batch_size=8)\ndef f(x): ..."
-    assert servers.parse(text).rule.max_batch_size == 1
+    config = servers.parse(text)
+    assert (config.rule.max_batch_size, config.unused) == (1, {"max_batch_size": 8})
     assert servers.parse(text.replace("(", "(batchable=True, ", 1)).rule.max_batch_size == 8
 
 

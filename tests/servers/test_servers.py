@@ -153,6 +153,7 @@ def test_the_heat_map_tells_which_waits_are_too_short():
         (servers.clipper(16), bs.SizeOrWait(16, 0)),
         (servers.clipper(slo_micros=2500), bs.LearnedSizes(128, 2.5)),
         (servers.textbook(), bs.SizeOrWait(32, 50)),
+        (servers.tei(8, 64), bs.PrefetchedBatches(8, max_batch_units=8, units="summed")),
     ],
     ids=repr,
 )

@@ -27,6 +27,12 @@ from batchsim.view.pictures.headline import as_html, figures_of, levels
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.replicas import ReplicasView
 from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.theme import PAGE
+
+
+def test_letters_grow_by_up_to_two_pixels_in_a_wide_picture():
+    assert [PAGE.em_px(width_px) for width_px in (300, 800, 1200, 1600, 4000)] == [12, 12, 13, 14, 14]
+
 
 COLD = bs.Scenario(
     bs.Poisson(100), bs.SizeOrWait(8, 5), bs.Affine(20, 1).padded_to([1, 4, 8]).compiling({1: 120, 8: 190})
