@@ -174,6 +174,14 @@ def test_a_lane_shows_the_batches_of_its_rule_and_how_many_wait(compared):
     assert len(found) == seen
 
 
+def test_names_beyond_the_height_of_a_lane_are_counted():
+    picture = bs.lanes(SCENARIO, {f"server {number}": bs.SizeOrWait(8, 5) for number in range(30)})
+    texts = [text.get_text() for text in picture.axes[0].texts]
+    *written, last = next(text for text in texts if text.startswith("server 0")).split("\n")
+    assert written == [f"server {number}" for number in range(len(written))]
+    assert last == f"+ {30 - len(written)} more"
+
+
 @pytest.mark.parametrize("width_px", [400, 800, 1280])
 def test_no_word_of_the_lanes_is_cut_or_lies_on_another(compared, width_px):
     picture = bs.lanes(compared, width_px=width_px)

@@ -40,6 +40,19 @@ CASES = {
 }
 
 
+def test_the_largest_step_of_any_replica_decides_what_budgets_share():
+    long, short = (600, 5), (10, 5)
+    each_in_turn = bs.Scenario(
+        bs.Poisson(4), bs.Continuous(8), STEP, tokens=bs.Tokens.sample([long, short] * 50),
+        replicas=2, routing="round_robin",
+    )  # fmt: skip
+    found = surface(each_in_turn, [8], [128, 2048], 100, knobs=("max_num_seqs", "max_num_batched_tokens"))
+    runs = [bs.simulate(each_in_turn.replace(max_num_batched_tokens=budget), 100) for budget in (128, 2048)]
+    ttft_ms = [run.percentile(99, unserved="inf", column="ttft_ms") for run in runs]
+    assert found.ttft_p99_ms[:, 0].tolist() == ttft_ms
+    assert ttft_ms[0] > ttft_ms[1]
+
+
 def rule_at(found, cell):
     return found.rules[cell[0] * len(found.x_values) + cell[1]]
 

@@ -95,6 +95,13 @@ def test_what_is_pinned_or_was_before_is_drawn_in_every_view_and_then_no_more(ca
     assert len(grid.other.get_xdata()) == 0
 
 
+def test_at_the_right_edge_the_slowest_requests_are_told(cases):
+    view = drawn(BreakdownView, cases["plain"])
+    slowest, edge = (view.spot(view.ax, x, 1, cases["plain"]).text for x in (99.9, 100))
+    assert edge == slowest
+    assert " to 100 %: " in edge
+
+
 def test_the_request_that_is_followed_is_framed_in_each_view_and_a_lost_one_in_none(cases):
     result = cases["losing"].result
     served, lost = (int(np.flatnonzero(np.isnan(result.latency_ms) == gone)[40]) for gone in (False, True))
