@@ -6,11 +6,7 @@ What is marked `plain` is run without the compiler by `make test`: see tests/agr
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from oracles.agreement import (
-    assert_replicas_agree,
-    assert_token_replicas_agree,
-    assert_token_summary_agrees,
-)
+from oracles.agreement import assert_replicas_agree, assert_token_replicas_agree, assert_token_summary_agrees
 from oracles.plans import RULES, plans_with_replicas, plans_with_ties, scenarios_at_random
 from oracles.reuse_plans import plans as reusing_plans
 from oracles.size_plans import size_plans

@@ -122,7 +122,7 @@ def test_only_the_stated_tables_of_the_collection_are_left_out(shared_data):
         "contradicts itself": 1,
     }
     assert {url.removeprefix(PAGES) for _, url in reasons["contradicts itself"]} == {
-        "PyTorch/LanguageModeling/BERT/triton/dist6l/README.md#L484",
+        "PyTorch/LanguageModeling/BERT/triton/dist6l/README.md#L484"
     }
 
 

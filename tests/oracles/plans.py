@@ -267,14 +267,7 @@ def scenarios_at_random(draw_, rules=tuple(RULES), priorities=False):
             ]
         )
     )
-    return bs.Scenario(
-        workload,
-        the_rule,
-        service,
-        servers=servers,
-        **limited,
-        **sharing,
-    )
+    return bs.Scenario(workload, the_rule, service, servers=servers, **limited, **sharing)
 
 
 def in_naive_words(plan):

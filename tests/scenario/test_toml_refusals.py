@@ -92,10 +92,7 @@ def test_a_table_is_refused_with_its_place(table, message, tmp_path):
     [
         (with_table(rule=None), "the top level must have 'rule' for ... got workload, service"),
         ("\n", "the top level must have 'workload' for ... got no keys"),
-        (
-            "server = 2\n" + with_table(),
-            "the top level: ... 'server'; did you mean 'servers'?",
-        ),
+        ("server = 2\n" + with_table(), "the top level: ... 'server'; did you mean 'servers'?"),
         ("servers = 2.5\n" + with_table(), "servers must be a whole number, got 2.5"),
         ("servers = 0\n" + with_table(), "servers must be at least 1, got 0"),
         ("timeout_ms = nan\n" + with_table(), "timeout_ms must be a number, got nan"),

@@ -56,10 +56,7 @@ EXPONENTIAL = SERVICE.with_noise(1, "exponential")
         (scenario(rule=bs.SizeOrWait(8, math.inf)), theory.at_least(150, SERVICE, 8, 8)),
         (scenario(rule=bs.AtLeast(3, 8)), theory.at_least(150, SERVICE, 3, 8)),
         (scenario(rule=bs.AtLeast(3, 8), service=EXPONENTIAL), theory.at_least(150, EXPONENTIAL, 3, 8)),
-        (
-            scenario(rule=bs.AtLeast(3, 8), slowdown={1: 2}),
-            theory.at_least(150, bs.Affine(10, 0.5), 3, 8),
-        ),
+        (scenario(rule=bs.AtLeast(3, 8), slowdown={1: 2}), theory.at_least(150, bs.Affine(10, 0.5), 3, 8)),
     ],
     ids=repr,
 )

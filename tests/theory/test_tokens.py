@@ -149,11 +149,7 @@ def test_full_whole_batches_are_as_simulated(rule, clients):
         ({}, "every seat filled, one prompt a step", True),
         ({"clients": 1}, "one client", True),
         ({"rule": bs.SizeOrWait(8, 0)}, "full whole batches", True),
-        (
-            {"rule": bs.SizeOrWait(8, 0), "tokens": bs.Tokens(9, bs.Geometric(9))},
-            "full whole batches",
-            False,
-        ),
+        ({"rule": bs.SizeOrWait(8, 0), "tokens": bs.Tokens(9, bs.Geometric(9))}, "full whole batches", False),
         ({"workload": bs.Poisson(0.3), "max_num_seqs": 1}, "M/D/1 of whole answers", True),
         ({"workload": bs.Poisson(0.005)}, "light load", False),
         ({"workload": bs.Poisson(5)}, "one at a time, for full seats and at light load", None),

@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 import web_module
 from scipy import stats
-from web_settings import (
-    COSTS,
-    SETTINGS,
-    assert_batches_equal,
-    print_times,
-    random_cases,
-    slow_calls,
-    traced,
-)
+from web_settings import COSTS, SETTINGS, assert_batches_equal, print_times, random_cases, slow_calls, traced
 
 import batchsim as bs
 from batchsim.web.calls import usual

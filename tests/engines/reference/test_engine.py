@@ -46,11 +46,7 @@ def test_a_full_batch_leaves_before_its_timer():
 
 def test_a_request_that_arrives_as_the_batch_starts_joins_it():
     result = run_trace([0, 2, 2.5], rule(4, wait_s=2), seconds(1))
-    assert requests_of(result) == [
-        (0, 2, 3, 0, SERVED),
-        (2, 2, 3, 0, SERVED),
-        (2.5, 4.5, 5.5, 1, SERVED),
-    ]
+    assert requests_of(result) == [(0, 2, 3, 0, SERVED), (2, 2, 3, 0, SERVED), (2.5, 4.5, 5.5, 1, SERVED)]
     assert batches_of(result) == [(2, 3, 2, 0, WAIT), (4.5, 5.5, 1, 0, WAIT)]
 
 
@@ -80,11 +76,7 @@ def test_the_timer_that_ends_while_the_server_computes_acts_at_the_release():
     result = run_trace([0, 1, 1], rule(2, wait_s=0.5), seconds(3))
     assert batches_of(result) == [(0.5, 3.5, 1, 0, WAIT), (3.5, 6.5, 2, 0, FULL)]
     result = run_trace([0, 1, 6], rule(2, wait_s=0.5), seconds(3))
-    assert batches_of(result) == [
-        (0.5, 3.5, 1, 0, WAIT),
-        (3.5, 6.5, 1, 0, BACKLOG),
-        (6.5, 9.5, 1, 0, WAIT),
-    ]
+    assert batches_of(result) == [(0.5, 3.5, 1, 0, WAIT), (3.5, 6.5, 1, 0, BACKLOG), (6.5, 9.5, 1, 0, WAIT)]
 
 
 def test_the_timer_that_ends_as_the_server_is_released_is_a_timeout():
@@ -136,11 +128,7 @@ def test_an_infinite_wait_drains_at_the_release_if_none_is():
 
 def test_an_infinite_wait_drains_even_when_the_last_arrival_is_rejected():
     result = run_trace([0, 1, 2], rule(8, wait_s=math.inf), seconds(1), queue_limit=2)
-    assert requests_of(result) == [
-        (0, 2, 3, 0, SERVED),
-        (1, 2, 3, 0, SERVED),
-        (2, None, None, -1, REJECTED),
-    ]
+    assert requests_of(result) == [(0, 2, 3, 0, SERVED), (1, 2, 3, 0, SERVED), (2, None, None, -1, REJECTED)]
     assert batches_of(result) == [(2, 3, 2, 0, DRAIN)]
 
 
@@ -256,11 +244,7 @@ def test_a_timeout_below_the_wait_leaves_before_the_batch():
 def test_who_times_out_leaves_and_the_others_timer_counts_from_their_own_arrival():
     # The first leaves the queue at 4 (server busy until 5); the second was due at 3 + 1.
     result = run_trace([0, 2, 3], rule(4, wait_s=1), seconds(4), timeout_ms=2 * SECOND)
-    assert requests_of(result) == [
-        (0, 1, 5, 0, SERVED),
-        (2, None, None, -1, TIMED_OUT),
-        (3, 5, 9, 1, SERVED),
-    ]
+    assert requests_of(result) == [(0, 1, 5, 0, SERVED), (2, None, None, -1, TIMED_OUT), (3, 5, 9, 1, SERVED)]
     assert batches_of(result) == [(1, 5, 1, 0, WAIT), (5, 9, 1, 0, BACKLOG)]
 
 
@@ -291,11 +275,7 @@ def test_a_timed_out_request_makes_room_only_after_its_instants_arrivals():
 
 def test_at_least_serves_when_enough_wait():
     result = run_trace([0, 1, 2, 6, 6, 6, 6], bs.AtLeast(2, 3), seconds(4))
-    assert batches_of(result) == [
-        (1, 5, 2, 0, ENOUGH),
-        (6, 10, 3, 0, FULL),
-        (10, 14, 2, 0, BACKLOG),
-    ]
+    assert batches_of(result) == [(1, 5, 2, 0, ENOUGH), (6, 10, 3, 0, FULL), (10, 14, 2, 0, BACKLOG)]
     assert result.batch_index.tolist() == [0, 0, 1, 1, 1, 2, 2]
 
 

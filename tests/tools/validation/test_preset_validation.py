@@ -19,10 +19,7 @@ def test_vllms_preset_is_within_the_bounds_of_its_measured_run():
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("TensorRT-LLM 1.0, no evict", [0.18, -0.21, 0.084]),
-        ("Orca, slots of the longest", [2.3, -0.41, 1.7]),
-    ],
+    [("TensorRT-LLM 1.0, no evict", [0.18, -0.21, 0.084]), ("Orca, slots of the longest", [2.3, -0.41, 1.7])],
 )
 def test_rules_that_promise_more_memory_are_far_off(name, expected):
     found = errors(name)

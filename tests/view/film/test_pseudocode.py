@@ -21,14 +21,7 @@ from batchsim.result import Result, Run
 from batchsim.scenario import RULES as BUILT_IN
 from batchsim.scenario.rules.rule import START, Waiting
 from batchsim.view.film.film import RequestFilm
-from batchsim.view.film.pseudocode import (
-    MOST_LINES,
-    CodeLine,
-    pseudocode,
-    sentence,
-    shares,
-    to_html,
-)
+from batchsim.view.film.pseudocode import MOST_LINES, CodeLine, pseudocode, sentence, shares, to_html
 
 RULES = [
     bs.SizeOrWait(32, 10),
