@@ -18,6 +18,7 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+from attack.addresses import attack_addresses
 from attack.app import attack_app
 from attack.batcher import attack_batcher
 from attack.cache import attack_cache
@@ -34,22 +35,23 @@ from attack.terminal import attack_terminal
 
 # What is attacked, and the share of the time.
 ATTACKS = {
-    "the app's sockets": (attack_app, 0.10),
+    "the app's sockets": (attack_app, 0.08),
+    "the app's addresses": (attack_addresses, 0.03),
     "servers' files, edited": (attack_config, 0.06),
     "servers' files that grow": (attack_bomb, 0.06),
     "pipes, devices and huge files as arguments": (attack_argument, 0.04),
     "sweeps killed, their folders damaged": (attack_sweep, 0.14),
     "compiled loops on disk, damaged": (attack_cache, 0.10),
-    "result files, damaged and edited": (attack_result, 0.10),
-    "scenarios, edited": (attack_scenario, 0.10),
+    "result files, damaged and edited": (attack_result, 0.08),
+    "scenarios, edited": (attack_scenario, 0.08),
     "traces, damaged": (attack_trace, 0.03),
     "measurements, edited": (attack_measurement, 0.03),
-    "commands in the shell": (attack_shell, 0.08),
+    "commands in the shell": (attack_shell, 0.06),
     "hand-ins of a class, edited": (attack_grading, 0.03),
     "executors that fail": (attack_executor, 0.03),
     "models that change while they are measured": (attack_model, 0.02),
     "runs in little memory": (attack_limits, 0.04),
-    "texts that terminals obey": (attack_terminal, 0.06),
+    "texts that terminals obey": (attack_terminal, 0.05),
     "links": (attack_link, 0.04),
     "batchers shared by threads": (attack_batcher, 0.06),
 }

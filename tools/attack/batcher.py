@@ -56,6 +56,8 @@ def attack_batcher(rng: random.Random, _: Path) -> str:
     adding[0] = False
     for thread in consumers:
         thread.join()
+    times = [request["timestamp"] for request in batcher.queue]
+    assert times == sorted(times), "batches went back in another order"
     # A batch that failed in the hands of one worker goes back after others saw an empty queue.
     while batcher.queue:
         try:

@@ -7,15 +7,16 @@ import pytest
 from attack.__main__ import ATTACKS
 
 # A damaged cache is compiled again, which takes long: tests/engines/compiled/test_jit.py has examples.
-# The app's sockets are tests/app/test_limits.py's.
-QUICK = sorted(ATTACKS.keys() - {"compiled loops on disk, damaged", "the app's sockets"})
+# Those of the app are of tests/app.
+SLOW = {"compiled loops on disk, damaged", "the app's sockets", "the app's addresses"}
+QUICK = sorted(ATTACKS.keys() - SLOW)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_nothing_is_lost_or_wrong(name, tmp_path):
     attempt, outcomes = ATTACKS[name][0], set()
     # tests/study/test_store.py has the worst instants, and tests/test_files.py every text that grows.
-    attempts = {"sweeps": 1, "servers' files that": 2, "servers' files, ": 300, "pipes": 2}
+    attempts = {"sweeps": 1, "servers' files that": 2, "servers' files, ": 300, "pipes": 2, "runs in": 1}
     for number in range(next((count for begin, count in attempts.items() if name.startswith(begin)), 20)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
