@@ -22,20 +22,12 @@ def check_executor(executor: Any) -> None:
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
 
 
-class LostWorkersError(RuntimeError):
-    """An executor failed, rather than the call that it was given; `answer` is that of the call here."""
-
-    answer: Any = None
-
-
-def result_of(future: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Return what an executor's call returned, or raise what it raises here too, or else LostWorkersError."""
+def result_of(future: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, str]:
+    """Return what a call returns, and the name of its executor's error: then it is called here."""
     try:
-        return future.result()
-    except Exception as error:  # of a cluster that loses a node, nearly anything
-        lost = LostWorkersError(type(error).__name__)
-        lost.answer = function(*args)
-        raise lost from error
+        return future.result(), ""
+    except Exception as error:  # of a cluster that loses a node, nearly anything, or the call's own
+        return function(*args), type(error).__name__
 
 
 def progress_bar(shown: bool, **options: Any) -> Any:
@@ -132,11 +124,10 @@ class Crew:
         if self.executor is None and not future.done():  # of an executor that failed: it may never be
             future.cancel()
             return function(*args)
-        try:
-            return result_of(future, function, args)
-        except LostWorkersError as lost:
-            self._fail(str(lost))
-            return lost.answer
+        answer, lost = result_of(future, function, args)
+        if lost:
+            self._fail(lost)
+        return answer
 
     def _fail(self, got: str) -> None:
         if self.executor is not None:

@@ -15,9 +15,7 @@ RULE = (
 class Question:
     """A question, and each student's latest answer."""
 
-    def __init__(
-        self, number: int, text: str, choices: list[str], right: int | None, sender: Any
-    ) -> None:  # fmt: skip
+    def __init__(self, number: int, text: str, choices: list[str], right: int | None, sender: Any) -> None:
         self.number, self.text, self.choices, self.right, self.sender = number, text, choices, right, sender
         self.answers: dict[str, int] = {}
         self.revealed = False
@@ -46,10 +44,7 @@ class Votes:
         self.asked, self.questions = 0, dict[tuple[Any, ...], Question]()
 
     def add(self, message: Any, sender: Any = "") -> None:
-        """Count an answer; ValueError if it makes no sense, or if the question or the chart is full.
-
-        In a full chart, a question replaces one of the sender that asked most, which then is another one.
-        """
+        """Count an answer; ValueError if it makes no sense, or if this sender has filled the chart."""
         try:
             names = "question", "choices", "right", "student", "chosen"
             text, choices, right, student, chosen = (message[name] for name in names)

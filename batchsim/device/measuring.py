@@ -53,7 +53,8 @@ class Rounds:
                     if not self.copy:
                         self.batches[size] = jax.device_put(self.batches[size])
                     self.first_call_s[size], first = self._timed(size)
-                    self.first[size] = type(first), check_output(len(self.batches[size]), first)
+                    finite = check_output(len(self.batches[size]), first, type(first))
+                    self.first[size] = type(first), finite
                     for _ in range(warmup):
                         WAIT_FOR(self.call(self.batches[size]))
                 output = first
@@ -82,17 +83,11 @@ class Rounds:
                 bar.update(len(wanted) - len(left))
                 wanted = left
 
-    def check_last(self) -> None:
-        """Check the numbers of each size's last output, which would take too long each time."""
-        for size in self.samples_ms:
-            self._check(size, self.last[size], last=True)
-
-    def _check(self, size: int, output: Any, last: bool = False) -> None:
+    def check(self, size: int, output: Any, numbers: bool = False) -> None:
         """Refuse an output that has become another than the first."""
         kind, finite = self.first[size]
         try:
-            check_axes(len(self.batches[size]), output, kind)
-            if last and not check_output(len(self.batches[size]), output) and finite:
+            if not check_output(len(self.batches[size]), output, kind, numbers) and finite:
                 raise ValueError("a model's output must stay finite")
         except ValueError as error:
             calls = len(self.samples_ms[size])
@@ -102,7 +97,7 @@ class Rounds:
         try:
             with fitting(f"a batch of {size:,}"):
                 seconds, output = self._timed(size)
-            self._check(size, output)
+            self.check(size, output)
             self.samples_ms[size].append(seconds * 1000)
         except MemoryError as error:
             wanted.remove(size)
@@ -125,8 +120,11 @@ class Rounds:
         return time.perf_counter() - begin_s, output
 
 
-def check_axes(size: int, output: Any, kind: type[Any]) -> None:
-    """Refuse an output of another type, or without one number or array per item; it reads no numbers."""
+def check_output(size: int, output: Any, kind: type[Any], numbers: bool = True) -> bool:
+    """Refuse an output of another type, without one number or array per item, or with NaN.
+
+    Return whether it is finite. Without `numbers`, only types and shapes are looked at, which takes no time.
+    """
     leaves = jax.tree_util.tree_leaves(output)
     rule = f"a model must return one output per item, of shape ({size}, ...)"
     if type(output) is not kind:
@@ -137,12 +135,7 @@ def check_axes(size: int, output: Any, kind: type[Any]) -> None:
     for shape in [(len(output),)] if isinstance(output, list) else map(np.shape, leaves):
         if shape[:1] != (size,):
             raise ValueError(f"{rule}, got shape {shape}")
-
-
-def check_output(size: int, output: Any) -> bool:
-    """Refuse an output without one number or array per item, or with NaN; return whether all are finite."""
-    check_axes(size, output, type(output))
-    arrays = map(np.asarray, jax.tree_util.tree_leaves(output))
+    arrays = [np.asarray(leaf) for leaf in leaves if numbers]
     inexact = [array for array in arrays if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)]
     for array in inexact:
         if np.isnan(array).any():
@@ -337,7 +330,8 @@ def measure(
     with progress_bar(progress, total=len(sizes), desc="measure", unit="size", leave=False) as bar:
         output = rounds.warm_up(warmup, bar)
         rounds.run(generator, target, limit_s, repeats, bar)
-        rounds.check_last()
+        for size in rounds.samples_ms:  # all numbers of each batch would take long
+            rounds.check(size, rounds.last[size], numbers=True)
     # None if JAX did not compute the output.
     arrays = [leaf for leaf in jax.tree_util.tree_leaves(output) if isinstance(leaf, jax.Array)]
     device = next(iter(arrays[0].devices())) if arrays else None

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
-from batchsim._workers import LostWorkersError, check_executor, progress_bar, result_of
+from batchsim._workers import check_executor, progress_bar, result_of
 from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
@@ -126,10 +126,11 @@ def sweep(
         store = Store(out, scenario, settings, columns)
     table = _Table(grid, columns, store)
     size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
-    runs = len(table.missing) * settings["replications"] / workers
+    runs, done = len(table.missing) * settings["replications"] / workers, len(grid) - len(table.missing)
     warn_if_large(scenario, available(scenario, requests or DEFAULT_REQUESTS), engine, runs)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
-    with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
+    bar = progress_bar(progress, total=len(grid), initial=done, desc="sweep", unit="point")
+    with bar, _pool(executor, workers) as pool:
 
         def call(task: Sequence[int]) -> tuple[Any, ...]:
             return scenario, [grid.knobs(number) for number in task], settings
@@ -138,10 +139,13 @@ def sweep(
             try:
                 return pool.submit(compute, *call(task))
             except Exception as error:
-                raise LostWorkersError(type(error).__name__) from error
+                raise BrokenExecutor(type(error).__name__) from error
 
         def fill(task: Sequence[int], future: "Future[Rows]") -> None:
-            table.fill(task, future.result() if executor is None else result_of(future, compute, call(task)))
+            rows, lost = (future.result(), "") if executor is None else result_of(future, compute, call(task))
+            table.fill(task, rows)
+            if lost:
+                raise BrokenExecutor(lost)
 
         try:
             # Closed on the way out, so that any error, and Ctrl-C, cancels the tasks that have not started.
@@ -149,7 +153,7 @@ def sweep(
             with contextlib.closing(_work(submit, tasks, AHEAD * workers, fill, silent_s)) as steps:
                 for _ in steps:
                     bar.update(table.save(may_wait=True))
-        except LostWorkersError as lost:
+        except BrokenExecutor as lost:
             bar.update(table.save())
             raise RuntimeError(f"the executor must run to the end, got {lost}; {table.kept()}") from lost
         finally:
@@ -299,10 +303,6 @@ class _Table:
             columns[name] = self.numbers[:, place].astype(dtype)
         columns["infeasible"] = pandas.Series(self.reasons, dtype="str")
         return pandas.DataFrame(columns)
-
-
-def _bar(progress: bool, total: int, done: int) -> Any:
-    return progress_bar(progress, total=total, initial=done, desc="sweep", unit="point")
 
 
 def check_settings(

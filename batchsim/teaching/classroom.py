@@ -15,12 +15,7 @@ from batchsim.teaching.progress import lesson_of
 from batchsim.teaching.progress_store import Record, read
 
 HARDEST = 3  # exercises
-LONGEST_VERSION = 20  # characters of a version of batchsim
 AHEAD = timedelta(days=1)  # a computer's clock may be wrong by so much
-TOLD_APART = {
-    "name": "rename one with bs.teaching.progress().rename(), or leave one out",
-    "key": "look whether one is a copy, and leave out a file of before a change of the name",
-}
 
 
 class Hard(NamedTuple):
@@ -58,14 +53,15 @@ class Classroom:
             alike = [(other, each) for other, each in counted if {*_who(record)} & {*_who(each)}]
             if same := next((other for other, each in alike if _who(record) == _who(each)), None):
                 why = "an older file" if last < soon else f"a file of the future, {last:%Y-%m-%d},"
-                self.refused.append(
-                    f"{path} is {why} of the same student, {record.student}: {same} is counted"
-                )
+                why = f"{why} of the same student, {record.student}"
+                self.refused.append(f"{path} is {why}: {same} is counted")
                 continue
             for other, each in alike[:1]:
-                what = "key" if record.key == each.key else "name"
-                whose = f"{path}, {record.student}'s progress, has the {what} of {other}, {each.student}'s"
-                self.refused.append(f"{whose}: both are counted, so {TOLD_APART[what]}")
+                what = f"the {'key' if record.key == each.key else 'name'} of {other}, {each.student}'s"
+                remedy = (
+                    "both are counted, so leave one out, or rename one with bs.teaching.progress().rename()"
+                )
+                self.refused.append(f"{path}, {record.student}'s progress, has {what}: {remedy}")
             counted.append((path, record))
         self.refused = [*map(in_one_line, self.refused)]
         self.records = sorted((record for _, record in counted), key=lambda each: each.student.casefold())
@@ -112,11 +108,10 @@ class Classroom:
             wrong = [{(each.answer, each.told): None for each in it.wrong} for it in tried]
             answers = Counter(answer for given in wrong for answer in given)
             if answers:
-                (answer, told), by = answers.most_common(1)[0]
+                words, by = answers.most_common(1)[0]
+                answer, told = map(in_one_line, words)
                 unsolved, tries = sum(not it.solved_at for it in tried), mean(it.tries for it in tried)
-                hard.append(
-                    Hard(name, len(tried), unsolved, tries, in_one_line(answer), by, in_one_line(told))
-                )
+                hard.append(Hard(name, len(tried), unsolved, tries, answer, by, told))
         return sorted(hard, key=lambda each: each.mean_tries, reverse=True)[:HARDEST]
 
 
@@ -142,7 +137,7 @@ def _checked(path: Path, any_version: bool) -> Record:
         del record.exercises[name]
     for name in record.predictions.keys() - _course.predictions():
         del record.predictions[name]
-    record.batchsim = in_one_line(record.batchsim, LONGEST_VERSION)
+    record.batchsim = in_one_line(record.batchsim, 20)
     try:
         _last_at(record)
     except ValueError as error:

@@ -72,7 +72,7 @@ def test_a_worker_killed_on_the_way_loses_nothing(client, local, tmp_path, monke
                 taken_along.extend(client.processing()[victim])
                 os.kill(pid, signal.SIGKILL)
 
-    monkeypatch.setattr(sweeping, "_bar", lambda *_: Bar())
+    monkeypatch.setattr(sweeping, "progress_bar", lambda *_, **__: Bar())
     monkeypatch.setattr(sweeping, "SAVE_S", 0.1)
     monkeypatch.setattr(sweeping, "AWAY_S", (0.0, 2.0))  # more tasks than workers
     os.kill(pid, signal.SIGSTOP)  # so that it holds tasks when it is killed
