@@ -41,6 +41,8 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _settle(document: Document) -> None:
     if document.settings.get("batchable") is True:
         del document.settings["batchable"]
+        if document.settings.get("max_batch_size") == 1:
+            document.note("BentoML 1.4 stops at its first batch with a max_batch_size of 1")
     else:
         size = document.settings.get("max_batch_size")
         document.unused |= {} if size is None else {"max_batch_size": size}
@@ -72,8 +74,8 @@ FORM = PythonForm(
 )  # fmt: skip
 
 SERVER = Server(
-    "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim", "workers"),
-    title="BentoML",
-    words=Words("max_batch_size", timeout=LIMIT), extras=_extras, notes=_notes,
+    "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim"),
+    title="BentoML", routing="random",  # of the kernel, among processes that each have a batcher
+    words=Words("max_batch_size", timeout=LIMIT, replicas="workers"), extras=_extras, notes=_notes,
     formats=(FORM.format("a BentoML service", "service.py", r"\bbentoml\b|\bbatchable\b"),),
 )  # fmt: skip

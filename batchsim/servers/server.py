@@ -288,7 +288,7 @@ class Server:
     def settings(self) -> list[str]:
         """The names of all its settings, those ignored last."""
         replicas = [self.words.replicas] if self.words.replicas else []
-        return [*self._parameters, *replicas, *self.ignored]
+        return [*dict.fromkeys([*self._parameters, *replicas]), *self.ignored]
 
     @cached_property
     def _parameters(self) -> dict[str, inspect.Parameter]:
@@ -320,6 +320,8 @@ class Server:
                 replicas = _check.whole(f"{self.title}'s {word}", count, at_most=MOST_REPLICAS)
             else:  # "auto", or 0 while nobody asks
                 ignored[word] = count
+        if word in self._parameters:
+            used[word] = replicas
         found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
         unlimited = isinstance(found.rule, Continuous) and not found.rule.kv_blocks
         return dataclasses.replace(

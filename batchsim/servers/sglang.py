@@ -109,9 +109,27 @@ def sglang(
     )  # fmt: skip
 
 
-def config(*, max_queued_requests: int | None = None, **settings: Any) -> ServerConfig:
-    """Return the meaning of `sglang serve`: the engines of `dp_size` are replicas, each with this limit."""
+def config(
+    *, max_queued_requests: int | None = None, dp_size: int = 1, enable_dp_attention: bool = False,
+    **settings: Any,
+) -> ServerConfig:  # fmt: skip
+    """Return the meaning of `sglang serve`: the engines of `dp_size` are replicas, each with this limit.
+
+    With `enable_dp_attention` they share the chunk and the running requests, and are less conservative
+    (server_args.py).
+    """
     limit = maybe_whole("SGLang's max_queued_requests", max_queued_requests)
+    if enable_dp_attention and dp_size > 1:
+        chunk, seats = settings.get("chunked_prefill_size"), settings.get("max_running_requests")
+        chunk = chunk_of(settings.get("gpu")) if chunk is None else chunk
+        chunk = _check.whole("SGLang's chunked_prefill_size", chunk, at_least=-1, at_most=MOST)
+        settings["chunked_prefill_size"] = chunk if chunk <= 0 else max(chunk // dp_size, 1)
+        if seats is not None:
+            seats = _check.whole("SGLang's max_running_requests", seats)
+            settings["max_running_requests"] = max(seats // dp_size, 1)
+        careful = settings.get("schedule_conservativeness", 1.0)
+        careful = _check.real("SGLang's schedule_conservativeness", careful, at_least=0)
+        settings["schedule_conservativeness"] = 0.3 * careful
     return ServerConfig("sglang", sglang(**settings), queue_limit=limit)
 
 

@@ -1,10 +1,13 @@
 """text-embeddings-inference (TEI): `text-embeddings-router`."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, PrefetchedBatches
 from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.formats.document import Document
 from batchsim.servers.server import Server, ServerConfig, Words
 
 
@@ -56,6 +59,18 @@ LINE = CommandLine(
     "tei", "text-embeddings-router", r"\btext-embeddings-router\b|\btext-embeddings-inference\S*",
     "model_id", short={"-p": "--port"}, dashes=False, prefixes=False, flags_as_variables=True,
 )  # fmt: skip
+ON_CPU = 8  # requests in a batch of the CPU images (backends/ort; 4 in backends/candle), which pad
+
+
+def _read(document: Document, text: str, which: str | None) -> None:
+    LINE.read(document, text, which)
+    if re.search(r"\btext-embeddings-inference:cpu\b", text):
+        size = document.settings.get("max_batch_requests", ON_CPU)
+        size = min(size, ON_CPU) if isinstance(size, int) else size
+        document.settings |= {"padded_model": True, "max_batch_requests": size}
+        document.note(f"a CPU image forms batches of at most {ON_CPU}, with Candle 4, and pads them")
+
+
 SERVER = Server(
     "tei", "1.9.3", tei, config, ("max_client_batch_size", "model_id", "tokenization_workers"),
     title="text-embeddings-inference",
@@ -64,9 +79,12 @@ SERVER = Server(
     ),
     extras=_extras,
     formats=(
-        LINE.format(
-            "a command line of text-embeddings-inference", "tei-launch.sh",
-            r"\btext-embeddings-(router|inference)\b",
+        replace(
+            LINE.format(
+                "a command line of text-embeddings-inference", "tei-launch.sh",
+                r"\btext-embeddings-(router|inference)\b",
+            ),
+            read=_read,
         ),
     ),
 )  # fmt: skip

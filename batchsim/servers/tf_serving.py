@@ -19,12 +19,13 @@ def tf_serving(max_batch_size: int = 1000, batch_timeout_micros: int = 0) -> Siz
     """Return the rule of TensorFlow Serving's shared batch scheduler (2026-06).
 
     A free batch thread takes a full batch, or the open one once its first task came batch_timeout_micros
-    ago. While all threads compute, full batches queue and the open one grows, as in the textbook's rule.
+    ago. While all threads compute, full batches queue and the open one grows, as in the textbook's rule. The
+    server has no largest size; here it is 65,536.
 
     >>> tf_serving(max_batch_size=32, batch_timeout_micros=2000)
     SizeOrWait(max_batch_size=32, max_wait_ms=2)
     """
-    size = _check.whole("TensorFlow Serving's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
+    size = min(_check.whole("TensorFlow Serving's max_batch_size", max_batch_size), LARGEST_BATCH)
     name = "TensorFlow Serving's batch_timeout_micros"
     micros = _check.whole(name, batch_timeout_micros, at_least=0)
     return SizeOrWait(size, micros // 1000 if micros % 1000 == 0 else micros / 1000)

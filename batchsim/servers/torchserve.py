@@ -105,6 +105,11 @@ def _read(document: Document, text: str, which: str | None) -> None:
         if document.settings.get(key) == 0:
             del document.settings[key]
             document.note(f"{key} of 0 in config.properties means TorchServe's default")
+    workers = _number(document.unused.get("default_workers_per_model"))
+    if "minWorkers" not in document.settings and isinstance(workers, int) and workers > 0:
+        document.settings["minWorkers"] = workers
+        del document.unused["default_workers_per_model"]
+    _settle(document, model)
 
 
 def _number(value: Any) -> Any:
@@ -151,8 +156,19 @@ def _table(node: Node, what: str, place: Place) -> Node:
     return node
 
 
+def _settle(document: Document, model: Node) -> None:
+    for key in ("continuousBatching", "sequenceBatching"):  # by another aggregator (wlm, 2025-03)
+        if model.value.get(key) is True:
+            place = document.place(model.items[key])
+            raise refused(f"{key} must be false: it forms batches in another way, got true", place)
+    if "minWorkers" not in document.settings:
+        document.note("minWorkers is left out: the server starts one per GPU or core, batchsim one")
+
+
 def _read_yaml(document: Document, text: str, which: str | None) -> None:
-    FILE.read(document, parse_yaml(text)[0])
+    root = parse_yaml(text)[0]
+    FILE.read(document, root)
+    _settle(document, root)
     if document.unknown:
         document.note("a handler may read keys that TorchServe itself does not have")
 

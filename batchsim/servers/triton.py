@@ -1,6 +1,7 @@
 """NVIDIA Triton Inference Server: `dynamic_batching` of config.pbtxt."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -189,6 +190,11 @@ RAGGED = "allow_ragged_batch"
 ONE_SHAPE = "Triton batches only requests of one shape unless an input has allow_ragged_batch"
 GROUP, BATCHING, SIZE = "instance_group", "dynamic_batching", "max_batch_size"
 OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
+# What backends do with a file when they load it (model_configuration.md, model_config_utils.cc, 2026-07).
+# They switch dynamic batching on: TensorRT always, others if the file lists no inputs and outputs.
+TENSORRT, COMPLETING = "tensorrt", ("onnxruntime", "tensorflow")
+COMPLETED_SIZE = 4  # of a file without one, by the latter
+INSIDE = ("vllm", "tensorrtllm")  # batch in a way of their own
 COUNT, GPUS = "count", "gpus"
 MESSAGE = "ModelConfig"
 KEYS = Keys(PROTO, {
@@ -235,30 +241,44 @@ def _read(document: Document, text: str, which: str | None) -> None:
         if name in root.items:
             place = document.place(root.items[name])
             raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", place)
-    _read_groups(document, root)
+    platform = re.match("[a-z]+", root.value.get("platform", ""))
+    backend = root.value.get("backend") or (platform[0] if platform else "")
+    if backend in INSIDE:
+        must = f"a config.pbtxt must be of a backend that takes whole batches, got {backend}"
+        place = document.place(root.items.get("backend", root))
+        raise refused(f"{must}, which batches inside: read the settings of that server", place)
+    _read_groups(document, root, 2 if backend in COMPLETING else 1)
     if any(each.get(RAGGED) for each in root.value.get("input", ())):
         document.settings[RAGGED] = True
     KEYS.read(document, root)
+    completed = backend == TENSORRT or (
+        backend in COMPLETING and not {"input", "output"} & {*root.items}
+    )  # fmt: skip
+    if completed and backend != TENSORRT and SIZE not in root.items:
+        document.settings[SIZE] = COMPLETED_SIZE
+        document.note(f"{SIZE} is left out: {COMPLETED_SIZE} with this backend")
     size = document.settings.setdefault(SIZE, 0)
-    if size > 1 and BATCHING not in root.items:
+    if size > 1 and BATCHING not in root.items and not completed:
         document.settings[SIZE] = 1
         document.unused[SIZE] = size
         document.note("without dynamic_batching, each request is computed alone")
         document.sections.insert(0, _unbatched(root))
         del document.nodes[SIZE]
+    elif SIZE in root.items and BATCHING not in root.items and completed:
+        document.note(f"the backend {backend} switches {BATCHING} on when it loads the model")
     if size == 0:
         node = root.items.get(SIZE)
         must = f"for Triton to batch, max_batch_size must be at least 1, got {'0' if node else 'none'}"
         raise refused(must, None if node is None else document.place(node))
 
 
-def _read_groups(document: Document, root: Node) -> None:
+def _read_groups(document: Document, root: Node, on_cpu: int) -> None:
     groups, node = root.value.get(GROUP, []), root.items.pop(GROUP, None)
     section = _instances(document, root, node)
     document.sections.append(section)
     if node is None:
         return
-    spread, count = _spread(groups), node.items.get(COUNT)
+    spread, count = _spread(groups, on_cpu), node.items.get(COUNT)
     total = Node(sum(spread), node.at if count is None else count.at, node.span, more=node.more)
     document.put(COUNT, total, section)
     if len(spread) > 1:
@@ -276,17 +296,18 @@ def _read_groups(document: Document, root: Node) -> None:
             document.unused.setdefault(f"{GROUP}.{name}", value)
 
 
-def _spread(groups: list[dict[str, Any]]) -> list[int]:
+def _spread(groups: list[dict[str, Any]], on_cpu: int) -> list[int]:
     """Return how many instances take requests on each device.
 
     A group has `count` instances on each of its GPUs; without a list, on each GPU of the machine, assumed to
-    have one. Instances that are not on GPUs have a device each.
+    have one. Instances that are not on GPUs have a device each: `on_cpu` without a count.
     """
     spread: dict[Any, int] = {}
     for number, group in enumerate(groups):
         if group.get("passive"):
             continue
-        count, kind = group.get(COUNT, 1), group.get("kind", "KIND_AUTO")
+        kind = group.get("kind", "KIND_AUTO")
+        count = group.get(COUNT) or (on_cpu if kind == "KIND_CPU" else 1)
         on_gpus = kind in ("KIND_AUTO", "KIND_GPU")
         for gpu in group.get(GPUS) or [0] if on_gpus else [(number, each) for each in range(count)]:
             spread[gpu] = spread.get(gpu, 0) + (count if on_gpus else 1)

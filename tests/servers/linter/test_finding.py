@@ -88,5 +88,5 @@ def test_settings_in_comments_have_lines_too():
 
 
 def test_a_config_equals_one_that_was_not_read():
-    config = servers.parse("batchSize: 8\nmaxBatchDelay: 9")
-    assert config == servers.config("torchserve", batchSize=8, maxBatchDelay=9)
+    config = servers.parse("batchSize: 8\nminWorkers: 2")
+    assert config == servers.config("torchserve", batchSize=8, minWorkers=2)

@@ -1,0 +1,84 @@
+"""What a server completes in its file, or overrides: its own defaults, which the file does not show."""
+
+import pytest
+
+import batchsim as bs
+from batchsim import servers
+
+TENSORS = 'input [ { name: "x" dims: [ 4 ] } ] output [ { name: "y" dims: [ 4 ] } ]'
+CPU = "max_batch_size: 8 dynamic_batching {} instance_group [ { kind: KIND_CPU %s } ] backend: '%s'"
+TEI = "docker run ghcr.io/huggingface/text-embeddings-inference:cpu-1.9 --model-id m"
+SGLANG = (
+    "sglang serve --model-path m --tp 8 --dp 8 --chunked-prefill-size 4096 --max-running-requests 512 {}"
+    "--max-total-tokens 8000"
+)
+BENTO = (
+    "@bentoml.service(workers={})\nclass A:\n"
+    "  @bentoml.api(batchable=True, max_batch_size={})\n  def f(x): ..."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "count", "noted"),
+    [
+        # Triton's backends that switch dynamic batching on.
+        (f"backend: 'tensorrt' max_batch_size: 8 {TENSORS}", bs.SizeOrWait(8, 0), 1, "dynamic_batching on"),
+        ("platform: 'tensorrt_plan' max_batch_size: 8", bs.SizeOrWait(8, 0), 1, "dynamic_batching on"),
+        ("platform: 'onnxruntime_onnx' max_batch_size: 8", bs.SizeOrWait(8, 0), 1, "dynamic_batching on"),
+        ("backend: 'tensorflow'", bs.SizeOrWait(4, 0), 1, "max_batch_size is left out: 4"),
+        (f"backend: 'onnxruntime' max_batch_size: 8 {TENSORS}", bs.SizeOrWait(1, 0), 1, "computed alone"),
+        ("backend: 'python' max_batch_size: 8", bs.SizeOrWait(1, 0), 1, "computed alone"),
+        # Its instances on CPUs.
+        (CPU % ("", "onnxruntime"), bs.SizeOrWait(8, 0), 2, ""),
+        (CPU % ("", "python"), bs.SizeOrWait(8, 0), 1, ""),
+        (CPU % ("count: 0", "tensorflow"), bs.SizeOrWait(8, 0), 2, ""),
+        (CPU % ("count: 3", "onnxruntime"), bs.SizeOrWait(8, 0), 3, ""),
+        # TorchServe's workers.
+        (
+            "default_workers_per_model=4\nmodels={'m': {'1.0': {'batchSize': 8}}}".replace("'", '"'),
+            bs.PullThenWait(8, 100), 4, "",
+        ),
+        ("batchSize: 8\n", bs.PullThenWait(8, 100), 1, "minWorkers is left out"),
+        # BentoML's processes, and a size with which it stops.
+        (BENTO.format(4, 32), servers.bentoml(32), 4, ""),
+        (BENTO.format(1, 1), servers.bentoml(1), 1, "stops at its first batch"),
+        # TensorFlow Serving has no largest size.
+        ("max_batch_size { value: 9999999 } num_batch_threads { value: 1 }", bs.SizeOrWait(65_536, 0), 1, ""),
+        # SGLang divides by its engines, if these share the attention.
+        (SGLANG.format(""), servers.sglang(
+            max_running_requests=512, chunked_prefill_size=4096, max_total_tokens=8000,
+        ), 8, ""),
+        (SGLANG.format("--enable-dp-attention "), servers.sglang(
+            max_running_requests=64, chunked_prefill_size=512, max_total_tokens=8000,
+            schedule_conservativeness=0.3,
+        ), 8, ""),
+        # The CPU images of text-embeddings-inference.
+        (TEI, servers.tei(max_batch_requests=8, padded_model=True), 1, "at most 8"),
+        (f"{TEI} --max-batch-requests 2", servers.tei(16_384, 2, padded_model=True), 1, "at most 8"),
+        (TEI.replace("cpu-", ""), servers.tei(), 1, ""),
+    ],
+)  # fmt: skip
+def test_what_a_server_completes_counts(text, rule, count, noted):
+    found = servers.parse(text)
+    assert (found.rule, found.servers * found.replicas) == (rule, count)
+    notes = [note for note in found.notes if "evenly" not in note]
+    assert [noted in note for note in notes] == [True] * bool(noted)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "backend: 'vllm' max_batch_size: 64 dynamic_batching {}",
+            "line 1, column 1: .* got vllm, which batches",
+        ),
+        ("batchSize: 8\ncontinuousBatching: true", "line 2, column 1: continuousBatching must be false"),
+        (
+            'models={"m": {"1": {"batchSize": 8, "sequenceBatching": true}}}',
+            "line 1, column 37: sequenceBatching must be false",
+        ),
+    ],
+)
+def test_what_batches_in_another_way_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        servers.parse(text)
