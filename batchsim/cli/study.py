@@ -176,6 +176,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
             if self.out is None:
                 output.echo("".join(diffs.values() or written.values()), nl=False)
+        if self.write in refused:
+            raise ValueError(refused[self.write])
         if best.provisional:
             raise typer.Exit(130)
         if not best.met:
@@ -208,15 +210,20 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
 
         texts, refused, diffs, name = dict[str, str](), dict[str, str](), dict[str, str](), ""
         if self.write is not None and not best.met and not self.force:
-            refused[self.write] = "it does not meet the objective (--force writes it)"
+            output.echo("Not written: it does not meet the objective (--force writes it)", err=True)
         elif self.write == "all":
             texts, refused = servers.write_all(best)
-        elif self.write is not None and self.server_config is not None and self._is_own(self.write):
-            edited = servers.edit(self.server_config, best, self.server, self.which)
-            texts[self.write], diffs[self.write], name = edited.text, edited.diff, self.server_config.name
         elif self.write is not None:
-            texts[self.write] = servers.write(self.write, best)
-        for server, why in refused.items():
+            try:
+                if self.server_config is not None and self._is_own(self.write):
+                    edited = servers.edit(self.server_config, best, self.server, self.which)
+                    texts[self.write], diffs[self.write] = edited.text, edited.diff
+                    name = self.server_config.name
+                else:
+                    texts[self.write] = servers.write(self.write, best)
+            except ValueError as error:  # told when the answer of the search is printed
+                refused[self.write] = str(error)
+        for server, why in refused.items() if self.write == "all" else ():
             output.echo(f"Not written for {server}: {why}", err=True)
         for diff in diffs.values() if self.out is None else ():
             hint = f"{self.server_config} is as it was; --out FOLDER writes the new one to the folder."

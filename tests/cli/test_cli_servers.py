@@ -112,6 +112,14 @@ def test_tune_shows_a_diff_of_a_given_file_says_how_to_write_it_and_leaves_it_al
     assert f"{new} has this setting already" in again
 
 
+def test_tune_prints_its_answer_though_the_file_cannot_have_it(tmp_path):
+    path = tmp_path / "config.properties"
+    path.write_text("job_queue_size=64\nload_models=a\n")
+    done = run("tune", *TRAFFIC, *GRID, "--server-config", path, "--write", "torchserve", code=2)
+    assert "The Pareto frontier" in done.stdout
+    assert "models must have the model whose batchSize" in done.stderr
+
+
 def test_tune_writes_the_setting_for_all_servers_into_a_folder(tmp_path):
     run("tune", *TRAFFIC, *GRID, "--write", "all", "--out", tmp_path / "out")
     for server in ("triton", "tf_serving", "torchserve", "kserve"):
