@@ -183,6 +183,7 @@ REFUSED = {
     "an alias of itself": "parts, those of aliases included, got more",
     "bare decorators": "f (line 5) and 2,995 more",
     "many commands": "line 5 and 6,995 more",
+    "many words": "a script must have at most 30,000 words, got more",
     "fields": "at most 30,000 words and signs",
 }
 

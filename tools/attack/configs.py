@@ -60,6 +60,7 @@ BOMBS = {
     "an open quote": f"vllm serve '{'a' * MOST}",
     "unknown flags": "vllm serve m " + "--k1 " * 9000,
     "many commands": "vllm serve m\n" * 7000,
+    "many words": f"A=({'x ' * 9000})\n" + "vllm serve m ${A[@]}\n" * 900,
 }  # fmt: skip
 
 

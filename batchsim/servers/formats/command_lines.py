@@ -33,6 +33,7 @@ _EXPANSION = re.compile(
     r"\"?\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:\[[@*]\])?(?::-(?P<default>[^{}'\"$]*))?\})\"?"
 )
 ENDS = ("fi", "done", "esac")
+MOST_WORDS = 30_000  # of a script, with those of its variables
 # Words in front of a command that is not run.
 ABOUT = re.compile(
     r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|docker (pull|push|rmi?|stop|logs|build))\b"
@@ -80,6 +81,7 @@ class Command:
 
     words: list[Word] = field(default_factory=list)
     variables: dict[str, Word] = field(default_factory=dict)
+    sure: bool = True  # whether it runs
 
 
 def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
@@ -92,19 +94,20 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
     >>> [word.text for word in command.words], command.words[-1].raw
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
-    found, exported, depth = [Command()], dict[str, Word](), 0
+    found, exported, depth, count = [Command()], dict[str, Word](), 0, 0
     known, array = {} if known is None else known, None
 
     def set_(name: str, words: list[Word], *, more: bool = False) -> None:
         before = known.get(name, [])
-        known[name] = None if depth or before is None or (before and not more) else [*before, *words]
+        once = found[-1].sure and before is not None and (more or not before)
+        known[name] = [*(before or []), *words] if once else None
 
     for kind, word in _pieces(text, at):
         command = found[-1]
-        if kind == "end" and array is None and (command.words or command.variables):
+        if kind in ("end", "if") and array is None and (command.words or command.variables):
             for name, each in command.variables.items() if not command.words else ():
                 set_(name, [each.value])
-            found.append(Command())
+            found.append(Command(sure=kind == "end" and not depth))
         if word is None:
             continue
         if array is None and not command.words and (start := _ARRAY.match(word.raw)):
@@ -127,7 +130,13 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
             if not command.words:
                 command.variables = exported | command.variables
                 depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
-            command.words += _expanded(word, known)
+            elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
+                known[name] = None  # of a loop, or behind a case
+            new = _expanded(word, known)
+            count += len(new)
+            if count > MOST_WORDS:
+                raise ValueError(f"a script must have at most {MOST_WORDS:,} words, got more")
+            command.words += new
     return [inner for command in found if command.words for inner in _inside(command, known)]
 
 
@@ -157,6 +166,8 @@ def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
         kind, raw = match.lastgroup or "", match.group()
         if kind == "other" and raw.strip():  # an unclosed quote
             raise ValueError(f"line {place_in(text, match.start())[0]}: a quote must end, got {raw}")
+        if re.fullmatch(r"&&|\|\|", raw):  # the next command may not run
+            kind = "if"
         yield kind, _word(raw, at + match.start()) if kind == "word" else None
 
 

@@ -94,6 +94,10 @@ def test_a_command_is_read_and_edited_wherever_its_words_stand(text):
         ('vllm serve m "${ARGS[@]}"', 'line 1: "${ARGS[@]}" is not read, and may set more'),
         ("if true; then A=(--block-size 8); fi\nvllm serve m ${A[@]}", "line 2: ${A[@]} is not read"),
         ("A=(-q x)\nif true; then\n A+=(--block-size 8)\nfi\nvllm serve m ${A[@]}", "line 5: ${A[@]} is not"),
+        ("A=x\ncase $1 in\n a) A=-q ;;\nesac\nvllm serve m $A", "line 5: $A is not"),
+        ("A=x\nfor A in x y; do vllm serve m $A; done", "line 2: $A is not"),
+        ("[ $1 ] && A=x\nvllm serve m $A", "line 2: $A is not"),
+        ("A=x; A=y\nvllm serve m $A", "line 2: $A is not"),
     ],
 )
 def test_words_that_are_not_known_are_noted(text, words):
