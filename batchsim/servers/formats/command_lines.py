@@ -1,4 +1,4 @@
-"""Settings on a command line: a shell's text, the commands in it, and their flags."""
+"""Settings on a command line: the flags of a server, and its environment variables."""
 
 import csv
 import functools
@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from batchsim._format import several
+from batchsim.servers.formats.containers import commands_of
 from batchsim.servers.formats.document import Document, Node, Section, Source, place_in, refused
+from batchsim.servers.formats.keys import indent_of
+from batchsim.servers.formats.shell import Command, Word
 from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
@@ -21,19 +24,6 @@ from batchsim.servers.server import Format
 # text-embeddings-inference 1.9.3, and the reference of TGI 3.3.
 FLAGS = Path(__file__).with_name("flags.csv")
 
-_WORD = re.compile(
-    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
-    r"|(?P<word>(?:[^\s'\"\\;|&]++|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
-    re.DOTALL,
-)
-_QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
-_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
-_ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
-_EXPANSION = re.compile(
-    r"\"?\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:\[[@*]\])?(?::-(?P<default>[^{}'\"$]*))?\})\"?"
-)
-ENDS = ("fi", "done", "esac")
-MOST_WORDS = 30_000  # of a script, with those of its variables
 # Words in front of a command that is not run.
 ABOUT = re.compile(
     r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|docker (pull|push|rmi?|stop|logs|build))\b"
@@ -56,128 +46,6 @@ def _sorted_flags(server: str) -> list[str]:
     return sorted(flags_of(server))
 
 
-@dataclass(frozen=True)
-class Word:
-    """A word of a command, without its quotes, and as it stands; a `Source` if the shell expands it."""
-
-    text: str
-    raw: str
-    at: int
-
-    @property
-    def value(self) -> "Word":
-        """The part behind the first =."""
-        head, sign, raw = self.raw.partition("=")
-        return Word(type(self.text)(self.text.partition("=")[2]), raw, self.at + len(head + sign))
-
-    def node(self, value: Any, key: "Word | None" = None) -> Node:
-        """Return the word as a value, behind a key."""
-        return Node(value, self.at if key is None else key.at, (self.at, self.at + len(self.raw)))
-
-
-@dataclass
-class Command:
-    """A command: its words, and the words that set environment variables for it."""
-
-    words: list[Word] = field(default_factory=list)
-    variables: dict[str, Word] = field(default_factory=dict)
-    sure: bool = True  # whether it runs
-
-
-def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
-    r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
-
-    `at` is where the text begins in a longer one. `known` has the words of variables that were set once, and
-    under no condition: these, and defaults, stand where they are used. None: not known.
-
-    >>> [command] = commands("# on one card\nCUDA_VISIBLE_DEVICES=0 vllm serve m \\\n  --max-num-seqs '64'")
-    >>> [word.text for word in command.words], command.words[-1].raw
-    (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
-    """
-    found, exported, depth, count = [Command()], dict[str, Word](), 0, 0
-    known, array = {} if known is None else known, None
-
-    def set_(name: str, words: list[Word], *, more: bool = False) -> None:
-        before = known.get(name, [])
-        once = found[-1].sure and before is not None and (more or not before)
-        known[name] = [*(before or []), *words] if once else None
-
-    for kind, word in _pieces(text, at):
-        command = found[-1]
-        if kind in ("end", "if") and array is None and (command.words or command.variables):
-            for name, each in command.variables.items() if not command.words else ():
-                set_(name, [each.value])
-            found.append(Command(sure=kind == "end" and not depth))
-        if word is None:
-            continue
-        if array is None and not command.words and (start := _ARRAY.match(word.raw)):
-            array = (start["name"], bool(start["more"]), list[Word]())
-            word = _word(word.raw[start.end() :], word.at + start.end())
-        if array is not None:
-            inner = _word(word.raw.removesuffix(")"), word.at)
-            array[2].extend([inner] if inner.raw else [])
-            if inner.raw != word.raw:
-                set_(array[0], array[2], more=array[1])
-                array = None
-            continue
-        name = word.text.partition("=")[0]
-        if _VARIABLE.match(word.text) and [each.text for each in command.words] in ([], ["export"]):
-            command.variables[name] = word
-            if command.words:
-                exported[name] = word
-                set_(name, [word.value])
-        elif command.words or word.text not in ("then", "else", "do", "{"):
-            if not command.words:
-                command.variables = exported | command.variables
-                depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
-            elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
-                known[name] = None  # of a loop, or behind a case
-            new = _expanded(word, known)
-            count += len(new)
-            if count > MOST_WORDS:
-                raise ValueError(f"a script must have at most {MOST_WORDS:,} words, got more")
-            command.words += new
-    return [inner for command in found if command.words for inner in _inside(command, known)]
-
-
-def _expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
-    """Return the words that a variable stands for, or its default; else the word itself."""
-    if (match := _EXPANSION.fullmatch(word.raw)) is None:
-        return [word]
-    words, default = known.get(match["plain"] or match["name"], []), match["default"]
-    if words == [] and default is not None:
-        return [_word(default, word.at + match.start("default"))]
-    return words or [word]
-
-
-def _inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:
-    """Return the commands in the text of `bash -c` or `eval`, or the command itself."""
-    texts = [word.text for word in command.words]
-    run = next((n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text)), -1)
-    last = command.words[-1]
-    is_text = run >= 0 and texts[run + 1 : -1] == ["-c"] * (texts[run] != "eval")
-    if not is_text or run + 1 == len(texts) or last.raw[1:-1] != last.text:  # not between plain quotes
-        return [command]
-    return commands(str(last.text), last.at + 1, known)
-
-
-def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
-    for match in _WORD.finditer(text):
-        kind, raw = match.lastgroup or "", match.group()
-        if kind == "other" and raw.strip():  # an unclosed quote
-            raise ValueError(f"line {place_in(text, match.start())[0]}: a quote must end, got {raw}")
-        if re.fullmatch(r"&&|\|\|", raw):  # the next command may not run
-            kind = "if"
-        yield kind, _word(raw, at + match.start()) if kind == "word" else None
-
-
-def _word(raw: str, at: int) -> Word:
-    plain = _QUOTED.sub(_unquoted, raw)
-    # By the shell, to an unknown value.
-    expanded = re.search(r"[$`]", re.sub(r"'[^']*'", "", raw).replace(r"\$", ""))
-    return Word(Source(plain) if expanded else plain, raw, at)
-
-
 def _line(text: str, command: Command) -> str:
     return str(place_in(text, command.words[0].at)[0])
 
@@ -191,11 +59,6 @@ def _arguments(words: list[Word]) -> Iterator[Word]:
             after = ""
         else:
             after = "" if after else word.text
-
-
-def _unquoted(match: re.Match[str]) -> str:
-    escaped, single, double = match.groups()
-    return escaped or single or re.sub(r'\\(["\\])', r"\1", double or "")
 
 
 _SIZE = re.compile(r"(\d+)(\.\d+)?([a-zA-Z]+)")
@@ -266,7 +129,8 @@ class CommandLine:
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
-        found = [(command, at) for command in commands(text) if (at := self._arguments(command)) is not None]
+        all_ = ((command, self._arguments(command)) for command in commands_of(text))
+        found = [(command, at) for command, at in all_ if at is not None]
         if which is not None and len(found) > 1:
             found = [
                 each for each in found
@@ -278,14 +142,16 @@ class CommandLine:
             raise ValueError(f"{must}, got {places}")
         command, at = found[0]
         words = [*_arguments(command.words[at:])]
-        document.sections += self._options(command, [*command.words[:at], *words][-1]), self._set(command, at)
+        options = self._options(command, words or command.words[at - 1 : at])
+        document.sections += options, self._set(command, at)
+        document.replicas = command.replicas
         self._read_variables(document, command)
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)
 
-    def _options(self, command: Command, last: Word) -> Section:
-        """Return the flags of a command, to which others are added behind a last word."""
-        begin, end = command.words[0].at, last.at + len(last.raw)
+    def _options(self, command: Command, words: list[Word]) -> Section:
+        """Return the flags of a command, to which others are added behind the last of its words."""
+        first, begin, end = command.words[0].at, words[0].at, words[-1].at + len(words[-1].raw)
 
         def literal(name: str, value: Any) -> str | None:
             head, dot, tail = name.partition(".")
@@ -295,9 +161,18 @@ class CommandLine:
             return flag if value else "--no-" + flag[2:] if self.dashes else None
 
         def added(text: str, name: str, new: str) -> str:
-            line = end - begin - text[begin:end].rfind("\n") + len(new)
-            blank = " \\\n  " if "\n" in text[begin:end] or line > LONGEST_LINE else " "
-            return f"{text[:end]}{blank}{new}{text[end:]}"
+            if command.item:
+                new = "".join(command.item + json.dumps(word) for word in shlex.split(new))
+                own = re.compile(r"[^\n]*" if "\n" in command.item else "[\"']?").match(text, end)
+                at = own.end() if own else end  # behind a comment, or a quote
+                return f"{text[:at]}{new}{text[at:]}"
+            before, start = text[begin:end], text.rfind("\n", 0, end) + 1
+            long = end - start + len(new) > LONGEST_LINE and not text[start:first].strip()
+            if "\n" not in before and not long:
+                return f"{text[:end]} {new}{text[end:]}"
+            folded = "\n" in before and "\\" not in before  # in YAML
+            indent = indent_of(text[start:end]) or "  "
+            return text[:end] + ("\n" if folded else " \\\n") + indent + new + text[end:]
 
         return Section(self.has, literal, added)
 
@@ -315,8 +190,8 @@ class CommandLine:
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
         line = " ".join(re.sub(r"\s", "\0", word.text) for word in command.words)  # none begins in a word
-        match = re.search(self.starts, line)
-        if match is None or ABOUT.match(line):
+        match = None if ABOUT.match(line) else next(iter([*re.finditer(self.starts, line)][::-1]), None)
+        if match is None:  # the last one, as a container's image stands in front of its command
             return None
         length = 0
         for place, word in enumerate(command.words):
@@ -359,7 +234,7 @@ class CommandLine:
                     line = place_in(document.text, word.at)[0]
                     document.note(f"line {line}: {word.raw} is not read, and may set more")
                 continue
-            name, given, text = word.text.partition("=")
+            (name, given, _), text = word.text.partition("="), word.value.text
             if self.glued and name.startswith(self.glued) and name != self.glued:
                 name, given, text = self.glued, "=", word.text.removeprefix(self.glued)
             flag, switched = self.flag_of(name)

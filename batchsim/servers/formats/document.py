@@ -118,6 +118,7 @@ class Document:
     strange: dict[str, Place] = field(default_factory=dict)  # the places of unknown keys
     notes: list[str] = field(default_factory=list)
     others: int = 0  # unknown keys that are not named
+    replicas: int = 1  # of all that it starts
 
     def place(self, node: Node) -> Place:
         """Return where a key begins."""
@@ -177,5 +178,7 @@ class Document:
             text=self.text,
             which=self.which,
             places=self.strange | places,
+            replicas=found.replicas * self.replicas,
+            routing=found.routing if self.replicas == 1 else "random",  # kube-proxy's
             notes=(*found.notes, *self.notes, *more),
         )

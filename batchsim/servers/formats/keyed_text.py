@@ -80,10 +80,12 @@ def _parts(node: Any, known: dict[int, int], text: str, depth: int = 0) -> int:
 def _tree(key: Any, node: Any, text: str, seen: set[int]) -> Node:
     begin, end = node.start_mark.index, node.end_mark.index  # of a block, where the next one begins
     found = Node(None, key.start_mark.index, (begin, begin + len(text[begin:end].rstrip())))
-    if node.id == "mapping" and id(node) not in seen:  # the target of an alias is marked once
+    if node.id != "scalar" and id(node) not in seen:  # the target of an alias is marked once
         seen.add(id(node))
-        for inner, value in node.value:
-            if (name := str(inner.value)) in found.items:
+        pairs = node.value if node.id == "mapping" else [(value, value) for value in node.value]
+        for number, (inner, value) in enumerate(pairs):
+            name = str(inner.value if node.id == "mapping" else number)
+            if name in found.items:
                 place = place_in(text, inner.start_mark.index)
                 raise refused(f"a key must be given once, got {name} twice", place)
             found.items[name] = _tree(inner, value, text, seen)
@@ -93,9 +95,9 @@ def _tree(key: Any, node: Any, text: str, seen: set[int]) -> Node:
 def _fill(node: Node, value: Any) -> None:
     """Give a node and those in it their values; a merged key stands where its mapping does."""
     node.value = value
-    if isinstance(value, dict):
+    if isinstance(value, (dict, list)):
         marked, node.items = node.items, {}
-        for name, each in value.items():
+        for name, each in value.items() if isinstance(value, dict) else enumerate(value):
             inner = marked.get(str(name)) or Node(None, node.at, node.span)
             node.items[str(name)] = inner
             _fill(inner, each)

@@ -4,7 +4,8 @@ import pytest
 
 import batchsim as bs
 from batchsim import servers
-from batchsim.servers.formats.command_lines import commands, flags_of
+from batchsim.servers.formats.command_lines import flags_of
+from batchsim.servers.formats.shell import commands
 from batchsim.servers.language import NO_MEMORY
 
 SAME = [

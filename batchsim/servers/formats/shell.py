@@ -1,0 +1,159 @@
+"""A shell's text as commands: their words, each with its place, where variables and quotes put them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchsim.servers.formats.document import Node, Source, place_in
+
+_WORD = re.compile(
+    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
+    r"|(?P<word>(?:[^\s'\"\\;|&]++|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
+    re.DOTALL,
+)
+_QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+_ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
+_EXPANSION = re.compile(
+    r"\"?\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:\[[@*]\])?(?::-(?P<default>[^{}'\"$]*))?\})\"?"
+)
+ENDS = ("fi", "done", "esac")
+MOST_WORDS = 30_000  # of a script, with those of its variables
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a command, without its quotes, and as it stands; a `Source` if the shell expands it."""
+
+    text: str
+    raw: str
+    at: int
+
+    @property
+    def value(self) -> "Word":
+        """The part behind the first =."""
+        head, sign, raw = self.raw.partition("=")
+        return Word(type(self.text)(self.text.partition("=")[2]), raw, self.at + len(head + sign))
+
+    def node(self, value: Any, key: "Word | None" = None) -> Node:
+        """Return the word as a value, behind a key."""
+        return Node(value, self.at if key is None else key.at, (self.at, self.at + len(self.raw)))
+
+
+@dataclass
+class Command:
+    """A command: its words, and the words that set environment variables for it.
+
+    `item` is what stands in front of a word of a list, "" where a blank does.
+    """
+
+    words: list[Word] = field(default_factory=list)
+    variables: dict[str, Word] = field(default_factory=dict)
+    sure: bool = True  # whether it runs
+    item: str = ""
+    replicas: int = 1
+
+
+def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
+    r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
+
+    `at` is where the text begins in a longer one. `known` has the words of variables that were set once, and
+    under no condition: these, and defaults, stand where they are used. None: not known.
+
+    >>> [command] = commands("# on one card\nCUDA_VISIBLE_DEVICES=0 vllm serve m \\\n  --max-num-seqs '64'")
+    >>> [word.text for word in command.words], command.words[-1].raw
+    (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
+    """
+    found, exported, depth, count = [Command()], dict[str, Word](), 0, 0
+    known, array = {} if known is None else known, None
+
+    def set_(name: str, words: list[Word], *, more: bool = False) -> None:
+        before = known.get(name, [])
+        once = found[-1].sure and before is not None and (more or not before)
+        known[name] = [*(before or []), *words] if once else None
+
+    for kind, word in _pieces(text, at):
+        command = found[-1]
+        if kind in ("end", "if") and array is None and (command.words or command.variables):
+            for name, each in command.variables.items() if not command.words else ():
+                set_(name, [each.value])
+            found.append(Command(sure=kind == "end" and not depth))
+        if word is None:
+            continue
+        if array is None and not command.words and (start := _ARRAY.match(word.raw)):
+            array = (start["name"], bool(start["more"]), list[Word]())
+            word = _word(word.raw[start.end() :], word.at + start.end())
+        if array is not None:
+            inner = _word(word.raw.removesuffix(")"), word.at)
+            array[2].extend([inner] if inner.raw else [])
+            if inner.raw != word.raw:
+                set_(array[0], array[2], more=array[1])
+                array = None
+            continue
+        name = word.text.partition("=")[0]
+        if _VARIABLE.match(word.text) and [each.text for each in command.words] in ([], ["export"]):
+            command.variables[name] = word
+            if command.words:
+                exported[name] = word
+                set_(name, [word.value])
+        elif command.words or word.text not in ("then", "else", "do", "{"):
+            if not command.words:
+                command.variables = exported | command.variables
+                depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
+            elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
+                known[name] = None  # of a loop, or behind a case
+            new = expanded(word, known)
+            count += len(new)
+            if count > MOST_WORDS:
+                raise ValueError(f"a script must have at most {MOST_WORDS:,} words, got more")
+            command.words += new
+    return [inner for command in found if command.words for inner in inside(command, known)]
+
+
+def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
+    """Return the words that a variable stands for, or its default; else the word itself."""
+    if (match := _EXPANSION.fullmatch(word.raw)) is None:
+        return [word]
+    words, default = known.get(match["plain"] or match["name"], []), match["default"]
+    if words == [] and default is not None:
+        return [_word(default, word.at + match.start("default"))]
+    return words or [word]
+
+
+def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:
+    """Return the commands in the text of `bash -c` or `eval`, or the command itself."""
+    texts = [word.text for word in command.words]
+    run = next((n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text)), -1)
+    last = command.words[-1]
+    is_text = run >= 0 and texts[run + 1 : -1] == ["-c"] * (texts[run] != "eval")
+    quoted = last.raw[:1] in ("'", '"')
+    raw, at = (last.raw[1:-1], last.at + 1) if quoted else (last.raw, last.at)
+    if not is_text or run + 1 == len(texts) or raw.split() != last.text.split():  # which escapes something
+        return [command]
+    inner = commands(raw, at, known)
+    for each in inner:
+        each.variables, each.replicas = command.variables | each.variables, command.replicas
+    return inner
+
+
+def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
+    for match in _WORD.finditer(text):
+        kind, raw = match.lastgroup or "", match.group()
+        if kind == "other" and raw.strip():  # an unclosed quote
+            raise ValueError(f"line {place_in(text, match.start())[0]}: a quote must end, got {raw}")
+        if re.fullmatch(r"&&|\|\|", raw):  # the next command may not run
+            kind = "if"
+        yield kind, _word(raw, at + match.start()) if kind == "word" else None
+
+
+def _word(raw: str, at: int) -> Word:
+    plain = _QUOTED.sub(_unquoted, raw)
+    # By the shell, to an unknown value.
+    expanded = re.search(r"[$`]", re.sub(r"'[^']*'", "", raw).replace(r"\$", ""))
+    return Word(Source(plain) if expanded else plain, raw, at)
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    escaped, single, double = match.groups()
+    return escaped or single or re.sub(r'\\(["\\])', r"\1", double or "")
