@@ -128,14 +128,22 @@ def test_the_curves_have_a_line_for_each_stable_rule_and_a_name_for_each(compare
     chart = bs.plot(compared)
     (ax,) = chart.axes
     stable = [group for group in compared.groups if group.stable]
+    assert len(stable) == len(compared.groups) - 1
+    different = {tuple(group.result.metrics.percentiles(np.arange(0, 100, 0.5))) for group in stable}
     drawn = [line for line in ax.lines if len(line.get_xdata()) > 1]
-    assert len(drawn) == len(stable) == len(compared.groups) - 1
     names = [text.get_text() for text in ax.texts]
-    assert len(names) == len(compared.groups)
+    assert len(drawn) == len(names) - 1 == len(different)
     p99 = np.interp(2, *drawn[0].get_data())  # at -log10(1 - 0.99)
     assert p99 == pytest.approx(compared.groups[0].result.percentile(99), rel=1e-3)
     assert any("without bound" in name for name in names)
     assert chart.words.count("its queue grows without bound.") == 1
+
+
+def test_lines_that_lie_on_each_other_are_one_with_both_names():
+    night, names = SCENARIO.replace(rate_per_s=20), ["litserve", "batched", "torchserve"]
+    (ax,) = bs.plot(bs.compare_servers(night, names, max_wait_ms=10, requests=2000)).axes
+    assert {text.get_text().split("\n")[0] for text in ax.texts} == {"litserve, batched", "torchserve"}
+    assert len(ax.lines) == 2
 
 
 def test_the_names_of_the_curves_neither_overlap_nor_are_cut(compared):

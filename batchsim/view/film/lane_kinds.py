@@ -140,14 +140,15 @@ class TokenLanes(RequestLanes):
             "TTFT p99": duration(result.percentile(99, column="ttft_ms")) if own else INFINITE,
             "TPOT p99": duration(result.percentile(99, column="tpot_ms")),
             "tokens/s": rate(result.summary()["output_tokens_per_s"]).removesuffix("/s"),
-            "useful": percent(SeatFilm.of(result).seats.useful_share),
+            "useful": f"{percent(SeatFilm.of(result).seats.useful_share)} of taken seats' time",
         }
 
     @classmethod
     def notes(cls, group: Group, lane: Lane) -> list[tuple[str, ...]]:
         numbers, seats, servers = cls.numbers(group), lane["seats"], group.result.scenario.all_servers
         found: list[tuple[str, ...]] = [(f"{name} {numbers[name]}",) for name in ("TTFT p99", "TPOT p99")]
-        found += [(f"{numbers['tokens/s']} tokens/s",), (f"{numbers['useful']} useful",)]
+        share = f"{numbers['useful'].partition(' ')[0]} useful"
+        found += [(f"{numbers['tokens/s']} tokens/s",), (f"{share} if taken", share)]
         of = group.result.scenario.rule.largest_batch
         if of >= MOST:  # no limit
             found.append((f"{counted(seats, 'seat')} drawn", counted(seats, "seat")))

@@ -11,6 +11,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
 from matplotlib.ticker import LogFormatter
 
 from batchsim import _check, _format
@@ -126,6 +127,8 @@ def show_legend(ax: Axes, handles: Sequence[Any]) -> None:
 FAINT = 0.598  # the brightness from which letters are faint on white
 FULL = 0.8  # of the width: the name of a line that ends before stands at its end
 APART = 1.5  # the least distance of two lines of names, in heights of their letters
+FAR, CUT = 5, 1.5  # a bar so many times as long as the second is cut off at so many times that length
+TORN = np.array([(0, -0.4), (1, -0.4), (0.96, -0.2), (1, 0), (0.96, 0.2), (1, 0.4), (0, 0.4)])
 SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
 
 
@@ -217,15 +220,16 @@ def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = ""
         ):
             numbers = table[column].astype(float)
             colours = [LIGHT.blue if name == answer else LIGHT.grey for name in table.index]
-            ax.barh(range(len(table)), numbers, 0.62, color=colours, label=column)
-            for place, number in enumerate(numbers):
+            bars = ax.barh(range(len(table)), numbers, 0.62, color=colours, label=column)
+            second, longest = np.sort(np.append(numbers, 0.0))[-2:]
+            cut = CUT * second if 0 < FAR * second < longest else longest
+            for place, (number, bar) in enumerate(zip(numbers, bars, strict=True)):
                 text, weight = _format.number(number), "bold" if table.index[place] == answer else "normal"
-                ax.annotate(text, (number, place), (5, 0), va="center", weight=weight, **FROM_DATA)
-            scale = "log" if is_wide(list(numbers)) else "linear"
-            title = column.replace(" (", "\n(") + (", log scale" if scale == "log" else "")
-            ax.set(title=title, xscale=scale)
+                ax.annotate(text, (min(number, cut), place), (5, 0), va="center", weight=weight, **FROM_DATA)
+                if number > cut:  # a torn end, as the others would be too short to compare
+                    bar.set_clip_path(Polygon(TORN * (cut, 1) + (0, place), transform=ax.transData))
+            ax.set(title=column.replace(" (", "\n("), xlim=(0, 1.35 * cut))
             ax.grid(visible=False)
-            ax.margins(x=0.3)
             ax.xaxis.set_visible(False)
             ax.spines["bottom"].set_visible(False)
         chart.axes[0].set_yticks(range(len(table)), list(table.index))

@@ -63,7 +63,7 @@ class Lanes(Picture):
             numbers = self.kind.numbers(group)
             said = [f"{name} {text}" for name, text in numbers.items() if "p99" in name]
             if "useful" in numbers:
-                useful = f"{numbers['useful']} of the seats' time is useful"
+                useful = f"{numbers['useful']} is useful"
                 said += [f"{numbers['tokens/s']} tokens/s", useful]
                 stays = lane["stays"]
                 back = int((stays["preempted"] & (stays["end_s"] <= self.stretch.until_s)).sum())
@@ -138,10 +138,16 @@ class Lanes(Picture):
         for name in np.unique(fills):
             its = fills == name
             self.put(ax, str(name), x[:-1][its], x[1:][its], 0.06 * room, 0.96 * room * high[its])
-        if (most := self.most_waiting(lane)) > scale:
+        if (most := self.most_waiting(lane)) > scale:  # the area is cut: its edge is torn
+            cut = count > scale
+            paper: Style = {"color": self.theme.background, "linewidth": 0.3 * self.em, "linestyle": ":"}
+            ax.hlines(np.full(cut.sum(), 0.96 * room), x[:-1][cut], x[1:][cut], zorder=3, **paper)
+            at = x[:-1][np.argmax(np.where(x[1:] > x[:-1], count, -1))] / ax.get_xlim()[1]
             box = {"facecolor": self.theme.background, "linewidth": 0, "pad": 1}
-            place = (0.5 * self.em, -0.3 * self.em)
-            ax.annotate(f"{most:,} wait", (0, 1), place, va="top", bbox=box, **FROM_AXES)
+            side = "right" if at > 0.5 else "left"
+            place = (0.5 * self.em if side == "left" else -0.5 * self.em, -0.3 * self.em)
+            words = f"at most {most:,} wait"
+            ax.annotate(words, (at, 1), place, va="top", ha=side, bbox=box, **FROM_AXES)
 
     def _write_names(self, ax: Axes, group: Group, lane: Lane, height_em: float, narrow: bool) -> None:
         """Write the names and the numbers of a lane left of it."""
@@ -179,15 +185,13 @@ def _draw_batches(view: "Lanes", ax: Axes, lane: Lane, height_em: float) -> tupl
 
 
 def _draw_seats(view: "Lanes", ax: Axes, lane: Lane, height_em: float) -> tuple[float, float]:
-    """Draw the seats: a prompt fills its row, tokens do not; empty seats of a busy server are hatched."""
-    stays, busy, seats, gap = lane["stays"], lane["busy"], lane["seats"], 0.4  # rows between two servers
+    """Draw the seats: a prompt fills its row, tokens do not; empty seats are hatched."""
+    stays, seats, gap = lane["stays"], lane["seats"], 0.4  # rows between two servers
     rows = lane["servers"] * seats + gap * (lane["servers"] - 1)
     here = (stays["seat"] < seats) & (stays["server"] < lane["servers"])
     stays = {name: column[here] for name, column in stays.items()}
-    spells = busy["server"] < lane["servers"]
-    top = -(seats + gap) * busy["server"][spells]
-    from_ms, to_ms = (view.ms(busy[name][spells]) for name in ("begin_s", "end_s"))
-    view.put(ax, "empty", from_ms, to_ms, top - seats, top)
+    top = -(seats + gap) * np.arange(lane["servers"])
+    view.put(ax, "empty", np.zeros(top.size), np.full(top.size, ax.get_xlim()[1]), top - seats, top)
     begin, first, last, end = (
         view.ms(stays[name]) for name in ("begin_s", "first_token_s", "last_token_s", "end_s")
     )

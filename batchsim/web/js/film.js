@@ -732,7 +732,7 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
     const split = lane.kind === "tokens" ? room.y + 1.5 * em : room.y + 0.68 * room.h;
     drawWaiting(pen, lane, room.y, split, scale, x, [from_s, to_s]);
     const found = (lane.kind === "tokens" ? drawSeats : drawBatches)(pen, lane, boxOf(room.x, split + 0.2 * em, room.w, room.y + room.h - split - 0.2 * em), x, [from_s, to_s]);
-    const cut = mostWaiting(lane, from_s, to_s), text = `${whole(cut)} wait`;
+    const cut = mostWaiting(lane, from_s, to_s), text = `at most ${whole(cut)} wait`;
     if (cut <= scale) return found;
     pen.rect(pen.colours.background, room.x + 0.5 * em, room.y + 0.2 * em, pen.width(text) + 0.6 * em, 1.4 * em);
     pen.text(text, room.x + 0.8 * em, room.y + 1.3 * em);
@@ -773,10 +773,11 @@ function drawBatches(pen, lane, box, x, [from_s, to_s]) {
 }
 
 function drawSeats(pen, lane, box, x, [from_s, to_s]) {
-  const { em } = pen, { stays, busy } = lane, there = [], gap = 0.5 * em, high = (box.h - gap * (lane.servers - 1)) / seatRows(lane), bare = high - Math.min(1, 0.15 * high);
+  const { em } = pen, { stays } = lane, there = [], gap = 0.5 * em, high = (box.h - gap * (lane.servers - 1)) / seatRows(lane), bare = high - Math.min(1, 0.15 * high);
   const top = (server, seat) => box.y + high * (server * lane.seats + seat) + gap * server;
-  busy.begin_s.forEach((s, k) => busy.server[k] < lane.servers
-    && pen.rect(pen.fill("empty"), x(s), top(busy.server[k], 0), x(busy.end_s[k]) - x(s), high * lane.seats));
+  for (let server = 0; server < lane.servers; server += 1) {
+    pen.rect(pen.fill("empty"), x(from_s), top(server, 0), x(to_s) - x(from_s), high * lane.seats);
+  }
   stays.begin_s.forEach((begin, k) => {
     if (begin > to_s || stays.end_s[k] < from_s || stays.seat[k] >= lane.seats || stays.server[k] >= lane.servers) return;
     const [from, first, last, end] = [begin, stays.first_token_s[k], stays.last_token_s[k], stays.end_s[k]].map(x), y = top(stays.server[k], stays.seat[k]);
