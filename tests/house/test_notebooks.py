@@ -243,6 +243,16 @@ def test_a_number_in_the_text_or_in_feedback_is_one_of_the_cells(path):
 
 
 @every_lesson
+def test_whole_numbers_of_a_table_have_no_decimals(path):
+    tables = [output.data.get("text/html", "") for output in outputs(read(path)) if "data" in output]
+    for table in tables:
+        rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)]
+        for column in zip(*filter(None, rows), strict=True):
+            whole = all(re.fullmatch(r"\d+\.0", each) for each in column)
+            assert not (whole and max(map(float, column)) >= 10), column
+
+
+@every_lesson
 def test_a_picture_has_its_numbers_in_words_beside_it(path):
     drawn = [cell for cell in code(read(path)) if any("image/png" in o.get("data", {}) for o in cell.outputs)]
     assert drawn
