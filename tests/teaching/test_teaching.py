@@ -222,11 +222,6 @@ def test_a_rounded_saturation_rate_counts_and_a_different_one_does_not(capsys):
     assert said(capsys, "01.1", right * 1.02).startswith("Not yet")
 
 
-def test_the_smallest_batch_is_just_above_the_one_that_paper_says():
-    # k / (1.85 + 0.15 k) > 3 per ms
-    assert EXERCISES["01.2"].right() == math.floor(5.55 / 0.55) + 1
-
-
 def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
     # rho / (2 (1 - rho)) = 1
     assert EXERCISES["06.1"].right() == pytest.approx(2 / 3 / SERVICE(1), rel=1e-9)
@@ -266,13 +261,6 @@ def test_the_exercises_of_a_lesson_ask_about_its_server_and_its_constants(monkey
     if "TODAY" in lesson:
         assert lesson["TODAY"].service == module.SERVICE
         assert lesson["TODAY"].workload == bs.Poisson(module.RATE_PER_S)
-
-
-def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
-    asked = EXERCISES["07.3"]
-    by_capacity = math.ceil(asked.load(1))
-    assert by_capacity < asked.right()
-    assert "just stable" in said(capsys, "07.3", by_capacity)
 
 
 def test_what_a_replay_found_slows_a_server_down_that_still_keeps_up():

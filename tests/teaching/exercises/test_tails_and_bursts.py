@@ -15,11 +15,6 @@ def test_the_share_of_slow_pages_is_that_of_drawn_ones():
     assert 100 * slow.any(axis=1).mean() == pytest.approx(EXERCISES["05.1"].right(), abs=0.5)
 
 
-def test_the_last_of_a_burst_takes_as_long_as_paper_says(capsys):
-    by_hand_ms = 1000 * (7000 * SERVICE(32) / 32 - 1) * 1.5
-    assert said(capsys, "05.2", by_hand_ms).startswith("Right: ")
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_burst_at_random_times_ends_as_slowly(capsys, seed):
     scenario = bs.Scenario(bs.Poisson(7000), bs.SizeOrWait(32, 0), SERVICE)
