@@ -1,5 +1,6 @@
 """The exercises of lesson 03, and that its simulation from scratch does what batchsim's engines do."""
 
+import matplotlib
 import numpy as np
 import pytest
 from wrong_answers.a_second_in_slow_motion import MISTAKES, split
@@ -28,7 +29,7 @@ def lesson():
 
 @pytest.fixture(scope="module")
 def taught():
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, matplotlib.rc_context():
         patch.setenv("MPLBACKEND", "agg")
         yield lesson()
 
