@@ -113,6 +113,8 @@ def test_the_outcome_is_shown_when_the_learner_commits_and_not_before(choice):
 
 
 def test_an_outcome_may_be_a_picture_and_a_table():
+    open_before = plt.get_fignums()
+
     def then():
         print("it rises")
         figure, ax = plt.subplots(figsize=(4, 3), dpi=50)
@@ -126,7 +128,7 @@ def test_an_outcome_may_be_a_picture_and_a_table():
     assert picture.endswith('alt="it rises" style="width: 200px; max-width: 100%">')
     assert "<table" in table
     assert "3.5" in table
-    assert plt.get_fignums() == [], "or the notebook shows the figure once more"
+    assert plt.get_fignums() == open_before, "or the notebook shows the figure once more"
 
 
 def test_an_outcome_that_fails_says_so():
