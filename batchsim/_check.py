@@ -34,7 +34,6 @@ REMOVED = {
     "grid_requests": "each setting runs in full, so `requests_simulated` is at least as much",
     "indifference": "with more `requests`, the statement bounds more settings, and each more closely",
     "kept": "`text` has the file that was read",
-    "lost": "an edit keeps all that it does not change, or is refused",
     "lowest_by": "`probes` has the rates that miss the objective, with their numbers",
     "lowest_per_s": "`probes` has the rates that miss the objective, with their numbers",
     "others": "watch the machine with a tool of the system; `late_ms` and `Fidelity.slower` show its effect",

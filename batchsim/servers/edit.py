@@ -3,22 +3,20 @@
 import dataclasses
 import difflib
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from batchsim import _check
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers import files
 from batchsim.servers.formats.document import Document
 from batchsim.servers.server import Server, ServerConfig
 
 
-@dataclass(frozen=True)
-class Edited(_check.Renewed):
-    """A file with new settings, and a unified diff, "" without a change."""
+class Edited(NamedTuple):
+    """A file with new settings, a unified diff, "" without a change, and what it lost: always nothing."""
 
     text: str
     diff: str
+    lost: tuple[str, ...] = ()
 
 
 def edit(

@@ -148,8 +148,3 @@ def test_a_setting_goes_where_its_server_reads_it(text, what, edited):
 def test_a_file_that_cannot_have_a_setting_without_other_changes_is_refused(text, what, words):
     with pytest.raises(ValueError, match=words):
         servers.edited(text, what)
-
-
-def test_what_an_edit_had_before_is_refused_with_what_to_use():
-    with pytest.raises(AttributeError, match="it was removed: an edit keeps all"):
-        servers.edited("batchSize: 8", bs.PullThenWait(8, 100)).lost  # noqa: B018
