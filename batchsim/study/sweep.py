@@ -19,7 +19,7 @@ from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
 from batchsim._workers import check_executor, progress_bar, result_of
-from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, warn_if_large
+from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, check_memory, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
 from batchsim.result.run_length import Periods
@@ -127,7 +127,9 @@ def sweep(
     table = _Table(grid, columns, store)
     size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
     runs, done = len(table.missing) * settings["replications"] / workers, len(grid) - len(table.missing)
-    warn_if_large(scenario, available(scenario, requests or DEFAULT_REQUESTS), engine, runs)
+    count = available(scenario, requests or DEFAULT_REQUESTS)
+    check_memory(scenario, count)
+    warn_if_large(scenario, count, engine, runs)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     bar = progress_bar(progress, total=len(grid), initial=done, desc="sweep", unit="point")
     with bar, _pool(executor, workers) as pool:
