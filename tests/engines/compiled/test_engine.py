@@ -232,9 +232,10 @@ def test_without_a_compiler_the_loops_are_plain_python_and_all_is_the_same():
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a Unix signal")
 def test_ctrl_c_stops_a_long_run_and_the_process_lives_on():
     code = """
-        import itertools, signal
+        import itertools, signal, warnings
         signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit that it is ignored
         import batchsim as bs
+        warnings.simplefilter("ignore")  # it is long
         plain = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
         for scenario, replications in itertools.product((plain, plain.replace(timeout_ms=1000)), (1, 2)):
             bs.simulate(scenario, 1000, keep="summary")
