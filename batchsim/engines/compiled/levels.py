@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import overload
 
 from batchsim.engines.compiled.columns import MID, TAIL
-from batchsim.engines.compiled.jit import UNCOUNTED, compiled, inlined
+from batchsim.engines.compiled.jit import PART, compiled, inlined
 from batchsim.engines.compiled.threshold import later
 
 # A `compiled` function here is not part of a loop, nor of a rule, so Numba compiles it once for all.
@@ -96,7 +96,7 @@ def _at(merged, place):
     return found
 
 
-@overload(operator.getitem, jit_options=UNCOUNTED)
+@overload(operator.getitem, jit_options=PART)
 def _getitem(merged, place):
     if isinstance(merged, types.NamedTuple) and merged.instance_class is Merged:
         return lambda merged, place: _at(merged, place)
@@ -119,7 +119,7 @@ def seen_queue(queue: Any, cursor: Any, levels: Any) -> Any:
     return _as_it_is(queue, cursor, levels) if levels is None else _merged(queue, cursor, levels)
 
 
-@overload(seen_queue, jit_options=UNCOUNTED)
+@overload(seen_queue, jit_options=PART)
 def _seen_queue(queue, cursor, levels):
     # A compiled function has one return type, and these two have different ones.
     which = _as_it_is if isinstance(levels, types.NoneType) else _merged

@@ -6,7 +6,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from batchsim.engines.compiled.jit import UNCOUNTED, compiled, compiled_uncached
+from batchsim.engines.compiled.jit import PART, compiled, compiled_uncached
 from batchsim.engines.compiled.rule_calls import learn_helpers
 from batchsim.scenario.routing.routing import Routing
 
@@ -16,7 +16,7 @@ def route(request: Any, loads: Any, chances: Any, params: Any) -> Any:
     return Routing.by_params[type(params)](request, loads, chances, params)
 
 
-@overload(route, jit_options=UNCOUNTED, strict=False)
+@overload(route, jit_options=PART, strict=False)
 def _route(request, loads, chances, params):
     learn_helpers()
     return Routing.by_params[params.instance_class]

@@ -31,7 +31,7 @@ from batchsim.engines.compiled.cells import (
     write_arrays,
     write_numbers,
 )
-from batchsim.engines.compiled.jit import UNCOUNTED, compiled, compiled_uncached
+from batchsim.engines.compiled.jit import PART, compiled, compiled_uncached
 from batchsim.engines.compiled.levels import Merged
 from batchsim.scenario.rules.rule import FREEZE, FULL, HELPERS, NOTHING, REFUSE, START, Rule, Waiting
 
@@ -131,7 +131,7 @@ def _whole(number: Any) -> Any:
     return number
 
 
-@overload(_whole, jit_options=UNCOUNTED)
+@overload(_whole, jit_options=PART)
 def _whole_number(number):
     if not isinstance(number, types.Integer | types.Boolean):
         raise TypingError(f"a rule must return whole numbers, got {number}")
@@ -205,7 +205,7 @@ def show(waiting: Any, state: Any, params: Any) -> None:
 # Numba's versions of the functions above.
 
 
-@overload(show, jit_options=UNCOUNTED)
+@overload(show, jit_options=PART)
 def _show(waiting, state, params):
     if params.instance_class is Calls:
         return lambda waiting, state, params: write_arrays(params.cells, (waiting, state))
@@ -219,7 +219,7 @@ def learn_helpers() -> None:
 
 
 # The arguments are dozens of arrays: inlined, they cost nothing.
-INLINED: Any = {"forceinline": True, **UNCOUNTED}
+INLINED: Any = {"forceinline": True, **PART}
 
 
 def _rule_of(params: types.NamedTuple) -> Any:
