@@ -8,18 +8,23 @@ from batchsim.engines.compiled.threshold import to_ticks
 
 # mypy: disable-error-code="no-untyped-def"
 
+BLOCK = 256  # requests that stay in the cache from one loop to the next
+
 
 @compiled
 def note_latencies(arrival_s, batch_index, finish_s, latency_ms):
     """Write the latency of each request, NaN if it was not served: as `_clock.between_ms`.
 
-    The second loop is apart from the first, which cannot compute several requests at once.
+    The inner loops are two, because the second computes several requests at once, and the first cannot.
     """
-    for request in range(arrival_s.size):
-        batch = batch_index[request]
-        latency_ms[request] = math.nan if batch < 0 else finish_s[batch]
-    for request in range(arrival_s.size):
-        latency_ms[request] = (to_ticks(latency_ms[request]) - to_ticks(arrival_s[request])) / PER_MS
+    for begin in range(0, arrival_s.size, BLOCK):
+        came_s, batches = arrival_s[begin : begin + BLOCK], batch_index[begin : begin + BLOCK]
+        own_ms = latency_ms[begin : begin + BLOCK]
+        for request in range(own_ms.size):
+            batch = batches[request]
+            own_ms[request] = math.nan if batch < 0 else finish_s[batch]
+        for request in range(own_ms.size):
+            own_ms[request] = (to_ticks(own_ms[request]) - to_ticks(came_s[request])) / PER_MS
 
 
 @compiled
