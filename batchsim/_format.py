@@ -133,12 +133,14 @@ def brief_text(text: str, at_most: int = BRIEF) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text without characters that a terminal obeys or hides; ends of lines and tabs stay.
+    r"""Return a text without characters that a terminal obeys or hides; ends of lines, tabs and spaces stay.
 
     >>> printable("a\x1b[2J\x9bb\u202ec\n")
     'a[2Jbc\n'
     """
-    return "".join(letter for letter in text if letter.isprintable() or letter in "\n\t")
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else " " * letter.isspace() for letter in text
+    )
 
 
 def in_one_line(text: str, at_most: int = LONGEST) -> str:

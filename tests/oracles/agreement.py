@@ -57,7 +57,7 @@ class Replay:
 
     def __init__(self, plan):
         self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
-        self.cold_start, self.unit_cost = plan.cold_start, plan.unit_cost
+        self.cold_start, self.unit_cost, self.end_s = plan.cold_start, plan.unit_cost, plan.end_s
 
     def arrivals_s(self, requests, chunk, room=None):
         for begin in range(0, requests, chunk):
