@@ -336,7 +336,7 @@ ELSEWHERE = {  # where a module does so, and with what
         view/explorer/widgets.py view/scripts.py web/descriptions.py web/page.py web/wasm.py""",
     "locks, folders and the system's files": """cli/__init__.py engines/estimates.py study/store.py
         teaching/progress_store.py view/explorer/ahead.py""",
-    "no file": """app/classroom.py cli/course.py result/storage.py servers/torchserve.py
+    "no file": """__main__.py app/classroom.py cli/course.py result/storage.py servers/torchserve.py
         view/explorer/explorer.py""",
 }
 

@@ -27,8 +27,8 @@ def run_s(scenario: Scenario, requests: int, engine: str = "compiled") -> float:
         items *= float(points(scenario.tokens.output).mean())
         each_s = TOKEN_S + SERVER_S * scenario.all_servers
     if scenario.autoscale is not None and isinstance(scenario.workload, OpenLoop):
-        span_s = requests / scenario.workload.offered_per_s
-        scaling_s = span_s / scenario.autoscale.every_s * EVALUATION_S
+        rate_per_s = scenario.workload.offered_per_s or math.inf  # 0 of a trace of one request
+        scaling_s = requests / rate_per_s / scenario.autoscale.every_s * EVALUATION_S
     return items * (SIMPY_S if engine == "simpy" or scenario.uncovered else each_s) + scaling_s
 
 

@@ -1,13 +1,12 @@
 """Replicas that generate tokens: engines behind a router, as vLLM's data-parallel ranks."""
 
-import sys
-
 import numpy as np
 import pytest
 from oracles.agreement import assert_summaries_close, assert_totals_close
 from refusals import refusals
 
 import batchsim as bs
+from batchsim.engines import estimates
 from batchsim.engines.compiled import grid_runs
 from batchsim.engines.compiled.token_summaries import summarise
 from batchsim.engines.draws import Streams
@@ -91,7 +90,7 @@ def test_results_count_every_replica(routing, tmp_path):
 def test_a_log_without_rows_of_steps_has_the_numbers_of_one_with_them(monkeypatch):
     scenario = FOUR.replace(routing="two_choices")
     whole = bs.simulate(scenario, 2000)
-    monkeypatch.setitem(vars(sys.modules["batchsim.simulate"]), "PIECE", 100)
+    monkeypatch.setattr(estimates, "PIECE", 100)
     short = bs.simulate(scenario, 2000, keep="requests")
     with pytest.raises(ValueError, match="steps must be kept"):
         _ = short.steps

@@ -77,7 +77,7 @@ def test_points_are_on_disk_before_the_bar_counts_them(tmp_path, monkeypatch, at
             counted.append(points)
             assert sum(map(len, map(pd.read_parquet, files(tmp_path)))) == sum(counted)
 
-    monkeypatch.setattr(sweeping, "_bar", lambda *_: Bar())
+    monkeypatch.setattr(sweeping, "progress_bar", lambda *_, **__: Bar())
     sweep(out=tmp_path)
     assert sum(counted) == POINTS
     assert len([points for points in counted if points]) > 1
