@@ -17,6 +17,8 @@ def limit_memory(megabytes: int) -> bool:
         return False
     import resource
 
+    # Arrow's own pool, which pandas fills with text, reserves a GiB at once, and that counts.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = megabytes * 10**6 if hard == resource.RLIM_INFINITY else min(megabytes * 10**6, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

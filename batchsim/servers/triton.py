@@ -194,7 +194,7 @@ OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
 # They switch dynamic batching on: TensorRT always, others if the file lists no inputs and outputs.
 TENSORRT, COMPLETING = "tensorrt", ("onnxruntime", "tensorflow")
 COMPLETED_SIZE = 4  # of a file without one, by the latter
-INSIDE = ("vllm", "tensorrtllm")  # batch in a way of their own
+INSIDE = re.compile("vllm|tensorrtllm")  # these batch in a way of their own
 COUNT, GPUS = "count", "gpus"
 MESSAGE = "ModelConfig"
 KEYS = Keys(PROTO, {
@@ -243,7 +243,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
             raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", place)
     platform = re.match("[a-z]+", root.value.get("platform", ""))
     backend = root.value.get("backend") or (platform[0] if platform else "")
-    if backend in INSIDE:
+    if INSIDE.fullmatch(backend):
         must = f"a config.pbtxt must be of a backend that takes whole batches, got {backend}"
         place = document.place(root.items.get("backend", root))
         raise refused(f"{must}, which batches inside: read the settings of that server", place)

@@ -1,6 +1,7 @@
 """A page of the app cannot flood the server or fill its memory, and its kernel has no token."""
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
@@ -79,6 +80,16 @@ def test_a_kernel_has_no_token_in_its_environment():
     assert TOKEN not in str(found)
     assert found["QUERY_STRING"] == "token=...&servers=2"
     assert found["HOME"] == "/home"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
+def test_a_table_with_text_takes_no_gibibyte_of_a_kernels_memory():
+    code = """import batchsim.app.kernel as k; k.limit_memory(2000); import pandas; pandas.Series(["a", "b"])
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmData")))"""
+    environment = {name: each for name, each in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    asked = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 600_000  # kB; with Arrow's own pool a GiB more
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
