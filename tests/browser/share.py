@@ -4,7 +4,7 @@ import time
 
 import psutil
 
-from batchsim.device import wall_clock as machine
+BUSY = "user", "nice", "system", "irq", "softirq", "steal"  # a system may lack some
 
 
 class Share:
@@ -14,7 +14,7 @@ class Share:
         self.begin_s, self.others_s = time.perf_counter(), self._others_s()
 
     def __call__(self) -> float:
-        passed_s = (time.perf_counter() - self.begin_s) * len(machine._processors())
+        passed_s = (time.perf_counter() - self.begin_s) * psutil.cpu_count()
         return 1 - min(max((self._others_s() - self.others_s) / passed_s, 0), 0.99)
 
     def _others_s(self) -> float:
@@ -25,4 +25,5 @@ class Share:
                 own_s += sum(process.cpu_times()[:4])  # its own and, on Linux, those of children that ended
             except psutil.NoSuchProcess:
                 continue
-        return machine._busy_s() - own_s
+        times = psutil.cpu_times()  # of all processors
+        return sum(getattr(times, kind, 0.0) for kind in BUSY) - own_s
