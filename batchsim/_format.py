@@ -240,19 +240,23 @@ def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], sides: str) -> str:
-    """Return a table with its texts escaped; `sides` as of `aligned`.
+    """Return a table with its texts escaped; `sides` as of `aligned`. Without heads, rows begin with theirs.
 
     >>> html_table("Waits", ["ms"], [["< 5"]], ">")[-72:]
     '<tbody><tr><td style="text-align:right">&lt; 5</td></tr></tbody></table>'
     """
 
-    def row(texts: Sequence[str], tag: str, scope: str = "") -> str:
+    def row(texts: Sequence[str], scopes: Sequence[str]) -> str:
         cells = (
-            f'<{tag}{scope} style="text-align:{SIDES[side]}">{html.escape(text)}</{tag}>'
-            for text, side in zip(texts, sides, strict=True)
+            f'<th scope="{scope}" style="text-align:{SIDES[side]}">{html.escape(text)}</th>'
+            if scope
+            else f'<td style="text-align:{SIDES[side]}">{html.escape(text)}</td>'
+            for text, side, scope in zip(texts, sides, scopes, strict=True)
         )
         return f"<tr>{''.join(cells)}</tr>"
 
-    head, body = row(heads, "th", ' scope="col"'), "".join(row(texts, "td") for texts in rows)
-    title = f"<caption>{html.escape(caption)}</caption>"
-    return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+    plain = [""] * len(sides)
+    head = f"<thead>{row(heads, ['col'] * len(sides))}</thead>" if heads else ""
+    body = "".join(row(texts, plain if heads else ["row", *plain[1:]]) for texts in rows)
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"

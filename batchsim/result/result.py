@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import html_table
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import TokenLog
 from batchsim.result import printing, timeseries
@@ -23,7 +24,6 @@ from batchsim.result.run_length import Periods
 from batchsim.result.standard_error import Interval, NoInterval, Sample, dropped_of, sample_of
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun, batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
-from batchsim.scenario.printing import html_table
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.sized_time import SizedTime
 
@@ -426,4 +426,4 @@ class Result(TokenColumns):
         return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in self._rows().items())])
 
     def _repr_html_(self) -> str:
-        return html_table(self._rows(), "batchsim result")
+        return html_table("batchsim result", (), self._rows().items(), "<<")

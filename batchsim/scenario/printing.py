@@ -1,9 +1,9 @@
 """A scenario as text and as HTML: what differs from the defaults, and the rest on request."""
 
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from html import escape
 from typing import Any
+
+from batchsim._format import html_table
 
 
 def as_text(scenario: Any) -> str:
@@ -34,13 +34,4 @@ def _parted(scenario: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _table(values: dict[str, Any]) -> str:
-    return html_table({name: repr(value) for name, value in values.items()})
-
-
-def html_table(rows: Mapping[str, str], caption: str = "") -> str:
-    """Return rows of a name and a text as a table."""
-    left = 'style="text-align:left"'
-    row = f'<tr><th scope="row" {left}>{{}}</th><td {left}>{{}}</td></tr>'
-    body = "".join(row.format(*map(escape, each)) for each in rows.items())
-    title = f"<caption>{caption}</caption>" if caption else ""
-    return f"<table>{title}<tbody>{body}</tbody></table>"
+    return html_table("", (), ((name, repr(value)) for name, value in values.items()), "<<")
