@@ -626,9 +626,9 @@ FAMILIES = {
 }  # fmt: skip
 VERDICTS = re.compile(r"\| (agrees|within|\*\*\w+\*\*) \|$")
 BESIDE = """
-Rows without a verdict are not counted here, and each section says why they have none. How often intervals
-hold the truth has [a section of its own](#the-intervals-themselves); what no row covers stands
-[at the end](#what-this-model-leaves-out).
+The table counts the rows with a verdict; their sections explain the others. The coverage of the intervals
+has [its own section](#the-intervals-themselves), and [the last section](#what-this-model-leaves-out) lists
+what is not modelled.
 """
 
 
