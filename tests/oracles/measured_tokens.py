@@ -15,12 +15,17 @@ FOLDER = Path(__file__).with_name("measured")
 COURSE = Path(__file__).parents[2] / "notebooks" / "data"  # which a lesson reads, too
 
 
-def table(name):
-    """The columns of a file, numbers as arrays."""
+def rows(name):
+    """The rows of a file, as text."""
     (path,) = [*FOLDER.glob(f"{name}.csv"), *COURSE.glob(f"{name}.csv")]
     with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {column: _array([row[column] for row in rows]) for column in rows[0]}
+        return list(csv.DictReader(file))
+
+
+def table(name):
+    """The columns of a file, numbers as arrays."""
+    found = rows(name)
+    return {column: _array([row[column] for row in found]) for column in found[0]}
 
 
 def _array(texts):

@@ -3,7 +3,6 @@
 import csv
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,11 +78,8 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_files_have_rows_of_the_collection_unchanged(shared_data, name):
-    def rows(path):
-        with open(path, encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-
-    ours, theirs = rows(measured.FOLDER / f"{name}.csv"), Path("llm/data", f"{FILES[name]}.csv")
+    ours = measured.rows(name)
     columns = ours[0].keys()
-    there = {tuple(row[column] for column in columns) for row in rows(shared_data.parent / theirs)}
+    with open(shared_data.parent / "llm/data" / f"{FILES[name]}.csv", encoding="utf-8", newline="") as file:
+        there = {tuple(row[column] for column in columns) for row in csv.DictReader(file)}
     assert {tuple(row.values()) for row in ours} <= there
