@@ -251,10 +251,10 @@ class Run:
     @property
     def serves_in_turn(self) -> bool:
         """Whether one queue serves every request in order of arrival, under a threshold rule."""
-        from batchsim.engines.compiled.engine import is_fast
+        from batchsim.engines.compiled.engine import serves_in_turn
 
         kept = self.clock != "wall" and self.log.replica is None
-        return kept and is_fast(self.scenario) and serves_all(self.log)
+        return kept and serves_in_turn(self.scenario) and serves_all(self.log)
 
     @property
     def ends(self) -> np.ndarray | None:

@@ -150,6 +150,7 @@ def test_a_page_without_its_server_says_so(opened, tmp_path):
         assert eventually(lambda: "No connection" in said.inner_text())
 
 
+@pytest.mark.dear("axe checks each element of a page")
 @pytest.mark.parametrize(("query", "theme"), [("", "light"), ("&theme=dark", "dark")])
 def test_a_link_chooses_the_theme_and_axe_finds_nothing_serious_in_the_page(app, opened, query, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

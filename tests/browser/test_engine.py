@@ -45,6 +45,7 @@ def in_worker(browser, tmp_path):
     page.close()
 
 
+@pytest.mark.dear("the page's module is built")
 def test_every_batch_is_that_of_simulate_to_the_bit(in_worker):
     cases, calls = random_cases()
     for case, run in zip(cases, in_worker(*calls), strict=True):

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SHOWN, SOME, MUCH = (
-    10,
-    1.0,
-    10.0,
-)  # tests; seconds to be shown, and to need a reason: @pytest.mark.dear("...")
+SHOWN = 10  # tests
+SOME_S, MUCH_S = 1.0, 10.0  # to be shown, and to need a reason: @pytest.mark.dear("...")
 
 
 def spent_s() -> float:
@@ -35,14 +32,14 @@ class CpuSeconds:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]):
         report = yield
-        if report.when == "teardown":
+        if report.when == "call":  # the last test's teardown would have that of all that tests share
             report.cpu_s = spent_s() - self.began_s
             mark = item.get_closest_marker("dear")
             report.why = mark.args[0] if mark else ""
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "teardown":
+        if report.when == "call":
             self.of_tests.append((report.cpu_s, report.nodeid, report.why))
 
     def pytest_terminal_summary(self, terminalreporter) -> None:
@@ -51,8 +48,8 @@ class CpuSeconds:
         sum_s = spent_s()  # by now the workers have ended
         terminalreporter.section(f"{sum_s:,.0f} CPU seconds")
         for cpu_s, test, why in sorted(self.of_tests, reverse=True)[:SHOWN]:
-            if cpu_s >= SOME:
-                why = why or ("dear without a reason" if cpu_s > MUCH else "")
+            if cpu_s >= SOME_S:
+                why = why or ("dear without a reason" if cpu_s > MUCH_S else "")
                 terminalreporter.write_line(f"{cpu_s:6.1f}  {test}" + (f"  ({why})" if why else ""))
         if path := os.environ.get("CPU_SECONDS"):
             with Path(path).open("a", encoding="utf-8") as file:

@@ -86,7 +86,7 @@ def test_many_settings_at_once_say_what_each_says():
 def test_one_level_is_no_priority_and_takes_the_fast_loop():
     alone = SHARED.replace(priorities={3: 1.0})
     assert alone.in_order
-    assert compiled.is_fast(alone)
+    assert compiled.serves_in_turn(alone)
     with_it, without = (bs.simulate(each, 3000) for each in (alone, SHARED.replace(priorities=None)))
     assert np.array_equal(with_it.finish_s, without.finish_s)
     assert set(with_it.priority) == {3}

@@ -31,22 +31,22 @@ def slice_of(servers: int) -> int:
     return max(SLICE // (1 + servers // 16), 1)
 
 
-def is_fast(scenario: Scenario) -> bool:
-    """Return whether a fast loop applies: a threshold rule, an open loop, every request served in order."""
-    closed = isinstance(scenario.workload, ClosedLoop)
-    return (
-        scenario.rule.filling is not None and not closed and not scenario.by_level and not scenario.can_lose
-    )
+def serves_in_turn(scenario: Scenario, end_s: float = -math.inf) -> bool:
+    """Return whether a threshold rule serves every request of an open loop in order: the fast loops.
+
+    They release what is left at the last of their arrivals, so none may have to wait until a later `end_s`.
+    """
+    closed, filling = isinstance(scenario.workload, ClosedLoop), scenario.rule.filling
+    if filling is None or closed or scenario.by_level or scenario.can_lose:
+        return False
+    return filling.wait_s < math.inf or end_s == -math.inf
 
 
 def is_plain(scenario: Scenario) -> bool:
     """Return whether the fast loop applies that ignores sizes."""
-    return is_fast(scenario) and not scenario.rule.by_size and not isinstance(scenario.service, SizedTime)
-
-
-def drains_later(rule: Rule, end_s: float) -> bool:
-    """Return whether what is left waits until then; a fast loop releases it at the last of its arrivals."""
-    return rule.filling is not None and rule.filling.wait_s == math.inf and end_s > -math.inf
+    return (
+        serves_in_turn(scenario) and not scenario.rule.by_size and not isinstance(scenario.service, SizedTime)
+    )
 
 
 class Instants:
@@ -135,7 +135,7 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     batches = Batches.allocate(requests)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     rule = scenario.rule
-    if is_fast(scenario) and not drains_later(rule, plan.end_s):
+    if serves_in_turn(scenario, plan.end_s):
         free = np.zeros(scenario.servers)
         size = columns.NO_SIZES if is_plain(scenario) else plan.computed_size
         _, count = form_batches(arrival_s, size, False, rule, costs, free, batch_index, batches, cancelled)

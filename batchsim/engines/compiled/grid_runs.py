@@ -30,10 +30,10 @@ from batchsim.engines.compiled.columns import (
 from batchsim.engines.compiled.engine import (
     Instants,
     form_batches,
-    is_fast,
     is_plain,
     of_requests,
     places_of,
+    serves_in_turn,
     slice_of,
 )
 from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
@@ -95,7 +95,7 @@ def run_many(
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = plan.first_s
-    size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
+    size, fast, cancelled = slice_of(scenario.servers), serves_in_turn(scenario), CANCELLED.get()
     fast &= scenario.most_replicas == 1
     if fast and is_plain(scenario) and requests <= size:  # settings for some tens of milliseconds a call
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
@@ -216,7 +216,7 @@ _ran: set[object] = set()  # the kinds of loops that this process has run, and s
 
 def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[Job]) -> list[Done]:
     """Run settings of one kind of scenario on all cores; return what the tasks return, in order."""
-    loop = (is_fast(scenario), type(scenario.rule))
+    loop = (serves_in_turn(scenario), type(scenario.rule))
     here = 0 if loop in _ran else 1  # this thread compiles, whose caller may listen
     first = [*map(task, jobs[:here])]
     _ran.add(loop)

@@ -16,11 +16,10 @@ from batchsim.engines.compiled import columns, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import (
     Instants,
-    drains_later,
     form_batches,
-    is_fast,
     of_requests,
     places_of,
+    serves_in_turn,
     slice_of,
 )
 from batchsim.engines.compiled.total import DeviceClock, Total, Units, sums_of
@@ -281,7 +280,7 @@ def _summarise_apart(
     """Return the sums of replicas at which nobody looks: chunk by chunk, in a window of each replica."""
     chunk *= min(scenario.most_replicas, CHUNKS)
     sent = Sent.of(streams, requests, skip, chunk, cancelled)
-    in_turn = is_fast(scenario.one) and not drains_later(scenario.rule, sent.end_s)
+    in_turn = serves_in_turn(scenario.one, sent.end_s)
     histogram, edges_s = np.zeros(BINS, np.int64), np.array([sent.from_s, math.inf])
     levels, sizes, replicas = streams.priorities(), streams.sizes(), dict[int, _Replica]()
     for _, arrival_s, replica in routed_chunks(streams, requests, chunk, cancelled):
@@ -332,7 +331,7 @@ def summarise(
         return _summarise_kept(scenario, requests, streams, skip, cancelled)
     if scenario.most_replicas > 1:
         return _summarise_apart(scenario, requests, streams, skip, chunk, cancelled)
-    in_turn = is_fast(scenario)
+    in_turn = serves_in_turn(scenario)
     windows = _fast_windows if in_turn else _instant_windows
     if skip and isinstance(scenario.workload, ClosedLoop):  # a run alone says when its clients send
         for window in windows(scenario, skip + 1, streams, chunk, cancelled):

@@ -282,5 +282,5 @@ class Reader(RuleBasedStateMachine):
         assert marked == ([] if line is None else [line])
 
 
-TestReader = Reader.TestCase
+TestReader = pytest.mark.dear("hundreds of moves are followed by runs")(Reader.TestCase)
 TestReader.settings = settings(stateful_step_count=10, max_examples=15, deadline=None)
