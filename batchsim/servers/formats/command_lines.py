@@ -151,7 +151,7 @@ class CommandLine:
 
     def _options(self, command: Command, words: list[Word]) -> Section:
         """Return the flags of a command, to which others are added behind the last of its words."""
-        first, begin, end = command.words[0].at, words[0].at, words[-1].at + len(words[-1].raw)
+        first, begin, end = command.words[0].at, (words[0].use or words[0]).at, words[-1].end
 
         def literal(name: str, value: Any) -> str | None:
             head, dot, tail = name.partition(".")

@@ -75,6 +75,8 @@ def replaced(text: str, node: Node, new: str) -> str:
 
 def _without(text: str, node: Node) -> str:
     """Return a text without a key, and without its line if nothing else stands there."""
+    if not node.at <= node.span[0]:
+        raise ValueError("a setting must stand beside its value, got it in a variable: set it by hand")
     before, behind = text[: node.at], text[node.stop :]
     begin = len(before.rstrip(" \t"))
     line = re.match(r"[ \t]*[,;]?[ \t]*\\?[ \t]*(\r?\n|$)", behind)

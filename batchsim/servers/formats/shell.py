@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from batchsim.servers.formats.document import Node, Source, place_in
@@ -15,9 +15,12 @@ _WORD = re.compile(
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
+# $NAME, ${NAME}, ${NAME[@]}, ${NAME:-default}, and $(NAME) of Kubernetes.
 _EXPANSION = re.compile(
-    r"\"?\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:\[[@*]\])?(?::-(?P<default>[^{}'\"$]*))?\})\"?"
+    r"\$\$?(?:(?P<plain>\w+)|\((?P<call>\w+)\)"
+    r"|\{(?P<name>\w+)(?:\[[@*]\])?(?::?[-=](?P<default>[^{}'\"$]*))?\})"
 )
+_SETTERS: tuple[list[str], ...] = ([], ["export"], ["local"], ["readonly"], ["declare"])
 ENDS = ("fi", "done", "esac")
 MOST_WORDS = 30_000  # of a script, with those of its variables
 
@@ -29,6 +32,13 @@ class Word:
     text: str
     raw: str
     at: int
+    use: "Word | None" = None  # which it stands for in a command
+
+    @property
+    def end(self) -> int:
+        """Where the word ends, in its command."""
+        word = self.use or self
+        return word.at + len(word.raw)
 
     @property
     def value(self) -> "Word":
@@ -69,9 +79,10 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
     known, array = {} if known is None else known, None
 
     def set_(name: str, words: list[Word], *, more: bool = False) -> None:
-        before = known.get(name, [])
-        once = found[-1].sure and before is not None and (more or not before)
-        known[name] = [*(before or []), *words] if once else None
+        before, own = known.get(name, []), re.match(rf'"?\$\{{?{name}\b', words[0].raw) if words else None
+        once = found[-1].sure and before is not None and (more or own or not before)
+        new = [each for word in words for part in split(word) for each in expanded(part, known)]
+        known[name] = [*((not own and before) or []), *new] if once else None
 
     for kind, word in _pieces(text, at):
         command = found[-1]
@@ -92,10 +103,10 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
                 array = None
             continue
         name = word.text.partition("=")[0]
-        if _VARIABLE.match(word.text) and [each.text for each in command.words] in ([], ["export"]):
+        if _VARIABLE.match(word.text) and [each.text for each in command.words] in _SETTERS:
             command.variables[name] = word
             if command.words:
-                exported[name] = word
+                exported |= {name: word} if command.words[0].text == "export" else {}
                 set_(name, [word.value])
         elif command.words or word.text not in ("then", "else", "do", "{"):
             if not command.words:
@@ -111,14 +122,37 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
     return [inner for command in found if command.words for inner in inside(command, known)]
 
 
-def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
-    """Return the words that a variable stands for, or its default; else the word itself."""
-    if (match := _EXPANSION.fullmatch(word.raw)) is None:
+def split(word: Word) -> list[Word]:
+    """Return the words of a text in double quotes, as a variable without quotes gives them; else the word."""
+    if re.fullmatch(r"(['\"])[^'\"\\]*\s[^'\"\\]*\1", word.raw) is None:
         return [word]
-    words, default = known.get(match["plain"] or match["name"], []), match["default"]
-    if words == [] and default is not None:
-        return [_word(default, word.at + match.start("default"))]
-    return words or [word]
+    return [each for _, each in _pieces(word.raw[1:-1], word.at + 1) if each is not None]
+
+
+def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
+    """Return the words that a variable or its default gives; else the word, with known values."""
+    if not isinstance(word.text, Source) or re.search(r"['\s]", word.raw):
+        return [word]
+
+    def given(match: re.Match[str], at: int) -> list[Word]:
+        each = match.groupdict()
+        words = known.get(each["plain"] or each["call"] or each["name"], [])
+        if words == [] and each["default"] is not None:
+            return [_word(each["default"], at + match.start("default"))]
+        return words or []
+
+    flag = re.match(r"--[\w.-]+=", word.raw)
+    raw, at = (word.raw, word.at) if flag is None else (word.value.raw, word.value.at)
+    quote = raw[:1] == raw[-1:] == '"'
+    whole = _EXPANSION.fullmatch(raw[quote : len(raw) - quote])
+    if whole is not None and (words := given(whole, at + quote)):
+        head = [] if flag is None else [Word(flag[0][:-1], flag[0][:-1], word.at)]
+        return [replace(each, use=word) for each in (*head, *words)]
+    found = _word(
+        _EXPANSION.sub(lambda match: " ".join(each.text for each in given(match, 0)) or match[0], word.raw),
+        word.at,
+    )
+    return [word if isinstance(found.text, Source) else replace(word, text=found.text)]
 
 
 def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:

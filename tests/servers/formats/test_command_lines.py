@@ -71,6 +71,9 @@ SCRIPTS = {
     "an array": 'ARGS=(--max-num-seqs 64\n  --block-size 32)  # few\nvllm serve m "${ARGS[@]}"',
     "an array that grows": 'A=(--max-num-seqs 64)\nA+=(--block-size 32)\nvllm serve m ${A[@]}',
     "variables": "SEQS=64\nexport SIZE='32'\nvllm serve m --max-num-seqs $SEQS --block-size \"${SIZE}\"",
+    "a text of flags": 'ARGS="--max-num-seqs 64"\nARGS="$ARGS --block-size 32"\nvllm serve m $ARGS',
+    "behind a sign": 'N=64\nvllm serve m --max-num-seqs=$N --block-size="${SIZE:=32}"',
+    "of a function": "f() {\n local N=64 S=${2:-32}\n vllm serve m --max-num-seqs $N --block-size $S\n}",
     "defaults": "vllm serve m --max-num-seqs ${SEQS:-64} --block-size ${SIZE:-32}",
     "a shell in a container": "docker run i bash -c 'vllm serve m --max-num-seqs 64 --block-size 32'",
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
@@ -89,9 +92,17 @@ def test_a_command_is_read_and_edited_wherever_its_words_stand(text):
     assert servers.edited(text, bs.Continuous(77, 2048, block_size=32)).text == text.replace("64", "77")
 
 
+def test_a_flag_more_stands_behind_the_command_not_in_the_definition_of_its_last_word():
+    text = 'M=org/m; PORT=80\nvllm serve /models/$M --host "$HOST" --port=$PORT\n'
+    assert servers.parse(text).settings == {"model": "/models/org/m"}
+    edited = servers.edited(text, bs.Continuous(77, 2048)).text
+    assert edited == text.replace("=$PORT", "=$PORT --max-num-seqs 77")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('A=x\nif $B; then\n A="$A -q"\nfi\nvllm serve m $A', "line 5: $A is not"),
         ('vllm serve m "${ARGS[@]}"', 'line 1: "${ARGS[@]}" is not read, and may set more'),
         ("if true; then A=(--block-size 8); fi\nvllm serve m ${A[@]}", "line 2: ${A[@]} is not read"),
         ("A=(-q x)\nif true; then\n A+=(--block-size 8)\nfi\nvllm serve m ${A[@]}", "line 5: ${A[@]} is not"),
