@@ -131,21 +131,30 @@ class CommandLine:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
         all_ = ((command, self._arguments(command)) for command in commands_of(text))
         found = [(command, at) for command, at in all_ if at is not None]
+        if not self.flags_as_variables:  # an image alone has its arguments elsewhere
+            found = [each for each in found if len(each[0].words) > 1 or "/" not in each[0].words[0].text]
         if which is not None and len(found) > 1:
             found = [
                 each for each in found
                 if which in (_line(text, each[0]), *(word.text for word in each[0].words))
             ]  # fmt: skip
         if len(found) != 1:
-            places = several([f"line {_line(text, command)}" for command, _ in found]) or "none"
-            must = f"the text must have one command {self.start} (choose one with which=)"
-            raise ValueError(f"{must}, got {places}")
+            places = several([f"line {_line(text, command)}" for command, _ in found])
+            must = f"the text must have one command {self.start}"
+            none = "none; read the script or the rendered manifest in which it stands with its flags"
+            raise ValueError(
+                f"{must} (choose one with which=), got {places}" if found else f"{must}, got {none}"
+            )
         command, at = found[0]
         words = [*_arguments(command.words[at:])]
         options = self._options(command, words or command.words[at - 1 : at])
         document.sections += options, self._set(command, at)
         document.replicas = command.replicas
         self._read_variables(document, command)
+        for node in command.unread if self.flags_as_variables else ():
+            document.note(
+                f"line {document.place(node)[0]}: variables of another file are not read, and may set more"
+            )
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)
 
@@ -161,6 +170,9 @@ class CommandLine:
             return flag if value else "--no-" + flag[2:] if self.dashes else None
 
         def added(text: str, name: str, new: str) -> str:
+            if command.alone:
+                at, form = command.alone
+                return text[:at] + form.format(", ".join(map(json.dumps, shlex.split(new)))) + text[at:]
             if command.item:
                 new = "".join(command.item + json.dumps(word) for word in shlex.split(new))
                 own = re.compile(r"[^\n]*" if "\n" in command.item else "[\"']?").match(text, end)

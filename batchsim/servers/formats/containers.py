@@ -1,67 +1,200 @@
-"""Commands of containers in manifests of Kubernetes and in docker compose: each word with its place."""
+"""Commands of containers and services, each word with its place.
+
+They stand in manifests of Kubernetes, docker compose, Dockerfiles and systemd's units.
+"""
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from batchsim.servers.formats.document import Node, Source
 from batchsim.servers.formats.keyed_text import parse_yaml
-from batchsim.servers.formats.shell import Command, Word, commands, expanded, inside
+from batchsim.servers.formats.shell import Command, Word, commands, expanded, inside, split, words_of
 
-_SIGN = re.compile(r"^(kind|services)[ \t]*:", re.MULTILINE)
+_YAML = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
+    r"(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)"
+)
+_KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
+_DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
+_UNIT = re.compile(r"^ExecStart[ \t]*=", re.MULTILINE)
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
+_INSTRUCTION = re.compile(
+    rf"^[ \t]*(?P<key>[A-Za-z]+)(?:[ \t]*=[ \t]*[-@:+!]*|[ \t]+)(?P<rest>(?:{_CONTINUED.pattern}|[^\n])*)",
+    re.MULTILINE,
+)
+_HEREDOC = re.compile(r"<<-?(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*?)^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 def commands_of(text: str) -> list[Command]:
-    """Return the commands of a manifest's containers, or of a shell's text."""
-    if not _SIGN.search(text):
+    """Return the commands of a manifest's containers, of a Dockerfile or unit, or of a shell's text."""
+    if _DOCKERFILE.match(text):
+        return _of_dockerfile(_HEREDOC.sub(_blank, text))
+    if _UNIT.search(text):
+        return _of_unit(text)
+    if not _YAML.match(text):
         return commands(text)
     try:
         roots = parse_yaml(text)
     except ValueError as error:
         hint = "; a template must be rendered first, as by `helm template`" if "{{" in text else ""
         raise ValueError(f"{error}{hint}") from None
+    maps = {
+        str(name.value): root
+        for root in roots
+        if (name := root.find("metadata.name")) and "data" in root.items
+    }
     return [
         command
         for root in roots
         for container, replicas in _containers(root, None)
-        for command in _commands(text, container, replicas, image="services" in root.items)
+        if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
+        for command in _commands(text, container, replicas, maps, image="services" in root.items)
     ]
 
 
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:
-    """Yield the containers, each with the number of its replicas."""
+    """Yield the containers, each with the number of its replicas; those of a leader stand for its workers."""
     if isinstance(node.value, dict):
         replicas = node.items.get("replicas") or node.find("deploy.replicas") or replicas
-        if "image" in node.items:
+        if isinstance(node.value.get("image"), str):
             yield node, replicas
-    for inner in node.items.values():
-        yield from _containers(inner, replicas)
+    for name, inner in node.items.items():
+        if name != "workerTemplate" or "leaderTemplate" not in node.items:
+            yield from _containers(inner, replicas)
 
 
-def _commands(text: str, container: Node, replicas: Node | None, *, image: bool) -> list[Command]:
+def _commands(
+    text: str, container: Node, replicas: Node | None, maps: dict[str, Node], *, image: bool
+) -> list[Command]:
     """Return the commands of a container; `image`: whether its command are arguments of its image."""
     items, variables = container.items, dict[str, Word]()
-    for name, node in _environment(container):
-        value = _word(text, node)
-        variables[name] = Word(
-            type(value.text)(f"{name}={value.text}"), f"{name}={value.raw}", value.at - len(name) - 1
-        )
-    known: dict[str, list[Word] | None] = {name: [word.value] for name, word in variables.items()}
-    keys = ["image"] if image or "command" not in items else []
-    keys += [key for key in ("entrypoint", "command", "args") if key in items]
-    words = [
-        each for key in keys for word in _words(text, items[key]) for each in expanded(word, known)
-    ]  # fmt: skip
-    first = items[keys[-1]].items.get("0")
-    item = ""
-    if first is not None:
+    for name, node in _environment(container, maps):
+        variables[name] = _variable(name, _word(text, node))
+    known: dict[str, list[Word] | None] = {name: _known(word.value) for name, word in variables.items()}
+    keys = [key for key in ("entrypoint", "command", "args") if key in items]
+    words = [_word(text, items["image"])] if image or "command" not in items else []
+    words += [each for key in keys for word in _words(text, items[key]) for each in expanded(word, known)]
+    found = Command(words, variables)
+    line = text[text.rfind("\n", 0, items["image"].at) + 1 : items["image"].at]
+    if (first := items[keys[-1]].items.get("0") if keys else None) is not None:
         line = text[text.rfind("\n", 0, first.span[0]) + 1 : first.span[0]]
-        item = f"\n{line}" if line.strip() == "-" else ", "
-    count = replicas.value if replicas is not None and isinstance(replicas.value, int) else 1
-    return inside(Command(words, variables, item=item, replicas=count), known) if words else []
+        found.item = f"\n{line}" if line.strip() == "-" else ", "
+    elif not keys and not line.strip(" -"):
+        found.alone = (
+            items["image"].stop,
+            f"\n{line.replace('-', ' ')}{'command' if image else 'args'}: [{{}}]",
+        )
+    if replicas is not None and isinstance(replicas.value, int):
+        found.replicas = replicas.value
+    unread = [each for key in ("envFrom", "env_file") if key in items for each in _unread(items[key], maps)]
+    found.unread = unread
+    return inside(found, known) if words else []
 
 
-def _environment(container: Node) -> Iterator[tuple[str, Node]]:
+def _unread(node: Node, maps: dict[str, Node]) -> list[Node]:
+    """Return what sets variables in another file; node is that of the key."""
+    lists = [each for each in node.items.values() if _map_of(each, maps) is None]
+    return [node] if lists or not node.items else []
+
+
+def _map_of(node: Node, maps: dict[str, Node]) -> Node | None:
+    """Return the variables of a ConfigMap of the same text."""
+    name = node.find("configMapRef.name")
+    return maps[str(name.value)].items["data"] if name is not None and str(name.value) in maps else None
+
+
+def _known(value: Word) -> list[Word]:
+    """Return the words of a variable's value, which a shell splits."""
+    words = split(
+        Word(value.text, f'"{value.raw}"', value.at - 1) if value.raw[:1] not in ("'", '"') else value
+    )
+    return words if len(words) > 1 else [value]
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the instructions of a text, each with what is behind it on one line, and where that begins."""
+    for match in _INSTRUCTION.finditer(text):
+        yield (
+            match["key"],
+            _CONTINUED.sub(lambda each: " " * len(each[0]), match["rest"]),
+            match.start("rest"),
+        )
+
+
+def _of_unit(text: str) -> list[Command]:
+    """Return the commands of a unit of systemd, whose empty ExecStart removes those before."""
+    found, variables, known = list[Command](), dict[str, Word](), dict[str, list[Word] | None]()
+    unread = list[Node]()
+    for key, rest, at in _instructions(text):
+        if key == "Environment":
+            _set(rest, at, variables, known)
+        elif key == "EnvironmentFile":
+            unread.append(Node(rest, at, (at, at)))
+        elif key == "ExecStart":
+            found = [*found, *commands(rest, at, known)] if rest.strip() else []
+    for command in found:
+        command.variables, command.unread = variables | command.variables, unread
+    return found
+
+
+def _of_dockerfile(text: str) -> list[Command]:
+    """Return the commands of the last stage, with what it has from the stages on which it builds."""
+    stages, known = dict[str, dict[str, Any]](), dict[str, list[Word] | None]()
+    before: dict[str, Any] = {"ENV": {}}
+    stage = before
+    for key, rest, at in _instructions(text):
+        if key == "FROM":
+            names = [each for word in words_of(rest, at) for each in expanded(word, known)]
+            names = [word for word in names if not word.text.startswith("--")] or [Word("", "", at)]
+            before = stages.get(names[0].text, {"ENV": {}, "image": names[0]})
+            stage = stages[names[-1].text] = {**before, "ENV": dict(before["ENV"])}
+        elif key in ("ARG", "ENV"):
+            _set(rest, at, stage["ENV"] if key == "ENV" else {}, known)
+        elif key in ("ENTRYPOINT", "CMD"):
+            if key == "ENTRYPOINT" and "CMD" in stage and stage["CMD"] is before.get("CMD"):
+                del stage["CMD"]  # of the stage before
+            words = _words(" " * at + rest, parse_yaml(" " * at + rest)[0]) if rest[:1] == "[" else []
+            stage[key] = [Command(words, item=", ")] if words else commands(rest, at, dict(known))
+    first, last = stage.get("ENTRYPOINT"), stage.get("CMD", [])
+    lists = [each for each in (first, last) if each and each[0].item]
+    if lists and (first is None or first[0].item):  # the arguments follow the command
+        words = [] if first else [stage["image"]]
+        last = [Command([*words, *(word for each in lists for word in each[0].words)], item=", ")]
+    elif not (last := first or last) and "image" in stage:
+        last = [Command([stage["image"]], alone=(len(text.rstrip()), "\nCMD [{}]"))]
+    for command in last:
+        command.variables = stage["ENV"] | command.variables
+    return [inner for command in last for inner in inside(command, known)]
+
+
+def _set(rest: str, at: int, variables: dict[str, Word], known: dict[str, list[Word] | None]) -> None:
+    """Set the variables of an instruction, written as A=1 B=2, "A=1", or A 1."""
+    words = words_of(rest, at)
+    if words and "=" not in words[0].text:
+        words = [_variable(words[0].text, word) for word in words[1:2]]
+    for word in words:
+        if word.raw[:1] in ("'", '"'):
+            word = Word(word.text, word.raw[1:-1], word.at + 1)
+        name, value = word.text.partition("=")[0], expanded(word.value, known)
+        if len(value) == 1:
+            variables[name], known[name] = _variable(name, value[0]), _known(value[0])
+
+
+def _variable(name: str, value: Word) -> Word:
+    """Return a variable with its value, as a shell would have it in one word."""
+    text = type(value.text)(f"{name}={value.text}")
+    return Word(text, f"{name}={value.raw}", value.at - len(name) - 1)
+
+
+def _environment(container: Node, maps: dict[str, Node]) -> Iterator[tuple[str, Node]]:
     """Yield the names and values of the environment variables that a container gives."""
+    for node in container.items.get("envFrom", Node([], 0, (0, 0))).items.values():
+        yield from ({} if (data := _map_of(node, maps)) is None else data.items).items()
     for node in (container.items[key] for key in ("env", "environment") if key in container.items):
         for name, each in node.items.items():
             if {"name", "value"} <= each.items.keys():  # of Kubernetes

@@ -55,14 +55,17 @@ class Word:
 class Command:
     """A command: its words, and the words that set environment variables for it.
 
-    `item` is what stands in front of a word of a list, "" where a blank does.
+    `item` is what stands in front of a word of a list, "" where a blank does; `alone` is where a list of
+    arguments can be added to an image without one, and how. `unread` sets more variables in other files.
     """
 
     words: list[Word] = field(default_factory=list)
     variables: dict[str, Word] = field(default_factory=dict)
     sure: bool = True  # whether it runs
     item: str = ""
+    alone: tuple[int, str] | None = None
     replicas: int = 1
+    unread: list[Node] = field(default_factory=list)
 
 
 def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
@@ -126,7 +129,12 @@ def split(word: Word) -> list[Word]:
     """Return the words of a text in double quotes, as a variable without quotes gives them; else the word."""
     if re.fullmatch(r"(['\"])[^'\"\\]*\s[^'\"\\]*\1", word.raw) is None:
         return [word]
-    return [each for _, each in _pieces(word.raw[1:-1], word.at + 1) if each is not None]
+    return words_of(word.raw[1:-1], word.at + 1)
+
+
+def words_of(text: str, at: int) -> list[Word]:
+    """Return the words of a text that begins at a place, whatever stands between them."""
+    return [word for _, word in _pieces(text, at) if word is not None]
 
 
 def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
@@ -167,7 +175,8 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
         return [command]
     inner = commands(raw, at, known)
     for each in inner:
-        each.variables, each.replicas = command.variables | each.variables, command.replicas
+        each.variables = command.variables | each.variables
+        each.replicas, each.unread = command.replicas, command.unread
     return inner
 
 

@@ -213,7 +213,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
             "must be at least max_num_seqs, 300, got 200",
         ),
         ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
-        ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve .*, got none"),
+        ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve, got none"),
         ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
         ("vllm serve m --enable-chunked-prefill=false", "must have no value, got 'false'"),
         # Of the servers' own parsers, each takes other endings, and for some numbers alone.
