@@ -80,6 +80,7 @@ def _read(server: Server, form: Format, text: str, which: str | None) -> Documen
             document.settings[name] = _literal(name, match[2])
             document.nodes[name] = Node(document.settings[name], match.start(), match.span(2)), BESIDE
     document.sections.append(BESIDE)
+    document.settle()
     return document
 
 
@@ -129,6 +130,8 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
         _check.one_of("server", server, ALL)
     plain = _COMMENT.sub("", text)
     every = [(each, form) for each in ALL.values() for form in each.formats]
+    suffix = "" if file is None or server else file.suffix.lower()
+    every = [each for each in every if suffix in (*each[1].suffixes, *each[1].also)] or every
     own = [(each, form) for each, form in every if server in (None, each.name)]
     if not own:
         raise ValueError(f"server must be one with a file, got {server!r}")

@@ -238,7 +238,7 @@ class Format:
     `title` describes such a file, `file` is its usual name, `suffixes` are those of other names. `signs` is a
     pattern that matches no other server's files. `read(document, text, which)` fills a `Document`; `which`
     selects one of several models or functions. `template` is the least such text, to which settings are
-    added; None if no new file can be written.
+    added; None if no new file can be written. A file with a suffix of `also` may be of this format, too.
     """
 
     title: str
@@ -247,6 +247,7 @@ class Format:
     signs: str
     read: Callable[[Any, str, str | None], None]
     template: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -280,6 +281,9 @@ class Server:
     calm: Mapping[str, Any] = field(default_factory=dict)
     by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
     routing: str = "round_robin"  # of the router in front of its replicas
+    modest: tuple[
+        str, ...
+    ] = ()  # settings that may stay unknown without a gpu: they change memory or lengths
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)

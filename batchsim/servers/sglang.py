@@ -177,7 +177,7 @@ LINE = CommandLine(
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
-    title="SGLang",
+    title="SGLang", modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(
         "max_running_requests", replicas="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"
     ),

@@ -88,7 +88,7 @@ LINE = CommandLine(
 )  # fmt: skip
 SERVER = Server(
     "tgi", "3.3.6", tgi, ignored=("max_concurrent_requests", "max_input_tokens"),
-    title="TGI",
+    title="TGI", modest=("num_shard", "max_total_tokens"),
     words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
     formats=(
         LINE.format(

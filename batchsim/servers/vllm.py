@@ -142,6 +142,9 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
     document.sections.append(pairs)
     for key, node in root.items.items():
         flag, off = LINE.flag_of(f"--{key}")
+        if isinstance(node.value, dict) and not LINE.has(flag[2:]):  # another program's file
+            must = f"a vLLM YAML must have flags of vllm serve alone, got {key} with keys of its own"
+            raise refused(f"{must}: read the part with the flags", document.place(node))
         if node.value is False:  # vLLM skips such a key
             document.note(f"{key}: false has no effect in vLLM; write no-{key}: true")
         elif node.value is True:
@@ -163,6 +166,7 @@ _KEYS = "|".join(
 # API servers also counts what it has sent since then; with `stale_ms` a router does not.
 SERVER = Server(
     "vllm", "0.19.0", vllm, ignored=IGNORED,
+    modest=("tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "block_size"),
     title="vLLM", routing="shortest_queue",
     words=Words("max_num_seqs", replicas="data_parallel_size", budget="max_num_batched_tokens"),
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},

@@ -47,7 +47,8 @@ def _sorted_flags(server: str) -> list[str]:
 
 
 def _line(text: str, command: Command) -> str:
-    return str(place_in(text, command.words[0].at)[0])
+    word = command.words[0]
+    return str(place_in(text, (word.use or word).at)[0])
 
 
 def _arguments(words: list[Word]) -> Iterator[Word]:
@@ -90,6 +91,7 @@ def value_of(text: str, units: Mapping[str, int] | None = None) -> Any:
 
 
 LONGEST_LINE = 100  # letters of a line with one more flag
+HOLDERS = (".yaml", ".yml", ".service", ".txt")  # suffixes of other files that hold commands
 RUNNERS = ("docker", "podman")
 MODEL = "$MODEL"  # of a command whose model is not known
 
@@ -124,7 +126,7 @@ class CommandLine:
         """Return the format of a shell script with this command."""
         flag = "" if self.positional else f"--{self.model.replace('_', '-')} "
         return Format(
-            title, file, (".sh", ".bash"), signs, self.read, f'{self.start} {flag}"{MODEL}"\n'
+            title, file, (".sh", ".bash"), signs, self.read, f'{self.start} {flag}"{MODEL}"\n', HOLDERS
         )  # fmt: skip
 
     def read(self, document: Document, text: str, which: str | None) -> None:

@@ -114,6 +114,7 @@ class Document:
     which: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, Section]] = field(default_factory=dict)
+    pending: dict[str, Node] = field(default_factory=dict)  # settings whose values are not known
     sections: list[Section] = field(default_factory=list)
     unused: dict[str, Any] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
@@ -128,11 +129,14 @@ class Document:
 
     def put(self, name: str, node: Node, section: Section, path: str = "") -> None:
         """Add a key that the server has: as a setting if the preset takes it, else as one without effect."""
-        if name not in self.server.settings:
+        source = isinstance(node.value, Source)
+        if name not in self.server.settings or (source and name in self.server.ignored):
             self.unused[path or name] = node.value
             return
-        if isinstance(node.value, Source):
-            raise refused(f"{name} must be a literal value, got {node.value}", self.place(node))
+        if source:
+            self.pending[name] = node
+            return
+        self.pending.pop(name, None)
         self.settings[name] = node.value
         self.nodes[name] = node, section
 
@@ -147,6 +151,19 @@ class Document:
         else:
             self.others += 1
 
+    def settle(self) -> None:
+        """Note the settings whose values are not known, or raise ValueError if one may change much."""
+        for name, node in self.pending.items():
+            if name in self.server.modest and "gpu" not in self.settings:
+                line = self.place(node)[0]
+                self.note(f"line {line}: {name} is {node.value}, which is not known: left out")
+            elif name not in self.settings:
+                raise self._unknown(name, f"set it in the file, or in a comment: # batchsim: {name}=...")
+
+    def _unknown(self, name: str, then: str) -> ValueError:
+        node = self.pending[name]
+        return refused(f"{name} must be a literal value, got {node.value}; {then}", self.place(node))
+
     def note(self, text: str) -> None:
         """Add a remark, unless there are many."""
         if len(self.notes) < NAMED:
@@ -154,6 +171,8 @@ class Document:
 
     def changed(self, name: str, value: Any) -> str:
         """Return the text with another value of a setting, in its place or in a section; None: without."""
+        if name in self.pending:
+            raise self._unknown(name, f"set it by hand: {value}")
         text, (node, section) = self.text, self.nodes.get(name, (None, None))
         section = section or next(each for each in self.sections if each.has(name))
         if value is not None and (new := section.literal(name, value)) is not None:

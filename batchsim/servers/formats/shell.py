@@ -83,9 +83,14 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
 
     def set_(name: str, words: list[Word], *, more: bool = False) -> None:
         before, own = known.get(name, []), re.match(rf'"?\$\{{?{name}\b', words[0].raw) if words else None
-        once = found[-1].sure and before is not None and (more or own or not before)
         new = [each for word in words for part in split(word) for each in expanded(part, known)]
-        known[name] = [*((not own and before) or []), *new] if once else None
+        if not found[-1].sure and (more or own) and before and new:  # perhaps more
+            raw = f"{name}={words[0].raw}" if own else f"{name}+=({' '.join(each.raw for each in words)})"
+            new, own = [Word(Source(raw), raw, words[0].at)], None
+        elif not found[-1].sure or before is None or not (more or own or not before):
+            known[name] = None
+            return
+        known[name] = [*((not own and before) or []), *new]
 
     for kind, word in _pieces(text, at):
         command = found[-1]
@@ -95,7 +100,8 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
             found.append(Command(sure=kind == "end" and not depth))
         if word is None:
             continue
-        if array is None and not command.words and (start := _ARRAY.match(word.raw)):
+        heads = [each.text for each in command.words if each.text != "-a"]
+        if array is None and heads in _SETTERS and (start := _ARRAY.match(word.raw)):
             array = (start["name"], bool(start["more"]), list[Word]())
             word = _word(word.raw[start.end() :], word.at + start.end())
         if array is not None:
@@ -106,7 +112,7 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
                 array = None
             continue
         name = word.text.partition("=")[0]
-        if _VARIABLE.match(word.text) and [each.text for each in command.words] in _SETTERS:
+        if _VARIABLE.match(word.text) and heads in _SETTERS:
             command.variables[name] = word
             if command.words:
                 exported |= {name: word} if command.words[0].text == "export" else {}

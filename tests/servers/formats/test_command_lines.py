@@ -73,6 +73,7 @@ SCRIPTS = {
     "variables": "SEQS=64\nexport SIZE='32'\nvllm serve m --max-num-seqs $SEQS --block-size \"${SIZE}\"",
     "a text of flags": 'ARGS="--max-num-seqs 64"\nARGS="$ARGS --block-size 32"\nvllm serve m $ARGS',
     "behind a sign": 'N=64\nvllm serve m --max-num-seqs=$N --block-size="${SIZE:=32}"',
+    "a whole command": "local -a C=(\n vllm serve m --max-num-seqs 64)\nC+=(--block-size 32)\n${C[@]} &",
     "of a function": "f() {\n local N=64 S=${2:-32}\n vllm serve m --max-num-seqs $N --block-size $S\n}",
     "defaults": "vllm serve m --max-num-seqs ${SEQS:-64} --block-size ${SIZE:-32}",
     "a shell in a container": "docker run i bash -c 'vllm serve m --max-num-seqs 64 --block-size 32'",
@@ -102,10 +103,13 @@ def test_a_flag_more_stands_behind_the_command_not_in_the_definition_of_its_last
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('A=x\nif $B; then\n A="$A -q"\nfi\nvllm serve m $A', "line 5: $A is not"),
+        ('A=x\nif $B; then\n A="$A -q"\nfi\nvllm serve m $A', 'line 3: A="$A -q" is not'),
         ('vllm serve m "${ARGS[@]}"', 'line 1: "${ARGS[@]}" is not read, and may set more'),
         ("if true; then A=(--block-size 8); fi\nvllm serve m ${A[@]}", "line 2: ${A[@]} is not read"),
-        ("A=(-q x)\nif true; then\n A+=(--block-size 8)\nfi\nvllm serve m ${A[@]}", "line 5: ${A[@]} is not"),
+        (
+            "A=(-q x)\nif true; then\n A+=(--block-size 8)\nfi\nvllm serve m ${A[@]}",
+            "line 3: A+=(--block-size 8) is",
+        ),
         ("A=x\ncase $1 in\n a) A=-q ;;\nesac\nvllm serve m $A", "line 5: $A is not"),
         ("A=x\nfor A in x y; do vllm serve m $A; done", "line 2: $A is not"),
         ("[ $1 ] && A=x\nvllm serve m $A", "line 2: $A is not"),
@@ -199,6 +203,11 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (
+            "vllm serve m --max-num-seqs $N",
+            r"got \$N; set it in the file, or in a comment: # batchsim: max_num_seqs=...",
+        ),
+        ("vllm serve m -tp $N\n# batchsim: gpu='h100'", "tensor_parallel_size must be a literal value, got"),
         ("vllm serve m --max-num-seqs $N", "line 1, column 14: max_num_seqs must be a literal value, got"),
         (
             "vllm serve m \\\n  --max-num-seqs 0",
@@ -224,6 +233,10 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
         ("sglang serve m --page-size 16 --chunked-prefill-size 100", "must be whole pages of 16, got 100"),
         ("vllm serve m --gpu-memory-utilization 1.1", "memory must be at most 1, got 1.1"),
         ("vllm serve a\nvllm serve b", r"\(choose one with which=\), got line 1, line 2"),
+        (
+            "model: m\nengine:\n  type: sglang\n",
+            "line 2, column 1: a vLLM YAML must have flags of vllm serve alone",
+        ),
         ("sglang serve --model-path m\nkill 9 # vllm serve\nsglang serve", "line 1, line 3"),
     ],
 )
@@ -244,6 +257,23 @@ def test_a_card_is_said_in_a_comment():
     assert servers.parse(text.format("4090")).rule.kv_blocks == 2598
     with pytest.raises(ValueError, match="did you mean 'h100'"):
         servers.parse(text.format("h1000"))
+
+
+def test_a_value_that_is_not_known_is_noted_where_it_changes_little_or_given_in_a_comment():
+    text = "vllm serve m -tp $TP \\\n --max-model-len $LEN --max-num-seqs $N\n# batchsim: max_num_seqs=8"
+    found = servers.parse(text)
+    assert found.settings == {"model": "m", "max_num_seqs": 8}
+    assert found.notes[1:] == (
+        "line 1: tensor_parallel_size is $TP, which is not known: left out",
+        "line 2: max_model_len is $LEN, which is not known: left out",
+    )
+    with pytest.raises(
+        ValueError, match=r"line 2, column 23: max_num_seqs must .*, got \$N; set it by hand: 9"
+    ):
+        servers.edited(text, bs.Continuous(9, 2048))
+    assert servers.parse("text-generation-launcher --max-input-tokens $X").unused == {
+        "max_input_tokens": "$X"
+    }
 
 
 def test_variables_of_an_export_hold_for_what_follows():
