@@ -92,6 +92,7 @@ def value_of(text: str, units: Mapping[str, int] | None = None) -> Any:
 
 LONGEST_LINE = 100  # letters of a line with one more flag
 HOLDERS = (".yaml", ".yml", ".service", ".txt")  # suffixes of other files that hold commands
+STARTERS = ("exec", "nohup", "time", "env", "setsid", "sudo", "numactl", "srun")
 RUNNERS = ("docker", "podman")
 MODEL = "$MODEL"  # of a command whose model is not known
 
@@ -133,6 +134,11 @@ class CommandLine:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
         all_ = ((command, self._arguments(command)) for command in commands_of(text))
         found = [(command, at) for command, at in all_ if at is not None]
+        # A command that another one gets as words is only shown, or saved.
+        found = [
+            each for each in found
+            if each[0].words[0].use or not each[0].words[each[1] - 1].use or each[0].words[0].text in STARTERS
+        ] or found  # fmt: skip
         if not self.flags_as_variables:  # an image alone has its arguments elsewhere
             found = [each for each in found if len(each[0].words) > 1 or "/" not in each[0].words[0].text]
         if which is not None and len(found) > 1:

@@ -9,12 +9,18 @@ from typing import Any
 
 from batchsim.servers.formats.document import Node, Source
 from batchsim.servers.formats.keyed_text import parse_yaml
-from batchsim.servers.formats.shell import Command, Word, commands, expanded, inside, split, words_of
-
-_YAML = re.compile(
-    r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
-    r"(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)"
+from batchsim.servers.formats.shell import (
+    YAML,
+    Command,
+    Word,
+    commands,
+    expanded,
+    inside,
+    split,
+    without_heredocs,
+    words_of,
 )
+
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
 _DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
 _UNIT = re.compile(r"^ExecStart[ \t]*=", re.MULTILINE)
@@ -23,16 +29,15 @@ _INSTRUCTION = re.compile(
     rf"^[ \t]*(?P<key>[A-Za-z]+)(?:[ \t]*=[ \t]*[-@:+!]*|[ \t]+)(?P<rest>(?:{_CONTINUED.pattern}|[^\n])*)",
     re.MULTILINE,
 )
-_HEREDOC = re.compile(r"<<-?(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*?)^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 def commands_of(text: str) -> list[Command]:
     """Return the commands of a manifest's containers, of a Dockerfile or unit, or of a shell's text."""
     if _DOCKERFILE.match(text):
-        return _of_dockerfile(_HEREDOC.sub(_blank, text))
+        return _of_dockerfile(without_heredocs(text))
     if _UNIT.search(text):
         return _of_unit(text)
-    if not _YAML.match(text):
+    if not YAML.match(text):
         return commands(text)
     try:
         roots = parse_yaml(text)
@@ -110,10 +115,6 @@ def _known(value: Word) -> list[Word]:
         Word(value.text, f'"{value.raw}"', value.at - 1) if value.raw[:1] not in ("'", '"') else value
     )
     return words if len(words) > 1 else [value]
-
-
-def _blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str, int]]:

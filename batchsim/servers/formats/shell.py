@@ -1,7 +1,7 @@
 """A shell's text as commands: their words, each with its place, where variables and quotes put them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,12 +9,22 @@ from batchsim.servers.formats.document import Node, Source, place_in
 
 _WORD = re.compile(
     r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
-    r"|(?P<word>(?:[^\s'\"\\;|&]++|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
+    r"|(?P<word>(?:\$\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
     re.DOTALL,
 )
+_HEREDOC = re.compile(
+    r"^(?P<head>[^\n]*?)(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^\n]*\n"
+    r"(?P<body>.*?)^[ \t]*(?P=end)[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
+_SHELLS = re.compile(r"\b(cat|tee|(ba)?sh|ssh|docker)\b")  # whose heredocs may be scripts
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
+YAML = re.compile(  # the first key of such a text
+    r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
+    r"(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)"
+)
 # $NAME, ${NAME}, ${NAME[@]}, ${NAME:-default}, and $(NAME) of Kubernetes.
 _EXPANSION = re.compile(
     r"\$\$?(?:(?P<plain>\w+)|\((?P<call>\w+)\)"
@@ -186,7 +196,20 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
     return inner
 
 
+def without_heredocs(text: str, keep: Callable[[re.Match[str]], object] = lambda match: None) -> str:
+    """Return a text with blanks for the heredocs that are not kept."""
+    return _HEREDOC.sub(
+        lambda match: (
+            match[0] if keep(match) else match["head"] + re.sub(r"[^\n]", " ", match[0][len(match["head"]) :])
+        ),
+        text,
+    )
+
+
 def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
+    text = without_heredocs(
+        text, lambda match: _SHELLS.search(match["head"]) and not YAML.match(match["body"])
+    )
     for match in _WORD.finditer(text):
         kind, raw = match.lastgroup or "", match.group()
         if kind == "other" and raw.strip():  # an unclosed quote

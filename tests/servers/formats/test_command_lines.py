@@ -77,6 +77,14 @@ SCRIPTS = {
     "of a function": "f() {\n local N=64 S=${2:-32}\n vllm serve m --max-num-seqs $N --block-size $S\n}",
     "defaults": "vllm serve m --max-num-seqs ${SEQS:-64} --block-size ${SIZE:-32}",
     "a shell in a container": "docker run i bash -c 'vllm serve m --max-num-seqs 64 --block-size 32'",
+    "a command that is saved": (
+        'C=(vllm serve m --max-num-seqs 64 --block-size 32)\nsave x "${C[@]}"\nexec "${C[@]}"'
+    ),
+    "beside other texts": (
+        "A=$(f 'vllm serve' | g) python3 - <<'E'\nif don't\nE\n"
+        "kubectl apply -f - <<E\nimage: vllm/vllm-openai\nE\n"
+        "[ -e x ] || N=2\nX=$(printf '%s' --block-size 32)\nvllm serve m --max-num-seqs 64 --block-size 32"
+    ),
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
     "words about a command": (
         'docker pull vllm/vllm-openai:1\npkill -f "vllm serve"\necho "vllm serve starts"; pip install vllm\n'
