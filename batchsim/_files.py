@@ -5,7 +5,6 @@ Every file from outside is opened by `opened`; all JSON is read by `json_of`, an
 
 import csv
 import errno
-import functools
 import io
 import json
 import os
@@ -31,16 +30,28 @@ TABLE_BYTES, RESULT_BYTES = 2**30, 2**34
 LONGEST_LINE = 2**20  # letters of a line of a table
 MOST_DIGITS = 300  # of a whole number in JSON: one with more may not fit a float
 File = str | os.PathLike[str]
+INPUT = Path("-")  # the name of standard input
 
 
 @contextmanager
 def opened(path: File, at_most: int, **text: Any) -> Iterator[IO[Any]]:
     """Open a file of at most so many bytes to read, as bytes or with the options of a `TextIOWrapper`.
 
-    ValueError for a larger one, and for a pipe or a device: these may block or never end. A shell's standard
-    input is read into memory first.
+    ValueError for a larger one, and for a pipe or a device: these may block or never end. Standard input,
+    also by the name -, is read into memory first; a second call finds nothing more there.
     """
     path = _check.path("path", path)
+    with _content(path, at_most) as content:
+        length = content.seek(0, io.SEEK_END)
+        content.seek(0)
+        if length > at_most:
+            raise ValueError(f"{path} must have at most {size(at_most)}, got {size(length)} or more")
+        yield io.TextIOWrapper(content, **text) if text else content
+
+
+def _content(path: Path, at_most: int) -> BinaryIO:
+    if path == INPUT:
+        return _given(at_most)
     # A pipe without a writer would block when opened. Windows has neither the flag nor such pipes.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -48,19 +59,12 @@ def opened(path: File, at_most: int, **text: Any) -> Iterator[IO[Any]]:
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if stat.S_ISREG(found.st_mode):
-            content: BinaryIO = os.fdopen(os.dup(handle), "rb")
-            length = found.st_size
-        elif _is_input(found):
-            content = io.BytesIO(_given(at_most))
-            length = len(content.getbuffer())
-        else:
-            raise ValueError(f"{path} must be a regular file, got {_kind(found.st_mode)}")
+            return os.fdopen(os.dup(handle), "rb")
+        if _is_input(found):
+            return _given(at_most)
+        raise ValueError(f"{path} must be a regular file, got {_kind(found.st_mode)}")
     finally:
         os.close(handle)
-    with content:
-        if length > at_most:
-            raise ValueError(f"{path} must have at most {size(at_most)}, got {size(length)} or more")
-        yield io.TextIOWrapper(content, **text) if text else content
 
 
 @contextmanager
@@ -79,9 +83,9 @@ def bytes_of(path: File, at_most: int) -> bytes:
 
 
 @contextmanager
-def _text(path: File, at_most: int) -> Iterator[IO[str]]:
+def _text(path: File, at_most: int, newline: str | None = "") -> Iterator[IO[str]]:
     try:
-        with opened(path, at_most, encoding="utf-8-sig", newline="") as file:
+        with opened(path, at_most, encoding="utf-8-sig", newline=newline) as file:
             yield file
     except UnicodeDecodeError as error:
         parquet = "Parquet: Trace.from_parquet reads arrivals in it"
@@ -89,9 +93,9 @@ def _text(path: File, at_most: int) -> Iterator[IO[str]]:
         raise ValueError(f"{path} must be text in UTF-8, got {got}") from None
 
 
-def text_of(path: File, at_most: int) -> str:
-    """Return the text of a file of at most so many bytes."""
-    with _text(path, at_most) as file:
+def text_of(path: File, at_most: int, newline: str | None = "") -> str:
+    """Return the text of a file of at most so many bytes; by `newline=None`, every line ends in "\\n"."""
+    with _text(path, at_most, newline) as file:
         return file.read()
 
 
@@ -152,9 +156,10 @@ def csv_rows(path: File, lines: Iterable[str] | None = None) -> Iterator[tuple[i
         raise ValueError(f"{path} must have at least one row below its header, got none")
 
 
-@functools.cache  # for a second column of it
-def _given(at_most: int) -> bytes:
-    return sys.stdin.buffer.read(at_most + 1)
+def _given(at_most: int) -> BinaryIO:
+    if sys.stdin is None:
+        raise ValueError("standard input must be open, got a closed one")
+    return io.BytesIO(sys.stdin.buffer.read(at_most + 1))
 
 
 def _is_input(found: os.stat_result) -> bool:

@@ -82,8 +82,7 @@ class Tokens:
         again: bool = False,
     ) -> Self:  # fmt: skip
         """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
-        prompts, outputs = (Listed(read_sizes(path, "csv", column), again) for column in (prompt, output))
-        return cls(prompts, outputs)
+        return cls(*(Listed(each, again) for each in read_sizes(path, "csv", prompt, output)))
 
     @classmethod
     def from_jsonl(

@@ -12,7 +12,7 @@ from batchsim import _check
 from batchsim._files import File, naming
 from batchsim._format import brief
 from batchsim.scenario.lengths import Listed
-from batchsim.scenario.trace_files import Name, read_sizes, read_times_s
+from batchsim.scenario.trace_files import Name, read_times_s
 from batchsim.scenario.workload import OpenLoop
 
 SMALLEST, FEWEST = 16, 32  # requests in the shortest counting windows, and the fewest windows
@@ -108,8 +108,7 @@ class Trace(OpenLoop):
         cls, path: File, kind: Name, column: Name, speedup: float, unit: Name, size_column: Name
     ) -> Self:
         speedup = _check.real("speedup", speedup, above=0)
-        times_s, note, order = read_times_s(path, kind, column, speedup, unit)
-        sizes = None if size_column is None else read_sizes(path, kind, size_column)[order]
+        times_s, sizes, note = read_times_s(path, kind, column, speedup, unit, size_column)
         with naming(path):
             trace = cls(times_s / speedup, sizes=sizes)  # made lengths
         object.__setattr__(trace, "note", note)

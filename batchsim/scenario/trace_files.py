@@ -10,7 +10,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
@@ -70,9 +70,9 @@ class Column(NamedTuple):
 
 
 def read_times_s(
-    path: File, kind: Name, column: Name, speedup: float, unit: Name
-) -> tuple[np.ndarray, str, Any]:
-    """Return one column of a file in seconds, sorted, a note on a guessed unit, and the order of the rows.
+    path: File, kind: Name, column: Name, speedup: float, unit: Name, size_column: Name
+) -> tuple[np.ndarray, np.ndarray | None, str]:
+    """Return a column of a file in seconds, sorted, its requests' sizes, and a note on a guessed unit.
 
     `kind` is "csv", "jsonl", "parquet", or None: by the file's name.
     """
@@ -80,7 +80,7 @@ def read_times_s(
         _check.one_of("unit", unit, UNITS)
     if column is not None and not isinstance(column, str):
         raise TypeError(f"column must be a name, got {brief(column)}")
-    found = _column(path, kind, column)
+    found, *others = _columns(path, kind, (column,) if size_column is None else (column, size_column))
     if not _is_number(found.cells[0]):
         if unit is not None and TIMESTAMP.fullmatch(found.cells[0]):
             raise ValueError(
@@ -90,12 +90,15 @@ def read_times_s(
     else:
         times_s, note = _numbers_s(path, found, speedup, unit)
     order = _order(path, found, times_s)
-    return times_s[order], note, order
+    return times_s[order], next((_sizes(path, each)[order] for each in others), None), note
 
 
-def read_sizes(path: File, kind: Name, column: str) -> np.ndarray:
-    """Return a column of a file that has whole numbers from 1 on."""
-    found = _column(path, kind, column)
+def read_sizes(path: File, kind: Name, *columns: str) -> list[np.ndarray]:
+    """Return columns of a file that have whole numbers from 1 on."""
+    return [_sizes(path, each) for each in _columns(path, kind, columns)]
+
+
+def _sizes(path: File, found: Column) -> np.ndarray:
     good = (cell.isascii() and cell.isdigit() and len(cell) < 20 for cell in found.cells)
     sizes = np.array([int(cell) if fits else 0 for cell, fits in zip(found.cells, good, strict=True)], object)
     _refuse(path, found, (sizes < 1) | (sizes > LONGEST), f"must be a whole number from 1 to {LONGEST:,}")
@@ -179,68 +182,79 @@ def _unit_since_1970(times: np.ndarray) -> str | None:
 # The formats.
 
 
-def _column(path: File, kind: Name, column: Name) -> Column:
+def _columns(path: File, kind: Name, names: Sequence[Name]) -> list[Column]:
+    """Return the columns of these names, None for that of the arrivals; the file is read once."""
     place = _check.path("path", path)
     kind = kind or ENDINGS.get(place.suffix.lower(), "csv")
-    return {"csv": _csv_column, "jsonl": _jsonl_column, "parquet": _parquet_column}[kind](path, column)
+    return {"csv": _csv_columns, "jsonl": _jsonl_columns, "parquet": _parquet_columns}[kind](path, names)
 
 
-def _csv_column(path: File, column: Name) -> Column:
+def _csv_columns(path: File, names: Sequence[Name]) -> list[Column]:
     rows = csv_rows(path)
     _, header = next(rows)
     if header[0].startswith("{"):
         raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
-    if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
+    if None in names and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
         raise ValueError(f"{path}, line 1: must name the columns, got {brief(','.join(header))}")
     head = list(islice(rows, SOME))
-    index = _index(path, column, header, zip(*(row for _, row in head), strict=True))
-    lines, cells = zip(*((line, row[index].strip()) for line, row in chain(head, rows)), strict=True)
-    return Column(list(cells), list(lines), header[index])
+    first = [*zip(*(row for _, row in head), strict=True)]
+    places = [_index(path, name, header, first) for name in names]
+    wanted = ((line, *(row[place].strip() for place in places)) for line, row in chain(head, rows))
+    lines, *columns = map(list, zip(*wanted, strict=True))
+    return [Column(cells, lines, header[place]) for cells, place in zip(columns, places, strict=True)]
 
 
-def _jsonl_column(path: File, column: Name) -> Column:
-    cells: list[str] = []
+def _jsonl_columns(path: File, names: Sequence[Name]) -> list[Column]:
     lines: list[int] = []
     # Numbers as text: times since 1970 have more digits than a float.
     rows = json_lines(path, parse_float=str, parse_int=str, parse_constant=str)
     head = list(islice(rows, SOME))
     keys = list(head[0][1]) if head else []
-    if column is None and keys:
-        column = keys[_index(path, None, keys, ([item.get(key) for _, item in head] for key in keys))]
+    first = [[item.get(key) for _, item in head] for key in keys]
+    names = [keys[_index(path, None, keys, first)] if name is None and keys else name for name in names]
+    columns: list[list[str]] = [[] for _ in names]
     for place, item in chain(head, rows):
-        if column not in item:
-            what = "a key" if column is None else f"the key {brief(column)}"
-            got = several([*item], 20) or "none"
-            raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
-        cell = item[column]
-        cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
+        for name, cells in zip(names, columns, strict=True):
+            if name not in item:
+                what = "a key" if name is None else f"the key {brief(name)}"
+                got = several([*item], 20) or "none"
+                raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
+            cell = item[name]
+            cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
         lines.append(place)
-    if not cells:
+    if not lines:
         raise ValueError(f"{path} must have at least one line with an object, got none")
-    unit = None
-    if column == "timestamp" and set(keys) >= MOONCAKE:
+
+    def unit(name: Name, cells: list[str]) -> Name:
+        if name != "timestamp" or not set(keys) >= MOONCAKE:
+            return None
         fractions = any("." in cell or "e" in cell.lower() for cell in cells)
-        unit = "s" if OF_QWEN in keys else None if fractions else "ms"
-    return Column(cells, lines, str(column), unit)
+        return "s" if OF_QWEN in keys else None if fractions else "ms"
+
+    found = zip(names, columns, strict=True)
+    return [Column(cells, lines, str(name), unit(name, cells)) for name, cells in found]
 
 
-def _parquet_column(path: File, column: Name) -> Column:
+def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
     import pyarrow  # slow to import
     from pyarrow import parquet
 
     try:
         with opened(path, TABLE_BYTES) as file, parquet.ParquetFile(file) as content:
             names = content.schema_arrow.names
-            head = () if column else next(content.iter_batches(SOME), ())
-            index = _index(path, column, names, (cells.to_pylist() for cells in head))
+            head = next(content.iter_batches(SOME), ()) if None in wanted else ()
+            first = [cells.to_pylist() for cells in head]
+            chosen = [names[_index(path, name, names, first)] for name in wanted]
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
-            cells = content.read([names[index]]).column(0).cast(pyarrow.string()).to_pylist()
+            table = content.read(chosen)
+            columns = [table.column(name).cast(pyarrow.string()).to_pylist() for name in chosen]
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
-    if not cells:
+    if not columns[0]:
         raise ValueError(f"{path} must have at least one row, got none")
-    places = list(range(1, len(cells) + 1))
-    return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
+    places = list(range(1, len(columns[0]) + 1))
+    texts = [["" if cell is None else cell for cell in cells] for cells in columns]
+    return [Column(cells, places, name, place="row") for cells, name in zip(texts, chosen, strict=True)]
 
 
 def _index(path: File, column: Name, names: list[str], head: Iterable[Any]) -> int:

@@ -5,6 +5,7 @@ import difflib
 import os
 from typing import Any, NamedTuple
 
+from batchsim._files import CONFIG_BYTES, text_of
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers import files
 from batchsim.servers.formats.document import Document
@@ -36,7 +37,7 @@ def edit(
     ...     edit(path, SizeOrWait(16, 0)).text
     'max_batch_size { value: 16 }  # measured'
     """
-    return edited(files.text_of(path), what, server, which, path)
+    return edited(text_of(path, CONFIG_BYTES, newline=None), what, server, which, path)
 
 
 def edited(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchsim import _check, _format
-from batchsim._files import CONFIG_BYTES, opened
+from batchsim._files import CONFIG_BYTES, text_of
 from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
@@ -28,20 +28,11 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 def read(path: str | os.PathLike[str], server: str | None = None, which: str | None = None) -> ServerConfig:
     """Return the meaning of a server's file, as `parse` does; the file's name also identifies the server."""
-    text = text_of(path)
+    text = text_of(path, CONFIG_BYTES, newline=None)
     try:
         return document(text, server, which, path).config()
     except ValueError as error:
         raise ValueError(_format.printable(f"{os.fspath(path)}: {error}")) from None
-
-
-def text_of(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file, or raise ValueError."""
-    try:
-        with opened(path, CONFIG_BYTES, encoding="utf-8-sig") as content:
-            return str(content.read())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{os.fspath(path)}: a config must be text in UTF-8, got {error.reason}") from None
 
 
 def parse(text: str, server: str | None = None, which: str | None = None) -> ServerConfig:

@@ -78,7 +78,7 @@ def test_aliases_of_aliases_are_neither_walked_nor_printed_one_by_one():
 
 def test_a_file_that_is_no_text_or_no_path_is_refused(tmp_path):
     (tmp_path / "config.pbtxt").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"config.pbtxt: a config must be text in UTF-8"):
+    with pytest.raises(ValueError, match=r"config.pbtxt must be text in UTF-8"):
         servers.read(tmp_path / "config.pbtxt")
     with pytest.raises(TypeError, match="path"):
         servers.read(3)
