@@ -94,7 +94,7 @@ def _text(path: File, at_most: int, newline: str | None = "") -> Iterator[IO[str
 
 
 def text_of(path: File, at_most: int, newline: str | None = "") -> str:
-    """Return the text of a file of at most so many bytes; by `newline=None`, every line ends in "\\n"."""
+    """Return the text of a file of at most so many bytes; `newline` is that of `open`."""
     with _text(path, at_most, newline) as file:
         return file.read()
 

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from batchsim._files import replacing
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag, TrafficFlags, check_output
-from batchsim.cli.scenario_flags import OTHER, ScenarioFlags
+from batchsim.cli.scenario_flags import OTHER, Lacking, ScenarioFlags
 from batchsim.scenario.rules import RULES, RULES_OF_SIZES
-
-if TYPE_CHECKING:
-    from batchsim.servers import ServerConfig
 
 
 @dataclass
@@ -63,7 +60,9 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     Each finding has a number that proves it, and the change to make, in the server's own terms.
     """
 
-    config: Path | None = typer.Argument(None, help="The server's file: config.pbtxt, app.py ...")
+    given: Path | None = typer.Argument(
+        None, help="The server's file: config.pbtxt, app.py ...; - reads it.", metavar="CONFIG"
+    )
     file: Path | None = OTHER("A scenario in TOML; options override it.", None, "--scenario")
     requests: int | None = RUN("Number of requests of each run (default: a whole trace, or 50,000).")
     cores: int | None = OTHER("Cores of the server's machine: TensorFlow Serving's default for threads.")
@@ -79,23 +78,25 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     timeout_ms: float | None = None
     server_config: Path | None = None
 
-    def read_config(self) -> "ServerConfig | None":
-        config = super().read_config()  # `lint` itself judges how servers share devices
-        return config and replace(config, devices=None)
-
     def run(self) -> None:
         from batchsim import servers
 
-        if self.config is None:
+        if self.given is None:
             raise ValueError("a file of a server must be given, as config.pbtxt, got none")
-        config = servers.read(self.config, self.server, self.which)
-        self.server_config = self.config
-        scenario, tables = self.scenario()
+        self.server_config = self.given
+        config: Any = self.config
+        self.config = replace(config, devices=None)  # `lint` itself judges how servers share devices
+        try:
+            scenario, tables = self.scenario()
+        except Lacking:
+            if not self.json_:
+                output.print_text(f"{self.given}, not judged without traffic: {config!r}\n")
+            raise
         findings = servers.lint(config, scenario, cores=self.cores, **self.settings(tables["simulate"]))
         if self.json_:
             scenario_tables = output.scenario_tables(findings.scenario)
-            output.print_json({"file": str(self.config), **findings.to_dict(), "scenario": scenario_tables})
+            output.print_json({"file": str(self.given), **findings.to_dict(), "scenario": scenario_tables})
         else:
-            output.print_text(f"{self.config}: {findings!r}\n")
+            output.print_text(f"{self.given}: {findings!r}\n")
         if findings:
             raise typer.Exit(1)

@@ -1,17 +1,17 @@
 """The scenario of a command: from options, from a TOML file, or from a file with options over it."""
 
-import sys
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 import batchsim as bs
-from batchsim import _check
-from batchsim._files import SCENARIO_BYTES
-from batchsim._format import several
+from batchsim import _check, _format
+from batchsim._files import INPUT, SCENARIO_BYTES, text_of
 from batchsim.cli import output, values
 from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured import sized_measurement
@@ -23,7 +23,7 @@ from batchsim.servers.language import NO_MEMORY
 if TYPE_CHECKING:
     from batchsim.servers import ServerConfig
 
-STDIN = Path("-")
+_TABLE = re.compile(r"^\s*\[[\w.]+\]", re.MULTILINE)  # only a scenario has such a line
 TABLES = ("simulate", "slo", "over")  # the other tables of a file
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
@@ -37,9 +37,17 @@ KNOBS = (
     "per_item_ms", "compile_ms", "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
     "timeout_action", "priorities", "sizes", "oversize_action", *STEP_TIME, *CONTINUOUS,
 )  # fmt: skip
+NEEDED = {
+    "workload": "a workload by --rate-per-s, --workload, --trace or --clients",
+    "service": "a service time by --fixed-ms, --table, --published, --measurement or --service",
+}
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # the default rule
 _ABOUT = {name: each.about for name, each in (_TEXTBOOK | bs.Continuous.parameters()).items()}
+
+
+class Lacking(ValueError):
+    """Parts of a scenario are not given."""
 
 
 def _one_of(part: str, example: str) -> str:
@@ -49,6 +57,8 @@ def _one_of(part: str, example: str) -> str:
 @dataclass
 class ScenarioFlags(Command):
     """The scenario, named as in Python."""
+
+    _text: str | None = None  # a server's file that has been read
 
     file: Path | None = typer.Argument(
         None,
@@ -147,9 +157,7 @@ class ScenarioFlags(Command):
 
     def scenario(self) -> tuple[bs.Scenario, dict[str, FileTable]]:
         """Return the scenario, and the file's `TABLES`; a missing one is empty."""
-        if self.file and self.file.suffix not in ("", ".toml") and self.server_config is None:
-            self.file, self.server_config = None, self.file
-        source = sys.stdin.read(SCENARIO_BYTES) + "\n" if self.file == STDIN else self.file
+        source = self._source()
         base, content = (None, {}) if source is None else read_toml(Scenario, source, TABLES)
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
@@ -157,8 +165,7 @@ class ScenarioFlags(Command):
             "workload": self._workload(base, knobs), "rule": self.rule,
             "service": self._service(base, knobs), "tokens": self._tokens(base, knobs),
         }  # fmt: skip
-        config = self.read_config()
-        if config is not None:
+        if (config := self.config) is not None:
             from batchsim.servers.cards import on_card, on_device
 
             config = on_card(config, on_device(getattr(self.published, "name", "")))
@@ -197,17 +204,32 @@ class ScenarioFlags(Command):
         )
         return scenario.replace(kv_blocks=found.blocks)
 
-    def read_config(self) -> "ServerConfig | None":
-        """Read the server's file, and report keys that are not simulated or are unknown."""
+    def _source(self) -> Path | str | None:
+        """Return the scenario's file or text; a server's file in its place becomes `server_config`."""
+        source, has_server = self.file, self.server_config is not None
+        if source is None or source.suffix == ".toml" or (has_server and source != INPUT):
+            return source
+        if not source.suffix:  # its text tells which it is
+            text = text_of(source, SCENARIO_BYTES)
+            if has_server or not text.strip() or _TABLE.search(text):
+                return f"{text}\n" if source == INPUT else source
+            self._text = text.replace("\r\n", "\n")
+        self.file, self.server_config = None, source
+        return None
+
+    @cached_property
+    def config(self) -> "ServerConfig | None":
+        """The server's file, or None. Keys of it that are not simulated or are unknown are reported."""
         if self.server_config is None:
             if (self.server, self.which) != (None, None):
-                raise ValueError("--server and --which must come with --server-config, got none")
+                raise ValueError("--server and --which must come with a server's file, got none")
             return None
         from batchsim import servers
 
-        config = servers.read(self.server_config, self.server, self.which)
+        config = servers.read(self.server_config, self.server, self.which, text=self._text)
         if config.unused:
-            output.echo(f"{self.server_config}: not simulated: {several([*config.unused], 20)}", err=True)
+            unused = _format.several([*config.unused], 20)
+            output.echo(f"{self.server_config}: not simulated: {unused}", err=True)
         for key, nearest in config.unknown.items():
             hint = f"; did you mean {nearest!r}?" if nearest else ""
             _check.warn(f"{self.server_config}: {config.server} does not have {key}{hint}")
@@ -215,12 +237,11 @@ class ScenarioFlags(Command):
 
     def _new(self, parts: dict[str, Any], knobs: dict[str, Any]) -> bs.Scenario:
         """Return a scenario from options alone. This removes its rule's knobs from `knobs`."""
-        for name, options in (
-            ("workload", "--rate-per-s, --workload, --trace or --clients"),
-            ("service", "--fixed-ms, --table, --published, --measurement or --service"),
-        ):
-            if name not in parts:
-                raise ValueError(f"a {name} must be given: by a TOML file, {options}")
+        needed = dict(NEEDED)
+        if any(isinstance(part, bs.StepTime | bs.Continuous) for part in parts.values()):
+            needed["tokens"] = "lengths by --prompt-tokens and --output-tokens or --tokens"
+        if lacking := [text for name, text in needed.items() if name not in parts]:
+            raise Lacking(f"{_format.listed(lacking)} must be given, or a scenario in TOML, got none")
         if "rule" not in parts and "tokens" in parts and not _TEXTBOOK.keys() & knobs.keys():
             parts["rule"] = bs.Continuous(**_taken(CONTINUOUS, knobs))
         if "rule" not in parts:
@@ -228,14 +249,6 @@ class ScenarioFlags(Command):
             if isinstance(service, Service):  # Scenario refuses anything else
                 largest = int(min(largest, service.largest_batch)) or largest
             parts["rule"] = bs.SizeOrWait(**{"max_batch_size": largest} | _taken(_TEXTBOOK, knobs))
-        steps = [
-            part
-            for part in (parts["service"], parts["rule"])
-            if isinstance(part, bs.StepTime | bs.Continuous)
-        ]
-        if steps and "tokens" not in parts:
-            needed = f"a {type(steps[0]).__name__} needs --prompt-tokens and --output-tokens"
-            raise ValueError(f"{needed}, or --tokens, got none")
         if "sizes" in knobs:
             parts["workload"] = replace(parts["workload"], sizes=knobs.pop("sizes"))
         return bs.Scenario(**parts)

@@ -142,8 +142,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     def run(self) -> None:
         from batchsim.study.tune import tune
 
-        self._check_write()
         scenario, tables = self.scenario()
+        self._check_write()
         slo = self.slo(tables["slo"])
         has_file = self.server_config is not None
         axes = self.axes(tables["over"], scenario, present=has_file)
@@ -201,7 +201,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         )
         if self.write == "all" and self.out is None and not self.json_:
             raise ValueError("--write all must come with --out, got none")
-        if self.write != "all" and not (self.server_config and self._is_own(self.write)):
+        if self.write not in ("all", getattr(self.config, "server", "")):
             servers.file_name(self.write)  # which refuses a server without one
 
     def _written(self, best: "Recommendation") -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
@@ -215,10 +215,12 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             texts, refused = servers.write_all(best)
         elif self.write is not None:
             try:
-                if self.server_config is not None and self._is_own(self.write):
-                    edited = servers.edit(self.server_config, best, self.server, self.which)
-                    texts[self.write], diffs[self.write] = edited.text, edited.diff
-                    name = self.server_config.name
+                if self.config is not None and self.config.server == self.write:
+                    path: Any = self.server_config
+                    texts[self.write], diffs[self.write], _ = servers.edited(
+                        self.config.text, best, self.server, self.which, path
+                    )
+                    name = path.name.strip("-")
                 else:
                     texts[self.write] = servers.write(self.write, best)
             except ValueError as error:  # told when the answer of the search is printed
@@ -239,12 +241,6 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
                 file.write(text.encode())
             output.echo(f"Wrote {path}.", err=True)
         return texts, refused, diffs
-
-    def _is_own(self, server: str) -> bool:
-        from batchsim import servers
-
-        assert self.server_config is not None
-        return servers.read(self.server_config, self.server, self.which).server == server
 
 
 NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "limited_by", "requests_simulated")

@@ -82,7 +82,8 @@ class Tokens:
         again: bool = False,
     ) -> Self:  # fmt: skip
         """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
-        return cls(*(Listed(each, again) for each in read_sizes(path, "csv", prompt, output)))
+        prompts, outputs = (Listed(each, again) for each in read_sizes(path, "csv", prompt, output))
+        return cls(prompts, outputs)
 
     @classmethod
     def from_jsonl(

@@ -108,6 +108,7 @@ class Trace(OpenLoop):
         cls, path: File, kind: Name, column: Name, speedup: float, unit: Name, size_column: Name
     ) -> Self:
         speedup = _check.real("speedup", speedup, above=0)
+        sizes: Any
         times_s, sizes, note = read_times_s(path, kind, column, speedup, unit, size_column)
         with naming(path):
             trace = cls(times_s / speedup, sizes=sizes)  # made lengths

@@ -26,9 +26,15 @@ MOST_WORDS = 30_000  # and signs, in a config
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def read(path: str | os.PathLike[str], server: str | None = None, which: str | None = None) -> ServerConfig:
-    """Return the meaning of a server's file, as `parse` does; the file's name also identifies the server."""
-    text = text_of(path, CONFIG_BYTES, newline=None)
+def read(
+    path: str | os.PathLike[str], server: str | None = None, which: str | None = None, *,
+    text: str | None = None,
+) -> ServerConfig:  # fmt: skip
+    """Return the meaning of a server's file, as `parse` does; the file's name also identifies the server.
+
+    `text` is the file's, if it has been read.
+    """
+    text = text_of(path, CONFIG_BYTES, newline=None) if text is None else text
     try:
         return document(text, server, which, path).config()
     except ValueError as error:

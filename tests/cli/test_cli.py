@@ -24,8 +24,8 @@ from batchsim.cli import app
 
 POISSON = ["simulate", "--rate-per-s", "9"]
 BAD = [
-    (["simulate"], "a workload must be given: by a TOML file, --rate-per-s"),
-    (["simulate", "--rate-per-s", "9"], "a service must be given: by a TOML file, --fixed-ms"),
+    (["simulate"], "a workload by --rate-per-s, --workload, --trace or --clients and a service time by"),
+    (["simulate", "--rate-per-s", "9"], "a service time by --fixed-ms, --table, --published"),
     (["simulate", "no.toml"], "no.toml: no such file or directory"),
     (["simulate", *BASE, "--rate-per-s", "-5"], "--rate-per-s must be greater than 0, got -5"),
     (["simulate", *BASE, "--rate-per-s", "x"], "Invalid value for '--rate-per-s': must be a number, got 'x'"),

@@ -70,7 +70,7 @@ def test_what_a_file_says_without_effect_and_what_is_unknown_is_told(tmp_path):
     [
         (["--server-config", DATA / "triton" / "config.pbtxt", "--server", "mosec"], "config.pbtxt"),
         (["--server-config", DATA / "triton" / "config.pbtxt", "--rule", "AtLeast(2, 8)"], "--rule"),
-        (["--server", "triton"], "--server-config"),
+        (["--server", "triton"], "a server's file"),
         (["--server-config", DATA / "no.pbtxt"], "no.pbtxt"),
     ],
 )

@@ -210,7 +210,7 @@ def test_a_tuned_command_of_vllm_keeps_the_memory_that_it_leaves_out(tmp_path):
 
 
 def test_steps_without_lengths_name_the_options():
-    assert "a StepTime needs --prompt-tokens and --output-tokens" in refused(
+    assert "lengths by --prompt-tokens and --output-tokens or --tokens must be given" in refused(
         "simulate", *BASE[:2], *BASE[10:16]
     )
 

@@ -1,6 +1,7 @@
 """`batchsim init` writes a scenario that explains every knob."""
 
 import dataclasses
+import json
 import re
 import tomllib
 
@@ -100,3 +101,52 @@ def test_init_never_writes_over_a_file_unless_it_is_told_to(written, tmp_path):
     assert (tmp_path / "scenario.toml").read_text() == "mine"
     run("init", "--force")
     assert (tmp_path / "scenario.toml").read_text() == written
+
+
+CONFIG = "max_batch_size: 32\ndynamic_batching { max_queue_delay_microseconds: 5000 }\nbackendd: 'x'\n"
+TRAFFIC = ["--rate-per-s", "300", "--fixed-ms", "5", *SHORT]
+
+
+@pytest.mark.parametrize("command", [["simulate"], ["sweep", "--over", "max_wait_ms=0,5"], ["lint"],
+                                     ["tune", "--p99-ms", "50"], ["capacity", "--p99-ms", "50"]])  # fmt: skip
+def test_every_command_takes_a_servers_file_by_any_name_or_as_standard_input(command, tmp_path):
+    (tmp_path / "config.pbtxt").write_text(CONFIG)
+    (tmp_path / "model").write_text(CONFIG)
+    given = [command[0], str(tmp_path / "config.pbtxt"), *command[1:], *TRAFFIC, "--json"]
+    printed = CliRunner().invoke(app, given).stdout
+    assert json.loads(printed)["scenario"]["rule"]["max_batch_size"] in (32, 64)
+    for path, text in ((tmp_path / "model", None), ("-", CONFIG), ("-", CONFIG.replace("\n", "\r\n"))):
+        given[1] = str(path)
+        other = CliRunner().invoke(app, given, input=text)
+        assert json.loads(other.stdout) == json.loads(printed) | (
+            {"file": str(path)} if command == ["lint"] else {}
+        )
+        assert "backendd" in other.stderr
+
+
+def test_a_servers_file_on_standard_input_is_read_once_and_edited():
+    given = ["tune", "-", "--p99-ms", "50", "--over", "max_wait_ms=0", "--write", "triton", *TRAFFIC]
+    done = CliRunner().invoke(app, given, input=CONFIG)
+    assert done.exit_code == 0, done.output
+    assert "-dynamic_batching { max_queue_delay_microseconds: 5000 }\n" in done.stdout
+
+
+def test_a_scenario_on_standard_input_is_not_cut(monkeypatch):
+    monkeypatch.setattr("batchsim.cli.scenario_flags.SCENARIO_BYTES", 100)
+    done = CliRunner().invoke(app, ["simulate", "-"], input="[workload]\n" + 50 * "# a comment\n")
+    assert done.exit_code == 2
+    assert re.search(r"^Error: - must have at most .*, got .* or more", done.stderr)
+
+
+def test_lint_of_a_file_alone_says_what_it_knows_and_then_what_it_needs(tmp_path):
+    (tmp_path / "config.pbtxt").write_text(CONFIG)
+    (tmp_path / "run.sh").write_text("vllm serve some/model --max-num-seqs 64\n")
+    done = run("lint", tmp_path / "config.pbtxt", code=2)
+    assert "SizeOrWait(max_batch_size=32, max_wait_ms=5)" in done.stdout
+    assert "unknown      backendd (did you mean 'backend'?)" in done.stdout
+    assert "a workload by --rate-per-s" in done.stderr
+    assert "lengths" not in done.stderr
+    done = run("lint", tmp_path / "run.sh", code=2)
+    assert "Continuous(max_num_seqs=64" in done.stdout
+    assert "lengths by --prompt-tokens and --output-tokens" in done.stderr
+    assert run("lint", tmp_path / "run.sh", "--json", code=2).stdout == ""
