@@ -8,6 +8,7 @@ from batchsim._clock import later
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
+from batchsim.measured.load_commands import load_command
 from batchsim.measured.load_tests import LoadTest, load_test
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.result import Batches, Result
@@ -50,7 +51,7 @@ from batchsim.simulate import simulate
 if TYPE_CHECKING:
     from batchsim import device, servers, teaching, theory
     from batchsim.servers.comparison import compare_servers
-    from batchsim.study.calibration import Calibration, calibrate
+    from batchsim.study.calibration import Calibration, calibrate, predict
     from batchsim.study.capacity import Capacity, capacity
     from batchsim.study.ranges import Range
     from batchsim.study.recommendation import Recommendation
@@ -75,9 +76,9 @@ __all__ = [
     "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime",
     "Table", "Tokens", "Trace", "Trigger", "Uniform", "WAIT", "batch_inference", "calibrate", "capacity",
     "capacity_curves", "compare", "compare_routing", "compare_servers", "device", "explore", "film",
-    "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_test", "plot", "published",
-    "published_names", "published_source", "routing", "servers", "simulate", "sweep", "teaching", "theory",
-    "tune",
+    "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_command", "load_test", "plot", "predict",
+    "published", "published_names", "published_source", "routing", "servers", "simulate", "sweep", "teaching",
+    "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
@@ -88,7 +89,8 @@ _ON_FIRST_USE = {
     "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.player", "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.pictures.lanes",
-    "plot": "view.pictures.plot", "servers": "servers", "sweep": "study.sweep",
+    "plot": "view.pictures.plot", "predict": "study.calibration",
+    "servers": "servers", "sweep": "study.sweep",
     "study": "study",  # of the public names that it had, it tells what to use instead
     "teaching": "teaching", "theory": "theory", "tune": "study.tune",
 }  # fmt: skip

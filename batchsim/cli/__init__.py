@@ -27,6 +27,7 @@ from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
 from batchsim.cli.grade import Grade
 from batchsim.cli.help import GroupedCommand
+from batchsim.cli.load_tests import Calibrate, Compare, Loadtest
 from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
 from batchsim.cli.study import Capacity, Sweep, Tune
@@ -34,7 +35,8 @@ from batchsim.cli.study import Capacity, Sweep, Tune
 # As in sysexits.h; 128 + n stands for signal n.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
 COMMANDS: tuple[type[Command], ...] = (
-    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab, App, Book, Page,
+    Init, Simulate, Sweep, Tune, Capacity, Lint, Loadtest, Compare, Calibrate, Measure, Published, Grade, Lab,
+    App, Book, Page,
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -59,6 +59,7 @@ class ScenarioFlags(Command):
     """The scenario, named as in Python."""
 
     _text: str | None = None  # a server's file that has been read
+    free: ClassVar[tuple[str, ...]] = ()  # parts that the command does not need
 
     file: Path | None = typer.Argument(
         None,
@@ -177,7 +178,7 @@ class ScenarioFlags(Command):
             if {"devices", "slowdown"} & knobs.keys():  # these set how servers share devices
                 config = replace(config, devices=None)
             config = replace(config, queue_limit=knobs.get("queue_limit", config.queue_limit))
-            silent = bool({"host_ms", "contention"} & knobs.keys())
+            silent = bool({"host_ms", "contention"} & knobs.keys()) or "service" in self.free
             base, changes = config.apply(base.replace(changes), silent=silent), {}
         scenario = base.replace(changes | knobs)
         if self.lacks_memory(scenario) and self.published is not None:
@@ -238,8 +239,11 @@ class ScenarioFlags(Command):
     def _new(self, parts: dict[str, Any], knobs: dict[str, Any]) -> bs.Scenario:
         """Return a scenario from options alone. This removes its rule's knobs from `knobs`."""
         needed = dict(NEEDED)
-        if any(isinstance(part, bs.StepTime | bs.Continuous) for part in parts.values()):
+        if of_steps := any(isinstance(part, bs.StepTime | bs.Continuous) for part in parts.values()):
             needed["tokens"] = "lengths by --prompt-tokens and --output-tokens or --tokens"
+        service: Any = bs.StepTime(1, 0, 0) if of_steps else bs.Affine(1, 0)
+        stand_in: Any = {"workload": bs.Poisson(1), "service": service, "tokens": bs.Tokens(1, 1)}
+        parts |= {name: stand_in[name] for name in needed if name in self.free and name not in parts}
         if lacking := [text for name, text in needed.items() if name not in parts]:
             raise Lacking(f"{_format.listed(lacking)} must be given, or a scenario in TOML, got none")
         if "rule" not in parts and "tokens" in parts and not _TEXTBOOK.keys() & knobs.keys():

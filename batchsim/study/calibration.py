@@ -2,9 +2,10 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.service import Service
 from batchsim.simulate import simulate
-from batchsim.study.posterior import SPREAD, Posterior, Prior, posterior
+from batchsim.study.posterior import DRAWS, SPREAD, Posterior, Prior, posterior
 
 if TYPE_CHECKING:
     import pandas
@@ -41,6 +42,8 @@ class Predicted:
     tpot_ms: float
     served_per_s: float
     hidden_ms: float
+    ttft_p99_ms: float
+    latency_p99_ms: float
 
 
 def _due_s(stage: Stage, requests: int, seed: int) -> np.ndarray:
@@ -50,6 +53,12 @@ def _due_s(stage: Stage, requests: int, seed: int) -> np.ndarray:
         gaps = np.random.default_rng(seed).standard_gamma(1 / stage.gaps_cv**2, requests + 1)
     times_s = np.cumsum(gaps)
     return on_grid((times_s[:-1] - times_s[0]) * (requests / stage.asked_per_s / times_s[-1]))
+
+
+def _server(like: Scenario | None, servers: int, workload: Any, **parts: Any) -> Scenario:
+    """Return a scenario of these parts, in all else like another one, if there is one."""
+    parts["workload"] = workload
+    return Scenario(servers=servers, **parts) if like is None else replace(like, **parts)
 
 
 def _steady(scenario: Scenario) -> tuple[float, float]:
@@ -81,7 +90,7 @@ def tokens_of(stage: Stage, service: Service, tokens: Tokens | None) -> Tokens |
 
 def predicted(
     stage: Stage, rule: Rule, service: Service, *, tokens: Tokens | None = None, in_flight: float = math.inf,
-    servers: int = 1, seed: int = 1,
+    servers: int = 1, seed: int = 1, like: Scenario | None = None,
 ) -> Predicted:  # fmt: skip
     """Simulate a stage of a load test.
 
@@ -90,10 +99,10 @@ def predicted(
     latencies grow. A client with a limit of requests in flight, `in_flight` or the stage's, sends the next
     that is due once one has returned; latencies begin when a request is sent. All clients of a closed loop
     send at time 0, as those of the tools do; those of a stage that is `mixed` begin in the middle of their
-    first answers, which do not count.
+    first answers, which do not count. All else is as in the scenario `like`, with one: its servers, too.
     """
     tokens = tokens_of(stage, service, tokens)
-    made = partial(Scenario, rule=rule, service=service, servers=servers, tokens=tokens)
+    made: Any = partial(_server, like, servers, rule=rule, service=service, tokens=tokens)
     most = OF_TOKENS if tokens is not None and not stage.requests else MOST
     most = min(most, (tokens and tokens.max_requests) or most)
     limit = min(float(np.fmin(in_flight, stage.concurrency)), stage.requests or most)  # NaN: none
@@ -119,20 +128,25 @@ def predicted(
         workload = Limited(clients, times_s=tuple(due_s)) if clients < requests else Trace(due_s)
         result = simulate(made(workload), requests, seed=seed, keep="requests")
         hidden_ms = 1000 * float(np.mean((result.arrival_s - due_s)[before:]))
-    counted, begin_s, end_s = slice(None), 0.0, float(result.finish_s.max())
+    counted, begin_s, end_s = slice(None), 0.0, float(np.nanmax(result.finish_s))  # NaN: lost
     if steady:  # from the warm-up on, and in a closed loop until the first client stops
         counted = slice(before, requests - after)
         begin_s, end_s = result.arrival_s[counted][0], result.arrival_s[-1]
-    latency_ms, ttft_ms, tpot_ms = float(np.mean(result.latency_ms[counted])), math.nan, math.nan
+    latencies_ms = result.latency_ms[counted]
+    latency_ms, ttft_ms, tpot_ms, ttft_p99_ms = float(np.nanmean(latencies_ms)), math.nan, math.nan, math.nan
     if tokens is not None:
-        ttft_ms = float(np.mean(result.ttft_ms[counted]))
+        ttft_ms = float(np.nanmean(result.ttft_ms[counted]))
+        ttft_p99_ms = float(np.nanpercentile(result.ttft_ms[counted], 99))
         answers = float(result.output_tokens[counted].mean())
         tpot_ms = (latency_ms - ttft_ms) / max(answers - 1, 1)
     served = np.count_nonzero((result.finish_s > begin_s) & (result.finish_s <= end_s))
-    return Predicted(latency_ms, ttft_ms, tpot_ms, float(served / (end_s - begin_s)), hidden_ms)
+    served_per_s, p99_ms = float(served / (end_s - begin_s)), float(np.nanpercentile(latencies_ms, 99))
+    return Predicted(latency_ms, ttft_ms, tpot_ms, served_per_s, hidden_ms, ttft_p99_ms, p99_ms)
 
 
+UNTOLD = "perf_analyzer"  # whose files do not tell the gaps
 UNKNOWN = 1.0  # a half-interval of the logarithm, beyond which a parameter is not identified
+AT_CLIENT = ("ttft_ms", "latency_ms", "ttft_p99_ms", "latency_p99_ms")
 TIMES = {"tpot_ms": "TPOT", "ttft_ms": "TTFT", "latency_ms": "latency"}
 SHOWN = TIMES | {"served_per_s": "served"}
 
@@ -210,7 +224,8 @@ class Calibration:
     tokens: Tokens | None
     servers: int
     seed: int
-    posterior: Posterior
+    posterior: "Posterior | Known"
+    like: Scenario | None = None
 
     @cached_property
     def parameters(self) -> Mapping[str, tuple[float, float, float]]:
@@ -243,16 +258,17 @@ class Calibration:
     def simulated(self, stage: Stage, rule: Rule, service: Service, seed: int) -> Predicted:
         """Simulate a stage with another service time; where nothing limits its queue, latencies are inf."""
         client: Any = {"tokens": self.tokens, "in_flight": self.in_flight, "servers": self.servers}
-        found = predicted(stage, rule, service, **client, seed=seed)
+        found = predicted(stage, rule, service, **client, seed=seed, like=self.like)
         limited = stage.requests or self.in_flight < math.inf or stage.concurrency > 0
         if limited or not stage.asked_per_s > self.saturation_per_s(stage, rule, service):
             return found
-        return replace(found, ttft_ms=found.ttft_ms + math.inf, latency_ms=math.inf)
+        return _at_client(found, math.inf)
 
     def saturation_per_s(self, stage: Stage, rule: Rule, service: Service) -> float:
         """Return the highest rate that a stage's server carries with another service time."""
         tokens = tokens_of(stage, service, self.tokens)
-        return Scenario(Poisson(1), rule, service, servers=self.servers, tokens=tokens).saturation_per_s
+        parts = {"rule": rule, "service": service, "tokens": tokens}
+        return _server(self.like, self.servers, Poisson(1), **parts).saturation_per_s
 
     def doublings(self, stage: Stage) -> float:
         """Return how often the highest fitted load, of the same kind, must double to reach the stage's."""
@@ -271,7 +287,8 @@ class Calibration:
             measured = {
                 "tpot_ms": stage.tpot_ms, "ttft_ms": stage.ttft_ms.get("mean", math.nan),
                 "latency_ms": stage.latency_ms["mean"], "served_per_s": stage.served_per_s,
-                "hidden_ms": stage.hidden_ms,
+                "hidden_ms": stage.hidden_ms, "ttft_p99_ms": stage.ttft_ms.get("p99", math.nan),
+                "latency_p99_ms": stage.latency_ms.get("p99", math.nan),
             }  # fmt: skip
             for name, value in measured.items():
                 simulated = getattr(found, name)
@@ -282,7 +299,8 @@ class Calibration:
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:
-        lines = [f"Calibration: {self.service!r}, client {fixed(self.client_ms)} ms"]
+        title = "Calibration" if any(self.fitted) else "Prediction"
+        lines = [f"{title}: {self.service!r}, client {fixed(self.client_ms)} ms"]
         if self.unidentified:
             lines.append(f"  these stages do not identify {listed(list(self.unidentified))}")
         if self.from_prior:
@@ -292,20 +310,67 @@ class Calibration:
         table = [["", "", *(f"{label}, 95 % interval, error" for label in shown.values()), ""]]
         for row, found in zip(frame.to_dict("records"), self.predictions, strict=True):
             cells = [f"{found.text(name)}, {row[f'{name}_error']:+.1%}" for name in shown]
-            table.append([row["load"], "fitted" if row["fitted"] else "held out", *cells, found.warning])
+            which = "fitted" if row["fitted"] else "held out" * any(self.fitted)
+            table.append([row["load"], which, *cells, found.warning])
         lines += [f"  {line}" for line in aligned(table, ">>" + "<" * (len(shown) + 1))]
         return "\n".join([*lines, *(f"  {warning}" for warning in self.test.warnings)])
 
 
 def _at_client(found: Predicted, client_ms: float) -> Predicted:
     """Return what a client measures that adds so much to each latency."""
-    return replace(found, ttft_ms=found.ttft_ms + client_ms, latency_ms=found.latency_ms + client_ms)
+    return replace(found, **{name: getattr(found, name) + client_ms for name in AT_CLIENT})
+
+
+@dataclass(frozen=True)
+class Known:
+    """A service time and a client's overhead that are given, in place of a `Posterior`: only seeds differ."""
+
+    service: Service
+    client_ms: float
+    parameters: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    from_prior: tuple[str, ...] = ()
+
+    def draws(self, seed: int, doublings: float) -> Iterator[tuple[Service, float, float]]:
+        """Yield the same again and again: see `Posterior.draws`."""
+        return repeat((self.service, self.client_ms, 1.0), DRAWS)
+
+
+def predict(
+    files: Any, scenario: Scenario, client_ms: float = 0.0, *, tokens: Tokens | None = None, seed: int = 1
+) -> Calibration:
+    """Return what load tests should measure of a server, beside what they did; nothing is fitted.
+
+    `files` are as in `calibrate`. Each stage is simulated on the scenario's server, and with `tokens`, by
+    default the lengths that the files report. The intervals are those of chance alone. The gaps of a rate are
+    the scenario's where the tool does not report them. Raises ValueError for files of no load test.
+
+    >>> from batchsim import Affine, SizeOrWait
+    >>> stage = Stage(2000, {"mean": 5.0}, asked_per_s=100, served_per_s=100)
+    >>> scenario = Scenario(Poisson(1), SizeOrWait(16, 0), Affine(4, 0.5))
+    >>> predict(LoadTest("mine", "1", (stage,)), scenario).to_frame().latency_ms_simulated.round(1).tolist()
+    [5.5]
+    """
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
+    test = files if isinstance(files, LoadTest) else load_test(*(files if _check.listed(files) else [files]))
+    cv = None if isinstance(scenario.workload, ClosedLoop) else scenario.workload.gamma_cv
+    if test.tool == UNTOLD and cv is not None:
+        test = replace(test, stages=tuple(replace(stage, gaps_cv=cv) for stage in test.stages))
+    client_ms = _check.real("client_ms", client_ms, at_least=0)
+    return Calibration(
+        test, scenario.rule, scenario.service, client_ms, (False,) * len(test.stages), _in_flight(test),
+        tokens, scenario.servers, seed, Known(scenario.service, client_ms), scenario,
+    )  # fmt: skip
+
+
+def _in_flight(test: LoadTest) -> float:
+    """Return the most requests that a late client has in flight, by Little's law."""
+    return max((stage.in_flight for stage in test.stages if stage.is_late), default=math.inf)
 
 
 def calibrate(
     files: Any, rule: Rule, *, hold_out: Iterable[Any] = (), tokens: Tokens | None = None,
     in_flight: float | None = None, servers: int = 1, seed: int = 1, prior: Service | None = None,
-    prior_spread: float | Mapping[str, float] = SPREAD,
+    prior_spread: float | Mapping[str, float] = SPREAD, like: Scenario | None = None,
 ) -> Calibration:  # fmt: skip
     """Return the service time and the client's overhead that agree best with load tests of a server.
 
@@ -320,7 +385,8 @@ def calibrate(
     `prior` is what is known of the service time without these stages, as `StepTime.roofline(...)` or
     `published(...)`: it tells what they cannot. `prior_spread` is the relative standard deviation of its
     parameters, or {name: spread} for some; the others, and those that are 0, stay as unknown as without a
-    prior. The stages correct it where they know better.
+    prior. The stages correct it where they know better. All else of the server, as how many there are and
+    which devices they share, is that of the scenario `like`, if it is given.
 
     Raises ValueError where there are too few stages to fit.
 
@@ -342,10 +408,8 @@ def calibrate(
         if not stage.tpot_ms > 0:
             needs = "stages under Continuous must have a time per output token, measured with streaming"
             raise ValueError(f"{needs}, got none at {stage.name} ({stage.source or 'no file'})")
-    if in_flight is None:
-        late = [stage.in_flight for stage in test.stages if stage.is_late]
-        in_flight = max(late, default=math.inf)
-    client: Any = {"tokens": tokens, "in_flight": in_flight, "servers": servers}
+    in_flight = _in_flight(test) if in_flight is None else in_flight
+    client: Any = {"tokens": tokens, "in_flight": in_flight, "servers": servers, "like": like}
     found = posterior(
         stages, Prior.of(stages, prior, prior_spread),
         lambda stage, service, seed: predicted(stage, rule, service, **client, seed=seed), seed,
