@@ -39,6 +39,9 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _settle(document: Document) -> None:
+    traffic = document.unused.get("traffic")
+    if isinstance(traffic, dict) and traffic.get("max_concurrency"):
+        document.note("max_concurrency of traffic is not simulated: only max_latency_ms refuses requests")
     if document.settings.get("batchable") is True:
         del document.settings["batchable"]
         if document.settings.get("max_batch_size") == 1:
@@ -75,6 +78,7 @@ FORM = PythonForm(
 
 SERVER = Server(
     "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim"),
+    caveats={"threads": "a worker computes one batch"},
     title="BentoML", routing="random",  # of the kernel, among processes that each have a batcher
     words=Words("max_batch_size", timeout=LIMIT, replicas="workers"), extras=_extras, notes=_notes,
     formats=(FORM.format("a BentoML service", "service.py", r"\bbentoml\b|\bbatchable\b"),),

@@ -85,6 +85,13 @@ def _read(document: Document, text: str, which: str | None) -> None:
 
 SERVER = Server(
     "kserve", "2026-06", kserve, None, ("timeout",),
+    caveats={
+        f"{PREDICTOR}.{name}": why for name, why in {
+            "containerConcurrency": "no request waits before the batcher",
+            "maxReplicas": "the number of replicas stays minReplicas",
+            "canaryTrafficPercent": "all requests go to one revision",
+        }.items()
+    },
     title="KServe", routing="random",  # kube-proxy's
     words=Words("maxBatchSize", "maxLatency", whole=True, least=1, replicas="minReplicas"),
     formats=(

@@ -8,6 +8,12 @@ from batchsim.scenario.data_sheets import RESERVED_GIB, Card, card_named, kv_blo
 from batchsim.scenario.rules.continuous import MOST
 
 UNCUT = MOST  # a budget that cuts no prompt
+# Why settings of several servers are not simulated.
+DRAFTS = "a step gives each request one token, unless the service time is `StepTime.speculative`"
+PIPELINE = "one batch computes at a time"
+DISAGGREGATED = "each server computes its prompts itself"
+# Keys of the one server's YAML file that the other's has not.
+OPTIONS = "kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num_tokens|print_iter_log"
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"
 
 

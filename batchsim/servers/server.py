@@ -281,6 +281,9 @@ class Server:
     calm: Mapping[str, Any] = field(default_factory=dict)
     by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
     routing: str = "round_robin"  # of the router in front of its replicas
+    caveats: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what settings would change that are not simulated
     modest: tuple[
         str, ...
     ] = ()  # settings that may stay unknown without a gpu: they change memory or lengths
@@ -329,7 +332,8 @@ class Server:
         found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
         unlimited = isinstance(found.rule, Continuous) and not found.rule.kv_blocks
         return dataclasses.replace(
-            found, settings=dict(settings), unused={**found.unused, **ignored}, replicas=replicas,
+            found, settings=dict(settings), unused={**found.unused, **ignored},
+            replicas=replicas * found.replicas,
             routing=self.routing,
             notes=(*found.notes, NO_MEMORY) if unlimited and "gpu" in self._parameters else found.notes,
         )  # fmt: skip

@@ -6,6 +6,9 @@ from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, NewTokenRatio
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.language import (
+    DISAGGREGATED,
+    DRAFTS,
+    PIPELINE,
     UNCUT,
     blocks_beside,
     card_of,
@@ -177,6 +180,12 @@ LINE = CommandLine(
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
+    caveats={
+        "speculative_algorithm": DRAFTS, "pp_size": PIPELINE, "disaggregation_mode": DISAGGREGATED,
+        "schedule_policy": "requests are served in order of arrival",
+        "enable_priority_scheduling": "requests are served in order of arrival",
+        "load_balance_method": "the router is the default one",
+    },
     title="SGLang", modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(
         "max_running_requests", replicas="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"

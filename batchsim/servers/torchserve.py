@@ -176,6 +176,12 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
 SERVER = Server(
     "torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"),
     title="TorchServe",
+    caveats={
+        "micro_batching": "a batch is computed whole",
+        "asyncCommunication": "a worker computes one batch at a time",
+        "useJobTicket": "requests wait for a worker",
+        "clientTimeoutInMills": "no request leaves the queue",
+    },
     words=Words(
         "batchSize", "maxBatchDelay", whole=True, least=1, servers="minWorkers", queue=QUEUE,
     ),

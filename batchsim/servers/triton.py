@@ -13,6 +13,7 @@ from batchsim.servers.formats.document import Document, Node, Section, refused, 
 from batchsim.servers.formats.keys import Keys
 from batchsim.servers.formats.text_proto import PROTO, parse
 from batchsim.servers.formats.triton_schema import SCHEMA
+from batchsim.servers.language import OPTIONS
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
@@ -201,6 +202,8 @@ KEYS = Keys(PROTO, {
     "": SCHEMA.names(MESSAGE),
     BATCHING: SCHEMA.names("ModelDynamicBatching"),
     f"{BATCHING}.default_queue_policy": SCHEMA.names("ModelQueuePolicy"),
+    "response_cache": SCHEMA.names("ModelResponseCache"),
+    "model_transaction_policy": SCHEMA.names("ModelTransactionPolicy"),
 })  # fmt: skip
 
 
@@ -317,6 +320,10 @@ def _spread(groups: list[dict[str, Any]], on_cpu: int) -> list[int]:
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
     title="Triton",
+    caveats={
+        "response_cache.enable": "each request is computed",
+        "model_transaction_policy.decoupled": "each request has one answer, when its batch ends",
+    },
     words=Words(
         "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count", devices="gpus",
         queue="max_queue_size", timeout="default_timeout_microseconds", timeout_unit_ms=0.001,
@@ -328,7 +335,7 @@ SERVER = Server(
             "a Triton config.pbtxt", "config.pbtxt", (".pbtxt",),
             r"\b(dynamic_batching|max_queue_delay_microseconds|preferred_batch_size|instance_group"
             r"|sequence_batching|ensemble_scheduling|default_queue_policy)\b"
-            r"|^[ \t]*(max_batch_size|platform|backend)\s*:",
+            rf"|\A(?![\s\S]*^({OPTIONS})\s*:)[\s\S]*^[ \t]*(max_batch_size|platform|backend)\s*:",
             _read, "max_batch_size: 1\ndynamic_batching {\n}\n",
         ),
     ),

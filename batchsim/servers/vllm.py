@@ -10,7 +10,16 @@ from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.formats.document import Document, Node, Section, refused
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.language import blocks_beside, card_of, maybe_whole, without_defaults
+from batchsim.servers.language import (
+    DISAGGREGATED,
+    DRAFTS,
+    OPTIONS,
+    PIPELINE,
+    blocks_beside,
+    card_of,
+    maybe_whole,
+    without_defaults,
+)
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
@@ -166,6 +175,12 @@ _KEYS = "|".join(
 # API servers also counts what it has sent since then; with `stale_ms` a router does not.
 SERVER = Server(
     "vllm", "0.19.0", vllm, ignored=IGNORED,
+    caveats={
+        "speculative_config": DRAFTS, "pipeline_parallel_size": PIPELINE, "kv_transfer_config": DISAGGREGATED,
+        "scheduling_policy": "requests are served in order of arrival",
+        "scheduler_cls": "the rule is that of vLLM's own scheduler",
+        "max_num_partial_prefills": "one prompt is cut at a time",
+    },
     modest=("tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "block_size"),
     title="vLLM", routing="shortest_queue",
     words=Words("max_num_seqs", replicas="data_parallel_size", budget="max_num_batched_tokens"),
@@ -177,7 +192,8 @@ SERVER = Server(
             r"\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai",
         ),
         Format(
-            "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"), rf"^(no[-_])?({_KEYS})\s*:",
+            "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"),
+            rf"\A(?![\s\S]*^({OPTIONS})\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",
             _read_yaml, "",
         ),
     ),

@@ -139,8 +139,20 @@ TOKEN_SETTINGS = {
         "num_shard": st.integers(1, 4),
         "max_concurrent_requests": WHOLE,
     },
+    "tensorrt_llm": {
+        "max_batch_size": WHOLE,
+        "max_num_tokens": WHOLE,
+        "max_seq_len": st.integers(100, 10**5),
+        "max_tokens": st.integers(1000, 10**6),
+        "tokens_per_block": st.sampled_from([16, 32]),
+        "free_gpu_memory_fraction": SHARE,
+        "enable_chunked_prefill": st.just(True),
+        "capacity_scheduler_policy": st.sampled_from(["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"]),
+        "model": NAMES,
+        "tensor_parallel_size": st.integers(1, 4),
+    },
 }
-MEMORY = {"num_gpu_blocks_override", "max_total_tokens", "max_batch_total_tokens"}
+MEMORY = {"num_gpu_blocks_override", "max_total_tokens", "max_batch_total_tokens", "max_tokens"}
 
 
 @st.composite

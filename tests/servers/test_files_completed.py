@@ -1,5 +1,7 @@
 """What a server completes in its file, or overrides: its own defaults, which the file does not show."""
 
+import re
+
 import pytest
 
 import batchsim as bs
@@ -52,6 +54,12 @@ BENTO = (
             max_running_requests=64, chunked_prefill_size=512, max_total_tokens=8000,
             schedule_conservativeness=0.3,
         ), 8, ""),
+        # TensorRT-LLM's ranks, if these share the attention, and the file that overwrites its flags.
+        ("trtllm-serve m --max_batch_size 4 --tp_size 2", servers.tensorrt_llm(max_batch_size=4), 1, ""),
+        (
+            "max_batch_size: 4\nkv_cache_config: {max_tokens: 6400}\nenable_attention_dp: true\n"
+            "tensor_parallel_size: 2\n", servers.tensorrt_llm(max_batch_size=4, max_tokens=3200), 2, "",
+        ),
         # The CPU images of text-embeddings-inference.
         (TEI, servers.tei(max_batch_requests=8, padded_model=True), 1, "at most 8"),
         (f"{TEI} --max-batch-requests 2", servers.tei(16_384, 2, padded_model=True), 1, "at most 8"),
@@ -61,7 +69,7 @@ BENTO = (
 def test_what_a_server_completes_counts(text, rule, count, noted):
     found = servers.parse(text)
     assert (found.rule, found.servers * found.replicas) == (rule, count)
-    notes = [note for note in found.notes if "evenly" not in note]
+    notes = [note for note in found.notes if not re.search("evenly|unlimited", note)]
     assert [noted in note for note in notes] == [True] * bool(noted)
 
 
@@ -72,6 +80,11 @@ def test_what_a_server_completes_counts(text, rule, count, noted):
             "backend: 'vllm' max_batch_size: 64 dynamic_batching {}",
             "line 1, column 1: .* got vllm, which batches",
         ),
+        (
+            "kv_cache_config: {}\nenable_attention_dp: true\n",
+            r"tensor_parallel_size must be given with enable_attention_dp, .* # batchsim: tensor_parallel",
+        ),
+        ("trtllm-serve disaggregated -c x", "must have one command trtllm-serve, got none; read the script"),
         ("batchSize: 8\ncontinuousBatching: true", "line 2, column 1: continuousBatching must be false"),
         (
             'models={"m": {"1": {"batchSize": 8, "sequenceBatching": true}}}',
@@ -82,3 +95,61 @@ def test_what_a_server_completes_counts(text, rule, count, noted):
 def test_what_batches_in_another_way_is_refused(text, words):
     with pytest.raises(ValueError, match=words):
         servers.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (
+            'vllm serve m \\\n  --speculative-config \'{"model": "d"}\'',
+            "line 2: speculative_config is not simulated: a step gives each request one token",
+        ),
+        (
+            "vllm serve m -pp 2",
+            "line 1: pipeline_parallel_size is not simulated: one batch computes at a time",
+        ),
+        (
+            "sglang serve --model-path m --disaggregation-mode prefill",
+            "line 1: disaggregation_mode is not simulated: each server computes its prompts itself",
+        ),
+        (
+            "sglang serve --model-path m --schedule-policy lpm",
+            "line 1: schedule_policy is not simulated: requests are served in order of arrival",
+        ),
+        (
+            "trtllm-serve m --config x.yaml",
+            "x.yaml is not read, and may set more",
+        ),
+        ("text-generation-launcher --model-id m --speculate 2", "line 1: speculate is not simulated"),
+        (
+            "max_batch_size: 4 dynamic_batching {}\nmodel_transaction_policy { decoupled: true }",
+            "line 2: model_transaction_policy.decoupled is not simulated: each request has one answer",
+        ),
+        ("batchSize: 2\nmicro_batching: {micro_batch_size: 2}", "line 2: micro_batching is not simulated"),
+        (
+            '@bentoml.service(traffic={"max_concurrency": 4})\nclass A:\n'
+            "  @bentoml.api(batchable=True)\n  def f(x): ...",
+            "max_concurrency of traffic is not simulated",
+        ),
+        (
+            "kind: InferenceService\nspec:\n  predictor:\n    containerConcurrency: 4\n    batcher: {}",
+            "line 4: spec.predictor.containerConcurrency is not simulated",
+        ),
+    ],
+)
+def test_what_would_change_the_numbers_and_is_not_simulated_is_noted_with_its_line(text, note):
+    (found,) = (each for each in servers.parse(text).notes if each.startswith(note))
+    assert note in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve m -pp 1 --scheduling-policy fcfs",
+        "sglang serve --model-path m --schedule-policy fcfs --pp-size 1",
+        "max_batch_size: 4 dynamic_batching {} model_transaction_policy { decoupled: false }",
+        '@bentoml.service(traffic={"timeout": 4})\nclass A:\n  @bentoml.api(batchable=True)\n  def f(x): ...',
+    ],
+)
+def test_a_value_that_switches_nothing_on_is_not_noted(text):
+    assert not any("simulated" in note for note in servers.parse(text).notes)

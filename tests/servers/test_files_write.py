@@ -38,12 +38,13 @@ def file_of(server, what):
 def parser_of(server):
     """An argparse of the server's own flags, as its sources declare them."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    if server.startswith("vllm"):
+    if server in ("vllm", "tensorrt_llm"):
         parser.add_argument("model_tag", nargs="?")
     for flag, takes in flags_of(server).items():
         if flag in ("-h", "--help"):
             continue
         how = {"switch": {"action": "store_true"}, "list": {"nargs": "+"}, "optional": {"nargs": "?"}}
+        flag = flag.replace("-", "_").replace("__", "--") if server == "tensorrt_llm" else flag
         parser.add_argument(flag, **how.get(takes, {}), dest=flag)
         if takes == "switch" and server.startswith("vllm") and flag.startswith("--"):
             parser.add_argument("--no-" + flag[2:], action="store_true")
@@ -59,13 +60,13 @@ def accepted(text, server, file):
             for word in ([f"--{key}"] if value is True else [f"--{key}", str(value)])
         ]  # fmt: skip
         parser_of(server).parse_args(words)
-    elif file.endswith(".yaml"):
+    elif file.endswith((".yaml", ".yml")):
         assert isinstance(yaml.safe_load(text), dict)
     elif file.endswith(".sh"):
         words = shlex.split(text.replace("\\\n", " "), comments=True)
         while "=" in words[0]:
             words.pop(0)
-        parser_of(server).parse_args(words[1 if server in ("tgi", "tei") else 2 :])
+        parser_of(server).parse_args(words[1 if server in ("tgi", "tei", "tensorrt_llm") else 2 :])
 
 
 def test_settings_are_drawn_for_each_server():
@@ -100,7 +101,9 @@ def test_settings_in_a_file_are_read_as_the_same(config):
 def is_off(server, name, value):
     """Whether a switch is off that has no --no-: then nothing is said."""
     return (
-        value is False and server == "sglang" and flags_of(server)["--" + name.replace("_", "-")] == "switch"
+        value is False
+        and server in ("sglang", "tensorrt_llm")
+        and flags_of(server)["--" + name.replace("_", "-")] == "switch"
     )
 
 
@@ -286,7 +289,7 @@ def test_what_a_server_cannot_be_told_is_refused_with_the_reason():
     servers.write("vllm", bs.SizeOrWait()) -> a rule for vllm must be a Continuous
     servers.write("vllm", bs.Continuous(300, 200)) -> at least max_num_seqs, 300, got 200
     servers.write("orca", bs.Continuous()) -> must be one with a file, got 'orca'
-    servers.write("tensorrt_llm", servers.config("tensorrt_llm")) -> must be one with a file
+    servers.write("orca", bs.Continuous()) -> must be one with a file
     """
 
 

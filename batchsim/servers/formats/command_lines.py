@@ -21,7 +21,7 @@ from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
 # "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tools/real_parsers.py), the code of
-# text-embeddings-inference 1.9.3, and the reference of TGI 3.3.
+# text-embeddings-inference 1.9.3, the reference of TGI 3.3, and TensorRT-LLM 1.2 (commands/serve.py).
 FLAGS = Path(__file__).with_name("flags.csv")
 
 # Words in front of a command that is not run.
@@ -121,6 +121,7 @@ class CommandLine:
     prefixes: bool = True  # whether a unique prefix of a flag is enough
     sized: frozenset[str] = frozenset()  # flags whose numbers may end in one of `units`
     units: Mapping[str, int] = field(default_factory=dict)
+    joined: str = "-"  # between the words of a flag
     glued: str = ""  # a flag whose value may follow without a space, as in -O3
 
     def format(self, title: str, file: str, signs: str) -> Format:
@@ -172,10 +173,11 @@ class CommandLine:
 
         def literal(name: str, value: Any) -> str | None:
             head, dot, tail = name.partition(".")
-            flag = "--" + head.replace("_", "-") + dot + tail
-            if flags_of(self.server)[flag.partition(".")[0]] != "switch":
+            takes = flags_of(self.server)["--" + head.replace("_", "-")]
+            flag = "--" + head.replace("_", self.joined) + dot + tail
+            if takes != "switch":
                 return f"{flag} {_quoted(value)}"
-            return flag if value else "--no-" + flag[2:] if self.dashes else None
+            return flag if value else "--no-" + flag[2:] if self.dashes and self.joined == "-" else None
 
         def added(text: str, name: str, new: str) -> str:
             if command.alone:
@@ -297,10 +299,10 @@ class CommandLine:
     def flag_of(self, name: str) -> tuple[str, bool]:
         """Return a flag's own name, and whether it is switched off."""
         flags = flags_of(self.server)
-        name = self.short.get(name, name)
         if self.dashes and name.startswith("--"):
             head, dot, tail = name.partition(".")
             name = head.replace("_", "-") + dot + tail
+        name = self.short.get(name, name)
         if name not in flags and name.startswith("--no-") and flags.get("--" + name[5:]) == "switch":
             return "--" + name[5:], True
         return name, False
@@ -321,7 +323,7 @@ class CommandLine:
             return
         name = flag.lstrip("-").replace("-", "_")
         if name == "config":
-            document.note(f"{node.value} is not read")
+            document.note(f"{node.value} is not read, and may set more")
         if name == self.model:
             self._put_model(document, node, section)
         elif isinstance(node.value, list) and name in document.server.settings:

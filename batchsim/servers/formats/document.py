@@ -12,6 +12,7 @@ from batchsim.servers.server import Format, Server, ServerConfig
 Place = tuple[int, int]  # line and column, both counted from 1
 Span = tuple[int, int]  # where a part of a text begins and ends
 LONGEST = 400  # characters of a message
+PLAIN = (None, False, 0, 1, "", "fcfs", "null")  # values that switch nothing on
 NAMED = 10  # unknown keys, and notes; others are counted
 _LINE = re.compile(r"\r\n|\r|\n")
 
@@ -130,6 +131,8 @@ class Document:
     def put(self, name: str, node: Node, section: Section, path: str = "") -> None:
         """Add a key that the server has: as a setting if the preset takes it, else as one without effect."""
         source = isinstance(node.value, Source)
+        if (why := self.server.caveats.get(path or name)) and (node.value is True or node.value not in PLAIN):
+            self.note(f"line {self.place(node)[0]}: {path or name} is not simulated: {why}")
         if name not in self.server.settings or (source and name in self.server.ignored):
             self.unused[path or name] = node.value
             return

@@ -21,6 +21,7 @@ POSITIONAL = {
     ("sglang", "model_path"),
     ("tgi", "model_id"),
     ("vllm", "model"),
+    ("tensorrt_llm", "model"),
     ("textbook", "max_batch_size"),
 }
 OTHER_NAMES = {"job_queue_size": "jobQueueSize", "dp_size": "dp", "model_path": "model"}
