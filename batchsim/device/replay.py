@@ -127,7 +127,7 @@ def replay(
         raise ValueError(f"replay must have requests without tokens, got {scenario.tokens!r}")
     if rule.computed_as is not None:
         raise ValueError(f"replay must have a rule that does not fill up batches, got {rule!r}")
-    if rule.freezes or rule.refuses:
+    if rule.freezes or rule.asked_while_busy:
         raise ValueError(f"replay must have a rule that acts only while a server is idle, got {rule!r}")
     if inputs is not None:
         inputs = list(inputs)

@@ -320,6 +320,11 @@ class Scenario:
         return self.rule.refuses or self.refuses_sizes or not all(limit.lossless for limit in self.limits)
 
     @property
+    def limited(self) -> bool:
+        """Whether requests may leave the queue unserved, or overtake others in it."""
+        return self.by_level or not all(limit.lossless for limit in self.limits)
+
+    @property
     def longest_queue(self) -> float:
         """The longest queue possible at the saturation rate; inf: unlimited."""
         full_per_s = self.saturation_per_s or 1.0  # where none is served, none waits

@@ -41,6 +41,9 @@ def call(rule: type[Rule]) -> dict[str, Any]:
             "endless": it.may_be_inf,
             **known,
         }
+    asked = (
+        rule.asked_while_busy
+    )  # a property, unless the rule says so itself; one with a longest wait may refuse
     small, large = (usual(rule, max_batch_size=size).state_size for size in (100, 101))
     return {
         "entry": "run_threshold" if one.threshold else f"run_{rule.__name__}",
@@ -49,7 +52,7 @@ def call(rule: type[Rule]) -> dict[str, Any]:
         "arguments": threshold_of(rule) if one.threshold else arguments_of(one),
         "memory": [small - 100 * (large - small), large - small],
         "freezes": rule.freezes,
-        "while_busy": rule.freezes or rule.longest_wait_s is not Rule.longest_wait_s,  # it may refuse
+        "while_busy": asked is True or rule.freezes or rule.longest_wait_s is not Rule.longest_wait_s,
     }
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive, after
+from oracles.naive_late import UntilLate
 from oracles.naive_sizes import Ranges, Units, Window
 
 
@@ -516,31 +517,6 @@ class Sizes(Naive):
             offset = (y / count) / (x / count * (x / count) + 1)
             slope = x / count * offset
         return int(min(max(1, math.floor(slope * (1000 * left) + offset + 1e-9)), self.max_batch_size))
-
-
-@dataclass
-class UntilLate(Naive):
-    """Triton's: sizes count while the oldest is in time."""
-
-    def plan(self, now):
-        """How many go now, and why; None where they wait on."""
-        pending = min(len(self.waiting), self.max_batch_size)
-        fitting = [size for size in self.preferred if size <= pending]
-        oldest = self.waiting[0]
-        if self.max_wait_ms != 0 and now >= self.deadline(oldest):
-            why = WAIT if now == self.deadline(oldest) else BACKLOG
-            return pending, FULL if pending == self.max_batch_size else why
-        if fitting:
-            return fitting[-1], FULL if fitting[-1] == self.max_batch_size else ENOUGH
-        if self.max_wait_ms == 0:
-            return pending, WAIT if self.arrival[oldest] == now else BACKLOG
-        if self.max_wait_ms == math.inf and not self.someone_may_come():
-            return pending, DRAIN
-        return None
-
-    def look(self, now):
-        while self.waiting and None in self.computing and (planned := self.plan(now)):
-            self.take(now, self.pull(planned[0]), planned[1])
 
 
 def sum_of(numbers):

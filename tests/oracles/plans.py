@@ -31,14 +31,15 @@ RULES = [
     bs.AtLeast(2, 5),
     bs.PreferredSizes([2, 4], 8, 3.3),
     bs.PreferredSizes([3, 8], 8, 0),
-    bs.PreferredUntilLate([2, 4], 8, 3.3),
-    bs.PreferredUntilLate([3, 8], 8, 0),
 ]
 # Levels with the shares of a workload, and what may limit their queues: one number for all, or one a level.
 LEVELS = [{1: 1.0}, {1: 0.3, 2: 0.7}, {1: 0.2, 3: 0.3, 9: 0.5}]
 
 
 SERVERS_RULES = [
+    bs.PreferredUntilLate([2, 4], 8, 3.3),
+    bs.PreferredUntilLate([3, 8], 8, 0),
+    bs.PreferredUntilLate([2, 3], 6, math.inf),
     bs.PullThenWait(4, 3.3),
     bs.PullThenWait(6, math.inf),
     bs.FrozenBatches(4, 3.3),

@@ -269,12 +269,18 @@ def test_a_server_without_levels_serves_all_in_order_of_arrival():
     assert unused == {"default_priority_level": 1}
 
 
-def test_tritons_preferred_sizes_no_longer_count_once_the_oldest_is_late():
-    # One is computed until 10 ms; of six that wait, four are preferred, but by then the oldest is late.
+@pytest.mark.parametrize(
+    ("delay_us", "in_advance", "limited"),
+    [(5000, [2, 5, 3], [2, 6, 2]), (50_000, [2, 5, 2, 1], [2, 4, 4]), (0, [2, 2, 4, 2], [2, 4, 4])],
+)
+def test_tritons_preferred_sizes_count_until_the_oldest_is_late(delay_us, in_advance, limited):
+    # Two are computed until 10 ms. Meanwhile a batch of 4 forms, with one more; two and one more form until
+    # 11 ms. Without a delay, a batch closes at 2; the next has 1, and does not grow, as two batches for one
+    # instance wait, until the first starts: then 3 join. With a limit, six wait at 10 ms, and are late.
     times = bs.Trace(np.array([0, 0, 1, 2, 3, 4, 5, 6, 10.5, 11]) / 1000)
-    for delay_us, sizes in ((5000, [2, 6, 2]), (50_000, [2, 4, 4]), (0, [2, 4, 4])):
-        rule = servers.triton(8, delay_us, [2, 4])
-        assert bs.simulate(bs.Scenario(times, rule, bs.Affine(10, 0))).batches.batch_size.tolist() == sizes
+    scenario = bs.Scenario(times, servers.triton(8, delay_us, [2, 4]), bs.Affine(10, 0))
+    assert bs.simulate(scenario).batches.batch_size.tolist() == in_advance
+    assert bs.simulate(scenario.replace(queue_limit=99)).batches.batch_size.tolist() == limited
 
 
 @settings(max_examples=150)

@@ -55,7 +55,7 @@ class Instants:
     def __init__(self, scenario: Scenario, room: int) -> None:
         """`room`: the most requests of a window."""
         rule = scenario.rule
-        self.closed = isinstance(scenario.workload, ClosedLoop)
+        self.closed, self.limited = isinstance(scenario.workload, ClosedLoop), scenario.limited
         one = scenario.limits[0]  # the only one, unless there are levels
         limit = columns.ENDLESS if one.queue is None else one.queue
         self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers), rule.largest_size)
@@ -70,7 +70,7 @@ class Instants:
     def begin(self, rule: Rule) -> None:
         """Prepare a run under a rule of the class of the scenario's."""
         self.rule, self.params = rule, rule_calls.calls_of(rule, self.levels is not None)
-        self.memory, self.cursor[:] = np.zeros(rule.state_size), 0
+        self.memory, self.cursor[:] = rule.memory(self.limited), 0
         if self.levels is not None:
             self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
         self.servers.busy_until_s[:], self.servers.clock_s[:] = np.inf, (-np.inf, np.inf)

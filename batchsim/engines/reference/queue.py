@@ -47,7 +47,7 @@ class WaitingQueue:
         self.measured_s: dict[int, float] = {}  # the measured time of a batch, by its first request
         self.textbook = type(self.rule) is SizeOrWait and not self.rule.by_size
         self.sizes: list[int] = plan.computed_size.tolist()
-        self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
+        self.params, self.memory = self.rule.params, self.rule.memory(plan.scenario.limited)
         self.largest = plan.service_s.size - 1
         self.levels = queue_of(plan, arrival_s, self.queue)
         # Whether the batcher itself takes a batch: the oldest requests.

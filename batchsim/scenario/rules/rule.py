@@ -274,6 +274,10 @@ class Rule(Described):
         """
         return float(servers * seconds.size / seconds[-1])
 
+    def memory(self, limited: bool) -> np.ndarray:
+        """Return its `state` as a run begins; the scenario's queue may be `limited` (`Scenario.limited`)."""
+        return np.zeros(self.state_size)
+
     alone: Any = property(lambda self: self)  # the simplest rule with the same batches if there is one server
     refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes no batches
     # Whether it is asked while every server computes. A rule that then does nothing sets it to False.
