@@ -28,6 +28,7 @@ from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
 from batchsim.cli.grade import Grade
 from batchsim.cli.help import GroupedCommand
 from batchsim.cli.load_tests import Calibrate, Compare, Loadtest
+from batchsim.cli.output import in_shell
 from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
 from batchsim.cli.study import Capacity, Sweep, Tune
@@ -100,12 +101,12 @@ def _in_words(error: Exception) -> str:
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(f"Error: {in_one_line(message)}", err=True)
+    typer.echo(f"Error: {in_shell(in_one_line(message))}", err=True)
     return typer.Exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {in_one_line(str(message))}", err=True)
+    typer.echo(f"Warning: {in_shell(in_one_line(str(message)))}", err=True)
 
 
 app = typer.Typer(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from batchsim.study.slo import SLO
 
 TEXT = 12  # the least width of a column of text
+_ARGUMENT = re.compile(r"\b(requests|unit)='?(\w+)'?")  # as messages name what Python and the shell have
 UNLIMITED = 100_000  # the width without a terminal, so that `grep` finds whole lines
 
 
@@ -61,9 +63,18 @@ def echo(text: str, err: bool = False, nl: bool = True) -> None:
     typer.echo(_format.printable(text), err=err, nl=nl)
 
 
+def in_shell(text: str) -> str:
+    """Return text for people whose advice names options.
+
+    >>> in_shell("run longer: requests=8000, or pass unit='s'")
+    'run longer: --requests 8000, or pass --unit s'
+    """
+    return _ARGUMENT.sub(r"--\1 \2", _format.printable(text))
+
+
 def print_text(text: str) -> None:
     """Print text, wrapped to the terminal if there is one."""
-    _console().print(_format.printable(text))
+    _console().print(in_shell(text))
 
 
 def _console() -> "Console":
@@ -95,12 +106,14 @@ def print_table(
     # A table wider than the terminal is better than truncated numbers.
     least = console.measure(table, options=console.options.update(width=UNLIMITED)).minimum
     console.width = max(console.width, least)
-    heading, *below = map(_format.printable, (title, *notes))
+    heading, *below = map(in_shell, (title, *notes))
     console.print(heading, table, *below, sep="\n")
 
 
 def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()) -> None:
-    """Print a DataFrame as a table, without its empty columns, and notes below it."""
+    """Print a DataFrame as a table, without its empty columns, and notes below it; nothing without rows."""
+    if frame.empty:
+        return
     names = [name for name in frame if any(map(cell, frame[name]))]
     columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in names}
     print_table(title, columns, frame[names].itertuples(index=False), notes)

@@ -55,7 +55,11 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
             over = s["offered_per_s"] - s["saturation_per_s"]
             tokens += f"; the queue grows by {over * a_request(metrics.scenario.tokens):,.0f} tokens/s"
         lines["tokens"] = tokens
+    if not s["served"]:  # there are no numbers of requests
+        lines = {name: lines[name] for name in ("requests", "throughput", "utilisation")}
     if rate_range_per_s is not None:
         low, high = rate_range_per_s
-        lines["DRIFTING"] = f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them, see over_time()"
+        lines["DRIFTING"] = (
+            f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them; look at the run over time"
+        )
     return lines

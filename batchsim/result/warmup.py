@@ -47,7 +47,7 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
     drop = int(np.argmin(error))
     if drop <= kept.size // 2:
         return Warmup(int(kept[drop]) * BLOCK)
-    reason = "no steady state was reached, take more requests or see over_time()"
+    reason = "no steady state was reached: take more requests, or look at the run over time"
     warning = f"a warm-up must end within half of the run, got later (MSER-5): {reason}"
     return Warmup(int(kept[kept.size // 2]) * BLOCK, warning)
 

@@ -153,7 +153,7 @@ def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> t
         return "s", "", ""  # a single instant is the same in every unit
     rate = (times.size - 1) / span
     doubt = f"{path}: unknown unit of column {brief(column.name)}, so seconds are assumed: {number(rate)}"
-    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit='s' or unit='ms'"
+    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit=s or unit=ms"
     return "s", "read as s: assumed", doubt
 
 

@@ -143,7 +143,7 @@ class ServerConfig(_check.Renewed):
         """Return a warning that sharing was not measured, with the range of a number."""
         devices = _format.counted(self.devices or 1, "device")
         ends = f"{low} if they take turns (simulated), {high} if each computes as if alone"
-        how = "set contention (--contention), which bs.device.measure_sharing(model) measures"
+        how = "measure it, and set contention (--contention)"
         return f"how {self.servers} servers share {devices} was not measured: {ends}; {how}"
 
     def _rule(self, service: Service) -> Rule:

@@ -68,7 +68,10 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if THREADS not in settings:
-        yield "threads-default", f"{THREADS} is one per core unless set; here it is 1: pass cores=."
+        yield (
+            "threads-default",
+            f"{THREADS} is one per core unless set; here it is 1: give the cores (--cores).",
+        )
 
 
 SCHEMA = Schema({

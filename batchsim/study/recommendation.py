@@ -270,10 +270,11 @@ def _batches(found: Recommendation) -> Iterator[str]:
     if _in_steps(found):
         share = found.expected["preempted_share"].value
         preempted = "no" if not share else f"{_format.percent(share)} of the"
-        why = f"{STEPS.get(found.rule.map_knobs[1], '')}{preempted} requests are preempted"
+        preempted = f"{preempted} requests are preempted"
+        why = f"{STEPS.get(found.rule.map_knobs[1], '')}{preempted}"
     steps = found.neighbours[found.neighbours["step"].isin(SCALED)].dropna(subset="difference_ms_low")
     if not len(steps):
-        yield f"{why}."
+        yield _sentence(preempted if _in_steps(found) else why)
         return
     key, changes, matters = found.slo.latency.key, [], "hardly matters"
     (label, unit, _), (latency, *_) = described(steps["knob"].iloc[0]), described(key)
@@ -316,11 +317,12 @@ def _remedies(found: Recommendation) -> Iterator[str]:
         return
     would = [remedy.text for remedy in found.remedies if remedy.value is not None and not remedy.knobs]
     if would:
-        ways = "; ".join([*would[:-1], f"or {would[-1]}" if would[1:] else would[-1]])
-        yield f"With this setting the objective would be met by {ways}."
+        ways = "; ".join([*would[:-1], f"or with {would[-1]}" if would[1:] else would[-1]])
+        yield f"This setting would meet the objective with {ways}."
     for remedy in found.remedies:
         if remedy.knobs:
-            yield f"{'It would also' if would else 'The objective would'} be met by {remedy.text}."
+            also = "would also meet it" if would else "would meet the objective"
+            yield f"Another setting {also}: {remedy.text}."
         if remedy.value is None:
             yield _sentence(remedy.text)
 

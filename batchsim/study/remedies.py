@@ -227,12 +227,13 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
             text = f"{_instead(scenario, servers)}, with {judgement.in_words}"
             yield Remedy("servers", servers, text)
             return
-    where = _on_the_same(scenario)
+    if scenario.devices is not None or scenario.slowdown is not None:
+        return  # they share what is busy, so nobody expects it of them
     if judgement is not None:
-        surely = f"even {servers} servers{where} would not meet it with this setting: {judgement.in_words}"
+        surely = f"even {servers} servers would not meet it with this setting: {judgement.in_words}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
     else:
-        yield Remedy("servers", None, f"even {servers} servers{where} would not keep up: {overload(more)}")
+        yield Remedy("servers", None, f"even {servers} servers would not keep up: {overload(more)}")
 
 
 def _on_the_same(scenario: Scenario) -> str:

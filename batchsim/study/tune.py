@@ -216,7 +216,7 @@ def _entry(
     for part in ("workload", "tokens"):
         if getattr(point, part) is not getattr(scenario, part):
             rule = f"over must not change the {part}, got {', '.join(knobs)}"
-            raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
+            raise ValueError(f"{rule}: capacity finds the highest rate, and sweep varies anything")
     try:
         check_lengths(point, lengths)  # a rule of requests refuses no length
     except ValueError as refusal:

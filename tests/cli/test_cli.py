@@ -411,3 +411,49 @@ def test_what_comes_from_outside_reaches_a_terminal_as_letters(tmp_path, monkeyp
     assert done.exit_code in (0, 1, 2), done.output
     assert all(letter.isprintable() or letter == "\n" for letter in done.output)
     assert len(done.stderr) <= 2_000
+
+
+SHARED = [
+    "--rate-per-s",
+    "3000",
+    "--fixed-ms",
+    "5",
+    "--per-item-ms",
+    "0.25",
+    "--servers",
+    "2",
+    "--devices",
+    "1",
+]
+
+
+def test_advice_is_in_the_words_of_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [n / 20 for n in range(400)] + [20 + n / 400 for n in range(400)]
+    (tmp_path / "t.csv").write_text("t\n" + "\n".join(map(str, rows)))
+    (tmp_path / "config.pbtxt").write_text(
+        "max_batch_size: 8\ndynamic_batching {}\ninstance_group [ { count: 2 kind: KIND_GPU gpus: [0] } ]"
+    )
+    service = ["--fixed-ms", "5"]
+    told = run("simulate", "--trace", "t.csv", *service)
+    assert "DRIFTING" in told.stdout
+    assert "pass --unit s or --unit ms" in told.stderr
+    others = [
+        run("simulate", "--rate-per-s", "3000", *service, "--max-batch-size", "8", "--warmup", "auto"),
+        run("lint", "config.pbtxt", "--rate-per-s", "300", *service, "--requests", "2000", code=0),
+        run("tune", *SHARED, "--p99-ms", "20", *SHORT, code=1),
+        run("capacity", "--workload", "Diurnal(80, 2, 60)", *service, "--p99-ms", "50", *SHORT, code=1),
+        run("simulate", "--workload", "Diurnal(80, 2, 60)", *service, *SHORT),
+    ]
+    for done in (told, *others):
+        assert not re.search(r"\bbs\.|\b\w+\(\)|\b(requests|unit|cores)=", done.output), done.output
+    assert "takes --requests 384000" in others[3].stdout
+    assert "servers on the same device" not in others[2].stdout
+
+
+def test_a_run_that_serves_nobody_and_a_search_without_a_frontier_print_no_empty_numbers():
+    nobody = run("simulate", "--rate-per-s", "99", "--fixed-ms", "5", "--timeout-ms", "0", *SHORT).stdout
+    assert "0 served, 2,000 timed out" in nobody
+    assert "nan" not in nobody
+    beyond = ["tune", "--rate-per-s", "1e6", "--fixed-ms", "5", "--p99-ms", "50", *SHORT]
+    assert "Pareto" not in run(*beyond, code=1).stdout

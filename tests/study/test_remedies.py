@@ -96,8 +96,8 @@ def test_what_no_change_helps_is_said():
     assert servers.value is None
     assert servers.text.startswith("even 9 servers would not meet it with this setting: p99 45.")
     shares = scenario.replace(devices=1)
-    shared = tune(shares, SLO(p99_ms=30), {"max_wait_ms": [40]}, requests=5000).remedies[2]
-    assert shared.text.startswith("even 9 servers on the same device would not meet it")
+    shared = tune(shares, SLO(p99_ms=30), {"max_wait_ms": [40]}, requests=5000).remedies
+    assert [remedy.knob for remedy in shared] == ["max_wait_ms", "rate_per_s", "service"]
     assert service.value is None
     assert "Even a model 128 times as fast would not meet it with this setting." in found.explain()
 
@@ -115,7 +115,7 @@ def test_a_shorter_wait_comes_first_where_it_does(scenario, slo, waits):
     shorter = found.remedies[0]
     assert shorter.knob == "max_wait_ms"
     assert 0 < shorter.value < min(waits)
-    assert f"met by {shorter.text}" in found.explain()
+    assert f"with {shorter.text}" in found.explain()
     run = bs.simulate(changed(found, shorter), 20_000, warmup=0.1)
     assert judge(run, slo).verdict is Verdict.MEETS
     longer = bs.simulate(scenario.replace(max_wait_ms=shorter.value * 1.25), 20_000, warmup=0.1)
@@ -137,8 +137,9 @@ def test_another_rule_of_the_grid_may_do_with_one_more_server():
     assert none.value is None
     assert "with this setting" in none.text
     assert (other.value, other.knobs) == (2, {"max_batch_size": 16})
-    assert "met by 2 servers instead of 1, taken to have a device each, with max_batch_size=16: p99 9 ms" in (
-        found.explain()
+    assert (
+        "Another setting would also meet it: 2 servers instead of 1, taken to have a device each, with max_batch_size=16: p99 9 ms"
+        in (found.explain())
     )
     assert judge(bs.simulate(scenario.replace(max_batch_size=16, servers=2), 20_000), slo).verdict is (
         Verdict.MEETS
@@ -175,13 +176,11 @@ def test_servers_that_are_a_remedy_are_said_to_have_a_device_each(missed):
     assert text.startswith("2 servers instead of 1, with p99 ")
 
 
-def test_servers_that_share_too_few_devices_are_said_not_to_keep_up():
+def test_more_servers_on_the_devices_that_are_busy_are_no_remedy_to_mention():
     shared = POISSON.replace(rate_per_s=3000, devices=1, servers=2, host_ms=1)
     found = tune(shared, SLO(p99_ms=40), {"max_wait_ms": [0]}, requests=5_000)
-    (servers,) = (remedy for remedy in found.remedies if remedy.knob == "servers")
-    assert (servers.value, servers.kind) == (None, "would not")
     assert not shared.replace(servers=10).stable
-    assert "Even 10 servers on the same device would not keep up: load 1.125" in found.explain()
+    assert not any(remedy.knob == "servers" for remedy in found.remedies)
 
 
 def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():

@@ -82,7 +82,9 @@ def _notes(trial: Trial) -> Iterator[Note]:
     for code, sentence in trial.server.notes(settings):
         yield Note(code, sentence, tuple(each for each in settings if re.search(rf"\b{each}\b", sentence)))
     if trial.config.untold(trial.base):
-        low, high = (measured(P99, each.p99_ms) for each in (trial.now, trial.alone))
+        low, high = (
+            "overload" if each.overloaded else measured(P99, each.p99_ms) for each in (trial.now, trial.alone)
+        )
         name_of = trial.server.words.servers
         yield Note("sharing-not-measured", f"{trial.config.sharing_unknown(low, high)}.", (name_of,))
     for key, near in trial.config.unknown.items():
