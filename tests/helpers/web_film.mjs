@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 
 const [, , script, file] = process.argv;
-const { Crowd, Requests, Tokens, comfortable, longest, placesIn, placesOf, slots } = await import(script);
+const { Crowd, Requests, Tokens, comfortable, longest, placesIn, placesOf, slots, timeIn, unitOf } = await import(script);
 const TYPES = { float64: Float64Array, int32: Int32Array, uint8: Uint8Array };
 const jobs = JSON.parse(readFileSync(file), (_, value) => {
   if (!value?.dtype) return value;
@@ -40,6 +40,7 @@ const does = {
     const lane = laneOf(film);
     return lane.latencies.map(([number, latency_s]) => [number, latency_s, lane.life(number), lane.lineOf(number)]);
   },
+  time: ({ page_ms, time_s, digits }) => timeIn({ unit: unitOf(page_ms) }, time_s, digits),
   longest: ({ film }) => longest(film.lanes.map((lane) => new Tokens(lane, film))),
   slots: ({ box, count, largest, rows }) => slots(box, count, largest, rows),
   places: ({ box, waiting, servers, batch, em }) => placesIn(box, waiting, servers, batch, em),

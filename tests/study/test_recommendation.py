@@ -34,7 +34,7 @@ def test_the_explanation_says_that_the_wait_matters_where_it_does():
         f"{_format.percent(shares['wait_share'])} of the batches leave because the oldest has waited 4 ms"
     )
     assert f"The max wait matters at 5,000/s: {waited}" in text
-    assert f"{_format.percent(shares['full_share'])} because 24 requests wait, a full batch" in text
+    assert f"{_format.percent(shares['full_share'])} because 24 requests have gathered, a full batch" in text
     twice, half = found.neighbours.itertuples()
     assert (twice.value, half.value) == (8, 2)
     assert twice.difference_ms_low > 1

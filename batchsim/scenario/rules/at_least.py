@@ -62,7 +62,7 @@ class AtLeast(Rule):
             return (full, *rule_api.send_at_once(Trigger.ENOUGH))
         if enough == size:
             return (full, rule_api.REMAINDER)
-        nth, free = ordinal(enough), f"a server became free and at least {enough:,} requests wait"
+        nth, free = ordinal(enough), f"a server became free and at least {enough:,} requests were waiting"
         came = f"the {nth} request came"
         return (
             full,

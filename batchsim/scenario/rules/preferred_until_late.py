@@ -175,9 +175,7 @@ class PreferredUntilLate(PreferredSizes):
         if wait_ms in (0, math.inf):  # requests are never late; 1 may be a preferred size
             return (*full, *preferred, *(() if self.enough == 1 else rule_api.send_after(wait_ms)))
         if not full:
-            because = (
-                f"{size:,} requests wait, a full batch, of which the oldest had waited {typed(wait_ms)} ms"
-            )
+            because = f"{size:,} requests have gathered, and the oldest had waited {typed(wait_ms)} ms"
             late = f"{size:,} or more wait and one is late"
             full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, because, "full")]
         return (*full, *(rule_api.send_after(wait_ms) if size > 1 else ()), *preferred)

@@ -317,7 +317,7 @@ def send_full(size: int) -> Step:
     """Return the step of a full batch."""
     if size == 1:
         return Step(ANYONE, "send it", Trigger.FULL, "one request is a full batch", "full")
-    because = f"{size:,} requests wait, a full batch"
+    because = f"{size:,} requests have gathered, a full batch"
     return Step(f"{size:,} or more wait", f"send the oldest {size:,}", Trigger.FULL, because, "full")
 
 
@@ -332,7 +332,7 @@ def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
 
 def send_at_once(trigger: Trigger, all_: str = "send all") -> tuple[Step, Step]:
     """Return the steps of a rule whose batches never wait for more requests, `all_` as a server is free."""
-    came, free = "a request came and a server is idle", "a server became free and requests wait"
+    came, free = "a request came and a server is idle", "a server became free and requests were waiting"
     return (
         Step("the oldest comes now", "send all", trigger, came, "server was idle"),
         Step("", all_, Trigger.BACKLOG, free, "server became free"),

@@ -153,12 +153,9 @@ class Player(anywidget.AnyWidget):
         if self.window is None:
             return
         self.pause()
-        begin_s, until_s = self.stretch
-        if way > 0 and self.moved_s is None and self.time_s >= until_s:  # as Play does
-            return self.go_to(begin_s)
         instants = self.window.instants
         index = int(np.searchsorted(instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
-        self.go_to(float(instants[min(index, instants.size - 1)]) if index >= 0 else begin_s)
+        self.go_to(float(instants[min(index, instants.size - 1)]) if index >= 0 else self.stretch.begin_s)
 
 
 class FilmPlayer(Player):
@@ -227,6 +224,6 @@ def run_film(result: Result, requests: int) -> tuple[Window, str, Callable[[], P
     """Return the window of a run, its name, and its still."""
     film = RequestFilm.of(result)  # refuses what has no film
     around = window(result)
-    found = request_window(film, (around.begin_s, around.end_s), requests)
+    found = request_window(film, (around.begin_s, around.end_s), requests).from_first()
     name = counted(min(result.arrival_s.size, requests), "request")
     return found, name, lambda: moment_picture(result)

@@ -10,9 +10,9 @@ from batchsim._format import (
     INFINITE,
     counted,
     duration,
+    number,
     percent,
     rate,
-    typed,
     typed_duration,
 )
 from batchsim.result import Result
@@ -195,13 +195,13 @@ def title_of(stretch: PlayRange) -> str:
     return f"The same {typed_duration(float(f'{span_ms:.6g}'))} of traffic under each rule"
 
 
-def since(begin_s: float) -> str:
-    """Return where a time axis begins, "" at 0."""
-    return f" from {typed(float(f'{begin_s:.6g}'))} s on" if begin_s else ""
+def since(begin_s: float, unit: str, unit_ms: float) -> str:
+    """Return where a time axis begins, in its unit; "" at 0."""
+    return f" from {number(1000 * begin_s / unit_ms, 6)} {unit} on" if begin_s else ""
 
 
 def lanes_window(comparison: ServerComparison, requests: int | None = None) -> Window:
-    """Return a stretch of a comparison, to be played; it starts at its end, where all of it is seen."""
+    """Return a stretch of a comparison, to be played."""
     kind, stretch = KINDS[comparison.scenario.kind], stretch_of(comparison, None, None, requests)
     lanes = []
     for group in comparison.groups:
@@ -210,13 +210,12 @@ def lanes_window(comparison: ServerComparison, requests: int | None = None) -> W
     films = [(", ".join(group.names), kind.film(group.result)) for group in comparison.groups]
     more = {
         "title": title_of(stretch),
-        "axis": since(stretch.begin_s),
         "legend": kind.legend(comparison.groups, lanes),
     }
     return Window(
         stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes,
-        lambda time_s, within_s: lanes_words(films, time_s), start=(stretch.until_s, 0.0), more=more,
-    )  # fmt: skip
+        lambda time_s, within_s: lanes_words(films, time_s), more=more,
+    ).from_first()  # fmt: skip
 
 
 def stretch_of(

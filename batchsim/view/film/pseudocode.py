@@ -149,7 +149,7 @@ def sentence(lines: Sequence[CodeLine], shares: Sequence[float | None] | None = 
 
     >>> from batchsim import SizeOrWait
     >>> sentence(pseudocode(SizeOrWait(32, 10)), (None, None, 0.62, 0.30, 0.08, None))
-    'Most batches (62%) leave because 32 requests wait, a full batch.'
+    'Most batches (62%) leave because 32 requests have gathered, a full batch.'
     """
     pairs = [(share, line) for share, line in zip(shares or (), lines, strict=False) if share and share > 0]
     if not pairs:

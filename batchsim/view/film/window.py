@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,11 @@ class Window:
     def start_s(self) -> tuple[float, float]:
         """The time to begin with, and for how long a batch that left before still counts as leaving."""
         return self.start or (self.stretch.begin_s, 0.0)
+
+    def from_first(self) -> "Window":
+        """Return the same window, to begin with its first event."""
+        first = int(self.instants.searchsorted(self.stretch.begin_s))
+        return replace(self, start=(float(self.instants[first]), 0.0))
 
     def message(self) -> dict[str, Any]:
         """Return the window for `film.js`."""

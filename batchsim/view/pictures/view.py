@@ -18,7 +18,7 @@ from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from batchsim._format import number, tick, tick_in, unit_of
+from batchsim._format import duration, tick, tick_in, unit_of
 from batchsim.view.pictures.cells import NOWHERE
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.picture import look
@@ -302,7 +302,7 @@ class MomentView(View):
         self.place = self.text(self.axes[-1], xycoords="axes fraction", **right)
 
     def write_place(self, begin_s: float, server: str = "") -> None:
-        self.write(self.place, f"from {number(begin_s, 4)} s on{server}" * self.large, 1, 0, up=-2.75)
+        self.write(self.place, f"from {duration(1000 * begin_s)} on{server}" * self.large, 1, 0, up=-2.75)
 
 
 class StackedView(View):

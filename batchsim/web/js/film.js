@@ -1,6 +1,6 @@
 // A film of a run on a canvas: requests go through a queue into servers, or tokens fill seats, in one lane or several.
 //
-// film = { begin_s, until_s, lanes, start: { time_s, within_s }?, page_s?, title?, legend?, axis?: a note }
+// film = { begin_s, until_s, lanes, start: { time_s, within_s }?, page_s?, title?, legend? }
 // A lane of requests has columns by request, in order of arrival, and by batch, in order of start:
 //   { kind: "requests", title: [names], notes: [[text, shorter ...] ...]?, servers, first, arrival_s, left_s, done_s,
 //     status, batch, batches: { start_s, finish_s, server, trigger, size, ready_s?, asked_s?, begin_s? },
@@ -65,7 +65,12 @@ function rounded(value, digits = 3) { // to these digits, but all before the poi
   return written(power < digits ? Number(text) : value, { maximumFractionDigits: clamp(digits - 1 - power, 0, 20) });
 }
 const inMs = (ms) => (Math.abs(ms) < 5e-6 ? "0 ms" : `${rounded(ms)} ms`);
-const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
+export const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
+/** A time in the unit of a film's pages, with so many digits after the point of its ms; without them in 7 digits. */
+export function timeIn(film, t, digits) {
+  const [unit, ms] = film.unit ?? ["ms", 1], value = (1000 * t) / ms;
+  return `${digits === undefined ? precise(value, 7) : fixed(value, clamp(digits + Math.round(Math.log10(ms) / 1.5), 0, 9))} ${unit}`;
+}
 const listed = (parts) => (parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : parts[0]);
 const slower = (times) => (times === 1 ? "In real time" : times > 1 ? `${whole(times)}x slower` : `${whole(1 / times)}x faster`);
 
@@ -262,7 +267,7 @@ export class Requests {
     const all = servers === 1 ? `server ${busy ? "busy" : "idle"}` : `${whole(busy)} of ${whole(servers)} servers busy`;
     parts.push(all + (compiling ? `, ${servers === 1 ? "" : `${whole(compiling)} `}compiling` : "") + (held ? `, ${whole(held)} waiting for a device` : ""));
     parts.push(`${whole(now.arrived)} arrived, ${whole(now.served)} served, ${whole(now.lost)} lost`);
-    return `At ${precise(now.t * 1000, 7)} ms: ${parts.join("; ")}.`;
+    return `At ${timeIn(this.film, now.t)}: ${parts.join("; ")}.`;
   }
 
   shortWords(now) { // next to other lanes
@@ -358,7 +363,7 @@ export class Tokens {
 
   words(now, within) {
     const words = this.moments?.words[this.moment(now, within)] ?? "";
-    return words.replace("{t}", fixed(now.t * 1000, 1)).replace(/\{since (.*?)\}/, (_, since_s) => rounded((now.t - since_s) * 1000));
+    return words.replace("{t} ms", timeIn(this.film, now.t, 1)).replace(/\{since (.*?)\}/, (_, since_s) => rounded((now.t - since_s) * 1000));
   }
 }
 
@@ -484,7 +489,7 @@ class Pen {
   }
 }
 
-function drawAxis(pen, plot, begin_s, until_s, note) { // times from the left edge on
+function drawAxis(pen, plot, begin_s, until_s) { // times from the left edge on
   const { em } = pen, ms = 1000 * (until_s - begin_s), [unit, size] = unitOf(ms), span = ms / size, bottom = plot.y + plot.h;
   const ticks = clamp(Math.floor(plot.w / (5 * em)), 2, 9), power = 10 ** Math.floor(Math.log10(span / ticks));
   const step = power * [1, 2, 2.5, 5, 10].find((factor) => span / (factor * power) <= ticks);
@@ -494,7 +499,8 @@ function drawAxis(pen, plot, begin_s, until_s, note) { // times from the left ed
     pen.text(precise(k * step, 6), x, bottom + 1.2 * em, { align: "center", colour: "soft" });
   }
   pen.line("soft", plot.x, bottom, plot.x + plot.w, bottom);
-  pen.text(`time (${unit})${note}`, plot.x + plot.w / 2, bottom + 2.3 * em, { align: "center" });
+  const from = begin_s ? ` from ${rounded((1000 * begin_s) / size, 6)} ${unit} on` : "";
+  pen.text(`time (${unit})${from}`, plot.x + plot.w / 2, bottom + 2.3 * em, { align: "center" });
 }
 
 function drawLegend(pen, entries, x, y, right) { // [name of a fill, text, share of the height]; return the last baseline
@@ -616,7 +622,7 @@ class StageView {
 
   drawTexts(now, within) {
     const { pen, lane, places, left, right } = this, { em } = pen, y = this.box.y + 1.45 * em, above = places.box.y - 0.5 * em;
-    const clock = `${fixed(now.t * 1000, lane.decimals)} ms`, begin = left + Math.max(8.5 * em, pen.text(clock, left, y, { bold: true, size: 1.1 }) + em);
+    const clock = timeIn(lane.film, now.t, lane.decimals), begin = left + Math.max(8.5 * em, pen.text(clock, left, y, { bold: true, size: 1.1 }) + em);
     const counters = [...(lane.loses ? [`lost ${whole(now.lost)}`] : []), `served ${whole(now.served)}`];
     if (this.wide || right - begin > 9 * em * (counters.length + 1)) counters.push(`arrived ${whole(now.arrived)}`);
     counters.forEach((text, k) => pen.text(text, right - 9 * em * k, y, { align: "right" }));
@@ -665,8 +671,6 @@ class StageView {
 
 // The pictures over time: each page is drawn once, and a cursor moves over it.
 
-const noted = (begin_s) => (begin_s ? ` from ${rounded(begin_s, 4)} s on` : "");
-
 /** The timeline of one lane of requests on a page: a row for each that was computed or lost then. */
 function drawTimeline(pen, lane, box, [from_s, to_s]) {
   const { em } = pen, { arrival_s, left_s, done_s, status, batch, batches } = lane, { ready_s, start_s, finish_s } = batches, seen = new Set();
@@ -678,7 +682,7 @@ function drawTimeline(pen, lane, box, [from_s, to_s]) {
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s), middle = (row) => plot.y + pitch * (row + 0.5);
   const rowsOf = rows.map((i, row) => [lane.first + i, boxOf(x(arrival_s[i]) - 3, plot.y + pitch * row, x(done_s[i]) - x(arrival_s[i]) + 6, pitch)]);
   pen.text(`The requests around this moment${several ? ", by replica" : ""}`, box.x + 0.8 * em, box.y + 1.45 * em, { bold: true, size: 1.1 });
-  drawAxis(pen, plot, from_s, to_s, noted(from_s));
+  drawAxis(pen, plot, from_s, to_s);
   rows.forEach((i, row) => {
     if (several && (!row || owner(rows[row - 1]) !== owner(i))) {
       if (row) pen.line("faint", plot.x, plot.y + pitch * row, plot.x + plot.w, plot.y + pitch * row, 2);
@@ -719,7 +723,7 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
   const plot = boxOf(box.x + side + 0.8 * em, box.y + head, box.w - side - 2 * em, box.h - head - FOOT_EM * em);
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s);
   pen.text(film.title ?? "", left, box.y + 1.45 * em, { bold: true, size: Math.min(1.1, (box.w - 1.6 * em) / pen.width(film.title ?? "", true)) });
-  drawAxis(pen, plot, from_s, to_s, film.axis ?? noted(from_s));
+  drawAxis(pen, plot, from_s, to_s);
   pen.text("arrivals", left, plot.y - 0.4 * em, { colour: "soft", room: side, size: Math.min(1, (side - 0.3 * em) / pen.width("arrivals")) });
   for (const s of lanes[0].arrival_s) if (s >= from_s && s <= to_s) pen.line("soft", x(s), plot.y - 1.2 * em, x(s), plot.y - 0.3 * em);
   const highest = lanes.map((lane) => mostWaiting(lane, film.begin_s, film.until_s)).sort((a, b) => b - a);
@@ -877,6 +881,7 @@ export class Film {
     this.staged = this.lanes.length === 1 && lane.kind === "requests";
     const whole_s = film.until_s - film.begin_s;
     this.page_s = film.page_s ?? (this.staged ? Math.min(Math.max(PAGE / lane.per_s, 5 * lane.batch_s), whole_s || Infinity) : whole_s);
+    this.film.unit = unitOf(1000 * this.page_s);
     this.usual = SLOWNESS.indexOf(comfortable(film, lane));
     this.pace(this.slowed);
     this.listed = null;
@@ -932,9 +937,8 @@ export class Film {
   next() { this.step(this.instants[upTo(this.instants, this.time_s)] ?? this.film.until_s); }
   previous() { this.step(this.instants.findLast((s) => s < this.time_s) ?? this.film.begin_s); }
   step(time_s) {
-    const { begin_s, until_s } = this.film, seenAtEnd = this.untouched && this.time_s >= until_s; // then the first step is to the beginning
     this.pause();
-    this.goTo(seenAtEnd && time_s >= until_s ? begin_s : time_s);
+    this.goTo(time_s);
   }
 
   key(event) {
@@ -990,7 +994,7 @@ export class Film {
     }
     const [t, within] = this.moment, { lanes } = this;
     if (lanes.length === 1 && (this.staged || lanes[0].moments)) return lanes[0].words(lanes[0].at(t), within);
-    return `At ${precise(t * 1000, 7)} ms: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
+    return `At ${timeIn(this.film, t)}: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
   }
 
   get lineFollowed() { return this.picked === null ? -1 : this.lanes[0].lineOf(this.picked); }
@@ -1034,7 +1038,7 @@ export class Film {
     const words = this.playing && this.picked === null ? "" : this.words;
     if (this.said.textContent !== words) this.said.textContent = words;
     if (!this.playing) this.canvas.setAttribute("aria-label", words);
-    this.clock.textContent = `Time: ${fixed(1000 * this.time_s, this.lanes[0].decimals)} ms`;
+    this.clock.textContent = `Time: ${timeIn(film, this.time_s, this.lanes[0].decimals)}`;
     this.place.setAttribute("aria-valuetext", this.clock.textContent);
     this.frames += 1;
     this.callbacks.forEach((callback) => callback(this));

@@ -8,6 +8,7 @@ import pytest
 import batchsim as bs
 from batchsim.view.explorer.player import Player
 from batchsim.view.film.film import REQUESTS, RequestFilm
+from batchsim.view.film.window import request_window
 
 PLAIN = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 
@@ -35,15 +36,36 @@ def column(found):
     return np.frombuffer(found["bytes"], found["dtype"])
 
 
-def test_a_film_begins_as_the_largest_batch_of_its_middle_leaves_and_says_so(player):
-    batches = bs.simulate(PLAIN, 100).batches
-    last = batches.start_s.searchsorted(player.time_s) - 1
+COMPARED = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.9, 0.14))
+
+
+@pytest.mark.parametrize(
+    "film",
+    [
+        lambda: bs.film(PLAIN, requests=100),
+        lambda: bs.film(bs.simulate(PLAIN, 2000), requests=50),
+        lambda: bs.film(bs.compare_servers(COMPARED, requests=500)),
+    ],
+    ids=["whole", "a part", "lanes"],
+)
+def test_a_film_begins_at_its_first_event_and_goes_on_to_the_next(film):
+    player = film()
+    first, second = player.window.instants[player.window.instants >= player.stretch.begin_s][:2]
+    assert player.time_s == player.film["start"]["time_s"] == first
+    player.next()
+    assert player.time_s == second
+
+
+def test_the_explorers_film_begins_as_the_largest_batch_of_its_middle_leaves_and_says_so():
+    result = bs.simulate(PLAIN, 100)
+    film, batches = RequestFilm.of(result), result.batches
+    window = request_window(film, (0.0, float(result.arrival_s[-1])))
+    time_s, within_s = window.start_s
+    last = batches.start_s.searchsorted(time_s) - 1
     start_s, finish_s = batches.start_s[last], batches.finish_s[last]
-    assert start_s < player.time_s < 0.9 * start_s + 0.1 * finish_s
-    assert f"a batch of {batches.batch_size[last]} leaves" in player.words
-    assert player.film["start"]["time_s"] == player.time_s
-    player.time_ms = 1000 * player.time_s
-    assert "leaves" not in player.words
+    assert start_s < time_s < 0.9 * start_s + 0.1 * finish_s
+    assert f"a batch of {batches.batch_size[last]} leaves" in window.words(time_s, within_s)
+    assert "leaves" not in window.words(time_s, 0.0)
 
 
 def test_it_works_without_a_page(player):
@@ -70,17 +92,6 @@ def test_the_events_end_at_the_films_ends(player):
     player.time_ms = begin_ms
     player.previous()
     assert player.time_ms == begin_ms
-
-
-def test_a_film_that_is_first_seen_at_its_end_goes_from_event_to_event_from_its_beginning():
-    scenario = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.9, 0.14))
-    film = bs.film(bs.compare_servers(scenario, requests=500))
-    assert film.time_s == film.stretch.until_s
-    film.next()
-    assert film.time_s == film.stretch.begin_s
-    film.next()
-    instants = film.window.instants
-    assert film.time_s == instants[instants > film.stretch.begin_s][0]
 
 
 def test_a_time_outside_the_film_is_refused_and_nothing_moves(player):

@@ -113,7 +113,7 @@ def test_a_run_by_hand():
     film = RequestFilm(bs.simulate(scenario))
     for time_s, said in {
         0.002: "2 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served",
-        0.004: "4 ms: a batch of 2 leaves: 2 requests wait, a full batch; server busy; 2 arrived",
+        0.004: "4 ms: a batch of 2 leaves: 2 requests have gathered, a full batch; server busy; 2 arrived",
         0.013: "13 ms: waiting for a server; 1 waiting, the oldest for 1 ms; server busy; 3 arrived",
         0.017: "17 ms: a batch of 1 leaves: the oldest has waited 5 ms; server busy; 3 arrived, 2 served",
         9: "9,000 ms: no request waits; server idle; 3 arrived, 3 served, 0 lost.",

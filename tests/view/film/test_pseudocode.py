@@ -354,7 +354,7 @@ def test_shares_stand_beside_their_lines():
     found = [re.sub("<[^>]*>", "", row) for row in rows]
     assert ["%" in row for row in found] == [False, False, True, True, True, False, False]
     assert found[2] == "62%" + "  " + lines[2].text
-    assert "Most batches (62%) leave because 32 requests wait, a full batch." in page
+    assert "Most batches (62%) leave because 32 requests have gathered, a full batch." in page
 
 
 def test_what_is_in_a_line_is_escaped():
