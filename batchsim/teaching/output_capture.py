@@ -13,6 +13,11 @@ from IPython import get_ipython
 
 SHARP = 2  # pixels of a picture to one of the page
 # JupyterLab's own style breaks a line within words.
+# A still is drawn once, on white, and the reader may change the theme.
+IN_THE_DARK = (
+    '<style>[data-jp-theme-light="false"] .batchsim-still '
+    "{ filter: invert(0.93) hue-rotate(180deg); }</style>"
+)
 PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
 
 
@@ -61,7 +66,8 @@ def _html(value: Any, printed: str) -> str:
             sys.modules["matplotlib.pyplot"].close(value)
         source = f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"
         alt = html.escape(described(value) or printed.strip())
-        return f'<img src="{source}" alt="{alt}" style="width: {width}px; max-width: 100%">'
+        shape = f"width: {width}px; max-width: 100%"
+        return f'<img class="batchsim-still" src="{source}" alt="{alt}" style="{shape}">{IN_THE_DARK}'
     if hasattr(value, "_repr_html_"):
         return f'<div class="jp-RenderedHTMLCommon">{value._repr_html_()}</div>'
     return f"{PRE}{html.escape(repr(value), quote=False)}</pre>"

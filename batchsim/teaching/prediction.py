@@ -3,16 +3,30 @@
 import html
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import anywidget
 import ipywidgets as widgets
+import traitlets
 
 from batchsim import _check, _vote
 from batchsim.teaching.output_capture import WholeText, shown
 from batchsim.teaching.progress import note_prediction
 from batchsim.teaching.progress_store import change
+from batchsim.view.scripts import widget
 
 KEY = r"\d\d\.[a-z]"  # a lesson and a letter
+
+ON_ITS_WAY = "Your answer is on its way to the class's chart, without your name."
+
+
+class Verdict(anywidget.AnyWidget):
+    """What is told of an answer; a page shows it at once, also while the kernel is busy."""
+
+    _esm = widget(Path(__file__).with_name("verdict.js"))
+    value = traitlets.Unicode().tag(sync=True)
+    told: traitlets.List[str] = traitlets.List().tag(sync=True)  # of each choice
 
 
 class Prediction(WholeText, widgets.VBox):
@@ -62,11 +76,13 @@ class Prediction(WholeText, widgets.VBox):
         self.choice = widgets.RadioButtons(options=self.choices, value=None, tooltip=question, layout=wide)
         tip = "Commit to your choice: it cannot be changed afterwards"
         self.commit = widgets.Button(description="Commit", tooltip=tip)
-        self.verdict = widgets.HTML()
+        waits = _vote.joined()
+        self.verdict = Verdict(told=[ON_ITS_WAY if waits else self._words(each) for each in self.choices])
         self.outcome = widgets.VBox()
         self.commit.on_click(self._judge)
         title = widgets.HTML(f"<b>Predict: {html.escape(question)}</b>")
         super().__init__([title, self.choice, self.commit, self.verdict, self.outcome])
+        self.add_class("batchsim-prediction")  # for the script of the verdict
 
     def _judge(self, _: widgets.Button) -> None:
         chosen = self.choice.value
@@ -83,7 +99,7 @@ class Prediction(WholeText, widgets.VBox):
 
     def _cast(self, chosen: str) -> None:
         """Send the answer to the class's chart, and keep back what is right until the class has seen it."""
-        self.verdict.value = "Your answer is on its way to the class's chart, without your name."
+        self.verdict.value = ON_ITS_WAY
         show = widgets.Button(description="Show the outcome", tooltip="When your teacher asks for it")
         show.on_click(lambda _: self._tell(chosen))
         problem = widgets.Label()
@@ -91,12 +107,15 @@ class Prediction(WholeText, widgets.VBox):
         self.outcome.children = [show]
         cast(_vote.Vote(self.question, self.choices, chosen, self.answer), problem)
 
-    def _tell(self, chosen: str) -> None:
+    def _words(self, chosen: str) -> str:
         told = [f"✓ Right. {self.because}"]
         if chosen != self.answer:
             wrong = f"✗ Not this time. {self.why.get(chosen, '')}".rstrip()
             told = [wrong, f"The right answer is “{self.answer}”. {self.because}"]
-        self.verdict.value = "<br>".join(html.escape(line, quote=False) for line in told)
+        return "<br>".join(html.escape(line, quote=False) for line in told)
+
+    def _tell(self, chosen: str) -> None:
+        self.verdict.value = self._words(chosen)
         self.outcome.children = [] if self.then is None else [widgets.HTML("Computing …")]
         if self.then is not None:
             self.outcome.children = shown(self.then)

@@ -202,7 +202,7 @@ def session_of(page):
 
 def cells_of(cells):
     return [
-        nbformat.v4.new_code_cell(each, id=str(at)) if isinstance(each, str) else each
+        nbformat.v4.new_code_cell(each, id=f"added-{at}") if isinstance(each, str) else each
         for at, each in enumerate(cells)
     ]
 
