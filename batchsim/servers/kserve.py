@@ -26,8 +26,7 @@ def kserve(maxBatchSize: int = 32, maxLatency: int = DEFAULT_MS) -> PullThenWait
 
 
 KIND = "InferenceService"
-PREDICTOR = "spec.predictor"
-BATCHER = f"{PREDICTOR}.batcher"
+PREDICTOR, TRANSFORMER = COMPONENTS = "spec.predictor", "spec.transformer"  # each may have a batcher
 # The keys that each path may have. A predictor takes those of a component, of a model server and of a pod.
 _KNOWN = {
     "": "apiVersion kind metadata spec status",
@@ -44,14 +43,16 @@ _KNOWN = {
     shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints
     volumes
     """,
-    BATCHER: "maxBatchSize maxLatency timeout",
 }
-
-
-KEYS = Keys(
-    YAML, {path: names.split() for path, names in _KNOWN.items()},
-    {f"{PREDICTOR}.timeout": f"{PREDICTOR}.timeout"},  # not the batcher's
-)  # fmt: skip
+KEYS = {
+    component: Keys(
+        YAML,
+        {path.replace(PREDICTOR, component): names.split() for path, names in _KNOWN.items()}
+        | {f"{component}.batcher": ("maxBatchSize", "maxLatency", "timeout")},
+        {f"{component}.timeout": f"{component}.timeout"},  # not the batcher's
+    )
+    for component in COMPONENTS
+}
 TEMPLATE = f"""\
 apiVersion: serving.kserve.io/v1beta1
 kind: {KIND}
@@ -78,15 +79,17 @@ def _read(document: Document, text: str, which: str | None) -> None:
     service = next(iter(found.values())) if which is None else found[which]
     for name in ("apiVersion", "kind", "metadata"):  # which tell what it is
         service.items.pop(name, None)
-    KEYS.read(document, service)
-    if service.find(BATCHER) is None:
-        raise ValueError(f"{BATCHER} must be there for KServe to batch, got none")
+    found_in = [each for each in COMPONENTS if service.find(f"{each}.batcher") is not None]
+    if len(found_in) != 1:
+        must = f"{COMPONENTS[0]}.batcher must be there for KServe to batch, or that of {COMPONENTS[1]}"
+        raise ValueError(f"{must}, got {'both; keep one of them in the text' if found_in else 'none'}")
+    KEYS[found_in[0]].read(document, service)
 
 
 SERVER = Server(
     "kserve", "2026-06", kserve, None, ("timeout",),
     caveats={
-        f"{PREDICTOR}.{name}": why for name, why in {
+        f"{component}.{name}": why for component in COMPONENTS for name, why in {
             "containerConcurrency": "no request waits before the batcher",
             "maxReplicas": "the number of replicas stays minReplicas",
             "canaryTrafficPercent": "all requests go to one revision",

@@ -101,11 +101,16 @@ FORM = PythonForm(
             "gang_scheduling_config", "deployment_actors", "rolling_update_percentage", "max_surge_percent",
         ),
     ),
-    by_class=True, renamed={"max_concurrent_queries": "max_ongoing_requests"},
+    by_class=True, overrides="options", setters=("set_max_batch_size", "set_batch_wait_timeout_s"),
+    renamed={"max_concurrent_queries": "max_ongoing_requests"},
 )  # fmt: skip
 
 SERVER = Server(
     "ray_serve", "2.60", ray_serve, config, title="Ray Serve", routing="two_choices",
+    caveats={
+        "autoscaling_config": "the number of replicas stays", "max_queued_requests": "no request is refused",
+        "request_router_config": "the router is the default one",
+    },
     words=Words(
         "max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches",
         replicas="num_replicas",

@@ -320,13 +320,14 @@ class Server:
                 raise ValueError(f"a setting of {self.name} must be one that it has, got {name!r}{hint}")
         used = {name: value for name, value in settings.items() if name not in self.ignored}
         ignored = {name: value for name, value in settings.items() if name in self.ignored}
-        replicas, word = 1, self.words.replicas
+        replicas, word, notes = 1, self.words.replicas, list[str]()
         if word in used:
             count = used.pop(word)
             if type(count) is int and count > 0:
                 replicas = _check.whole(f"{self.title}'s {word}", count, at_most=MOST_REPLICAS)
             else:  # "auto", or 0 while nobody asks
                 ignored[word] = count
+                notes.append(f"{word} is {count!r}: batchsim starts one")
         if word in self._parameters:
             used[word] = replicas
         found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
@@ -335,5 +336,5 @@ class Server:
             found, settings=dict(settings), unused={**found.unused, **ignored},
             replicas=replicas * found.replicas,
             routing=self.routing,
-            notes=(*found.notes, NO_MEMORY) if unlimited and "gpu" in self._parameters else found.notes,
+            notes=(*found.notes, *notes, *([NO_MEMORY] * (unlimited and "gpu" in self._parameters))),
         )  # fmt: skip

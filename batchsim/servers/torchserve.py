@@ -44,6 +44,7 @@ def config(*, minWorkers: int = 1, job_queue_size: int = 100, **settings: int) -
     )
 
 
+SNAPSHOT = "model_snapshot"  # of a running server, in whose file it writes its models
 QUEUE, QUEUE_OF_MODEL = "job_queue_size", "jobQueueSize"
 ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's JSON, 0 means the default
 
@@ -89,15 +90,18 @@ def _read(document: Document, text: str, which: str | None) -> None:
     top, model = Node({}, 0, (0, len(text))), Node({}, 0, (0, 0))
     for key, node, places in parse_properties(text):
         top.items[key] = node
-        if key == "models":
-            model = _model(document, node, places, which)
+        if key == SNAPSHOT or (
+            key == "models" and SNAPSHOT not in top.items
+        ):  # which wins (ModelServer.java)
+            model = _model(document, node, places, which, within="models" if key == SNAPSHOT else "")
         elif key in document.server.settings:
             node.value = _number(node.value)
     for key, node in model.items.items():
         if OWN.called.get(key, key) in document.server.settings:
             node.value = _number(node.value)
     TOP.read(document, top)
-    document.unused.pop("models", None)
+    for key in ("models", SNAPSHOT):
+        document.unused.pop(key, None)
     OWN.read(document, model)
     if not model.span[1]:
         document.sections[-1] = replace(document.sections[-1], added=_no_model)
@@ -116,15 +120,15 @@ def _number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", value) else value
 
 
-def _model(document: Document, models: Node, places: list[int], which: str | None) -> Node:
+def _model(document: Document, models: Node, places: list[int], which: str | None, within: str) -> Node:
     """Return the settings of the model called `which`, with their places in the text."""
     try:
         json.loads(models.value)
     except json.JSONDecodeError as error:
         place = place_in(document.text, places[error.pos])
         raise refused(f"models must be JSON: {error.msg}", place) from None
-    root = parse_json(models.value)
-    start = document.place(models)
+    root, start = parse_json(models.value), document.place(models)
+    root = root.items.get(within, root)
     named = {
         (model, version): _table(settings, f"version {version} of {model}", start)
         for model, versions in _table(root, "models", start).items.items()
@@ -189,7 +193,7 @@ SERVER = Server(
         Format(
             "a TorchServe config.properties", "config.properties", (".properties",),
             r"^[ \t]*(models|inference_address|management_address|job_queue_size|model_store|load_models"
-            r"|default_workers_per_model|number_of_netty_threads)\s*[=:]",
+            r"|default_workers_per_model|model_snapshot|number_of_netty_threads)\s*[=:]",
             _read, 'models={"model": {"1.0": {}}}\n',
         ),
         Format(

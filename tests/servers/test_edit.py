@@ -108,6 +108,27 @@ PLACES = {
         servers.config("ray_serve", max_batch_size=8, batch_wait_timeout_s=0.003),
         "@serve.batch(max_batch_size=8, batch_wait_timeout_s=0.003)  # ours\nasync def f(x): ...\n",
     ),
+    "an option of a deployment": (
+        "@serve.deployment(max_ongoing_requests=9)\nclass A:\n  @serve.batch(max_batch_size=8)\n"
+        "  async def f(x): ...\napp = A.options(max_ongoing_requests=64).bind()\n",
+        bs.FrozenBatches(16, 10, 32),
+        "@serve.deployment(max_ongoing_requests=9)\nclass A:\n  @serve.batch(max_batch_size=16)\n"
+        "  async def f(x): ...\napp = A.options(max_ongoing_requests=32).bind()\n",
+    ),
+    "a snapshot": (
+        'model_snapshot={"modelCount": 1, "models": {"a": {"1.0": {"batchSize": 1}}}}\n',
+        bs.PullThenWait(8, 20),
+        'model_snapshot={"modelCount": 1, "models": {"a": {"1.0": {"batchSize": 8, "maxBatchDelay": 20}}}}\n',
+    ),
+    "the batcher of a transformer": (
+        "kind: InferenceService\nspec: {predictor: {}, transformer: {batcher: {}}}\n",
+        bs.PullThenWait(16, 5000),
+        "kind: InferenceService\nspec: {predictor: {}, transformer: {batcher: {maxBatchSize: 16}}}\n",
+    ),
+    "a flag of TensorRT-LLM": (
+        "trtllm-serve m --max_batch_size 8 # few\n", bs.Continuous(9, 4096, reserve="life", chunked=False, block_size=32),
+        "trtllm-serve m --max_batch_size 9 --max_num_tokens 4096 # few\n",
+    ),
     "a setting that no file has": (
         "#!/bin/sh\nserver.append_worker(W, max_batch_size=8)\n",
         servers.config("mosec", max_batch_size=8, capacity=9),

@@ -10,6 +10,15 @@ from batchsim import servers
 TENSORS = 'input [ { name: "x" dims: [ 4 ] } ] output [ { name: "y" dims: [ 4 ] } ]'
 CPU = "max_batch_size: 8 dynamic_batching {} instance_group [ { kind: KIND_CPU %s } ] backend: '%s'"
 TEI = "docker run ghcr.io/huggingface/text-embeddings-inference:cpu-1.9 --model-id m"
+MODELS = '{"m": {"1.0": {"defaultVersion": true, "minWorkers": 3, "batchSize": 8, "maxBatchDelay": 50}}}'
+SNAPSHOT = f'model_snapshot={{"name": "x.cfg", "modelCount": 1, \\\n  "created": 1, "models": {MODELS}}}'
+RAY = (
+    "@serve.deployment(num_replicas=2)\nclass Model:\n"
+    "  @serve.batch(max_batch_size=8)\n  async def f(self, x): ...\n"
+)
+KSERVE = (
+    "kind: InferenceService\nspec:\n  {}:\n    minReplicas: 3\n    batcher: {{maxBatchSize: 8}}\n  {}: {{}}\n"
+)
 SGLANG = (
     "sglang serve --model-path m --tp 8 --dp 8 --chunked-prefill-size 4096 --max-running-requests 512 {}"
     "--max-total-tokens 8000"
@@ -44,6 +53,18 @@ BENTO = (
         # BentoML's processes, and a size with which it stops.
         (BENTO.format(4, 32), servers.bentoml(32), 4, ""),
         (BENTO.format(1, 1), servers.bentoml(1), 1, "stops at its first batch"),
+        (f"{SNAPSHOT}\nmodels={{}}", bs.PullThenWait(8, 50), 3, ""),
+        (f"models={MODELS.replace('8', '2')}\n{SNAPSHOT}", bs.PullThenWait(8, 50), 3, ""),
+        (BENTO.format("'cpu_count'", 4), servers.bentoml(4), 1, "workers is 'cpu_count': batchsim starts"),
+        # Ray Serve's options of a deployment that is bound.
+        (RAY, bs.FrozenBatches(8, 10, 5), 2, ""),
+        (RAY + "app = Model.options(num_replicas=4, max_ongoing_requests=32).bind(1)\n",
+         bs.FrozenBatches(8, 10, 32), 4, ""),
+        (RAY + "serve.run(Model.options(num_replicas='auto').bind())\n", bs.FrozenBatches(8, 10, 5), 1,
+         "num_replicas is 'auto'"),
+        (RAY + "Model.bind(Other.options(num_replicas=4).bind())\n", bs.FrozenBatches(8, 10, 5), 2, ""),
+        # KServe's batcher on a transformer.
+        (KSERVE.format("transformer", "predictor"), bs.PullThenWait(8, 5000), 3, ""),
         # TensorFlow Serving has no largest size.
         ("max_batch_size { value: 9999999 } num_batch_threads { value: 1 }", bs.SizeOrWait(65_536, 0), 1, ""),
         # SGLang divides by its engines, if these share the attention.
@@ -115,6 +136,14 @@ def test_what_batches_in_another_way_is_refused(text, words):
         (
             "sglang serve --model-path m --schedule-policy lpm",
             "line 1: schedule_policy is not simulated: requests are served in order of arrival",
+        ),
+        (
+            RAY + "Model.options(autoscaling_config={'max_replicas': 9}, max_queued_requests=-1).bind()",
+            "line 5: autoscaling_config is not simulated: the number of replicas stays",
+        ),
+        (
+            RAY + "  def reconfigure(self, c):\n    self.f.set_max_batch_size(c['size'])\n",
+            "line 6: self.f.set_max_batch_size is not simulated: the settings stay as they begin",
         ),
         (
             "trtllm-serve m --config x.yaml",

@@ -293,13 +293,16 @@ class PythonForm:
     """A server's calls: `batching` has the spellings of the call with the batching settings.
 
     `around` is a second call with settings: with `by_class`, a decorator of the class around the function;
-    else a call anywhere, once. `renamed` maps old names of settings to new ones. `also` recognises calls of
-    the users' own classes. `settle` completes the document.
+    else a call anywhere, once. `overrides` is a method of what `around` decorates, whose arguments come last;
+    `setters` are methods that change settings while the program runs. `renamed` maps old names of settings
+    to new ones. `also` recognises calls of the users' own classes. `settle` completes the document.
     """
 
     batching: tuple[Callee, ...]
     around: Callee | None = None
     by_class: bool = False
+    overrides: str = ""
+    setters: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     also: Callable[[Call], bool] = lambda call: False
     settle: Callable[[Document], None] = lambda document: None
@@ -315,6 +318,21 @@ class PythonForm:
         program.put(document, call, self._callee(call) or self.batching[0])
         if self.around is not None and (around := self._around(program, call)) is not None:
             program.put(document, around, self.around)
+            calls = [
+                each
+                for each in program.calls
+                if self.overrides and each.callee == f"{around.label}.{self.overrides}"
+            ]
+            if len(calls) > 1:
+                lines = several([str(each.place[0]) for each in calls])
+                raise ValueError(f"{calls[0].callee} must be called once, got it in lines {lines}")
+            for each in calls:
+                program.put(document, each, self.around)
+        for each in program.calls:
+            if each.callee.rpartition(".")[2] in self.setters:
+                document.note(
+                    f"line {each.place[0]}: {each.callee} is not simulated: the settings stay as they begin"
+                )
         for name, now in self.renamed.items():
             if name in document.unknown:
                 document.unknown[name] = now
