@@ -1,5 +1,6 @@
 """SGLang: `sglang serve`, without its overlap loop."""
 
+from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
@@ -118,10 +119,10 @@ def config(
 ) -> ServerConfig:  # fmt: skip
     """Return the meaning of `sglang serve`: the engines of `dp_size` are replicas, each with this limit.
 
-    With `enable_dp_attention` they share the chunk and the running requests, and are less conservative
-    (server_args.py).
+    With `enable_dp_attention` they share the chunk, the running requests and the memory of the cards, and are
+    less conservative (server_args.py).
     """
-    limit = maybe_whole("SGLang's max_queued_requests", max_queued_requests)
+    limit, given = maybe_whole("SGLang's max_queued_requests", max_queued_requests), dict(settings)
     if enable_dp_attention and dp_size > 1:
         chunk, seats = settings.get("chunked_prefill_size"), settings.get("max_running_requests")
         chunk = chunk_of(settings.get("gpu")) if chunk is None else chunk
@@ -133,7 +134,13 @@ def config(
         careful = settings.get("schedule_conservativeness", 1.0)
         careful = _check.real("SGLang's schedule_conservativeness", careful, at_least=0)
         settings["schedule_conservativeness"] = 0.3 * careful
-    return ServerConfig("sglang", sglang(**settings), queue_limit=limit)
+    rule = sglang(**settings)
+    if enable_dp_attention and dp_size > 1 and rule.kv_blocks:
+        # Of all cards, with the memory of a step reserved before the chunk is divided.
+        whole = sglang(**given | {"max_total_tokens": None}).kv_blocks or MOST * dp_size
+        most = rule.kv_blocks if given.get("max_total_tokens") else MOST
+        rule = replace(rule, kv_blocks=max(min(most, whole // dp_size), 1))
+    return ServerConfig("sglang", rule, queue_limit=limit)
 
 
 def _extras(target: ServerConfig) -> dict[str, Any]:

@@ -59,16 +59,20 @@ LINE = CommandLine(
     "tei", "text-embeddings-router", r"\btext-embeddings-router\b|\btext-embeddings-inference\S*",
     "model_id", short={"-p": "--port"}, dashes=False, prefixes=False, flags_as_variables=True,
 )  # fmt: skip
-ON_CPU = 8  # requests in a batch of the CPU images (backends/ort; 4 in backends/candle), which pad
+# Requests in a batch of the CPU images, whatever is set (backends/ort, 4 in backends/candle, and
+# router/src/lib.rs of 1.9.3), which pad. Those with ipex run Python, which has no such limit.
+ON_CPU = 8
+IMAGE = re.compile(r"\btext-embeddings-inference:(?P<cpu>cpu-(?!ipex))?")
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
-    LINE.read(document, text, which)
-    if re.search(r"\btext-embeddings-inference:cpu\b", text):
-        size = document.settings.get("max_batch_requests", ON_CPU)
-        size = min(size, ON_CPU) if isinstance(size, int) else size
-        document.settings |= {"padded_model": True, "max_batch_requests": size}
-        document.note(f"a CPU image forms batches of at most {ON_CPU}, with Candle 4, and pads them")
+    words = " ".join(word.text for word in LINE.read_command(document, text, which).words)
+    images = [*IMAGE.finditer(words)] or [*IMAGE.finditer(text)]
+    if images and all(image["cpu"] for image in images):
+        given = document.settings.get("max_batch_requests", ON_CPU)
+        document.settings |= {"padded_model": True, "max_batch_requests": ON_CPU}
+        forced = "" if given == ON_CPU else f", not {given}"
+        document.note(f"a CPU image forms batches of at most {ON_CPU}{forced}, with Candle 4, and pads them")
 
 
 SERVER = Server(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
@@ -33,7 +34,8 @@ def tf_serving(max_batch_size: int = 1000, batch_timeout_micros: int = 0) -> Siz
 
 def config(
     *, num_batch_threads: int = 1, max_enqueued_batches: int = 10, allowed_batch_sizes: Sequence[int] = (),
-    pad_variable_length_inputs: bool = False, **settings: int,
+    pad_variable_length_inputs: bool = False, enable_large_batch_splitting: bool = False,
+    max_execution_batch_size: int | None = None, **settings: int,
 ) -> ServerConfig:  # fmt: skip
     """Return the meaning of the file; batches are padded to the next of `allowed_batch_sizes`.
 
@@ -41,9 +43,10 @@ def config(
     does not know the machine. A request is refused when max_enqueued_batches full batches wait, the open one
     included. That is a limit of requests, because only full batches close before a thread takes them. With
     pad_variable_length_inputs, requests of a batch are padded to the longest; without it, a batch of
-    different lengths fails.
+    different lengths fails. With enable_large_batch_splitting, batches have at most max_execution_batch_size
+    (bundle_factory_util.h).
     """
-    rule = tf_serving(**settings)
+    rule, unused = tf_serving(**settings), dict[str, Any]()
     threads = _check.whole("TensorFlow Serving's num_batch_threads", num_batch_threads)
     batches = _check.whole("TensorFlow Serving's max_enqueued_batches", max_enqueued_batches)
     allowed: tuple[int, ...] = ()
@@ -52,12 +55,21 @@ def config(
         if allowed[-1] != rule.max_batch_size:
             must = "TensorFlow Serving's allowed_batch_sizes must end with max_batch_size"
             raise ValueError(f"{must}, {rule.max_batch_size}, got {list(allowed)}")
-    _check.instance(
-        "TensorFlow Serving's pad_variable_length_inputs", pad_variable_length_inputs, bool, "a bool"
-    )
+    for name, given in (
+        ("pad_variable_length_inputs", pad_variable_length_inputs),
+        ("enable_large_batch_splitting", enable_large_batch_splitting),
+    ):
+        _check.instance(f"TensorFlow Serving's {name}", given, bool, "a bool")
+    if max_execution_batch_size is not None:
+        name = "TensorFlow Serving's max_execution_batch_size"
+        size = _check.whole(name, max_execution_batch_size, at_most=rule.max_batch_size)
+        if enable_large_batch_splitting:
+            rule = replace(rule, max_batch_size=size)
+        else:
+            unused = {"max_execution_batch_size": size}
     return ServerConfig(
         "tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed,
-        one_shape="" if pad_variable_length_inputs else ONE_SHAPE,
+        one_shape="" if pad_variable_length_inputs else ONE_SHAPE, unused=unused,
     )  # fmt: skip
 
 
@@ -77,9 +89,11 @@ def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 SCHEMA = Schema({
     "Int64Value": "value:int64",
     "StringValue": "value:string",
+    "BoolValue": "value:bool",
     "BatchingParameters": "max_batch_size:Int64Value batch_timeout_micros:Int64Value "
     "max_enqueued_batches:Int64Value num_batch_threads:Int64Value thread_pool_name:StringValue "
-    "allowed_batch_sizes:*int64 pad_variable_length_inputs:bool",
+    "allowed_batch_sizes:*int64 pad_variable_length_inputs:bool "
+    "enable_large_batch_splitting:BoolValue max_execution_batch_size:Int64Value",
 })  # fmt: skip
 MESSAGE = "BatchingParameters"
 
@@ -95,7 +109,10 @@ def _read(document: Document, text: str, which: str | None) -> None:
     root = parse(text, SCHEMA.message(MESSAGE), document)
     for name in {*_WRAPPED} & {*root.items}:
         message = root.items[name]
-        value = message.items.setdefault("value", Node(0, message.at, message.span))  # a message may omit it
+        kind = False if name == "enable_large_batch_splitting" else 0
+        value = message.items.setdefault(
+            "value", Node(kind, message.at, message.span)
+        )  # a message may omit it
         value.at, value.end = message.at, message.span[1]
     KEYS.read(document, root)
     if THREADS not in document.settings:
@@ -114,7 +131,8 @@ SERVER = Server(
         Format(
             "TensorFlow Serving's batching parameters", "batching_parameters.txt", (".txt", ".pbtxt"),
             r"\b(batch_timeout_micros|num_batch_threads|max_enqueued_batches|allowed_batch_sizes"
-            r"|thread_pool_name|pad_variable_length_inputs)\b|^[ \t]*max_batch_size\s*:?\s*[{<]",
+            r"|thread_pool_name|pad_variable_length_inputs|max_execution_batch_size)\b"
+            r"|^[ \t]*max_batch_size\s*:?\s*[{<]",
             _read, "",
         ),
     ),

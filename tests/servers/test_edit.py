@@ -126,7 +126,8 @@ PLACES = {
         "kind: InferenceService\nspec: {predictor: {}, transformer: {batcher: {maxBatchSize: 16}}}\n",
     ),
     "a flag of TensorRT-LLM": (
-        "trtllm-serve m --max_batch_size 8 # few\n", bs.Continuous(9, 4096, reserve="life", chunked=False, block_size=32),
+        "trtllm-serve m --max_batch_size 8 # few\n",
+        bs.Continuous(9, 4096, reserve="life", chunked=False, block_size=32),
         "trtllm-serve m --max_batch_size 9 --max_num_tokens 4096 # few\n",
     ),
     "a setting that no file has": (

@@ -19,6 +19,10 @@ RAY = (
 KSERVE = (
     "kind: InferenceService\nspec:\n  {}:\n    minReplicas: 3\n    batcher: {{maxBatchSize: 8}}\n  {}: {{}}\n"
 )
+TFS = (
+    "max_batch_size { value: 32 } enable_large_batch_splitting { value: %s } "
+    "max_execution_batch_size { value: 8 } num_batch_threads { value: 1 }"
+)
 SGLANG = (
     "sglang serve --model-path m --tp 8 --dp 8 --chunked-prefill-size 4096 --max-running-requests 512 {}"
     "--max-total-tokens 8000"
@@ -67,6 +71,9 @@ BENTO = (
         (KSERVE.format("transformer", "predictor"), bs.PullThenWait(8, 5000), 3, ""),
         # TensorFlow Serving has no largest size.
         ("max_batch_size { value: 9999999 } num_batch_threads { value: 1 }", bs.SizeOrWait(65_536, 0), 1, ""),
+        # With its splitting, a batch has another limit.
+        (TFS % "true", bs.SizeOrWait(8, 0), 1, ""),
+        (TFS % "false", bs.SizeOrWait(32, 0), 1, ""),
         # SGLang divides by its engines, if these share the attention.
         (SGLANG.format(""), servers.sglang(
             max_running_requests=512, chunked_prefill_size=4096, max_total_tokens=8000,
@@ -83,8 +90,13 @@ BENTO = (
         ),
         # The CPU images of text-embeddings-inference.
         (TEI, servers.tei(max_batch_requests=8, padded_model=True), 1, "at most 8"),
-        (f"{TEI} --max-batch-requests 2", servers.tei(16_384, 2, padded_model=True), 1, "at most 8"),
+        (f"{TEI} --max-batch-requests 2", servers.tei(16_384, 8, padded_model=True), 1, "8, not 2"),
         (TEI.replace("cpu-", ""), servers.tei(), 1, ""),
+        (TEI.replace("cpu-", "cpu-ipex-"), servers.tei(), 1, ""),
+        (
+            f"kind: Pod\nimages: [x/{TEI.split('/')[-1].split()[0]}]\ncontainers:\n- {{name: a, "
+            f"image: {TEI.split()[2].replace('cpu-', '')}, args: [--model-id, m]}}\n", servers.tei(), 1, "",
+        ),
     ],
 )  # fmt: skip
 def test_what_a_server_completes_counts(text, rule, count, noted):
@@ -182,3 +194,11 @@ def test_what_would_change_the_numbers_and_is_not_simulated_is_noted_with_its_li
 )
 def test_a_value_that_switches_nothing_on_is_not_noted(text):
     assert not any("simulated" in note for note in servers.parse(text).notes)
+
+
+def test_engines_that_share_the_attention_share_the_memory_of_the_cards():
+    text = "sglang serve --model-path llama-3.1-8b --tp 8 --dp 8 %s\n# batchsim: gpu='h100'"
+    alone, shared = (servers.parse(text % each).rule.kv_blocks for each in ("", "--enable-dp-attention"))
+    assert shared == alone // 8
+    capped = servers.parse(text % "--enable-dp-attention --max-total-tokens 1000").rule
+    assert capped.kv_blocks == 1000

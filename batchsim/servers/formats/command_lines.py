@@ -133,6 +133,10 @@ class CommandLine:
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
+        self.read_command(document, text, which)
+
+    def read_command(self, document: Document, text: str, which: str | None) -> Command:
+        """Fill a document as `read` does, and return the command."""
         all_ = ((command, self._arguments(command)) for command in commands_of(text))
         found = [(command, at) for command, at in all_ if at is not None]
         # A command that another one gets as words is only shown, or saved.
@@ -166,6 +170,7 @@ class CommandLine:
             )
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)
+        return command
 
     def _options(self, command: Command, words: list[Word]) -> Section:
         """Return the flags of a command, to which others are added behind the last of its words."""

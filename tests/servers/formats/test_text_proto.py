@@ -188,6 +188,7 @@ def test_tensorflow_servings_parameters_are_all_there():
     assert {*fields} == {
         "max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads",
         "thread_pool_name", "allowed_batch_sizes", "pad_variable_length_inputs",
+        "enable_large_batch_splitting", "max_execution_batch_size",
     }  # fmt: skip
     assert {name for name, field in fields.items() if field.message_type is None} == {
         "allowed_batch_sizes", "pad_variable_length_inputs",
