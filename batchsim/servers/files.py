@@ -96,7 +96,11 @@ def with_settings(document: Document, settings: Mapping[str, Any]) -> Document:
     for name, value in settings.items():
         if document.settings.get(name) != value:
             text = document.changed(name, value)
-            document = _read(document.server, document.form, text, document.which)
+            try:
+                document = _read(document.server, document.form, text, document.which)
+            except ValueError as error:
+                must = f"{name} must stand where an edit keeps the rest: set it by hand, {value}"
+                raise ValueError(f"{must} ({error})") from None
     for name, value in settings.items():
         if value is not None and document.settings.get(name, document.server.default(name)) != value:
             raise ValueError(f"{name} must be possible in {document.form.title}, got {value}")

@@ -164,6 +164,8 @@ class CommandLine:
         document.sections += options, self._set(command, at)
         document.replicas = command.replicas
         self._read_variables(document, command)
+        for at_, note in command.notes:
+            document.note(f"line {place_in(text, at_)[0]}: {note}")
         for node in command.unread if self.flags_as_variables else ():
             document.note(
                 f"line {document.place(node)[0]}: variables of another file are not read, and may set more"
@@ -216,7 +218,11 @@ class CommandLine:
 
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
-        line = " ".join(re.sub(r"\s", "\0", word.text) for word in command.words)  # none begins in a word
+        # Texts of several words, such as a script of Python, hold no command.
+        line = " ".join(
+            re.sub(r".*\s.*", lambda text: "\0" * len(text[0]), word.text, flags=re.DOTALL)
+            for word in command.words
+        )
         match = None if ABOUT.match(line) else next(iter([*re.finditer(self.starts, line)][::-1]), None)
         if match is None:  # the last one, as a container's image stands in front of its command
             return None

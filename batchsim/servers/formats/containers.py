@@ -21,6 +21,8 @@ from batchsim.servers.formats.shell import (
     words_of,
 )
 
+_TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
+_FILES = ("envFrom", "env_file")  # which set variables of a container
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
 _DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
 _UNIT = re.compile(r"^ExecStart[ \t]*=", re.MULTILINE)
@@ -40,7 +42,7 @@ def commands_of(text: str) -> list[Command]:
     if not YAML.match(text):
         return commands(text)
     try:
-        roots = parse_yaml(text)
+        roots = parse_yaml(_TEMPLATE.sub(lambda each: re.sub(r"\W", "_", each[0]), text))
     except ValueError as error:
         hint = "; a template must be rendered first, as by `helm template`" if "{{" in text else ""
         raise ValueError(f"{error}{hint}") from None
@@ -49,13 +51,23 @@ def commands_of(text: str) -> list[Command]:
         for root in roots
         if (name := root.find("metadata.name")) and "data" in root.items
     }
-    return [
+    found = [
         command
         for root in roots
         for container, replicas in _containers(root, None)
         if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
         for command in _commands(text, container, replicas, maps, image="services" in root.items)
     ]
+    for root in roots:
+        if (kind := root.find("kind")) is not None and kind.value in (
+            "HorizontalPodAutoscaler",
+            "ScaledObject",
+        ):
+            for command in found:
+                command.notes.append(
+                    (kind.at, f"a {kind.value} is not simulated: the number of replicas stays")
+                )
+    return found
 
 
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:
@@ -92,8 +104,10 @@ def _commands(
         )
     if replicas is not None and isinstance(replicas.value, int):
         found.replicas = replicas.value
-    unread = [each for key in ("envFrom", "env_file") if key in items for each in _unread(items[key], maps)]
-    found.unread = unread
+    elif replicas is not None and isinstance(replicas.value, str):
+        raw = text[slice(*replicas.span)]
+        found.notes.append((replicas.at, f"replicas is {raw}, which is not known: batchsim starts one"))
+    found.unread = [each for key in _FILES if key in items for each in _unread(items[key], maps)]
     return inside(found, known) if words else []
 
 
@@ -222,4 +236,5 @@ def _word(text: str, node: Node) -> Word:
     elif raw[:1] in ("|", ">"):  # a block, below its sign
         below = raw.partition("\n")[2]
         raw, at = below.replace("\n", " ") if raw[0] == ">" else below, at + len(raw) - len(below)
+    plain = raw if "{{" in raw else plain
     return Word(Source(plain) if re.search(r"\$[({]|\{\{", plain) else plain, raw, at)

@@ -76,6 +76,7 @@ class Command:
     alone: tuple[int, str] | None = None
     replicas: int = 1
     unread: list[Node] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)  # each with its place
 
 
 def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
@@ -182,17 +183,27 @@ def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
 def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:
     """Return the commands in the text of `bash -c` or `eval`, or the command itself."""
     texts = [word.text for word in command.words]
-    run = next((n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text)), -1)
-    last = command.words[-1]
-    is_text = run >= 0 and texts[run + 1 : -1] == ["-c"] * (texts[run] != "eval")
+    run = next(
+        (n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text)), len(texts)
+    )
+    behind = next(
+        (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text)), len(texts)
+    )
+    at_ = run if texts[run : run + 1] == ["eval"] and run + 2 == len(texts) else behind
+    if at_ + 1 >= len(texts):
+        return [command]
+    last = command.words[at_ + 1]
     quoted = last.raw[:1] in ("'", '"')
     raw, at = (last.raw[1:-1], last.at + 1) if quoted else (last.raw, last.at)
-    if not is_text or run + 1 == len(texts) or raw.split() != last.text.split():  # which escapes something
-        return [command]
-    inner = commands(raw, at, known)
+    if raw.split() == last.text.split():
+        inner = commands(raw, at, known)
+    else:  # which escapes something: its words have no places of their own
+        inner = commands(str(last.text), 0, known)
+        for each in inner:
+            each.words = [Word(word.text, raw, at) for word in each.words]
     for each in inner:
         each.variables = command.variables | each.variables
-        each.replicas, each.unread = command.replicas, command.unread
+        each.replicas, each.unread, each.notes = command.replicas, command.unread, command.notes
     return inner
 
 

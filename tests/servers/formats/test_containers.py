@@ -42,6 +42,22 @@ TEXTS = {
           vllm serve m \\
             --max-num-seqs 64 --block-size 32
 """,
+    "a shell with options": BLOCK
+    + """\
+        command: [/bin/bash, -euxo, pipefail, -lc]
+        args: ["vllm serve m --max-num-seqs 64 --block-size 32"]
+""",
+    "a shell's options in one": BLOCK
+    + """\
+        command:
+        - /bin/bash
+        - "-exc"
+        - |
+          export X=1
+          vllm serve m --max-num-seqs 64 --block-size 32 \\
+            --port 80
+          # the end
+""",
     "a variable": BLOCK
     + """\
         command: ["sh", "-c", "vllm serve m --max-num-seqs $SEQS --block-size 32"]
@@ -144,6 +160,25 @@ def test_a_dockerfile_or_a_unit_is_read_and_edited_where_its_command_stands(text
     assert (more.text[: len(head)], more.text[-len(tail) :]) == (head, tail)
 
 
+def test_a_text_with_escapes_is_read_and_edited_as_far_as_its_places_are_known():
+    text = BLOCK + '        command: [sh, -c, "vllm serve m --max-num-seqs 64 --chat-template \\"a b\\""]\n'
+    found = servers.parse(text)
+    assert found.settings == {"model": "m", "max_num_seqs": 64}
+    assert found.unused["chat_template"] == "a b"
+    with pytest.raises(ValueError, match="max_num_seqs must stand where an edit keeps the rest: .* hand, 77"):
+        servers.edited(text, bs.Continuous(77, 2048))
+    more = servers.edited(text, bs.Continuous(64, 4096)).text
+    assert more == text.replace('b\\""', 'b\\" --max-num-batched-tokens 4096"')
+
+
+def test_a_text_about_a_command_is_none():
+    text = (
+        BLOCK + '        command: [python3, -c, "import vllm.entrypoints.openai.api_server as a; a.run()"]\n'
+    )
+    with pytest.raises(ValueError, match="got none"):
+        servers.parse(text)
+
+
 TEI = "ghcr.io/huggingface/text-embeddings-inference:1.9"
 
 
@@ -215,11 +250,29 @@ def test_a_command_of_a_container_is_read_and_edited_where_it_stands(text):
     assert [line for line in edited.splitlines() if "#" in line] == kept
 
 
+def test_what_sets_the_number_of_replicas_elsewhere_is_noted():
+    text = BLOCK.replace("replicas: 2", "replicas: {{ .Values.n }}") + "        args: [--model, m]\n"
+    (note,) = (note for note in servers.parse(text).notes if "replicas" in note)
+    assert note == "line 3: replicas is {{ .Values.n }}, which is not known: batchsim starts one"
+    text = BLOCK + "        args: [--model, m]\n---\nkind: HorizontalPodAutoscaler\n"
+    (note,) = (note for note in servers.parse(text).notes if "replicas" in note)
+    assert note == "line 13: a HorizontalPodAutoscaler is not simulated: the number of replicas stays"
+
+
 def test_a_template_is_refused_or_noted():
     text = BLOCK + '        args: [--model, m, --max-num-seqs, "$(SEATS)"]\n'
     with pytest.raises(ValueError, match=r"max_num_seqs must be a literal value, got \$\(SEATS\)"):
         servers.parse(text)
     notes = servers.parse(text.replace("--max-num-seqs, ", "")).notes
     with pytest.raises(ValueError, match="a template must be rendered first, as by `helm template`"):
-        servers.parse(BLOCK + "        args: [--model, {{ .Values.model }}]\n")
+        servers.parse(BLOCK + "        args:\n        {{- range .Values.args }}\n")
+    text = BLOCK + "        args: [--model, {{ .Values.model }}, --max-num-seqs, {{ .Values.seqs }}]\n"
+    with pytest.raises(
+        ValueError, match=r"max_num_seqs must be a literal value, got \{\{ .Values.seqs \}\}; set"
+    ):
+        servers.parse(text)
+    text = text.replace("{{ .Values.seqs }}", "9") + "---\nkind: Secret\ndata: {t: {{TOKEN}}}\n"
+    assert servers.parse(text).settings == {"max_num_seqs": 9}
+    edited = servers.edited(text, bs.Continuous(11, 2048)).text
+    assert edited == text.replace("seqs, 9", "seqs, 11")
     assert any("$(SEATS) is not read, and may set more" in note for note in notes)
