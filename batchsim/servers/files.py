@@ -22,6 +22,7 @@ from batchsim.servers.server import Format, Server, ServerConfig, describe_limit
 
 _BESIDE = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE)
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
+_BETWEEN = re.compile(r"""["']?(?:,|\n[ \t]*-)[ \t]+["']?""")  # items of a list, as [vllm, serve]
 MOST_WORDS = 30_000  # and signs, in a config
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -136,7 +137,8 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     own = [(each, form) for each, form in every if server in (None, each.name)]
     if not own:
         raise ValueError(f"server must be one with a file, got {server!r}")
-    signed = [each for each in every if re.search(each[1].signs, plain, re.MULTILINE)]
+    texts = plain, _BETWEEN.sub(" ", plain)
+    signed = [each for each in every if any(re.search(each[1].signs, it, re.MULTILINE) for it in texts)]
     fits = [each for each in signed if each in own]
     if server is not None and signed and not fits:
         rule = f"a config of {server} must be {' or '.join(form.title for _, form in own)}"
