@@ -38,14 +38,25 @@ from batchsim.scenario.rules import (
     Trigger,
 )
 from batchsim.scenario.rules.continuous import Continuous
-from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FREEZE, FULL, NOTHING, REFUSE, START, WAIT
+from batchsim.scenario.rules.rule import (
+    BACKLOG,
+    DRAIN,
+    ENOUGH,
+    FREEZE,
+    FULL,
+    NOTHING,
+    REFUSE,
+    START,
+    WAIT,
+    oldest_s,
+)
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
+from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, OpenLoop, Poisson
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
@@ -70,15 +81,15 @@ __all__ = [
     "Affine", "AtLeast", "Autoscale", "BACKLOG", "Batches", "Buckets", "Calibration", "Capacity",
     "ClosedLoop", "Comparison", "CompetingWindows", "Constant", "Continuous", "DRAIN", "Diurnal", "ENOUGH",
     "FREEZE", "FULL", "FrozenBatches", "Gamma", "Geometric", "HashIds", "InferenceBatcher", "LearnedCork",
-    "LearnedSizes", "LoadTest", "Lognormal", "NOTHING", "Noise", "OnOff", "PackedTime", "PaddedTime",
-    "Poisson", "PreferredSizes", "PreferredUntilLate", "PrefetchedBatches", "PrefixGroups", "PullThenWait",
-    "REFUSE", "Range", "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "START", "Scenario",
-    "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status", "StepTime",
-    "Table", "Tokens", "Trace", "Trigger", "Uniform", "WAIT", "batch_inference", "calibrate", "capacity",
-    "capacity_curves", "compare", "compare_routing", "compare_servers", "device", "explore", "film",
-    "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_command", "load_test", "plot", "predict",
-    "published", "published_names", "published_source", "routing", "servers", "simulate", "sweep", "teaching",
-    "theory", "tune",
+    "LearnedSizes", "LoadTest", "Lognormal", "NOTHING", "Noise", "OnOff", "OpenLoop", "PackedTime",
+    "PaddedTime", "Poisson", "PreferredSizes", "PreferredUntilLate", "PrefetchedBatches", "PrefixGroups",
+    "PullThenWait", "REFUSE", "Range", "Recommendation", "Result", "Rule", "RunningWindow", "SLO", "START",
+    "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status",
+    "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WAIT", "batch_inference", "calibrate",
+    "capacity", "capacity_curves", "compare", "compare_routing", "compare_servers", "device", "explore",
+    "film", "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_command", "load_test", "oldest_s",
+    "plot", "predict", "published", "published_names", "published_source", "routing", "servers", "simulate",
+    "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

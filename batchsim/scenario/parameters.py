@@ -5,6 +5,8 @@ table of their own.
 """
 
 import dataclasses
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,3 +87,24 @@ class Described:
 
     def check(self) -> None:
         """Raise ValueError if parameters contradict each other."""
+
+
+def require(cls: type, base: type, members: Mapping[str, str]) -> None:
+    """Refuse a class that lacks members of its base, {name: arguments}, or takes other arguments.
+
+    >>> class Base:
+    ...     def run(self, seed): ...
+    >>> require(type("Mine", (Base,), {}), Base, {"run": "(self, seed)"})
+    Traceback (most recent call last):
+    TypeError: Mine must have run(self, seed), got none
+    """
+    for name, arguments in members.items():
+        own = inspect.getattr_static(cls, name, None)
+        if own is None or own is inspect.getattr_static(base, name, None):
+            raise TypeError(f"{cls.__name__} must have {name}{arguments}, got none")
+        function = getattr(own, "__func__", own)
+        if arguments and inspect.isfunction(function):
+            got = inspect.signature(function)
+            starred = any(each.kind is each.VAR_POSITIONAL for each in got.parameters.values())
+            if not starred and len(got.parameters) != len(arguments.split(",")):
+                raise TypeError(f"{cls.__name__} must have {name}{arguments}, got {name}{got}")

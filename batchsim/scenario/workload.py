@@ -17,22 +17,34 @@ from typing import Self
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.parameters import parameter
+from batchsim.scenario.parameters import parameter, require
 from batchsim.scenario.traffic import Traffic
 
 CHUNK = 1 << 15  # arrivals at a time: they fit the processor's cache, and Ctrl-C works between two chunks
+
+
+NEEDED = {
+    "offered_per_s": "", "dispersion": "", "with_rate": "(self, rate_per_s)",
+    "chunks_s": "(self, seed, requests, size)",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
 class OpenLoop(Traffic):
     """Requests that arrive regardless of the server's answers.
 
-    A subclass has `offered_per_s`, `dispersion`, `with_rate` and `chunks_s`. The other properties have safe
-    defaults: a workload that does not override them gets no theory, no cache and no run length for bursts.
+    A subclass is a frozen dataclass with `offered_per_s`, `chunks_s`, `with_rate`, and `dispersion` or
+    `gamma_cv`. The other properties have safe defaults: a workload that does not override them gets no
+    theory, no cache and no run length for bursts. TypeError names what is missing as the class is made.
     """
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, abstract: bool = False) -> None:
         super().__init_subclass__()
+        if not abstract:
+            needed = dict(NEEDED)
+            if cls.gamma_cv is not OpenLoop.gamma_cv:  # it gives the dispersion
+                del needed["dispersion"]
+            require(cls, OpenLoop, needed)
         for name in ("standard", "gaps"):
             if "chunks_s" in vars(cls) and name not in vars(cls):
                 setattr(cls, name, getattr(OpenLoop, name))  # its parent's draws no longer apply
@@ -117,7 +129,7 @@ def running_sums(draw: Callable[[int], np.ndarray], requests: int, size: int) ->
 
 
 @dataclass(frozen=True, repr=False)
-class _Renewal(OpenLoop):
+class _Renewal(OpenLoop, abstract=True):
     """Independent gaps between arrivals: a standard draw of mean 1, divided by the rate."""
 
     rate_per_s: float = parameter(

@@ -9,6 +9,7 @@ PAGES = {
     "docs/guide.md": "guide.md",
     "docs/servers.md": "servers.md",
     "docs/tuning.md": "tuning.md",
+    "docs/extending.md": "extending.md",
     "docs/class.md": "class.md",
     "docs/teaching.md": "teaching.md",
     "docs/glossary.md": "glossary.md",

@@ -14,15 +14,16 @@ PAGES = {
     "scenarios": (
         "Scenarios: the question",
         "Workload, rule, service time, and number of servers.",
-        ["Scenario", "Autoscale", *(workload.__name__ for workload in WORKLOADS), "Trace", "Affine", "Table",
-         "Noise", "PaddedTime", "PackedTime", "SizeTable", "published", "published_names", "published_source",
+        ["Scenario", "Autoscale", *(workload.__name__ for workload in WORKLOADS), "OpenLoop", "Trace",
+         "Affine", "Table", "Noise", "PaddedTime", "PackedTime", "SizeTable", "published", "published_names",
+         "published_source",
          "LoadTest", "load_test", "load_command", "calibrate", "predict", "Calibration"],
     ),
     "rules": (
         "Rules: when a batch leaves",
         "The textbook's rule, its relatives, and the rules of real servers; `servers` has presets of these.",
         [*(rule.__name__ for rule in (*RULES, *RULES_OF_SIZES)), "Rule", "Trigger", "START",
-         "FREEZE", "REFUSE", "NOTHING", "FULL", "WAIT", "BACKLOG", "DRAIN", "ENOUGH", "later"],
+         "FREEZE", "REFUSE", "NOTHING", "FULL", "WAIT", "BACKLOG", "DRAIN", "ENOUGH", "later", "oldest_s"],
     ),
     "tokens": (
         "Token generation",

@@ -1,5 +1,6 @@
 """Workloads draw the arrivals that their definitions say, varying rates included."""
 
+import dataclasses
 import itertools
 import math
 from decimal import Decimal, localcontext
@@ -363,3 +364,29 @@ def test_the_mean_rate_of_on_off_is_weighted_by_time():
 def test_only_a_day_has_rates_along_it():
     for workload in OPEN:
         assert (workload.rates_per_s(0, 5).size > 0) is isinstance(workload, bs.Diurnal)
+
+
+def arrivals_s(self, seed, requests, size):
+    yield np.arange(requests) / 9.0
+
+
+WHOLE = {
+    "offered_per_s": 9.0, "dispersion": 0.0, "with_rate": lambda self, rate_per_s: self,
+    "chunks_s": arrivals_s,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_workload_of_ones_own_is_told_what_it_lacks_as_it_is_made(name):
+    with pytest.raises(TypeError, match=rf"^Mine must have {name}.*, got none$"):
+        type("Mine", (bs.OpenLoop,), {each: value for each, value in WHOLE.items() if each != name})
+
+
+def test_a_workload_of_ones_own_is_told_which_arguments_it_is_given():
+    rule = r"Mine must have chunks_s\(self, seed, requests, size\), got chunks_s\(self, requests\)"
+    with pytest.raises(TypeError, match=rule):
+        type("Mine", (bs.OpenLoop,), WHOLE | {"chunks_s": lambda self, requests: []})
+    known = {name: value for name, value in WHOLE.items() if name != "dispersion"}
+    made = dataclasses.dataclass(frozen=True)(type("Mine", (bs.OpenLoop,), known | {"gamma_cv": 0.0}))
+    scenario = bs.Scenario(made(), bs.SizeOrWait(4, 0), bs.Affine(5, 1))
+    assert bs.simulate(scenario, 50).arrival_s[-1] == pytest.approx(49 / 9)

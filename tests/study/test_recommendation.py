@@ -76,7 +76,7 @@ def test_percents_near_none_and_all_are_told():
     assert "compared with that, the load is 0.13%." in tiny.explain()
     one = POISSON.replace(max_batch_size=1)
     missed = tune(one, SLO(p99_ms=5.5), {"max_wait_ms": [0]}, requests=20_000)
-    assert re.search(r"met by 99\.\d+% fewer requests, ", missed.explain())
+    assert re.search(r"objective with 99\.\d+% fewer requests, ", missed.explain())
 
 
 def test_servers_that_share_a_device_are_said_to():

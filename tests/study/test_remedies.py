@@ -137,10 +137,8 @@ def test_another_rule_of_the_grid_may_do_with_one_more_server():
     assert none.value is None
     assert "with this setting" in none.text
     assert (other.value, other.knobs) == (2, {"max_batch_size": 16})
-    assert (
-        "Another setting would also meet it: 2 servers instead of 1, taken to have a device each, with max_batch_size=16: p99 9 ms"
-        in (found.explain())
-    )
+    also = "Another setting would also meet it: 2 servers instead of 1, taken to have a device each, with "
+    assert f"{also}max_batch_size=16: p99 9 ms" in found.explain()
     assert judge(bs.simulate(scenario.replace(max_batch_size=16, servers=2), 20_000), slo).verdict is (
         Verdict.MEETS
     )

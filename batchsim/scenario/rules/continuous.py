@@ -110,6 +110,7 @@ class Continuous(Rule):
     prefix_reuse: bool = False
     max_model_len: int | None = None
 
+    decides = False
     title = "Continuous batching"
     used_by = "vLLM, TensorRT-LLM, Orca"
     map_knobs = ("max_num_seqs", "max_num_batched_tokens")

@@ -6,6 +6,7 @@ shell and the explorer read everything else from it.
 """
 
 import dataclasses
+import inspect
 import math
 import re
 from collections import namedtuple
@@ -19,7 +20,7 @@ import numpy as np
 from batchsim._check import LARGEST_WHOLE
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.parameters import Described, parameter
+from batchsim.scenario.parameters import Described, parameter, require
 
 
 class Trigger(IntEnum):
@@ -146,6 +147,13 @@ class Step:
     label: str = ""
 
 
+NEEDED = {"decide": "(now_s, waiting, idle, state, params)"}
+OPTIONAL = {
+    "wake_s": "(now_s, waiting, idle, state, params)", "finished": "(now_s, size, seconds, state, params)",
+    "computed_as": "(size, state, params)", "picked": "(k, state, params)",
+}  # fmt: skip
+
+
 class Rule(Described):
     """When a batch leaves, and which requests are in it: parameters, and functions that both engines call.
 
@@ -159,9 +167,13 @@ class Rule(Described):
       the decision, inf for none, as by default; too early does no harm. `later(time_s, seconds)` of
       `batchsim` adds so that ties stay ties.
 
-    Both are plain functions of numbers: Python runs them unchanged, and Numba compiles them. `params` has the
-    fields that are parameters or plain numbers, `max_wait_ms` as `max_wait_s` in seconds. `state` is an array
-    of `state_size` floats, 0 at first, as the rule's memory; `decide` may write to it. Three functions are
+    TypeError says what is missing, or takes other arguments, as the class is made. `steps` has the rule in
+    words, by default the names of the triggers.
+
+    Both functions are plain ones of numbers: Python runs them unchanged, and Numba compiles them. `params`
+    has the fields that are parameters or plain numbers, `max_wait_ms` as `max_wait_s` in seconds. `state` is
+    an array of `state_size` floats, 0 at first, as the rule's memory; `decide` may write to it. Three
+    functions are
     optional. `finished(now_s, size, seconds, state, params)` is called as each batch ends.
     `computed_as(size, state, params)` is the size to which a starting batch is padded: it takes as long as
     one of this size, and `finished` receives it. `picked(k, state, params)` is the place in the queue of the
@@ -179,6 +191,7 @@ class Rule(Described):
     freezes: ClassVar[bool] = False
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
+    decides: ClassVar[bool] = True  # whether it is its `decide`, and no rule of steps
     forgets: ClassVar[bool] = True  # whether what it has learnt is lost in time
     by_size: ClassVar[bool] = False  # whether it reads the sizes of requests
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
@@ -192,6 +205,12 @@ class Rule(Described):
 
     def __init_subclass__(cls) -> None:
         own = vars(cls)
+        if cls.decides:
+            require(cls, Rule, NEEDED | {name: of for name, of in OPTIONAL.items() if name in own})
+            if not any(
+                "max_batch_size" in vars(each) | inspect.get_annotations(each) for each in cls.__mro__[:-3]
+            ):
+                raise TypeError(f"{cls.__name__} must have a field max_batch_size: int, got none")
         if ("decide" in own or "wake_s" in own) and "Params" not in own:
             cls._describe_plain_fields()
             cls.Params = cls._own_params()
@@ -200,6 +219,11 @@ class Rule(Described):
         for fast_loop in ("threshold", "filling") if "decide" in own else ():
             if fast_loop not in own:  # not its parent's
                 setattr(cls, fast_loop, getattr(Rule, fast_loop))
+
+    def __new__(cls, *args: Any, **fields: Any) -> Self:
+        if not dataclasses.is_dataclass(cls):
+            raise TypeError(f"{cls.__name__} must be a frozen dataclass: @dataclass(frozen=True), got none")
+        return super().__new__(cls)
 
     @classmethod
     def label(cls) -> str:
@@ -250,7 +274,16 @@ class Rule(Described):
     @property
     def steps(self) -> tuple[Step, ...]:
         """The rule as text, one step a trigger: the first whose condition holds acts."""
-        raise NotImplementedError
+        return tuple(
+            Step(
+                f"`decide` returns {each.name}",
+                "send them",
+                each,
+                f"the rule returned {each.name}",
+                each.name.lower(),
+            )
+            for each in Trigger
+        )
 
     @property
     def threshold(self) -> Threshold | None:

@@ -48,6 +48,7 @@ def units() -> Any:
 class Limited(Rule):
     """A rule that limits the units of a batch if `max_batch_units` is set, and reads sizes only then."""
 
+    decides = False
     max_batch_units: int | None
     units: str
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -438,3 +439,44 @@ def test_a_model_computes_the_batches_of_any_rule():
     inputs = np.arange(50.0)
     result = bs.simulate(scenario, model_fn=lambda batch: batch * 2, inputs=inputs)
     assert result.outputs == (inputs * 2).tolist()
+
+
+def all_that_wait(now_s, waiting, idle, state, params):
+    return bs.START, min(waiting.length, params.max_batch_size), bs.FULL
+
+
+PLAIN = {"__annotations__": {"max_batch_size": int}, "max_batch_size": 8, "__doc__": "Send all that wait."}
+ALL = "now_s, waiting, idle, state, params"
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (PLAIN, rf"Mine must have decide({ALL}), got none"),
+        (PLAIN | {"decide": lambda now, queue: 0}, rf"Mine must have decide({ALL}), got decide(now, queue)"),
+        (PLAIN | {"decide": lambda self, now_s, waiting, idle, state, params: 0}, f"got decide(self, {ALL})"),
+        (PLAIN | {"decide": all_that_wait, "wake_s": lambda now_s: 0}, f"must have wake_s({ALL}), got"),
+        (PLAIN | {"decide": all_that_wait, "picked": lambda k: 0}, "must have picked(k, state, params), got"),
+        ({"decide": all_that_wait}, "Mine must have a field max_batch_size: int, got none"),
+    ],
+)  # fmt: skip
+def test_a_rule_of_ones_own_is_told_what_it_lacks_as_it_is_made(members, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        type("Mine", (bs.Rule,), members)
+
+
+def test_a_rule_that_is_no_dataclass_is_told_so():
+    mine = type("Mine", (bs.Rule,), PLAIN | {"decide": all_that_wait})
+    with pytest.raises(
+        TypeError, match=r"^Mine must be a frozen dataclass: @dataclass\(frozen=True\), got none$"
+    ):
+        mine()
+
+
+def test_a_rule_without_words_is_drawn_and_played_by_the_names_of_its_triggers():
+    mine = dataclasses.dataclass(frozen=True)(type("Mine", (bs.Rule,), PLAIN | {"decide": all_that_wait}))
+    scenario = bs.Scenario(bs.Poisson(300), mine(4), bs.Affine(5, 1))
+    assert len(bs.simulate(scenario, 200).batches.trigger) > 50
+    assert "FULL" in mine().steps[0].condition
+    bs.plot(bs.simulate(scenario, 200))
+    assert "Film of 200 requests" in repr(bs.film(scenario))
