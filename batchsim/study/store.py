@@ -1,9 +1,11 @@
 """A folder of finished points: a sweep that was killed resumes where it stopped.
 
-    sweep.toml       the scenario, and in the table [sweep] the seed, the settings and the versions
-    arrivals-*.csv   the trace of the scenario's workload, if it has one
-    points/          Parquet files; `pandas.read_parquet` reads them as one table
-    damaged/         damaged files of points/
+    points/           Parquet files; `pandas.read_parquet` of the folder reads them as one table
+    _sweep.toml       the scenario, and in the table [sweep] the seed, the settings and the versions
+    _arrivals-*.csv   the trace of the scenario's workload, if it has one
+    _damaged/         damaged files of points/
+
+Readers of Parquet pass over names that begin with _.
 
 A file is written under another name, synced, and renamed: it is complete or absent, and never changes.
 Files are merged now and then; a file is deleted only once another holds all of it, so several processes may
@@ -38,9 +40,10 @@ from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
 
-# In 2 the columns saturation_per_s and wait_share had other names; 1 had neither loss nor p99_all_ms.
-FORMAT = 3
-DESCRIPTION, DAMAGED = "sweep.toml", "damaged"
+# In 3 the names did not begin with _, and points had no columns of knobs. In 2 the columns saturation_per_s
+# and wait_share had other names; 1 had neither loss nor p99_all_ms.
+FORMAT = 4
+DESCRIPTION, DAMAGED, ARRIVALS = "_sweep.toml", "_damaged", "_arrivals-"
 MARK = b"batchsim sweep"  # the sweep that a file belongs to, in its metadata
 MERGE = 64  # files of one process: about a minute's
 
@@ -76,7 +79,7 @@ class Store:
         scenario: Scenario = self.about["scenario"]
         there = {path.name for path in self.folder.glob("*")} - {DESCRIPTION, DAMAGED, "points"}
         # Another process may be describing the same sweep: its unfinished files are allowed.
-        if others := [name for name in there if not name.startswith((".", "arrivals-"))]:
+        if others := [name for name in there if not name.startswith((".", ARRIVALS))]:
             got = f"{self.folder} with {min(others)!r} in it"
             raise ValueError(f"out must be a new folder, or a sweep's, got {got}")
         table = tomlkit.table()
@@ -126,7 +129,7 @@ class Store:
         tables = list(self._files().values())
         if not tables:
             return [], np.empty((0, len(self.columns))), []
-        table = _unique(pyarrow.concat_tables(tables))
+        table = _unique(_joined(tables))
         numbers = np.empty((table.num_rows, len(self.columns)))
         for place, name in enumerate(self.columns):
             numbers[:, place] = table[name].to_numpy()
@@ -135,6 +138,10 @@ class Store:
     def write(self, keys: Sequence[str], numbers: np.ndarray, texts: Sequence[str]) -> None:
         """Add points; they are on disk when this returns. Raises OSError, as on a full disk."""
         values: dict[str, Any] = {"point": pyarrow.array(keys, pyarrow.string())}
+        points = [json.loads(key) for key in keys]
+        for knob in points[0]:  # a number, or null: its kind is the same in all files
+            column = [point[knob] if type(point[knob]) in (int, float) else None for point in points]
+            values[knob] = pyarrow.array(column, pyarrow.float64())
         for place, (name, dtype) in enumerate(self.columns.items()):
             values[name] = pyarrow.array(numbers[:, place].astype(dtype))
         values["infeasible"] = pyarrow.array(texts, pyarrow.string())
@@ -149,7 +156,7 @@ class Store:
         with contextlib.suppress(OSError):  # the separate files still hold everything
             files = self._files(paths)
             if len(files) > 1:
-                self._add(_unique(pyarrow.concat_tables(files.values())))
+                self._add(_unique(_joined([*files.values()])))
                 for path in files:
                     path.unlink(missing_ok=True)
 
@@ -227,7 +234,7 @@ def _recorded(trace: Trace) -> pandas.DataFrame:
 
 def _arrivals(trace: Trace) -> str:
     content = b"".join(column.to_numpy().tobytes() for _, column in _recorded(trace).items())
-    return f"arrivals-{_checksum(content)}.csv"
+    return f"{ARRIVALS}{_checksum(content)}.csv"
 
 
 def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
@@ -257,6 +264,11 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     return ", ".join(f"{name} is {there.get(name)} there, {here.get(name)} here" for name in names)
+
+
+def _joined(tables: list[pyarrow.Table]) -> pyarrow.Table:
+    """Return the rows of all; sweeps into one folder may have other knobs."""
+    return pyarrow.concat_tables(tables, promote_options="default")
 
 
 def _unique(table: pyarrow.Table) -> pyarrow.Table:

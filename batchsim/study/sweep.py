@@ -83,6 +83,8 @@ def sweep(
     are on disk before the progress bar counts them, and the same call computes only the missing points: a
     sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
 
+    `attrs` of the table has the scenario's repr, the settings and the version.
+
     An unknown knob, a value of the wrong type, an empty or repeating axis, and a folder of another sweep
     raise before anything runs. A full disk raises OSError, and loses nothing. An executor that fails
     raises RuntimeError. A silent executor causes a warning: its workers may not have batchsim.
@@ -160,7 +162,10 @@ def sweep(
             raise RuntimeError(f"the executor must run to the end, got {lost}; {table.kept()}") from lost
         finally:
             bar.update(table.save())
-    return table.to_frame()
+    frame = table.to_frame()
+    # In plain values, as a file of the table keeps them.
+    frame.attrs = {"scenario": repr(scenario), **settings, "batchsim": __version__}
+    return frame
 
 
 def _partial(scenario: Scenario, grid: Grid, requests: int | None, warmup: float | str) -> str:

@@ -60,7 +60,7 @@ def test_a_folder_is_one_table_that_pandas_reads(tmp_path, undisturbed, at_once)
     row = table[table.point.map(json.loads).map(lambda point: point["max_batch_size"] == 4)].iloc[0]
     assert row.requests == 300
     assert sorted(table.p99_ms.dropna()) == sorted(undisturbed.p99_ms.dropna())
-    assert table.dtypes.drop("point").equals(undisturbed.dtypes.drop(list(OVER)))
+    assert table.dtypes.drop(["point", *OVER]).equals(undisturbed.dtypes.drop(list(OVER)))
 
 
 def test_points_are_on_disk_before_the_bar_counts_them(tmp_path, monkeypatch, at_once):
@@ -104,11 +104,11 @@ def test_files_are_merged_on_the_way(tmp_path, undisturbed, monkeypatch, at_once
 def test_the_folder_says_what_it_is_of(tmp_path):
     noisy = BASE.replace(service=bs.Affine(5, 0.25).with_noise(0.3), queue_limit=100)
     sweep(noisy, {"max_wait_ms": [1]}, 50, seed=3, warmup=0.1, out=tmp_path)
-    scenario, extra = read_toml(bs.Scenario, tmp_path / "sweep.toml", extra=["sweep"])
+    scenario, extra = read_toml(bs.Scenario, tmp_path / "_sweep.toml", extra=["sweep"])
     assert scenario == noisy
     about = extra["sweep"]
     assert {name: about[name] for name in ("format", "batchsim", "seed", "requests", "warmup")} == {
-        "format": 3,
+        "format": 4,
         "batchsim": bs.__version__,
         "seed": 3,
         "requests": 50,
@@ -154,7 +154,7 @@ def test_a_trace_is_kept_as_csv_and_another_is_refused(tmp_path, computed):
     table = sweep(trace, over, None, out=tmp_path)
     assert_frame_equal(sweep(trace, over, None, out=tmp_path), table, check_exact=True)
     assert len(computed) == 2
-    assert read_toml(bs.Scenario, tmp_path / "sweep.toml", extra=["sweep"])[0] == trace
+    assert read_toml(bs.Scenario, tmp_path / "_sweep.toml", extra=["sweep"])[0] == trace
     times_s[250] = times_s[251]
     with pytest.raises(ValueError, match=r"scenario.workload.times_s is <f8 \(500,\) sha256"):
         sweep(BASE.replace(workload=bs.Trace(times_s)), over, None, out=tmp_path)
@@ -178,7 +178,7 @@ def test_a_rule_of_ones_own_cannot_be_described(tmp_path):
 
 
 def change_description(folder, name, value):
-    path = folder / "sweep.toml"
+    path = folder / "_sweep.toml"
     lines = path.read_text().splitlines()
     lines = [f"{name} = {value}" if line.startswith(f"{name} =") else line for line in lines]
     path.write_text("\n".join(lines))
@@ -191,13 +191,13 @@ def test_a_folder_of_another_batchsim_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"of this batchsim, {bs.__version__}, got .* of 0.0.9"):
         sweep(over={"servers": [1]}, out=tmp_path)
     change_description(tmp_path, "format", "1")
-    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 3, got 1"):
+    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 4, got 1"):
         sweep(over={"servers": [1]}, out=tmp_path)
 
 
 def test_a_folder_of_a_removed_rule_says_what_there_is_instead(tmp_path):
     sweep(over={"servers": [1]}, out=tmp_path)
-    path = tmp_path / "sweep.toml"
+    path = tmp_path / "_sweep.toml"
     path.write_text(path.read_text().replace("SizeOrWait", "WaitSinceLast"))
     with pytest.raises(
         ValueError, match=r"sweep.toml must .*'WaitSinceLast'; it was removed: .*FrozenBatches"
@@ -216,7 +216,7 @@ def test_a_folder_of_another_numpy_is_warned_of(tmp_path, computed):
 
 @pytest.mark.parametrize("text", ["", "[sweep", "sweep = 3", "[sweep]\nformat = 1", "\xff"], ids=repr)
 def test_a_damaged_description_is_refused_by_name(tmp_path, text):
-    (tmp_path / "sweep.toml").write_bytes(text.encode("latin-1"))
+    (tmp_path / "_sweep.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(
         ValueError, match=r"out must be a folder of this|sweep.toml must describe a sweep, got "
     ):
@@ -259,7 +259,7 @@ def test_a_damaged_file_is_set_aside_and_its_points_computed_again(
     with pytest.warns(UserWarning, match=f"{victim.name} is damaged, .*computed again"):
         table = sweep(out=tmp_path)
     assert len(computed) == lost < POINTS
-    assert (tmp_path / "damaged" / victim.name).exists()
+    assert (tmp_path / "_damaged" / victim.name).exists()
     assert len(pd.read_parquet(tmp_path / "points")) == POINTS
     assert len(files(tmp_path)) == count
     assert_frame_equal(table, undisturbed, check_exact=True)
@@ -308,12 +308,12 @@ def test_what_is_no_file_is_set_aside_and_never_waited_for(tmp_path, computed, k
     with pytest.warns(UserWarning, match=f"{path.name} is damaged"):
         again = sweep(over={"servers": [1]}, out=tmp_path)
     assert (len(files(tmp_path)), computed) == (1, [])
-    assert os.path.lexists(tmp_path / "damaged" / path.name)
+    assert os.path.lexists(tmp_path / "_damaged" / path.name)
     assert_frame_equal(again, table, check_exact=True)
 
 
 def test_a_folder_in_place_of_the_description_is_refused_by_name(tmp_path):
-    (tmp_path / "sweep.toml").mkdir()
+    (tmp_path / "_sweep.toml").mkdir()
     with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep"):
         sweep(over={"servers": [1]}, out=tmp_path)
 
@@ -400,3 +400,34 @@ def test_a_really_full_disk_loses_nothing_either(tmp_path, undisturbed, at_once)
     finally:
         subprocess.run(["umount", disk], check=True)
     assert_frame_equal(table, undisturbed, check_exact=True)
+
+
+def test_a_folder_opens_as_one_table_with_the_knobs_as_numbers(tmp_path):
+    trace = bs.Trace([0, 0.1, 0.2, 0.5])
+    scenario = bs.Scenario(trace, bs.SizeOrWait(8, 5), bs.Affine(5, 1))
+    services = {"slow": bs.Affine(9, 1), "fast": bs.Affine(1, 1)}
+    first = {"max_wait_ms": [0, 5], "queue_limit": [None, 3]}
+    tables = [
+        bs.sweep(scenario, axes, progress=False, out=tmp_path)
+        for axes in (first, {"max_wait_ms": [7], "queue_limit": [3]}, {"service": services})
+    ]
+    (tmp_path / "_damaged").mkdir()
+    (tmp_path / "_damaged" / "x.parquet").write_bytes(b"nothing")
+    read = pd.read_parquet(tmp_path)
+    assert len(read) == 7
+    asked = read.dropna(subset="max_wait_ms").sort_values(["max_wait_ms", "queue_limit"], ignore_index=True)
+    assert asked.max_wait_ms.tolist() == [0, 0, 5, 5, 7]
+    assert asked.queue_limit.isna().sum() == 2
+    ours = tables[0].sort_values(["max_wait_ms", "queue_limit"]).p99_ms.tolist()
+    assert sorted(asked.p99_ms[:4]) == sorted(ours)
+
+
+def test_a_table_says_what_was_run_and_keeps_it_in_a_file(tmp_path):
+    scenario = bs.Scenario(bs.Poisson(80), bs.SizeOrWait(8, 5), bs.Affine(5, 1))
+    table = bs.sweep(scenario, {"max_wait_ms": [0, 5]}, 500, seed=np.random.SeedSequence(7), progress=False)
+    table.to_parquet(tmp_path / "table.parquet")
+    for attrs in (table.attrs, pd.read_parquet(tmp_path / "table.parquet").attrs):
+        assert attrs["scenario"] == repr(scenario)
+        assert (attrs["requests"], attrs["batchsim"]) == (500, bs.__version__)
+        again = bs.simulate(scenario.replace(max_wait_ms=5), attrs["requests"], seed=attrs["seed"])
+        assert again.percentile(99) == table.p99_ms[1]
