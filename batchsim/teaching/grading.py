@@ -12,6 +12,7 @@ from batchsim.teaching.exercises.exercise import Verdict
 from batchsim.teaching.progress_store import KEPT, Record, Tried, Wrong, now
 
 LONGEST, LONGEST_HINT = 60, 200  # stored letters of an answer, and of its hint
+WIDTH = 100  # letters; JupyterLab breaks a longer line within a word
 
 
 def check(exercise: str, answer: Any) -> None:
@@ -40,16 +41,28 @@ def check(exercise: str, answer: Any) -> None:
         try:
             verdict = task.judge(answer)
         except (TypeError, ValueError) as error:
-            print(f"Not yet: {error}. The exercise asks for {task.asks}.")
+            say(f"Not yet: {error}. The exercise asks for {task.asks}.")
         else:
-            print(*_noted(exercise, answer, verdict), sep="\n")
+            say(*_noted(exercise, answer, verdict))
     for note in progress_store.notes():
         print(note)
+
+
+def say(*texts: str) -> None:
+    """Print texts, and break long lines between words."""
+    for line in "\n".join(texts).split("\n"):
+        print(
+            "\n    ".join(textwrap.wrap(line, WIDTH - 4, break_long_words=False))
+            if len(line) > WIDTH
+            else line
+        )
 
 
 def _noted(exercise: str, answer: Any, verdict: Verdict) -> list[str]:
     """Record an answer, and return the lines to print."""
     right, text = verdict
+    if not verdict.is_try:
+        return [f"Not yet: {text}"]
     wrong = Wrong(in_short(answer), textwrap.shorten(text, LONGEST_HINT, placeholder=" ..."))
     before = progress_store.load().exercises.get(exercise, Tried()).wrong
     same = [each.answer for each in before if each.told == wrong.told]
@@ -69,7 +82,7 @@ def _noted(exercise: str, answer: Any, verdict: Verdict) -> list[str]:
     if right or tried.solved_at:
         return [f"{'Right' if right else 'Not yet'}: {text}"]
     if tried.tries > 3 and same and wrong.answer not in same:
-        text = f"the hint for {same[0]} holds for {wrong.answer} too."
+        text = f"{wrong.answer} is wrong as {same[0]} was: {text}"
     task = EXERCISES[exercise]
     steps = {2: f"What you need: {task.parts}.", 3: f"Where to look: “{task.look}”, in this lesson."}
     return [f"Not yet: {text}", *([steps[tried.tries]] if tried.tries in steps else [])]

@@ -77,7 +77,10 @@ class Prediction(WholeText, widgets.VBox):
         tip = "Commit to your choice: it cannot be changed afterwards"
         self.commit = widgets.Button(description="Commit", tooltip=tip)
         waits = _vote.joined()
-        self.verdict = Verdict(told=[ON_ITS_WAY if waits else self._words(each) for each in self.choices])
+        self.verdict = Verdict(
+            layout={"margin": "4px 2px"},
+            told=[ON_ITS_WAY if waits else self._words(each) for each in self.choices],
+        )
         self.outcome = widgets.VBox()
         self.commit.on_click(self._judge)
         title = widgets.HTML(f"<b>Predict: {html.escape(question)}</b>")

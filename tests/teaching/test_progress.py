@@ -12,7 +12,7 @@ import runs
 from places import DATA
 
 from batchsim import _version
-from batchsim.teaching import EXERCISES, SERVICE, check, predict, progress
+from batchsim.teaching import EXERCISES, SERVICE, check, grading, predict, progress
 from batchsim.teaching import progress_store as store
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 from batchsim.teaching.progress_store import Record, Tried, read, write
@@ -53,7 +53,8 @@ def test_hints_come_in_steps_and_an_answer_given_again_is_no_other_try(capsys):
 def test_no_line_after_the_third_try_was_there_before(capsys):
     lines = [line for answer in (*WRONG, 10, 11) for line in said(capsys, "01.1", answer)]
     later = [line for answer in (12, 13, 14) for line in said(capsys, "01.1", answer)]
-    assert later == [f"Not yet: the hint for 7 holds for {answer} too." for answer in (12, 13, 14)]
+    hint = "how long does a batch of 12 take, and how many requests per second is that?"
+    assert later == [f"Not yet: {answer} is wrong as 7 was: {hint}" for answer in (12, 13, 14)]
     assert len({*lines[3:]}) == len(lines[3:])
 
 
@@ -62,10 +63,21 @@ def test_no_step_gives_the_answer_away(capsys):
     assert [line for line in told if "3,288" in line or "3287" in line or "3.65" in line] == []
 
 
+def test_a_long_line_is_broken_between_words_as_jupyterlab_would_not_do(capsys, monkeypatch):
+    (whole,) = said(capsys, "05.3", EXERCISES["05.3"].right())
+    monkeypatch.setattr(grading, "WIDTH", 100)
+    lines = said(capsys, "05.3", EXERCISES["05.3"].right())
+    assert len(whole) > 100 >= max(map(len, lines))
+    assert "\n".join(lines).replace("\n    ", " ") == whole
+
+
 def test_a_wrong_type_is_no_try(capsys):
     for answer in ("500", None, [500]):
         (line,) = said(capsys, "01.1", answer)
         assert line.endswith("The exercise asks for a number (requests per second).")
+    for exercise, answer in (("01.1", -7), ("01.2", 2.5), ("05.1", 101), ("11.1", [64, 512])):
+        (line,) = said(capsys, exercise, answer)
+        assert line.startswith("Not yet: the answer must be ")
     assert store.load().exercises == {}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,15 +83,15 @@ class Waited(NamedTuple):
             return f"{told}It gave {shown(got)} and should give three numbers: forming, queueing, computing."
         if np.allclose(got, expected, rtol=0, atol=10**-DIGITS):
             return ""
-        return f"{told}It gave {tuple(got)} and should give {self.parts_ms}. {self.why(got)}"
+        return f"{told}It gave {tuple(got)} and should give {self.parts_ms}. {self.why(got, answer)}"
 
-    def why(self, got: list[float]) -> str:
+    def why(self, got: list[float], answer: Any) -> str:
         latency_ms, total_ms = self.finish_ms - self.arrival_ms, sum(got)
         if min(got) < 0:
             return f"A time cannot be less than 0 ms: compare {self.free_ms} ms with {self.arrival_ms} ms."
         if abs(total_ms - latency_ms) > 1e-6:
             return f"The sum is {total_ms:g} ms, but the latency is {latency_ms:g} ms."
-        if sorted(got) == sorted(self.parts_ms):
+        if sorted(got) == sorted(self.parts_ms) and _in_another_order(answer):
             return "The numbers are right, but their order is not."
         return f"The server was idle from {self.free_ms} ms until {self.start_ms} ms."
 
@@ -119,6 +120,16 @@ def _waited(result: Result) -> Iterator[Waited]:
         columns = result.forming_ms, result.queueing_ms, result.computing_ms
         parts_ms = tuple(_whole(column[request]) for column in columns)
         yield Waited(arrival_ms, start_ms, finish_ms, free_ms, parts_ms)
+
+
+def _in_another_order(answer: Any) -> bool:
+    """Return whether the parts of all the lesson's requests are right but for one and the same order."""
+    cases = list(_waited(run()))
+    got = [plain(attempt(answer, *case[:4]).value) for case in cases]
+    return any(
+        all(parts == [case.parts_ms[at] for at in order] for parts, case in zip(got, cases, strict=True))
+        for order in permutations(range(3))
+    )
 
 
 def _whole(time_ms: float) -> int:

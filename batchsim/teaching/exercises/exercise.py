@@ -84,11 +84,19 @@ def as_number(answer: Any) -> float:
         ) from None
 
 
+MUST_BE = "the answer must be "  # so begins what is told of an answer that has another form
+
+
 class Verdict(NamedTuple):
     """Whether an answer is right, with the reason, or a hint for this answer."""
 
     right: bool
     text: str
+
+    @property
+    def is_try(self) -> bool:
+        """Whether the answer has the form that the exercise asks for."""
+        return not self.text.startswith(MUST_BE)
 
 
 # Numbers that typical mistakes lead to, each with the hint about that mistake.
@@ -161,7 +169,7 @@ class Number(Exercise):
         other = next((hint for times, hint in unit.others.items() if self.near(answer, times * right)), "")
         if not (must_be or other or self.within) and answer % self.step:
             must_be = unit.must_be if self.step == 1 else f"a multiple of {self.step:g}"
-        return f"the answer must be {must_be}, got {answer:g}." if must_be else other
+        return f"{MUST_BE}{must_be}, got {answer:g}." if must_be else other
 
     def near(self, answer: float, other: float) -> bool:
         """Return whether an answer equals a number, within the tolerance."""
