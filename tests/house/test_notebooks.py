@@ -2,12 +2,16 @@
 
 import ast
 import base64
+import contextlib
+import io
 import json
 import re
+from itertools import pairwise
 
 import nbformat
 import pytest
 from lesson_cells import LESSONS, NOTEBOOKS, ROOT, code, read, say
+from lesson_pictures import faults, figures_in, missing_metrics
 from student_copies import NOT_CHECKED, PROGRESS, student_copy
 from tidy_notebooks import VIEW, tidy
 from tracked import notebooks
@@ -195,6 +199,14 @@ def test_every_wrong_choice_of_a_prediction_says_why_it_is_wrong(path):
             assert [choice for choice, why in choices.items() if not why] == [answer]
 
 
+@every_lesson
+def test_a_sentence_follows_each_curve_that_a_student_draws(path):
+    cells = read(path).cells
+    for cell, after in pairwise(cells):
+        if cell.source.startswith("draw_p99(") and "then=" not in cell.source:
+            assert after.source.startswith("<details><summary><b>What the curve shows</b>")
+
+
 NUMBER = r"(?<![\w.,/])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 STATED = re.compile(rf"({NUMBER})\s(ms|s|%|per second|seconds?|times|tokens|requests)(?!\w)")
 # What is stated and no cell has, by the lesson, computed from what it has. Intervals of 95 % are everywhere.
@@ -243,13 +255,17 @@ def test_a_number_in_the_text_or_in_feedback_is_one_of_the_cells(path):
 
 
 @every_lesson
-def test_whole_numbers_of_a_table_have_no_decimals(path):
+def test_numbers_of_a_table_have_the_decimals_of_their_column_and_separators(path):
     tables = [output.data.get("text/html", "") for output in outputs(read(path)) if "data" in output]
     for table in tables:
         rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)]
         for column in zip(*filter(None, rows), strict=True):
             whole = all(re.fullmatch(r"\d+\.0", each) for each in column)
             assert not (whole and max(map(float, column)) >= 10), column
+            if all(re.fullmatch(r"-?[\d,]+(\.\d+)?", each) for each in column):
+                assert len({len(each.partition(".")[2]) for each in column}) == 1, column
+        long = re.findall(r"<t[dh]>(\d{4,}(?:\.\d+)?)</t[dh]>", table)
+        assert long == [], "write them with separators"
 
 
 @every_lesson
@@ -306,16 +322,12 @@ def test_nothing_is_seen_below_the_first_prediction_but_questions(path):
     assert [cell.source for cell in without if NOT_CHECKED not in cell.metadata.tags] == []
 
 
-@every_copy
-def test_every_link_of_a_copy_leads_to_a_file(path):
+@every_notebook
+def test_every_link_leads_to_a_file_and_from_a_copy_to_another_one(path):
     links = re.findall(r"\]\(([^)#:]+)\)", text(read(path)))
     assert [link for link in links if not (path.parent / link).exists()] == []
-
-
-@every_lesson
-def test_every_link_of_a_lesson_leads_to_a_file(path):
-    links = re.findall(r"\]\(([^)#:]+)\)", text(read(path)))
-    assert [link for link in links if not (path.parent / link).exists()] == []
+    if path in COPIES:
+        assert [link for link in links if (path.parent / link).resolve() == path.resolve()] == []
 
 
 RARE = pytest.mark.rare("simulates for long; the other lessons run whole in `make test`")
@@ -328,7 +340,18 @@ def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, mon
     copy_to(tmp_path)  # as `batchsim lab` does: nothing else of the project is beside it
     monkeypatch.chdir(tmp_path / "notebooks")
     monkeypatch.setenv("MPLBACKEND", "agg")
-    asked, said, namespace = [], "", {"__name__": "__main__", "display": lambda *_: None}
+    asked, outcomes, said, namespace = [], [], "", {"__name__": "__main__", "display": lambda *_: None}
+
+    def predict(question, *, then, **options):
+        def noted():
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                value = then()
+            print(printed.getvalue(), end="")
+            outcomes.append((question, value if isinstance(value, tuple) else (value,), printed.getvalue()))
+            return value
+
+        asked.append(lessons.predict(question, then=noted, **options))
+
     for number, cell in enumerate(code(read(path))):
         if "bs.explore(" in cell.source:
             continue
@@ -337,7 +360,7 @@ def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, mon
             assert told.startswith("Not answered yet: ")
         said += told
         if number == 0:
-            namespace["predict"] = lambda *args, **options: asked.append(lessons.predict(*args, **options))
+            namespace["predict"] = predict
     assert asked
     for prediction in asked:
         assert prediction.outcome.children == ()
@@ -350,6 +373,9 @@ def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, mon
         assert [
             number for number in re.findall(r"(?<![\d,.])\d+\.\d\d(?=</td>)", shown) if number in said
         ] == []
+    figures = figures_in([*namespace.values(), *(value for _, values, _ in outcomes for value in values)])
+    missing = [(question, missing_metrics(question, *shown)) for question, *shown in outcomes]
+    assert [each for each in missing if each[1]] + [each for one in figures for each in faults(one)] == []
     if "plt" in namespace:
         namespace["plt"].close("all")
 

@@ -218,14 +218,15 @@ def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = ""
         for ax, column in zip(
             chart.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True
         ):
-            numbers = table[column].astype(float)
+            numbers = table[column].astype(str).str.replace(",", "").astype(float)
             colours = [LIGHT.blue if name == answer else LIGHT.grey for name in table.index]
             bars = ax.barh(range(len(table)), numbers, 0.62, color=colours, label=column)
             second, longest = np.sort(np.append(numbers, 0.0))[-2:]
             cut = CUT * second if 0 < FAR * second < longest else longest
+            decimals = max(len(_format.number(number).partition(".")[2]) for number in numbers)
             for place, (number, bar) in enumerate(zip(numbers, bars, strict=True)):
-                text, weight = _format.number(number), "bold" if table.index[place] == answer else "normal"
-                ax.annotate(text, (min(number, cut), place), (5, 0), va="center", weight=weight, **FROM_DATA)
+                weight, at = "bold" if table.index[place] == answer else "normal", (min(number, cut), place)
+                ax.annotate(f"{number:,.{decimals}f}", at, (5, 0), va="center", weight=weight, **FROM_DATA)
                 if number > cut:  # a torn end, as the others would be too short to compare
                     bar.set_clip_path(Polygon(TORN * (cut, 1) + (0, place), transform=ax.transData))
             ax.set(title=column.replace(" (", "\n("), xlim=(0, 1.35 * cut))

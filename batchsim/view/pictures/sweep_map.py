@@ -10,6 +10,7 @@ from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch, Rectangle
 
+from batchsim._format import fixed
 from batchsim.result.metrics import better, heading
 from batchsim.view.pictures import figures
 from batchsim.view.pictures.cells import COLOURS, border, ends, on_white
@@ -155,9 +156,8 @@ def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: Sca
     for row, column in np.argwhere(np.isfinite(numbers)):
         number, weight = numbers[row, column], "bold" if bold[row, column] else "normal"
         bright = np.dot(colours.to_rgba(number)[:3], (0.299, 0.587, 0.114)) > 0.5
-        text, ink = f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}", BLACK if bright else "white"
-        at = column + 0.5, row + 0.5
-        ax.text(*at, text, ha="center", va="center", fontsize=size, color=ink, weight=weight)
+        ink, at = BLACK if bright else "white", (column + 0.5, row + 0.5)
+        ax.text(*at, fixed(number), ha="center", va="center", fontsize=size, color=ink, weight=weight)
 
 
 def _best(numbers: np.ndarray, value: str) -> tuple[int, int] | None:

@@ -738,8 +738,10 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
     const found = (lane.kind === "tokens" ? drawSeats : drawBatches)(pen, lane, boxOf(room.x, split + 0.2 * em, room.w, room.y + room.h - split - 0.2 * em), x, [from_s, to_s]);
     const cut = mostWaiting(lane, from_s, to_s), text = `at most ${whole(cut)} wait`;
     if (cut <= scale) return found;
-    pen.rect(pen.colours.background, room.x + 0.5 * em, room.y + 0.2 * em, pen.width(text) + 0.6 * em, 1.4 * em);
-    pen.text(text, room.x + 0.8 * em, room.y + 1.3 * em);
+    const { times, waiting } = lane.steps, most = times.findIndex((s, k) => waiting[k] === cut && s < to_s && (times[k + 1] ?? to_s) > from_s);
+    const peak = x(times[most]), wide = pen.width(text) + 0.6 * em, from = peak > room.x + room.w / 2 ? peak - wide - 0.5 * em : peak + 0.5 * em;
+    pen.rect(pen.colours.background, from, room.y + 0.2 * em, wide, 1.4 * em);
+    pen.text(text, from + 0.3 * em, room.y + 1.3 * em);
     return found;
   });
   return { plot: boxOf(plot.x, plot.y - 1.2 * em, plot.w, plot.h + 1.2 * em), x, there };
@@ -759,6 +761,7 @@ function drawWaiting(pen, lane, top, bottom, scale, x, [from_s, to_s]) {
     const name = idle ? (idle[at] ? "forming" : "queueing") : "waiting", high = (bottom - top) * Math.min(waiting[at] / scale, 1);
     const left = Math.round(x(times[at])), right = Math.round(x(times[at + 1] ?? to_s)); // no gap between two
     pen.rect(pen.fill(name), left, bottom - high, right - left, high);
+    if (waiting[at] > scale) pen.line("background", left, top, right, top, 4, [4, 4]); // it is cut: its edge is torn
   }
 }
 

@@ -62,6 +62,6 @@ def test_a_table_is_drawn_by_column_with_the_answer_highlighted():
     assert {ax.get_xscale() for ax in chart.axes} == {"linear"}
     torn = [[bar.get_clip_path() is not None for bar in ax.patches] for ax in chart.axes]
     assert torn == [[False, True], [False, False]]
-    assert [[text.get_text() for text in ax.texts] for ax in chart.axes] == [["34.1", "1,919"], ["7", "8"]]
+    assert [[text.get_text() for text in ax.texts] for ax in chart.axes] == [["34.1", "1,919.0"], ["7", "8"]]
     first, second = chart.axes[1].patches
     assert first.get_facecolor() != second.get_facecolor()
