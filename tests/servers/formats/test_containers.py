@@ -165,7 +165,7 @@ def test_a_text_with_escapes_is_read_and_edited_as_far_as_its_places_are_known()
     found = servers.parse(text)
     assert found.settings == {"model": "m", "max_num_seqs": 64}
     assert found.unused["chat_template"] == "a b"
-    with pytest.raises(ValueError, match="max_num_seqs must stand where an edit keeps the rest: .* hand, 77"):
+    with pytest.raises(ValueError, match=r"max_num_seqs must stand where an edit keeps .* hand, 77"):
         servers.edited(text, bs.Continuous(77, 2048))
     more = servers.edited(text, bs.Continuous(64, 4096)).text
     assert more == text.replace('b\\""', 'b\\" --max-num-batched-tokens 4096"')
