@@ -100,7 +100,9 @@ SERVER = Server(
     formats=(
         Format(
             "a KServe InferenceService", "inference-service.yaml", (".yaml", ".yml"),
-            rf"^[ \t]*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, TEMPLATE,
+            # A container of its own may run another server's command.
+            r"\A(?=[\s\S]*\bbatcher\b|(?![\s\S]*\bimage\s*:))"
+            rf"[\s\S]*^[ \t]*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, TEMPLATE,
         ),
     ),
 )  # fmt: skip

@@ -164,6 +164,8 @@ class CommandLine:
         document.sections += options, self._set(command, at)
         document.replicas = command.replicas
         self._read_variables(document, command)
+        if command.refusal:
+            raise refused(command.refusal[1], place_in(text, command.refusal[0]))
         for at_, note in command.notes:
             document.note(f"line {place_in(text, at_)[0]}: {note}")
         for node in command.unread if self.flags_as_variables else ():
@@ -218,11 +220,7 @@ class CommandLine:
 
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
-        # Texts of several words, such as a script of Python, hold no command.
-        line = " ".join(
-            re.sub(r".*\s.*", lambda text: "\0" * len(text[0]), word.text, flags=re.DOTALL)
-            for word in command.words
-        )
+        line = " ".join(map(_opaque, command.words))
         match = None if ABOUT.match(line) else next(iter([*re.finditer(self.starts, line)][::-1]), None)
         if match is None:  # the last one, as a container's image stands in front of its command
             return None
@@ -347,6 +345,12 @@ class CommandLine:
         if not isinstance(node.value, Source) and node.value != MODEL:
             node.value = str(node.value)
             document.put(self.model, node, section)
+
+
+def _opaque(word: Word) -> str:
+    """Return a word, or as many signs: a text of several words, such as a script of Python, is no command."""
+    text = re.sub(r"\{\{.*?\}\}", lambda template: "_" * len(template[0]), word.text)
+    return "\0" * len(text) if re.search(r"\s", text) else text
 
 
 def _quoted(value: Any) -> str:

@@ -73,7 +73,8 @@ def commands_of(text: str) -> list[Command]:
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:
     """Yield the containers, each with the number of its replicas; those of a leader stand for its workers."""
     if isinstance(node.value, dict):
-        replicas = node.items.get("replicas") or node.find("deploy.replicas") or replicas
+        own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas"))
+        replicas = next((each for each in own if each is not None), replicas)
         if isinstance(node.value.get("image"), str):
             yield node, replicas
     for name, inner in node.items.items():
@@ -102,11 +103,13 @@ def _commands(
             items["image"].stop,
             f"\n{line.replace('-', ' ')}{'command' if image else 'args'}: [{{}}]",
         )
-    if replicas is not None and isinstance(replicas.value, int):
-        found.replicas = replicas.value
-    elif replicas is not None and isinstance(replicas.value, str):
-        raw = text[slice(*replicas.span)]
-        found.notes.append((replicas.at, f"replicas is {raw}, which is not known: batchsim starts one"))
+    if replicas is not None:
+        (count,) = expanded(_word(text, replicas), known) or [Word("", "", 0)]
+        if count.text.isdecimal():
+            found.replicas = int(count.text)
+        elif isinstance(count.text, Source):
+            rule = f"replicas must be a literal value, got {count.text}"
+            found.refusal = replicas.at, f"{rule}; a template must be rendered first, as by `helm template`"
     found.unread = [each for key in _FILES if key in items for each in _unread(items[key], maps)]
     return inside(found, known) if words else []
 

@@ -77,6 +77,7 @@ class Command:
     replicas: int = 1
     unread: list[Node] = field(default_factory=list)
     notes: list[tuple[int, str]] = field(default_factory=list)  # each with its place
+    refusal: tuple[int, str] | None = None  # why its replicas are not known
 
 
 def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
@@ -189,7 +190,9 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
     behind = next(
         (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text)), len(texts)
     )
-    at_ = run if texts[run : run + 1] == ["eval"] and run + 2 == len(texts) else behind
+    at_ = behind
+    if texts[run : run + 1] == ["eval"] or texts[0] in ("ssh", "tmux", "screen"):
+        at_ = len(texts) - 2 if " " in texts[-1] else len(texts)
     if at_ + 1 >= len(texts):
         return [command]
     last = command.words[at_ + 1]
@@ -203,8 +206,7 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
             each.words = [Word(word.text, raw, at) for word in each.words]
     for each in inner:
         each.variables = command.variables | each.variables
-        each.replicas, each.unread, each.notes = command.replicas, command.unread, command.notes
-    return inner
+    return [replace(command, words=each.words, variables=each.variables, item="") for each in inner]
 
 
 def without_heredocs(text: str, keep: Callable[[re.Match[str]], object] = lambda match: None) -> str:

@@ -85,6 +85,8 @@ SCRIPTS = {
         "kubectl apply -f - <<E\nimage: vllm/vllm-openai\nE\n"
         "[ -e x ] || N=2\nX=$(printf '%s' --block-size 32)\nvllm serve m --max-num-seqs 64 --block-size 32"
     ),
+    "on another machine": 'ssh host "vllm serve m --max-num-seqs 64 --block-size 32"',
+    "in another window": "tmux new-session -d -s llm 'vllm serve m --max-num-seqs 64 --block-size 32'",
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
     "words about a command": (
         'docker pull vllm/vllm-openai:1\npkill -f "vllm serve"\necho "vllm serve starts"; pip install vllm\n'

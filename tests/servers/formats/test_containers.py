@@ -42,6 +42,16 @@ TEXTS = {
           vllm serve m \\
             --max-num-seqs 64 --block-size 32
 """,
+    "a service of KServe": BLOCK.replace("kind: Deployment", "kind: InferenceService").replace(
+        "replicas", "minReplicas"
+    )
+    + """\
+        args: [--model, m, --max-num-seqs, "64", --block-size, "32"]
+""",
+    "a template in a name": BLOCK.replace("vllm/vllm-openai:v0.19.0", '"vllm/vllm-openai:{{ .Values.tag }}"')
+    + """\
+        args: [--model, m, --max-num-seqs, "64", --block-size, "32"]
+""",
     "a shell with options": BLOCK
     + """\
         command: [/bin/bash, -euxo, pipefail, -lc]
@@ -250,10 +260,13 @@ def test_a_command_of_a_container_is_read_and_edited_where_it_stands(text):
     assert [line for line in edited.splitlines() if "#" in line] == kept
 
 
-def test_what_sets_the_number_of_replicas_elsewhere_is_noted():
+def test_what_sets_the_number_of_replicas_elsewhere_is_refused_or_noted():
     text = BLOCK.replace("replicas: 2", "replicas: {{ .Values.n }}") + "        args: [--model, m]\n"
-    (note,) = (note for note in servers.parse(text).notes if "replicas" in note)
-    assert note == "line 3: replicas is {{ .Values.n }}, which is not known: batchsim starts one"
+    with pytest.raises(
+        ValueError, match=r"line 3, column 3: replicas must be a .*, got \{\{ .Values.n \}\}; a temp"
+    ):
+        servers.parse(text)
+    assert servers.parse(text.replace("{{ .Values.n }}", "${N:-3}")).replicas == 3
     text = BLOCK + "        args: [--model, m]\n---\nkind: HorizontalPodAutoscaler\n"
     (note,) = (note for note in servers.parse(text).notes if "replicas" in note)
     assert note == "line 13: a HorizontalPodAutoscaler is not simulated: the number of replicas stays"
