@@ -5,6 +5,7 @@ They stand in manifests of Kubernetes, docker compose, Dockerfiles and systemd's
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from batchsim.servers.formats.document import Node, Source
@@ -22,6 +23,7 @@ from batchsim.servers.formats.shell import (
 )
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
+_SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
 _FILES = ("envFrom", "env_file")  # which set variables of a container
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
 _DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
@@ -51,23 +53,17 @@ def commands_of(text: str) -> list[Command]:
         for root in roots
         if (name := root.find("metadata.name")) and "data" in root.items
     }
-    found = [
-        command
+    scaled = [
+        (each.start(), f"a {each[1]} is not simulated: the number of replicas stays")
+        for each in _SCALED.finditer(text)
+    ]
+    return [
+        replace(command, notes=scaled)
         for root in roots
         for container, replicas in _containers(root, None)
         if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
         for command in _commands(text, container, replicas, maps, image="services" in root.items)
     ]
-    for root in roots:
-        if (kind := root.find("kind")) is not None and kind.value in (
-            "HorizontalPodAutoscaler",
-            "ScaledObject",
-        ):
-            for command in found:
-                command.notes.append(
-                    (kind.at, f"a {kind.value} is not simulated: the number of replicas stays")
-                )
-    return found
 
 
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:

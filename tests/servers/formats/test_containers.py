@@ -267,7 +267,7 @@ def test_what_sets_the_number_of_replicas_elsewhere_is_refused_or_noted():
     ):
         servers.parse(text)
     assert servers.parse(text.replace("{{ .Values.n }}", "${N:-3}")).replicas == 3
-    text = BLOCK + "        args: [--model, m]\n---\nkind: HorizontalPodAutoscaler\n"
+    text = BLOCK + "        command: [sh, -c, 'ls; vllm serve m']\n---\nkind: HorizontalPodAutoscaler\n"
     (note,) = (note for note in servers.parse(text).notes if "replicas" in note)
     assert note == "line 13: a HorizontalPodAutoscaler is not simulated: the number of replicas stays"
 
