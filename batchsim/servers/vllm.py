@@ -123,7 +123,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 LINE = CommandLine(
     "vllm", "vllm serve",
-    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.openai\.api_server\b|\bvllm/vllm-openai\S*",
+    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:openai\.)?api_server\b|\bvllm/vllm-openai\S*",
     "model", positional=True,
     short={
         "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",

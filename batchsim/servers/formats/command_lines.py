@@ -265,6 +265,8 @@ class CommandLine:
                     line = place_in(document.text, word.at)[0]
                     document.note(f"line {line}: {word.raw} is not read, and may set more")
                 continue
+            if word.text == "--":
+                continue
             (name, given, _), text = word.text.partition("="), word.value.text
             if self.glued and name.startswith(self.glued) and name != self.glued:
                 name, given, text = self.glued, "=", word.text.removeprefix(self.glued)

@@ -69,7 +69,7 @@ def commands_of(text: str) -> list[Command]:
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:
     """Yield the containers, each with the number of its replicas; those of a leader stand for its workers."""
     if isinstance(node.value, dict):
-        own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas"))
+        own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas", "scale"))
         replicas = next((each for each in own if each is not None), replicas)
         if isinstance(node.value.get("image"), str):
             yield node, replicas

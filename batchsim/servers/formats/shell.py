@@ -1,7 +1,7 @@
 """A shell's text as commands: their words, each with its place, where variables and quotes put them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,14 +9,10 @@ from batchsim.servers.formats.document import Node, Source, place_in
 
 _WORD = re.compile(
     r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
-    r"|(?P<word>(?:\$\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
+    r"|(?P<open>\(+(?=\s*[\w./]))|(?P<word>(?:`[^`\n]*`|\$\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
     re.DOTALL,
 )
-_HEREDOC = re.compile(
-    r"^(?P<head>[^\n]*?)(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^\n]*\n"
-    r"(?P<body>.*?)^[ \t]*(?P=end)[ \t]*$",
-    re.DOTALL | re.MULTILINE,
-)
+_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
 _SHELLS = re.compile(r"\b(cat|tee|(ba)?sh|ssh|docker)\b")  # whose heredocs may be scripts
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
@@ -90,12 +86,19 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
     >>> [word.text for word in command.words], command.words[-1].raw
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
-    found, exported, depth, count = [Command()], dict[str, Word](), 0, 0
+    found, exported, depth, count, within = [Command()], dict[str, Word](), 0, 0, False
     known, array = {} if known is None else known, None
+
+    def counted(words: list[Word]) -> list[Word]:
+        nonlocal count
+        count += len(words)
+        if count > MOST_WORDS:
+            raise ValueError(f"a script must have at most {MOST_WORDS:,} words, got more")
+        return words
 
     def set_(name: str, words: list[Word], *, more: bool = False) -> None:
         before, own = known.get(name, []), re.match(rf'"?\$\{{?{name}\b', words[0].raw) if words else None
-        new = [each for word in words for part in split(word) for each in expanded(part, known)]
+        new = counted([each for word in words for part in split(word) for each in expanded(part, known)])
         if not found[-1].sure and (more or own) and before and new:  # perhaps more
             raw = f"{name}={words[0].raw}" if own else f"{name}+=({' '.join(each.raw for each in words)})"
             new, own = [Word(Source(raw), raw, words[0].at)], None
@@ -106,13 +109,16 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
 
     for kind, word in _pieces(text, at):
         command = found[-1]
-        if kind in ("end", "if") and array is None and (command.words or command.variables):
+        within |= kind == "open"  # a subshell
+        if kind in ("end", "if", "open") and array is None and (command.words or command.variables):
             for name, each in command.variables.items() if not command.words else ():
                 set_(name, [each.value])
             found.append(Command(sure=kind == "end" and not depth))
         if word is None:
             continue
-        heads = [each.text for each in command.words if each.text != "-a"]
+        if within and array is None and word.raw.endswith(")") and "(" not in word.raw:
+            within, word = False, _word(word.raw[:-1], word.at)
+        heads = [each.text for each in command.words[:3] if each.text != "-a"]
         if array is None and heads in _SETTERS and (start := _ARRAY.match(word.raw)):
             array = (start["name"], bool(start["more"]), list[Word]())
             word = _word(word.raw[start.end() :], word.at + start.end())
@@ -135,11 +141,7 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
                 depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
             elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
                 known[name] = None  # of a loop, or behind a case
-            new = expanded(word, known)
-            count += len(new)
-            if count > MOST_WORDS:
-                raise ValueError(f"a script must have at most {MOST_WORDS:,} words, got more")
-            command.words += new
+            command.words += counted(expanded(word, known))
     return [inner for command in found if command.words for inner in inside(command, known)]
 
 
@@ -209,20 +211,31 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
     return [replace(command, words=each.words, variables=each.variables, item="") for each in inner]
 
 
-def without_heredocs(text: str, keep: Callable[[re.Match[str]], object] = lambda match: None) -> str:
-    """Return a text with blanks for the heredocs that are not kept."""
-    return _HEREDOC.sub(
-        lambda match: (
-            match[0] if keep(match) else match["head"] + re.sub(r"[^\n]", " ", match[0][len(match["head"]) :])
-        ),
-        text,
-    )
+def without_heredocs(text: str, *, but_scripts: bool = False) -> str:
+    """Return a text with blanks for its heredocs, except for those that a shell may run."""
+    lines, found, end, kept = text.splitlines(keepends=True), list[str](), "", False
+    last = {line.strip(): number for number, line in enumerate(lines)}
+    for number, line in enumerate(lines):
+        blank = re.sub(r"[^\r\n]", " ", line)
+        match = None if end else _HEREDOC.search(line)
+        if match and last.get(match["end"], 0) > number:
+            end, head = match["end"], line[: match.start()]
+            kept = (
+                but_scripts
+                and bool(_SHELLS.search(head))
+                and not YAML.match("".join(lines[number + 1 :][:9]))
+            )
+            blank = head + blank[len(head) :]
+        elif end and line.strip() == end:
+            end = ""
+        elif not end:
+            kept = True
+        found.append(line if kept else blank)
+    return "".join(found)
 
 
 def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
-    text = without_heredocs(
-        text, lambda match: _SHELLS.search(match["head"]) and not YAML.match(match["body"])
-    )
+    text = without_heredocs(text, but_scripts=True)
     for match in _WORD.finditer(text):
         kind, raw = match.lastgroup or "", match.group()
         if kind == "other" and raw.strip():  # an unclosed quote

@@ -85,6 +85,8 @@ SCRIPTS = {
         "kubectl apply -f - <<E\nimage: vllm/vllm-openai\nE\n"
         "[ -e x ] || N=2\nX=$(printf '%s' --block-size 32)\nvllm serve m --max-num-seqs 64 --block-size 32"
     ),
+    "a subshell": "(cd x; vllm serve m --max-num-seqs 64 --block-size 32) &\n(echo b)",
+    "behind dashes": "kubectl run x --image=vllm/vllm-openai -- --model m --max-num-seqs 64 --block-size 32",
     "on another machine": 'ssh host "vllm serve m --max-num-seqs 64 --block-size 32"',
     "in another window": "tmux new-session -d -s llm 'vllm serve m --max-num-seqs 64 --block-size 32'",
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
@@ -114,6 +116,7 @@ def test_a_flag_more_stands_behind_the_command_not_in_the_definition_of_its_last
     ("text", "words"),
     [
         ('A=x\nif $B; then\n A="$A -q"\nfi\nvllm serve m $A', 'line 3: A="$A -q" is not'),
+        ("vllm serve m `cat flags`", "line 1: `cat flags` is not read"),
         ('vllm serve m "${ARGS[@]}"', 'line 1: "${ARGS[@]}" is not read, and may set more'),
         ("if true; then A=(--block-size 8); fi\nvllm serve m ${A[@]}", "line 2: ${A[@]} is not read"),
         (
@@ -232,6 +235,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
             "must be at least max_num_seqs, 300, got 200",
         ),
         ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
+        ('A="$A b"\n' * 2000 + "vllm serve $A", "a script must have at most 30,000 words, got more"),
         ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve, got none"),
         ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
         ("vllm serve m --enable-chunked-prefill=false", "must have no value, got 'false'"),

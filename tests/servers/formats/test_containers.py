@@ -79,6 +79,8 @@ TEXTS = {
 """,
     "compose": COMPOSE + "--model m --max-num-seqs 64 --block-size 32\n",
     "a folded text": COMPOSE + ">\n      --model m\n      --max-num-seqs 64\n      --block-size 32\n",
+    "a scaled service": COMPOSE.replace("deploy: {replicas: 2}", "scale: 2")
+    + "m --max-num-seqs=64 --block-size=32\n",
     "a list of compose": COMPOSE + '[--model, m, --max-num-seqs, "${SEQS:-64}", --block-size, "32"]\n',
     "a variable of the container": BLOCK
     + """\
