@@ -1,11 +1,13 @@
 """What a server completes in its file, or overrides: its own defaults, which the file does not show."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 import batchsim as bs
 from batchsim import servers
+from batchsim.servers.registry import ALL
 
 TENSORS = 'input [ { name: "x" dims: [ 4 ] } ] output [ { name: "y" dims: [ 4 ] } ]'
 CPU = "max_batch_size: 8 dynamic_batching {} instance_group [ { kind: KIND_CPU %s } ] backend: '%s'"
@@ -202,3 +204,11 @@ def test_engines_that_share_the_attention_share_the_memory_of_the_cards():
     assert shared == alone // 8
     capped = servers.parse(text % "--enable-dp-attention --max-total-tokens 1000").rule
     assert capped.kv_blocks == 1000
+
+
+def test_the_documentation_has_a_row_for_each_server_and_its_version():
+    text = (Path(__file__).parents[2] / "docs" / "servers.md").read_text()
+    section = text.partition("A server completes its file")[2].partition("\n\nIn a shell")[0]
+    rows = re.findall(r"^\| (.+?) \|(?: .+? \|){3}$", section, re.MULTILINE)
+    own = [f"{each.title}, {each.version}" for name, each in ALL.items() if name != "textbook"]
+    assert sorted(rows) == sorted(["server, version", *own])
