@@ -100,13 +100,17 @@ def _become(command: list[str], folder: Path, told: Mapping[str, str] | None = N
             continue  # it receives the signal too, and may ask whether to stop
 
 
+@dataclass
 class _Site(Command):
     """A command that opens a file which make builds and a wheel contains."""
 
-    show: bool
+    show: bool = OUTPUT("Open it in the browser, not only print its path.", True, "--open/--no-open")
 
-    def open(self, name: str, file: Path) -> None:
-        """Print the file's path, and open it unless --no-open is given."""
+    def run(self) -> None:
+        from batchsim.web import PAGE
+
+        name = type(self).__name__.lower()
+        file = PAGE if name == "page" else _course.ROOT / _course.BOOK
         if not file.exists():
             raise ValueError(f"the {name} must be built first: `make {name}` in a copy of the project")
         typer.echo(file)
@@ -114,23 +118,9 @@ class _Site(Command):
             webbrowser.open(file.as_uri())
 
 
-@dataclass
 class Page(_Site):
     """Open the page that needs no notebook and no network, and print its path."""
 
-    show: bool = OUTPUT("Open it in the browser, not only print its path.", True, "--open/--no-open")
 
-    def run(self) -> None:
-        from batchsim.web import PAGE
-
-        self.open("page", PAGE)
-
-
-@dataclass
 class Book(_Site):
     """Open the course, the glossary and the reference as a site, and print its path."""
-
-    show: bool = OUTPUT("Open it in the browser, not only print its path.", True, "--open/--no-open")
-
-    def run(self) -> None:
-        self.open("book", _course.ROOT / _course.BOOK)

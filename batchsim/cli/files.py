@@ -1,8 +1,6 @@
 """The commands about files: `batchsim init` writes a scenario, `batchsim lint` checks a server's file."""
 
-import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +12,7 @@ from batchsim._files import replacing
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag, TrafficFlags, check_output
 from batchsim.cli.scenario_flags import OTHER, Lacking, ScenarioFlags
-from batchsim.scenario.rules import RULES, RULES_OF_SIZES
+from batchsim.scenario.toml import brief_tables, other_rules
 
 
 @dataclass
@@ -29,24 +27,10 @@ class Init(Command):
         if self.path.is_file() and not self.force:
             raise ValueError(f"{self.path} already exists: choose another name, or --force")
         template = files("batchsim.cli").joinpath("scenario.toml").read_text(encoding="utf-8")
-        text = template.replace("# OTHER_RULES\n", "\n".join(_other_rules()))
+        text = template.replace("# OTHER_RULES\n", "\n".join(other_rules()))
         with replacing(self.path) as file:
             file.write(text.replace("THIS_FILE", os.fspath(self.path)).encode())
         output.echo(f"Wrote {self.path}. Next: batchsim simulate {self.path}")
-
-
-def _other_rules() -> Iterator[str]:
-    """Yield the other rules as commented-out tables, described by their own docstrings and parameters."""
-    for rule in (*RULES[1:], *RULES_OF_SIZES):
-        rows = [(f'kind = "{rule.__name__}"', (rule.__doc__ or "").partition("\n")[0].rstrip("."))]
-        for name, parameter in rule.parameters().items():
-            if (value := parameter.usual) is None:
-                continue
-            usual = json.dumps(value) if parameter.kind in ("sizes", "word") else f"{value:g}"
-            rows.append((f"{name} = {usual}", parameter.about))
-        yield "# [rule]"
-        yield from (f"# {key:<23} # {about[:1].lower()}{about[1:]}" for key, about in rows)
-        yield ""
 
 
 @dataclass
@@ -94,7 +78,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
             raise
         findings = servers.lint(config, scenario, cores=self.cores, **self.settings(tables["simulate"]))
         if self.json_:
-            scenario_tables = output.scenario_tables(findings.scenario)
+            scenario_tables = brief_tables(findings.scenario)
             output.print_json({"file": str(self.given), **findings.to_dict(), "scenario": scenario_tables})
         else:
             output.print_text(f"{self.given}: {findings!r}\n")

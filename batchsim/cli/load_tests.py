@@ -1,10 +1,8 @@
 """The commands that prove a setting on a real server: `batchsim loadtest`, `compare` and `calibrate`."""
 
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import typer
@@ -15,11 +13,9 @@ from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, JsonFlag
 from batchsim.cli.scenario_flags import OTHER, ScenarioFlags
 from batchsim.measured.load_commands import MODEL, URL
+from batchsim.scenario.toml import brief_tables
 
-METRICS = {
-    "tpot_ms": "TPOT (ms)", "ttft_ms": "TTFT (ms)", "ttft_p99_ms": "TTFT p99 (ms)",
-    "latency_ms": "latency (ms)", "latency_p99_ms": "latency p99 (ms)", "served_per_s": "served (per s)",
-}  # fmt: skip
+SHOWN = ("service", "client_ms", "parameters", "unidentified", "from_prior")
 
 
 @dataclass
@@ -45,7 +41,7 @@ class Loadtest(JsonFlag, ScenarioFlags):
         model = self.model or str(named.get("model") or named.get("name") or MODEL)
         command = bs.load_command(scenario, self.tool, self.requests, self.url, model)
         if self.json_:
-            output.print_json({"command": command, "scenario": output.scenario_tables(scenario)})
+            output.print_json({"command": command, "scenario": brief_tables(scenario)})
         else:
             output.echo(command)
 
@@ -69,35 +65,26 @@ class _Results(JsonFlag, ScenarioFlags):
     unit: str | None = None
     speedup: float | None = None
 
-    def results(self) -> bs.LoadTest:
+    def read(self) -> tuple[bs.LoadTest, bs.Scenario, Any]:
+        """Return the load test, the server, and the lengths that options give; None: as the files tell."""
         if not self.given:
             raise ValueError("result files of a load test must be given, as result.json, got none")
-        return bs.load_test(*self.given)
+        test, (scenario, _) = bs.load_test(*self.given), self.scenario()
+        is_told = any(each is not None for each in (self.tokens, self.prompt_tokens, self.output_tokens))
+        return test, scenario, scenario.tokens if is_told else None
 
-    def lengths(self, scenario: bs.Scenario) -> Any:
-        """Return the lengths that options give; by default the result files tell them."""
-        return (
-            scenario.tokens if (self.tokens, self.prompt_tokens, self.output_tokens) != (None,) * 3 else None
-        )
-
-    def show(
-        self, found: "bs.Calibration", more: Mapping[str, Any] = MappingProxyType({}), *notes: str
-    ) -> None:
+    def show(self, found: "bs.Calibration") -> None:
         """Print each number of each load, measured and simulated."""
-        frame = found.to_frame()
+        test = found.test
+        about = {"tool": test.tool, "warnings": test.warnings}
+        about |= {name: getattr(found, name) for name in SHOWN}
         if self.json_:
-            about = {"tool": found.test.tool, "warnings": found.test.warnings, "service": found.service}
-            output.print_json(about | {"client_ms": found.client_ms} | {**more} | {"stages": frame})
+            output.print_json(about | {"stages": found.to_frame()})
             return
-        fitted = any(found.fitted)
-        rows = [
-            [row["load"], label, *(row[f"{key}{end}"] for end in ("", "_simulated", "_low", "_high")),
-             f"{row[f'{key}_error']:+.1%}", *["fitted" if row["fitted"] else "held out"] * fitted]
-            for row in frame.to_dict("records") for key, label in METRICS.items() if row[key] > 0
-        ]  # fmt: skip
-        columns = ["measured", "simulated", "95%_low", "95%_high", "error", *[" "] * fitted]
-        heads = {"load": "left", "": "left", **dict.fromkeys(columns, "right")}
-        output.print_table(f"{found.test!r}".partition("\n")[0], heads, rows, [*notes, *found.test.warnings])
+        notes = [f"service: {found.service!r}; client: {output.cell(found.client_ms)} ms"]
+        for what, names in (("cannot tell", found.unidentified), ("are mostly prior for", found.from_prior)):
+            notes += [f"these loads {what} {listed([*names])}"] if names else []
+        output.print_frame(repr(test).partition("\n")[0], found.compared(), [*notes, *test.warnings])
 
 
 @dataclass
@@ -113,19 +100,18 @@ class Compare(_Results):
     free: ClassVar[tuple[str, ...]] = ("workload", "tokens")
 
     def run(self) -> None:
-        if self.given and all(path.suffix == ".npz" for path in self.given):
-            if len(self.given) != 2:
-                raise ValueError(f"two saved runs must be given, got {len(self.given)}")
-            one, other = map(bs.Result.load, self.given)
-            found = bs.compare(one, other)
-            frame = found.to_frame().reset_index(names="metric")
-            if self.json_:
-                output.print_json({"metrics": frame})
-            else:
-                output.print_text(f"{found!r}\n")
+        if not self.given or any(path.suffix != ".npz" for path in self.given):
+            test, scenario, tokens = self.read()
+            self.show(bs.predict(test, scenario, self.client_ms or 0, tokens=tokens))
             return
-        test, (scenario, _) = self.results(), self.scenario()
-        self.show(bs.predict(test, scenario, self.client_ms or 0, tokens=self.lengths(scenario)))
+        if len(self.given) != 2:
+            raise ValueError(f"two saved runs must be given, got {len(self.given)}")
+        one, other = map(bs.Result.load, self.given)
+        found = bs.compare(one, other)
+        if self.json_:
+            output.print_json({"metrics": found.to_frame().reset_index(names="metric")})
+        else:
+            output.print_text(f"{found!r}\n")
 
 
 @dataclass
@@ -147,29 +133,15 @@ class Calibrate(_Results):
     free: ClassVar[tuple[str, ...]] = ("workload", "service", "tokens")
 
     def run(self) -> None:
-        from batchsim.study.calibration import tokens_of
-
-        test, (scenario, _) = self.results(), self.scenario()
-        prior, tokens = self._service(None, self._knobs()), self.lengths(scenario)
+        test, scenario, tokens = self.read()
         found = bs.calibrate(
             test, scenario.rule, hold_out=[*map(_load, self.hold_out or [])], tokens=tokens, like=scenario,
-            seed=1 if self.seed is None else self.seed, prior=prior,
+            seed=1 if self.seed is None else self.seed, prior=self._service(None, self._knobs()),
         )  # fmt: skip
         if self.save is not None:
-            last = test.stages[-1]
-            closed = last.asked_per_s != last.asked_per_s
-            workload = bs.ClosedLoop(round(last.concurrency)) if closed else bs.Poisson(last.asked_per_s)
-            lengths = tokens_of(last, found.service, tokens)
-            replace(scenario, workload=workload, service=found.service, tokens=lengths).to_toml(self.save)
+            found.scenario(scenario).to_toml(self.save)
             output.echo(f"Wrote {self.save}. Its client adds {found.client_ms:.4g} ms: --client-ms", err=True)
-        more = {name: getattr(found, name) for name in ("parameters", "unidentified", "from_prior")}
-        notes = [f"service: {found.service!r}; client: {output.cell(found.client_ms)} ms"]
-        untold = [
-            ("cannot be told from these loads", found.unidentified),
-            ("from the prior", found.from_prior),
-        ]
-        notes += [f"{what}: {listed([*names])}" for what, names in untold if names]
-        self.show(found, more, *notes)
+        self.show(found)
 
 
 def _load(text: str) -> str | float:

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,8 @@ import typer
 
 from batchsim import _format
 from batchsim._files import replacing
-from batchsim.scenario import Scenario, Trace
+from batchsim.scenario import Scenario
+from batchsim.scenario.toml import brief_tables
 
 if TYPE_CHECKING:
     import pandas
@@ -40,22 +40,6 @@ def cell(value: Any) -> str:
     if math.isnan(number):
         return ""
     return f"{number:,.0f}" if math.isinf(number) or number == int(number) else _format.fixed(number, 4)
-
-
-def in_words(scenario: Scenario) -> str:
-    """Return a scenario in one line.
-
-    >>> from batchsim import Affine, Poisson, SizeOrWait
-    >>> in_words(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 1), 2, queue_limit=9))[72:]
-    'Affine(fixed_ms=5, per_item_ms=1), 2 servers, queue_limit=9'
-    """
-    workload, rule, service, servers, *_ = vars(scenario).values()
-    others = [
-        f"{field.name}={getattr(scenario, field.name)!r}"
-        for field in fields(scenario)[4:]
-        if getattr(scenario, field.name) != field.default
-    ]
-    return ", ".join([f"{workload}, {rule}, {service}, {_format.counted(servers, 'server')}", *others])
 
 
 def echo(text: str, err: bool = False, nl: bool = True) -> None:
@@ -146,24 +130,10 @@ def jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
 
 
-def scenario_tables(scenario: Scenario) -> dict[str, Any]:
-    """Return a scenario as in its TOML; a trace only by its length and rate."""
-    from batchsim.scenario.toml import to_tables
-
-    if not isinstance(scenario.workload, Trace):
-        return to_tables(scenario)
-    trace = scenario.workload
-    about = {"kind": "Trace", "requests": trace.times_s.size, "offered_per_s": trace.offered_per_s}
-    tables = to_tables(scenario.replace(workload=trace.first))
-    listed = ("kind", "times_s") if trace.sizes_listed is None else ("kind", "times_s", "sizes")
-    others = {name: value for name, value in tables["workload"].items() if name not in listed}
-    return tables | {"workload": about | others}
-
-
 def objective_tables(scenario: Scenario, slo: "SLO") -> dict[str, Any]:
     """Return an objective's limits that are set, and the scenario."""
     limits = {name: limit for name, limit in vars(slo).items() if limit is not None}
-    return {"objective": limits, "scenario": scenario_tables(scenario)}
+    return {"objective": limits, "scenario": brief_tables(scenario)}
 
 
 def save_picture(path: Path, figure: Any) -> None:

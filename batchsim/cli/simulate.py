@@ -11,6 +11,7 @@ from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
 from batchsim.result.metrics import METRICS, TOKENS, heading
+from batchsim.scenario.toml import brief_tables
 
 PRINTED = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
@@ -68,7 +69,7 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
     levels = _levels(result)
     about = {name: getattr(theory, name, None) for name in ("model", "exact", "source", "bounds")}
     return {
-        "scenario": output.scenario_tables(result.scenario),
+        "scenario": brief_tables(result.scenario),
         **{name: getattr(result, name) for name in ("seed", "engine", "warmup")},
         "replications": len(result.replications),
         "summary": result.summary(),
@@ -117,4 +118,4 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
         notes.append(f"theory: {theory.model}, {theory.accuracy}")
     elif theory is not None:
         notes.append(repr(theory))
-    output.print_table(output.in_words(result.scenario), columns, rows, notes)
+    output.print_table(repr(result.scenario), columns, rows, notes)

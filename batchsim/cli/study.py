@@ -15,6 +15,7 @@ from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFl
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
 from batchsim.scenario.knobs import RATE, value_of
+from batchsim.scenario.toml import brief_tables
 
 if TYPE_CHECKING:
     import pandas
@@ -68,7 +69,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         if self.csv:
             output.echo(frame.to_csv(index=False), nl=False)
         elif self.json_:
-            output.print_json({"scenario": output.scenario_tables(scenario), "points": frame})
+            output.print_json({"scenario": brief_tables(scenario), "points": frame})
         else:
             lossless = not (frame["loss"] > 0).any()
             names = SHOWN if "ttft_p99_ms" not in frame else OF_TOKENS + SHOWN
@@ -77,7 +78,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
             # An overloaded point has a column with its load, so one word is enough.
             reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
             columns = [*axes, *shown, "infeasible"]
-            output.print_frame(f"Over {output.in_words(scenario)}", frame.assign(infeasible=reason)[columns])
+            output.print_frame(f"Over {scenario!r}", frame.assign(infeasible=reason)[columns])
 
     def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> Any:
         """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
@@ -277,6 +278,6 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
             output.print_json(output.objective_tables(scenario, slo) | numbers | {"probes": frame})
         else:
             output.print_text(f"{answer!r}\n")
-            output.print_frame(f"Runs at other rates, of {output.in_words(scenario)}", frame)
+            output.print_frame(f"Runs at other rates, of {scenario!r}", frame)
         if not answer.met:
             raise typer.Exit(1)

@@ -16,10 +16,11 @@ by `Trace.from_file`, [tokens] with `path` (and `prompt`, `output`, `again`) by 
 import contextlib
 import dataclasses
 import inspect
+import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -287,3 +288,29 @@ def _table(place: str, table: Any) -> Any:
 def _misplaced(key: str) -> str:
     """Return a hint for a key of the top level that was written below the head of a table."""
     return "; it belongs above the first [table]" if key in TOP_LEVEL else ""
+
+
+def other_rules() -> Iterator[str]:
+    """Yield the other rules as commented-out tables, described by their own docstrings and parameters."""
+    for rule in (*RULES[1:], *RULES_OF_SIZES):
+        rows = [(f'kind = "{rule.__name__}"', (rule.__doc__ or "").partition("\n")[0].rstrip("."))]
+        for name, parameter in rule.parameters().items():
+            if (value := parameter.usual) is None:
+                continue
+            usual = json.dumps(value) if parameter.kind in ("sizes", "word") else f"{value:g}"
+            rows.append((f"{name} = {usual}", parameter.about))
+        yield "# [rule]"
+        yield from (f"# {key:<23} # {about[:1].lower()}{about[1:]}" for key, about in rows)
+        yield ""
+
+
+def brief_tables(scenario: Any) -> dict[str, Any]:
+    """Return a scenario as in its TOML; a trace only by its length and rate."""
+    if not isinstance(scenario.workload, Trace):
+        return to_tables(scenario)
+    trace = scenario.workload
+    about = {"kind": "Trace", "requests": trace.times_s.size, "offered_per_s": trace.offered_per_s}
+    tables = to_tables(scenario.replace(workload=trace.first))
+    listed = ("kind", "times_s") if trace.sizes_listed is None else ("kind", "times_s", "sizes")
+    others = {name: value for name, value in tables["workload"].items() if name not in listed}
+    return tables | {"workload": about | others}

@@ -149,6 +149,10 @@ UNKNOWN = 1.0  # a half-interval of the logarithm, beyond which a parameter is n
 AT_CLIENT = ("ttft_ms", "latency_ms", "ttft_p99_ms", "latency_p99_ms")
 TIMES = {"tpot_ms": "TPOT", "ttft_ms": "TTFT", "latency_ms": "latency"}
 SHOWN = TIMES | {"served_per_s": "served"}
+COMPARED = {
+    "tpot_ms": "TPOT (ms)", "ttft_ms": "TTFT (ms)", "ttft_p99_ms": "TTFT p99 (ms)",
+    "latency_ms": "latency (ms)", "latency_p99_ms": "latency p99 (ms)", "served_per_s": "served (per s)",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -298,6 +302,31 @@ class Calibration:
             rows.append(row)
         return pandas.DataFrame(rows)
 
+    def compared(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row a load and number: measured, simulated with its interval, error."""
+        import pandas
+
+        ends = {"measured": "", "simulated": "_simulated", "95%_low": "_low", "95%_high": "_high"}
+        rows = [
+            {"load": row["load"], "number": label}
+            | {name: row[f"{key}{end}"] for name, end in ends.items()}
+            | {"error": f"{row[f'{key}_error']:+.1%}", "": _role(row["fitted"]) * any(self.fitted)}
+            for row in self.to_frame().to_dict("records") for key, label in COMPARED.items() if row[key] > 0
+        ]  # fmt: skip
+        return pandas.DataFrame(rows)
+
+    def scenario(self, base: Scenario) -> Scenario:
+        """Return a scenario with this service time and the traffic of the highest load."""
+        last = self.test.stages[-1]
+        rate, cv = last.asked_per_s, last.gaps_cv
+        workload: Any
+        if math.isnan(rate):
+            workload = ClosedLoop(max(round(last.concurrency), 1))
+        else:
+            workload = Gamma(rate, cv) if cv not in (0, 1) else (Constant, Poisson)[int(cv)](rate)
+        lengths = tokens_of(last, self.service, self.tokens)
+        return replace(base, workload=workload, service=self.service, tokens=lengths)
+
     def __repr__(self) -> str:
         title = "Calibration" if any(self.fitted) else "Prediction"
         lines = [f"{title}: {self.service!r}, client {fixed(self.client_ms)} ms"]
@@ -310,10 +339,14 @@ class Calibration:
         table = [["", "", *(f"{label}, 95 % interval, error" for label in shown.values()), ""]]
         for row, found in zip(frame.to_dict("records"), self.predictions, strict=True):
             cells = [f"{found.text(name)}, {row[f'{name}_error']:+.1%}" for name in shown]
-            which = "fitted" if row["fitted"] else "held out" * any(self.fitted)
+            which = _role(row["fitted"]) * any(self.fitted)
             table.append([row["load"], which, *cells, found.warning])
         lines += [f"  {line}" for line in aligned(table, ">>" + "<" * (len(shown) + 1))]
         return "\n".join([*lines, *(f"  {warning}" for warning in self.test.warnings)])
+
+
+def _role(fitted: bool) -> str:
+    return "fitted" if fitted else "held out"
 
 
 def _at_client(found: Predicted, client_ms: float) -> Predicted:
