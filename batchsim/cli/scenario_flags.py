@@ -242,7 +242,7 @@ class ScenarioFlags(Command):
         if of_steps := any(isinstance(part, bs.StepTime | bs.Continuous) for part in parts.values()):
             needed["tokens"] = "lengths by --prompt-tokens and --output-tokens or --tokens"
         service: Any = bs.StepTime(1, 0, 0) if of_steps else bs.Affine(1, 0)
-        stand_in: Any = {"workload": bs.Poisson(1), "service": service, "tokens": bs.Tokens(1, 1)}
+        stand_in: Any = {"workload": bs.Constant(1), "service": service, "tokens": bs.Tokens(1, 1)}
         parts |= {name: stand_in[name] for name in needed if name in self.free and name not in parts}
         if lacking := [text for name, text in needed.items() if name not in parts]:
             raise Lacking(f"{_format.listed(lacking)} must be given, or a scenario in TOML, got none")

@@ -385,14 +385,20 @@ def predict(
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     test = files if isinstance(files, LoadTest) else load_test(*(files if _check.listed(files) else [files]))
-    cv = None if isinstance(scenario.workload, ClosedLoop) else scenario.workload.gamma_cv
-    if test.tool == UNTOLD and cv is not None:
-        test = replace(test, stages=tuple(replace(stage, gaps_cv=cv) for stage in test.stages))
+    test = _told(test, scenario)
     client_ms = _check.real("client_ms", client_ms, at_least=0)
     return Calibration(
         test, scenario.rule, scenario.service, client_ms, (False,) * len(test.stages), _in_flight(test),
         tokens, scenario.servers, seed, Known(scenario.service, client_ms), scenario,
     )  # fmt: skip
+
+
+def _told(test: LoadTest, like: Scenario) -> LoadTest:
+    """Return a test with the gaps of a scenario's traffic, if its tool does not tell them."""
+    cv = None if isinstance(like.workload, ClosedLoop) else like.workload.gamma_cv
+    if test.tool != UNTOLD or cv is None:
+        return test
+    return replace(test, stages=tuple(replace(stage, gaps_cv=cv) for stage in test.stages))
 
 
 def _in_flight(test: LoadTest) -> float:
@@ -419,7 +425,8 @@ def calibrate(
     `published(...)`: it tells what they cannot. `prior_spread` is the relative standard deviation of its
     parameters, or {name: spread} for some; the others, and those that are 0, stay as unknown as without a
     prior. The stages correct it where they know better. All else of the server, as how many there are and
-    which devices they share, is that of the scenario `like`, if it is given.
+    which devices they share, is that of the scenario `like`, if it is given, and so are the gaps between
+    requests where the tool does not report them.
 
     Raises ValueError where there are too few stages to fit.
 
@@ -434,6 +441,7 @@ def calibrate(
     """
     paths = None if isinstance(files, LoadTest) else list(files) if _check.listed(files) else [files]
     test = files if paths is None else load_test(*paths)
+    test = test if like is None else _told(test, like)
     _check.instance("rule", rule, Rule, "a rule, as Continuous(128)")
     fitted = _fitted(test, list(hold_out), None if paths is None else [os.fspath(each) for each in paths])
     stages = [stage for stage, fits in zip(test.stages, fitted, strict=True) if fits]

@@ -97,3 +97,22 @@ def test_two_saved_runs_are_compared(tmp_path):
 )  # fmt: skip
 def test_what_cannot_be_sent_or_compared_is_refused(tested, arguments, message):
     assert message in refused(*arguments)
+
+
+def test_gaps_that_a_file_does_not_tell_are_constant_or_those_of_the_scenario(tmp_path):
+    heads = "Request Rate,Inferences/Second,Avg latency,p50 latency,p90 latency,p95 latency,p99 latency"
+    (tmp_path / "result.csv").write_text(f"{heads}\n100,100,9000,8000,20000,30000,40000\n")
+    given = [
+        "compare",
+        tmp_path / "result.csv",
+        "--fixed-ms",
+        "8",
+        "--max-batch-size",
+        "1",
+        "--max-wait-ms",
+        "0",
+    ]
+    (constant,) = run_json(*given)["stages"]
+    (poisson,) = run_json(*given, "--workload", "Poisson(1)")["stages"]
+    assert constant["latency_ms_simulated"] == pytest.approx(8)
+    assert poisson["latency_ms_simulated"] == pytest.approx(8 + 0.8 * 8 / (2 * 0.2), rel=0.1)  # M/D/1
