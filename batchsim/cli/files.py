@@ -64,6 +64,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
 
     def run(self) -> None:
         from batchsim import servers
+        from batchsim.servers.cards import with_memory
 
         if self.given is None:
             raise ValueError("a file of a server must be given, as config.pbtxt, got none")
@@ -76,6 +77,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
             if not self.json_:
                 output.print_text(f"{self.given}, not judged without traffic: {config!r}\n")
             raise
+        config = with_memory(config, getattr(scenario.rule, "kv_blocks", None))
         findings = servers.lint(config, scenario, cores=self.cores, **self.settings(tables["simulate"]))
         if self.json_:
             scenario_tables = brief_tables(findings.scenario)

@@ -44,3 +44,19 @@ def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
             meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
             return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
     return config
+
+
+def with_memory(config: ServerConfig, kv_blocks: int | None) -> ServerConfig:
+    """Return a config with so many blocks, in its server's own settings, if it leaves its memory open.
+
+    >>> from batchsim import servers
+    >>> with_memory(servers.parse("vllm serve a/model"), 299).settings["num_gpu_blocks_override"]
+    300
+    """
+    if kv_blocks is None or getattr(config.rule, "kv_blocks", 0) is not None:
+        return config
+    own, rule = ALL[config.server], replace(config.rule, kv_blocks=kv_blocks)  # type: ignore[type-var]
+    before, after = (own.extras(replace(config, rule=each)) for each in (config.rule, rule))
+    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
+    meant = own.configure(given | {name: each for name, each in after.items() if before.get(name) != each})
+    return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)

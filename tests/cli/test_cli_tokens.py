@@ -2,8 +2,10 @@
 
 import pytest
 from shell import refused, run, run_json
+from typer.testing import CliRunner
 
 import batchsim as bs
+from batchsim.cli import app
 from batchsim.cli.flags import SLOFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result.metrics import OF_FLEETS, TOKENS
@@ -222,3 +224,22 @@ def test_simulate_says_how_far_off_theory_can_be():
         assert low <= theory["summary"].get(metric, low) * (1 + 1e-9) <= high * (1 + 1e-9)
     assert {"mean_ttft_ms", "mean_tpot_ms"} <= theory["summary"].keys()
     assert "theory: light load, an approximation, at most" in run(*light).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            ["--service", "StepTime(7, 10, 0.1)", "--kv-blocks", "300"],
+            "memory holds 10 requests of 475 tokens",
+        ),
+        (["--published", "llama-3.1-8b/rtx-4090"], "memory holds 87 requests of 475 tokens"),
+    ],
+)
+def test_lint_judges_with_the_memory_that_options_tell(options, text, tmp_path):
+    (tmp_path / "serve.sh").write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 128\n")
+    traffic = ["--rate-per-s", "9", "--prompt-tokens", "400", "--output-tokens", "150", "--requests", "300"]
+    done = CliRunner().invoke(app, ["lint", str(tmp_path / "serve.sh"), *traffic, *options])
+    assert text in done.stdout
+    assert "memory is unlimited" not in done.output
+    assert ("overload" in done.stdout) == ("--kv-blocks" in options)
