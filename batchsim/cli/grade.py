@@ -68,8 +68,9 @@ def _print_table(them: "Classroom") -> None:
         predicted = _of(row["predicted_right"], row["predicted"])
         rows.append((row["student"], *lessons, row["solved"], row["tries"], predicted))
     notes = [
-        f"{each.exercise}: {each.mean_tries:.1f} tries a student, not solved by {each.unsolved} of "
-        f"{each.students}. Most often ({each.given_by}) the answer was {each.answer}: {each.told}"
+        f"{each.exercise}: {each.mean_tries:.1f} tries a student, solved by "
+        f"{each.students - each.unsolved} of {each.students}. "
+        f"Most often ({each.given_by}) the answer was {each.answer}: {each.told}"
         for each in them.hardest()
     ]
     students = _format.counted(len(rows), "student")

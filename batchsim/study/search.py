@@ -217,7 +217,9 @@ class Search:
                 same = f"{self.latency(each)}, no run tells it from {setting(best.knobs)}"
                 each.eliminate(Outcome.TIED, f"{same}, which has {best.advantage(each)}")
             for each in group:
-                each.eliminate(Outcome.SLOWER, f"{self.latency(each)}, {self.latency(best)} recommended")
+                each.eliminate(
+                    Outcome.SLOWER, f"{self.latency(each)}, above {self.latency(best)} of the choice"
+                )
             fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
             if best.metered:
                 fewer = f"one at {_format.number(best.cost_per_million)} per million meets"
@@ -324,8 +326,8 @@ class Search:
         )  # fmt: skip
 
     def latency(self, candidate: Candidate) -> str:
-        """Return the latency that settings are ranked by, as text."""
-        return candidate.last.latency.in_words(self.slo.latency.key)
+        """Return the latency that settings are compared by, in the traffic that all met, as text."""
+        return candidate.searched.latency.in_words(self.slo.latency.key)
 
     # The frontier.
 

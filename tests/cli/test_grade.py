@@ -52,7 +52,7 @@ def test_the_hardest_exercise_comes_with_the_wrong_answer_that_most_gave(handed_
     said = graded(*handed_in.glob("*.json")).stdout
     line = next(line for line in said.splitlines() if line.startswith("07.1: "))
     assert "4.0 tries a student" in line
-    assert "not solved by 2 of 3" in line
+    assert "solved by 1 of 3" in line
     assert line.endswith(f"Most often (2) the answer was 1350: {LATE}")
 
 

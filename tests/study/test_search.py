@@ -327,3 +327,13 @@ def test_ctrl_c_before_any_run_returns_a_setting_with_a_short_run(monkeypatch, o
     assert (found.candidates["requests"] > 0).sum() == 1
     assert found.expected["p99_ms"].value == found.result.percentile(99)
     assert "Provisional" in repr(found)
+
+
+def test_a_slower_setting_is_compared_in_the_traffic_that_all_settings_met():
+    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+    found = bs.tune(scenario, bs.SLO(p99_ms=50), {"max_wait_ms": [0, 20]}, requests=20_000, progress=False)
+    rows = found.candidates.set_index("max_wait_ms")
+    assert rows.outcome[20] == "slower"
+    chosen_ms = found.frontier.set_index("max_wait_ms").p99_ms[0]  # of the search, not of the fresh seed
+    assert chosen_ms != found.expected["p99_ms"].value
+    assert f"above p99 {chosen_ms:.4g} ms" in rows.why[20]
