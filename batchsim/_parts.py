@@ -13,8 +13,8 @@ EXTRAS = {
     "IPython": "notebook", "anywidget": "notebook", "distributed": "distributed", "google": "servers",
     "ipykernel": "notebook", "ipywidgets": "notebook", "jax": "device", "jupyter_server": "app",
     "jupyterlab": "notebook", "psutil": "device", "pyarrow": "distributed", "rich": "shell",
-    "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell", "voila": "app",
-    "yaml": "servers", "ziglang": "web",
+    "segno": "app", "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell",
+    "voila": "app", "yaml": "servers", "ziglang": "web",
 }  # fmt: skip
 PACKAGES = {"google": "protobuf", "yaml": "pyyaml"}  # libraries with another name than their package
 

@@ -1,5 +1,6 @@
 """The class's part of the app: where answers arrive, the projector's page, and who may use which."""
 
+import io
 import json
 from collections.abc import Callable
 from secrets import compare_digest, token_urlsafe
@@ -8,11 +9,13 @@ from typing import Any
 from tornado.web import HTTPError, RequestHandler
 from traitlets import Unicode
 
-from batchsim._vote import ADDRESS, PATH, STUDENT
+from batchsim import _parts
+from batchsim._vote import ADDRESS, MEMBER, PATH, STUDENT
 from batchsim.app.access import ASKING, HEADERS, TokenAccess, name_of
 from batchsim.app.votes import Votes
 
 COOKIE = "batchsim-teacher"
+LONGEST = 500  # letters of an address, or of a member's name
 MOST_BYTES = 2**17  # of a message: an answer with the longest texts, in JSON's escapes
 
 
@@ -27,7 +30,7 @@ class ClassAccess(TokenAccess):
 
     def get_handlers(self) -> list[Any]:
         """Return the class's addresses."""
-        own = [(PATH, Students, {"access": self}), (r"/class(/votes)?", Teacher, {"access": self})]
+        own = [(PATH, Students, {"access": self}), (r"/class(/votes|/code)?", Teacher, {"access": self})]
         return super().get_handlers() + own
 
 
@@ -38,8 +41,10 @@ def environment(app: Any) -> dict[str, str]:
         return {}
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(app.ip, app.ip)
     found = {ADDRESS: f"http://{name_of(here)}:{app.port}/?token={access.answers_token}"}
-    # A page that is reloaded is the same student.
-    return found | ({STUDENT: page.current_user.username} if (page := ASKING.get()) else {})
+    if page := ASKING.get():  # one that is reloaded is the same student
+        found[STUDENT] = page.current_user.username
+        access.votes.join(page.current_user.username)
+    return found
 
 
 class Handler(RequestHandler):
@@ -82,6 +87,7 @@ class Students(Handler):
 
     def get(self) -> None:
         """Admit a student who joins."""
+        self.votes.join(self.request.headers.get(MEMBER, "")[:LONGEST])
         self.set_status(204)
 
     def post(self) -> None:
@@ -90,7 +96,7 @@ class Students(Handler):
 
 
 class Teacher(Handler):
-    """The projector's page, and its counts."""
+    """The projector's page, its counts, and its code."""
 
     def prepare(self) -> None:
         """Admit the teacher, whose token becomes a cookie: a projector must not show it."""
@@ -100,14 +106,27 @@ class Teacher(Handler):
             self.set_cookie(COOKIE, given, path="/class", httponly=True, samesite="Lax")
             self.redirect("/class")
 
-    def get(self, votes: str | None) -> None:
-        """Send the counts; the page, with the address for the class."""
-        if votes:
-            self.write({"questions": self.votes.shown()})
+    def get(self, part: str | None) -> None:
+        """Send the counts; an address as a QR code; the page, with the address for the class."""
+        if part == "/votes":
+            self.write({"questions": self.votes.shown(), "members": len(self.votes.members)})
+        elif part:
+            self.set_header("Content-Type", "image/svg+xml")
+            self.write(code(self.get_query_argument("address")))
         else:
             app, page = self.settings["voila"], self.settings["voila_jinja2_env"].get_template("class.html")
             self.write(page.render(host=f"{name_of(app.ip)}:{app.port}", token=self.access.token))
 
-    def post(self, votes: str | None) -> None:
-        """Reveal, hide or remove a question."""
+    def post(self, part: str | None) -> None:
+        """Close, reveal, open or remove a question."""
         self.take(self.votes.change)
+
+
+def code(address: str) -> bytes:
+    """Return an address as a QR code, in SVG."""
+    _parts.need("segno")
+    import segno
+
+    drawn = io.BytesIO()
+    segno.make(address[:LONGEST], micro=False).save(drawn, kind="svg", light="#fff", border=2, scale=4)
+    return drawn.getvalue()

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 QUESTIONS, STUDENTS, CHOICES, LETTERS = 100, 1000, 10, 500  # at most: questions, and of each
+STATES = {"open": "open", "close": "closed", "reveal": "revealed"}
 STUDENT = re.compile("[0-9a-f]{32}")  # random, and another one for each question
 RULE = (
     f"an answer must have a question and 2 to {CHOICES} choices of 1 to {LETTERS} letters each, the numbers "
@@ -18,7 +19,7 @@ class Question:
     def __init__(self, number: int, text: str, choices: list[str], right: int | None, sender: Any) -> None:
         self.number, self.text, self.choices, self.right, self.sender = number, text, choices, right, sender
         self.answers: dict[str, int] = {}
-        self.revealed = False
+        self.state = "open"  # to answers; then "closed", when the projector shows them, and "revealed"
 
     def shown(self) -> dict[str, Any]:
         """Return what the projector shows: not the right choice, unless it is revealed."""
@@ -26,7 +27,7 @@ class Question:
         for chosen in self.answers.values():
             counts[chosen] += 1
         shown = {name: value for name, value in vars(self).items() if name not in ("answers", "sender")}
-        return shown | {"counts": counts, "right": self.right if self.revealed else None}
+        return shown | {"counts": counts, "right": self.right if self.state == "revealed" else None}
 
 
 class Votes:
@@ -42,6 +43,7 @@ class Votes:
 
     def __init__(self) -> None:
         self.asked, self.questions = 0, dict[tuple[Any, ...], Question]()
+        self.members: set[str] = set()  # of the class, each under a name that tells nothing
 
     def add(self, message: Any, sender: Any = "") -> None:
         """Count an answer; ValueError if it makes no sense, or if this sender has filled the chart."""
@@ -69,21 +71,30 @@ class Votes:
                 )
             theirs = [key for key, each in self.questions.items() if each.sender == most]
             del self.questions[min(theirs, key=lambda key: len(self.questions[key].answers))]
+        if question.state != "open":
+            raise ValueError("the vote on this question is closed")
         if student not in question.answers and len(question.answers) == STUDENTS:
             raise ValueError(f"a question must have at most {STUDENTS:,} answers")
         self.questions[key], self.asked = question, max(self.asked, question.number)
         question.answers[student] = chosen
 
+    def join(self, member: str) -> None:
+        """Count a member of the class, once."""
+        if member and len(self.members) < STUDENTS:
+            self.members.add(member)
+
     def change(self, message: Any) -> None:
-        """Reveal, hide or remove a question, as {"number": 3, "do": "reveal"}; ValueError otherwise."""
+        """Close, reveal, open or remove a question, as {"number": 3, "do": "close"}; else ValueError."""
         do = message.get("do") if isinstance(message, dict) else None
-        if do not in ("reveal", "hide", "remove"):
-            raise ValueError(f"a teacher must reveal, hide or remove a question, got {message!r:.80}")
+        if do not in (*STATES, "remove"):
+            rule = "a teacher must close, reveal, open or remove a question"
+            raise ValueError(f"{rule}, got {message!r:.80}")
         for key, question in list(self.questions.items()):
             if question.number == message.get("number"):
-                question.revealed = do == "reveal"
                 if do == "remove":
                     del self.questions[key]
+                else:
+                    question.state = STATES[do]
 
     def shown(self) -> list[dict[str, Any]]:
         """Return what the projector shows, the first question first."""

@@ -2,11 +2,12 @@
 
 import html
 import http.client
+import io
 import json
 import re
 import socket
 import threading
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import psutil
 import pytest
@@ -140,7 +141,31 @@ def test_thirty_committed_predictions_are_thirty_answers_and_a_repeat_is_none(jo
         expected = [0, 30] if choice == "In batches" else [20, 10]
         assert eventually(lambda: [each["counts"] for each in shown(joined, QUESTION[0])] == [expected])  # noqa: B023
     (found,) = shown(joined, QUESTION[0])
-    assert (found["revealed"], found["right"]) == (False, None)
+    assert (found["state"], found["right"]) == ("open", None)
+
+
+def test_a_kernel_that_joins_is_one_member_however_often_and_a_page_of_the_app_another(joined):
+    cookie = {"Cookie": f"{COOKIE}={teacher_token(joined)}"}
+    members = [json.loads(asked(joined, "/class/votes", **cookie)[2])["members"]]
+    for _ in range(2):
+        join(joined.address())
+        members.append(json.loads(asked(joined, "/class/votes", **cookie)[2])["members"])
+    assert members[0] >= 1
+    assert len(set(members)) == 1
+    asked(joined, f"/?token={TOKEN}")  # as a browser that has no cookie yet
+    assert json.loads(asked(joined, "/class/votes", **cookie)[2])["members"] == members[0] + 1
+
+
+def test_the_teacher_alone_gets_an_address_as_a_code(server):
+    segno = pytest.importorskip("segno")
+    address = f"{server.url}?token={TOKEN}"
+    path = f"/class/code?{urlencode({'address': address})}"
+    assert asked(server, path)[0] == 403
+    status, headers, drawn = asked(server, path, Cookie=f"{COOKIE}={teacher_token(server)}")
+    assert (status, headers["Content-Type"]) == (200, "image/svg+xml")
+    expected = io.BytesIO()
+    segno.make(address, micro=False).save(expected, kind="svg", light="#fff", border=2, scale=4)
+    assert drawn == expected.getvalue().decode()
 
 
 def test_in_a_class_nothing_gives_the_outcome_away_before_the_student_asks_for_it(joined):
@@ -170,7 +195,7 @@ def test_a_class_counts_the_first_shape_that_each_student_draws(joined, monkeypa
             drawing.paper.verdict = {"kind": each, "right": each == SHAPES[0]}
     assert eventually(lambda: [each["counts"] for each in shown(joined, question)] == [[1, 2, 1, 1]])
     (found,) = shown(joined, question)
-    assert (found["choices"], found["revealed"], found["right"]) == (SHAPES, False, None)
+    assert (found["choices"], found["state"], found["right"]) == (SHAPES, "open", None)
 
 
 def explored():
@@ -187,10 +212,10 @@ def test_the_explorer_sends_its_predictions_first_and_reveals_at_the_second_clic
     page = panel.predict
     page.reveal.click()
     assert panel.screen.cover
-    assert page.verdict.value.startswith("Your answers are on their way")
+    assert page.told.value.startswith("Your answers are on their way")
     assert page.rows["p99"].value == ""
     assert all(answer.disabled for answer in page.answers.values())
-    assert page.verdict.value == panel.screen.cover
+    assert page.told.value == panel.screen.cover
     move = "Max wait goes from 10 ms to 50 ms"
     names = "Throughput", "p99, the slowest in a hundred", "p50, the middle latency"  # the newest is on top
     texts = [f"{move}. {name}: falls, stays or rises?" for name in names]

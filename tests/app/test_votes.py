@@ -95,16 +95,48 @@ def test_a_question_that_is_full_takes_no_more_students_but_lets_the_others_chan
 def test_the_right_choice_is_kept_back_until_it_is_revealed():
     counted = Votes()
     counted.add(ANSWER)
-    for do, right in (("reveal", 2), ("hide", None), ("reveal", 2)):
+    for do, state, right in (
+        ("close", "closed", None), ("reveal", "revealed", 2), ("open", "open", None),
+    ):  # fmt: skip
         counted.change({"number": 1, "do": do})
-        assert counted.shown()[0]["right"] == right
+        assert (counted.shown()[0]["state"], counted.shown()[0]["right"]) == (state, right)
     counted.change({"number": 2, "do": "remove"})  # gone already: another window removed it
     assert len(counted.shown()) == 1
     counted.change({"number": 1, "do": "remove"})
     assert counted.shown() == []
-    for message in (None, [], {}, {"number": 1}, {"number": 1, "do": ["reveal"]}):
+    for message in (
+        None,
+        [],
+        {},
+        {"number": 1},
+        {"number": 1, "do": "hide"},
+        {"number": 1, "do": ["reveal"]},
+    ):
         with pytest.raises(ValueError, match="a teacher must"):
             counted.change(message)
+
+
+def test_a_closed_vote_counts_no_answer_until_it_is_open_again():
+    counted = Votes()
+    counted.add(ANSWER)
+    for do in ("close", "reveal"):
+        counted.change({"number": 1, "do": do})
+        with pytest.raises(ValueError, match="the vote on this question is closed"):
+            counted.add(ANSWER | {"chosen": 1})
+    assert counted.shown()[0]["counts"] == [1, 0, 0]
+    counted.change({"number": 1, "do": "open"})
+    counted.add(ANSWER | {"chosen": 1})
+    assert counted.shown()[0]["counts"] == [0, 1, 0]
+
+
+def test_each_member_is_counted_once_and_not_more_than_a_class_may_have():
+    counted = Votes()
+    for number in range(2 * STUDENTS):
+        counted.join(str(number // 3))
+    assert len(counted.members) == 2 * STUDENTS // 3 + 1
+    for number in range(2 * STUDENTS):
+        counted.join(str(number))
+    assert len(counted.members) == STUDENTS
 
 
 def test_the_longest_answer_fits_into_a_message():

@@ -1,5 +1,6 @@
 """The projector's page shows a class's answers as they come, keeps them, and runs nothing that they hold."""
 
+import importlib.util
 import json
 from contextlib import closing
 
@@ -85,12 +86,15 @@ def test_thirty_students_commit_at_once_and_the_chart_shows_all_and_a_reload_los
     for number in range(30):
         student(number, "p99?", CHOICES, CHOICES[number % 2 or 2 * (number % 4 == 0)])
     counted(server, "p99?", 30)
-    projector.evaluate(NOTE, "30 answers")
+    projector.evaluate(NOTE, "30 have answered")
     expected = [[text, f"{n} · {s} %", w] for text, n, s, w in (
         (CHOICES[0], 7, 23, "23.3333%"), (CHOICES[1], 15, 50, "50%"), (CHOICES[2], 8, 27, "26.6667%"),
     )]  # fmt: skip
     (polls,) = projector.wait_for_function("window.polls").json_value()
     assert polls <= POLLS
+    assert not projector.is_visible("#choices b")  # an open vote shows no bars
+    projector.get_by_role("button", name="Close the vote").click()
+    projector.wait_for_selector("#choices.closed b")
     assert bars(projector, "p99?") == expected
     projector.reload()
     assert bars(projector, "p99?") == expected
@@ -100,8 +104,8 @@ def test_thirty_students_commit_at_once_and_the_chart_shows_all_and_a_reload_los
     projector.reload()
     projector.wait_for_selector("#choices li.right")
     assert projector.inner_text(".right span") == "✓ It rises"
-    projector.get_by_role("button", name="Hide").click()
-    projector.wait_for_selector("#choices li.right", state="detached")
+    projector.get_by_role("button", name="Open again").click()
+    projector.wait_for_selector("#choices.open")
 
 
 def test_a_student_who_is_ahead_does_not_turn_the_page_but_the_teacher_may(server, projector, student):
@@ -176,6 +180,9 @@ def test_a_page_without_its_server_keeps_the_chart_and_says_so(browser, tmp_path
         page.goto(f"{server.url}class?teacher_token={teacher_token(server)}")
         student(1, "p99?", CHOICES, CHOICES[0])
         before = bars(page, "p99?")
+        assert page.inner_text("#count") == "1 of 1 have answered"
+        if importlib.util.find_spec("segno"):
+            page.wait_for_function("document.getElementById('code').naturalWidth > 0")
         assert page.locator("#connection").is_hidden()
         psutil.Process(server.pid).terminate()
         page.wait_for_selector("#connection:not([hidden])")

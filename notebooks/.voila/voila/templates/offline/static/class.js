@@ -8,7 +8,8 @@ const ENDED = "The app was started again: open the projector's address that it p
 const $ = (id) => document.getElementById(id);
 const total = ({ counts }) => counts.reduce((sum, count) => sum + count, 0);
 const answers = (count) => `${count} ${count === 1 ? "answer" : "answers"}`;
-let questions = [];
+const NEXT = { open: ["close", "Close the vote"], closed: ["reveal", "Reveal"], revealed: ["open", "Open again"] };
+let questions = [], members = 0; // of the class, those that the app knows
 let chosen = Number(sessionStorage.getItem("question")); // by the teacher; 0: follow the class
 
 const add = (parent, tag, text = "") => {
@@ -43,7 +44,7 @@ const current = () => {
 
 const draw = () => {
   const question = current();
-  const { text = "No answers yet", choices = [], counts = [], right, revealed } = question ?? {};
+  const { text = "No answers yet", choices = [], counts = [], right, state = "open" } = question ?? {};
   const all = total({ counts });
   $("question").textContent = text;
   fit($("choices"), choices, makeChoice, (line, choice, index) => {
@@ -53,10 +54,11 @@ const draw = () => {
     line.children[1].textContent = `${counts[index]} · ${Math.round(share)} %`;
     line.querySelector("u").style.width = `${share}%`;
   });
-  $("choices").className = right == null ? "" : "revealed";
+  $("choices").className = right == null ? state : "revealed";
   $("controls").hidden = !question;
-  $("count").textContent = answers(all) + (revealed && right == null ? ", no choice is right" : "");
-  $("reveal").textContent = revealed ? "Hide" : "Reveal";
+  const voted = all <= members ? `${all} of ${members} have answered` : `${all} ${all === 1 ? "has" : "have"} answered`;
+  $("count").textContent = voted + (state === "revealed" && right == null ? "; no choice is right" : "");
+  $("next").textContent = NEXT[state][1];
   // One student's prediction has three questions: more of them, with one answer each, are different moves.
   $("apart").hidden = questions.length <= 3 || questions.some((each) => total(each) > 1);
   $("more").hidden = questions.length < 2;
@@ -75,10 +77,10 @@ const choose = (number) => {
 
 const ask = async () => {
   const answer = await fetch("/class/votes").catch(() => null);
-  const asked = answer?.ok && (await answer.json()).questions;
+  const asked = answer?.ok && (await answer.json());
   // A new question moves the others: a click must act on the one that its press was on.
   if (asked && !document.querySelector("button:active")) {
-    questions = asked;
+    ({ questions, members } = asked);
     draw();
   }
   $("connection").hidden = answer?.ok;
@@ -90,7 +92,7 @@ const act = (what) => {
   return fetch("/class/votes", { method: "POST", body }).then(ask, ask);
 };
 
-$("reveal").addEventListener("click", () => act(current().revealed ? "hide" : "reveal"));
+$("next").addEventListener("click", () => act(NEXT[current().state][0]));
 $("remove").addEventListener("click", () => {
   if (confirm(`Remove this question and its ${answers(total(current()))}?`)) void act("remove");
 });
@@ -99,6 +101,9 @@ $("follow").addEventListener("click", () => choose(0));
 const footer = document.querySelector("footer");
 const host = /^(localhost|127\.|\[::1)/.test(location.host) ? footer.dataset.host : location.host;
 const address = `${location.protocol}//${host}/?token=${footer.dataset.token}`;
+const code = $("code");
+code.addEventListener("error", () => { code.hidden = true; });
+code.src = `/class/code?address=${encodeURIComponent(address)}`;
 footer.children[0].textContent = address;
 footer.children[2].textContent = `bs.teaching.join("${address}")`;
 const again = () => ask().finally(() => setTimeout(again, EVERY_MS));
