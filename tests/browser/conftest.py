@@ -76,7 +76,8 @@ panel.tabs.selected_index, panel.large.value = begun
 INTO_VIEW = (
     "document.querySelector('.batchsim-explorer').scrollIntoView({ block: 'nearest' })"  # as one that opens
 )
-MET = "try { localStorage.setItem('batchsim-opening', 1); } catch {}"  # the reader has seen the opening
+# The reader has seen the opening, and wants all controls.
+MET = "try { for (const name of ['opening', 'more']) localStorage.setItem(`batchsim-${name}`, 1); } catch {}"
 FILL = """(cells) => {
     const notebook = jupyterapp.shell.currentWidget.model.sharedModel;
     notebook.transact(() => {

@@ -1,4 +1,4 @@
-"""A config pasted into a page: its film plays, marks and a diff appear, and no script of it ever runs."""
+"""A config pasted into a page: its marks and a diff are in the large view, and no script of it ever runs."""
 
 import pytest
 
@@ -36,12 +36,10 @@ def open_page(panel):
     panel.page.wait_for_selector(BOX)
 
 
-def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
+def test_the_editor_takes_the_large_view_and_shows_marks_and_a_diff_with_what_it_changes(panel):
     page = panel.page
     open_page(panel)
-    page.evaluate("document.querySelector('.batchsim-player').film.slowed = 3")  # else it may end unseen
     page.fill(BOX, TRITON)
-    page.wait_for_selector(".batchsim-player button:has-text('▮▮')")  # pause, as the film plays
     page.wait_for_selector(".batchsim-diff")
     lines = page.eval_on_selector_all(
         ".batchsim-marked", "them => them.map((it) => [it.value, it.innerText])"
@@ -52,20 +50,25 @@ def test_a_pasted_triton_config_shows_its_film_its_marks_and_a_diff(panel):
     diff = page.inner_text(".batchsim-diff")
     assert "-max_batch_size: 16" in diff
     assert "+  max_queue_delay_microseconds: " in diff
-    # A line that was cut would show another number, and code above the diff would hide it.
+    # A line that was cut would show another number.
     assert page.eval_on_selector(".batchsim-diff", "it => it.scrollWidth <= it.clientWidth")
-    assert page.eval_on_selector(".batchsim-code", "it => getComputedStyle(it).position") != "sticky"
     chosen = 'document.querySelector(".batchsim-knob-rule select").selectedOptions[0].text'
     # JupyterLab writes blanks of another kind.
     assert eventually(lambda: page.evaluate(chosen).replace("\xa0", " ") == "Triton: size or wait")
     assert eventually(lambda: page.input_value(".batchsim-knob-max_wait_ms input") == "500")
     name = "max_queue_delay_microseconds: 500000"
     assert eventually(lambda: name in page.inner_text(".batchsim-knob-max_wait_ms"))
-    page.click(".batchsim-player button:has-text('▮▮')")
+    before, after = page.inner_text(".batchsim-diff .batchsim-new b").split(" → ")  # beside a new line
+    assert float(after.split()[1]) < float(before.split()[1])
     panel.quiet()
-    film, picture = page.evaluate(BOXES, [".batchsim-player", panel.picture])
-    assert film["y"] >= picture["y"] - 1  # it covers the large view
-    assert film["y"] + film["height"] <= picture["y"] + picture["height"] + 1
+    editor, picture = page.evaluate(BOXES, [".batchsim-config", panel.picture])
+    left, top, width, height = panel.kernel.ask("panel.picture.places()[panel.picture.large]")
+    assert editor["x"] == pytest.approx(picture["x"] + left * picture["width"], abs=2)
+    assert editor["y"] == pytest.approx(picture["y"] + top * picture["height"], abs=2)
+    assert editor["width"] == pytest.approx(width * picture["width"], abs=2)
+    assert editor["height"] == pytest.approx(height * picture["height"], abs=2)
+    page.click(".batchsim-tabs .lm-TabBar-tab:has-text('Arrivals')")
+    page.wait_for_selector(BOX, state="hidden")
     assert page.evaluate("window.ran") is None
     assert panel.noise.errors == []
 

@@ -102,7 +102,7 @@ def test_a_page_that_is_opened_moves_no_picture(app, opened):
 
 
 @pytest.mark.parametrize(("width", "height"), [(800, 900), (390, 844)])
-def test_the_controls_fold_above_the_picture_where_there_is_no_room_beside_it(app, opened, width, height):
+def test_the_controls_fold_below_the_picture_where_there_is_no_room_beside_it(app, opened, width, height):
     with opened(app, viewport={"width": width, "height": height}) as panel:
         panel.quiet(400)
         seen = panel.page.evaluate(GEOMETRY)
@@ -112,7 +112,7 @@ def test_the_controls_fold_above_the_picture_where_there_is_no_room_beside_it(ap
         assert panel.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert panel.kernel.ask("[len(panel.picture.views), panel.tabs.selected_index]") == [1, None]
         knobs = panel.page.locator(".batchsim-knobs").bounding_box()
-        assert knobs["y"] + knobs["height"] <= seen["picture"][1]
+        assert knobs["y"] >= seen["picture"][1] + seen["picture"][3]
         panel.page.locator(".batchsim-large select").select_option(label="p99 of every setting at this load")
         panel.quiet(400)
         assert panel.kernel.ask("panel.picture.large") == "map"

@@ -1,6 +1,7 @@
 // A server's config to paste, its lines with their marks, and the proposed diff: all of it is text, never HTML.
 
 import { element } from "../../web/js/dom.js";
+import { lay } from "./place.js";
 
 const PAUSE_MS = 300; // after the last key, before the text is read
 const said = (textContent, role, className = "") => element("p", { textContent, className, attributes: { role } });
@@ -8,7 +9,7 @@ const plain = (textContent) => element("p", { textContent });
 
 export function render({ model, el }) {
   el.classList.add("batchsim-config");
-  const area = element("textarea", { rows: 6, spellcheck: false, placeholder: model.get("hint"), ariaLabel: "A server's config" });
+  const area = element("textarea", { rows: 8, spellcheck: false, placeholder: model.get("hint"), ariaLabel: "A server's config" });
   const answer = element("div");
   el.append(area, answer);
   let timer = 0;
@@ -27,24 +28,39 @@ export function render({ model, el }) {
     element("button", { textContent, type: "button", className: "jupyter-button widget-button", onclick: () => model.send({ [act]: true }) });
   const item = ([value, textContent, marks]) =>
     element("li", { value, className: marks.length ? "batchsim-marked" : "" }, element("code", { textContent }), ...marks.map(plain));
-  const listing = ([from, to, ...changes]) => {
+  const listing = ([from, to, ...changes], gain) => { // beside the last new line, what all of them change
     const lines = changes.map((line) => element("span", { textContent: `${line}\n`, className: { "+": "batchsim-new", "-": "batchsim-old" }[line[0]] ?? "" }));
+    const changed = lines.findLast((line) => line.className === "batchsim-new");
+    changed?.prepend(element("b", { textContent: gain }));
     return element("pre", { className: "batchsim-diff" }, element("span", { textContent: `${from}\n${to}\n` }), ...lines);
   };
   const show = () => {
-    const { summary, alert, lines, below, result, diff, again } = model.get("answer");
+    const { summary, alert, lines, below, result, diff, gain, again } = model.get("answer");
     const parts = [
       summary && said(summary, alert ? "alert" : "status"),
       result && said(result, "status", "batchsim-result"),
       again && button("Check again", "again"),
+      diff && listing(diff.split("\n"), gain),
+      diff && button("Copy the diff", "copy"),
       lines?.length && element("ol", { className: "batchsim-lines" }, ...lines.map(item)),
       ...(below ?? []).map(plain),
-      diff && listing(diff.split("\n")),
-      diff && button("Copy the diff", "copy"),
     ];
     answer.replaceChildren(...parts.filter(Boolean));
   };
-  model.on("change:answer", show);
+  const place = () => {
+    el.style.display = model.get("shown") ? "" : "none";
+    lay(el, model.get("place"));
+  };
+  const events = { "change:answer": show, "change:place": place, "change:shown": place }, sizes = new ResizeObserver(() => {
+    if (el.parentElement) sizes.observe(el.parentElement.querySelector(".batchsim-screen-box") ?? el); // once it is in the page
+    place();
+  });
+  for (const [name, act] of Object.entries(events)) model.on(name, act);
+  sizes.observe(el);
   show();
-  return () => model.off("change:answer", show);
+  place();
+  return () => {
+    sizes.disconnect();
+    for (const [name, act] of Object.entries(events)) model.off(name, act);
+  };
 }

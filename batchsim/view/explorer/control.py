@@ -15,7 +15,7 @@ from batchsim.scenario import Table, priorities
 from batchsim.scenario.sized_time import SizeTable
 
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
-DEVICE, CLASS = "Device", "Class"
+DEVICE, SHARE = "Device", "Share"
 GIVEN = "given"  # the choice of what no option of a list makes
 
 

@@ -14,12 +14,12 @@ from batchsim.view.explorer import presets
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import (
     ARRIVALS,
-    CLASS,
     COMPUTING,
     DEVICE,
     GIVEN,
     MAIN,
     RULE,
+    SHARE,
     Control,
     Slider,
 )
@@ -54,7 +54,7 @@ class Controls:
         self.service, self.ranges = next(iter(self.services)), Ranges()
         self.aliases: Mapping[str, str] = {}
         self.opened: str | None = None  # the page
-        self.boxes = {page: stack([]) for page in (*SETTINGS, CLASS)}
+        self.boxes = {page: stack([]) for page in (*SETTINGS, SHARE)}
         self.boxes[MAIN] = plain(widgets.VBox, classes="batchsim-knobs")
         self._follow()
         session.subscribe("state", self._follow)
@@ -181,7 +181,7 @@ class Controls:
         """Put the controls that make a difference on their pages, and make those of an open page."""
         values = vars(self.session.state)
         for page, box in self.boxes.items():
-            is_open = page in (MAIN, CLASS, self.opened)
+            is_open = page in (MAIN, SHARE, self.opened)
             names = [name for name in on_page(page) if is_open or name in self.made]
             shown = [self._shown(name, anew) for name in names if relevant(name, values)]
             there = [part for control in shown for part in widgets_of(control)]

@@ -11,7 +11,7 @@ from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.servers.server import ServerConfig
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.control import CLASS, COMPUTING, DEVICE, MAIN
+from batchsim.view.explorer.control import COMPUTING, DEVICE, MAIN, SHARE
 from batchsim.view.explorer.controls import SETTINGS, Controls
 from batchsim.view.explorer.kinds import FIRST, KINDS
 from batchsim.view.explorer.main_picture import MainPicture
@@ -23,9 +23,9 @@ from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.parts import Values
-from batchsim.view.explorer.session import REQUESTS, Session
-from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State, of_rule, view_of
-from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, hide, line, plain, set_class
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import DEFAULT, DEFAULTS, MORE, State, of_rule, view_of
+from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, button, hide, line, plain, set_class
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
@@ -53,8 +53,8 @@ class Explorer(widgets.Box):
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
         self.play = PlayPage(session, self.screen, self.pseudocode)
-        self.config = ConfigPage(session, self.screen, self.play)
-        self.share = SharePage(session, self.screen, self.controls.boxes[CLASS])
+        self.config = ConfigPage(session, self.screen)
+        self.share = SharePage(session, self.screen, self.controls.boxes[SHARE])
 
         self.pages: list[Page] = [self.config, self.compare, self.predict, self.play, self.share]
         self.tabs = plain(
@@ -63,7 +63,8 @@ class Explorer(widgets.Box):
         )  # fmt: skip
         self._open()
         self.opening = Opening(session, self.screen, self.play, opening)
-        column = [self.opening, self.controls.boxes[MAIN], self.tabs, self.pseudocode]
+        self.more = button("More", "All controls and views, or three of each", self._show_more)
+        column = [self.opening, self.controls.boxes[MAIN], self.more, self.tabs, self.pseudocode]
 
         self.large = plain(
             widgets.Dropdown, options=offered(session), value=session.style.large, classes="batchsim-large",
@@ -79,7 +80,7 @@ class Explorer(widgets.Box):
         )  # fmt: skip
         foot = [self.large, self.words, self.server, self.status]
         foot_box = plain(widgets.Box, foot, classes="batchsim-foot")
-        right = [self.screen, self.play.player, foot_box, self.readout]
+        right = [self.screen, self.play.player, self.config.box, foot_box, self.readout]
         sides = {"batchsim-column": column, "batchsim-right": right}
         super().__init__(
             [plain(widgets.VBox, parts, classes=side) for side, parts in sides.items()],
@@ -97,6 +98,7 @@ class Explorer(widgets.Box):
             lambda _: set_class(self.readout, "batchsim-open", self.words.value), names="value"
         )
         self.screen.observe(lambda _: self._fold(), names="alone")
+        self.screen.observe(self._name_more, names="more")
         if session.style.large == self.state.kind.film:
             self.turn_to(self.play)
         session.refresh()
@@ -171,12 +173,26 @@ class Explorer(widgets.Box):
         text, alert = self.session.status
         self.status.value = line(text, "alert" if alert else "status") if text else ""
 
+    def _show_more(self) -> None:
+        """Show all controls and views, or three of each, without a page that needs others."""
+        more = self.screen.more
+        if more:
+            self.predict.predicting.value = False  # which uncovers the picture
+            self._turn_home()
+        self.screen.more = not more
+
+    def _name_more(self, change: dict[str, Any]) -> None:
+        self.more.description = "Less" if change["new"] else "More"
+
     def _fold(self) -> None:
-        """Close the pages while the controls are above the picture; open one when they are to its left."""
-        if self.screen.alone:
-            self.tabs.selected_index = None
-        elif self.tabs.selected_index is None:
-            self.tabs.selected_index = 0
+        """Close the pages while the controls are below the picture; open one when they are to its left."""
+        if self.screen.alone or self.tabs.selected_index is None:
+            self._turn_home()
+
+    def _turn_home(self) -> None:
+        self.tabs.selected_index = None if self.screen.alone else 0
+        if self.session.style.large == self.state.kind.film and not self.screen.alone:
+            self.turn_to(self.play)
 
     def _update(self) -> None:
         """Show the picture's description and the rule, and update the pages; most wait until opened."""
@@ -198,14 +214,11 @@ class Explorer(widgets.Box):
             if selected is not None:
                 for page in self.pages:
                     page.is_open = page is selected
-            self.play.opened = any(page.is_open and page.plays for page in self.pages)
             for page in self.pages:
                 if page.is_open or page.follows:
                     page.update()
             films = self.play.player.shown
             set_class(self.pseudocode, "batchsim-acting", films)
-            # Below a config there are its marks and its diff, which pinned code would hide.
-            set_class(self.pseudocode, "batchsim-pinned", films and not self.config.is_open)
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:
@@ -224,25 +237,11 @@ def offered(session: Session) -> tuple[tuple[str, str], ...]:
     return tuple((view.NAME, key) for key, view in views.items())
 
 
-def explore(
-    service: Any = None, workload: OpenLoop | ClosedLoop | None = None, *,
-    requests: int = REQUESTS, seed: int = 0, link: str | None = None, play: bool = False,
-    opening: bool = False,
+def explorer(
+    service: Any, workload: OpenLoop | ClosedLoop | None, requests: int, seed: int, link: str | None,
+    play: bool, opening: bool,
 ) -> Explorer:  # fmt: skip
-    """Return sliders that move a picture of a scenario: show it as the last line of a cell.
-
-    `service`: a Measurement, a service time, a rule, or a whole Scenario to begin with; the panel can also
-    measure models. Parts of a Scenario without a control stay as they are. A Scenario with tokens, or a
-    `StepTime`, begins with token generation. `workload`: the traffic to begin with; a slider can change the
-    rate of a Trace. `requests`: the number of requests in each run. `link`: the state and the view of another
-    explorer, as its line of text. `play`: begin with the film of the requests, above their timeline.
-    `opening`: add one control and view after the other, for readers who have never seen the explorer.
-
-    >>> panel = explore(requests=500)
-    >>> panel.controls["max_wait_ms"].value = 20
-    >>> panel.result.scenario.rule
-    SizeOrWait(max_batch_size=32, max_wait_ms=20)
-    """
+    """Return the explorer of `explore`'s arguments."""
     _check.whole("requests", requests)
     services: dict[str, Values] = {}
     costs: Values = {}
@@ -273,4 +272,6 @@ def explore(
     )
     if large in views_of(state.mode, session.style.parts):  # a run without replicas has no view of them
         session.style = session.style._replace(large=large)
-    return Explorer(session, services, opening and not link and state.mode == FIRST)
+    panel = Explorer(session, services, opening and not link and state.mode == FIRST)
+    panel.screen.more = bool(link) and MORE in str(link).split("&")
+    return panel

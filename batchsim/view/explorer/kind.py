@@ -23,11 +23,11 @@ from batchsim.simulate import available
 from batchsim.study.slo import SLO
 from batchsim.view.explorer.control import (
     ARRIVALS,
-    CLASS,
     COMPUTING,
     GIVEN,
     MAIN,
     RULE,
+    SHARE,
     Control,
     Option,
     Slider,
@@ -371,7 +371,7 @@ LIMITS = {
 }  # fmt: skip
 SEED = {
     "seed": Control("Seed", "The same seed gives the same traffic",
-        "whole", 0, CLASS, None, {"at_least": 0, "at_most": 2**63 - 1}),
+        "whole", 0, SHARE, None, {"at_least": 0, "at_most": 2**63 - 1}),
 }  # fmt: skip
 
 

@@ -30,7 +30,9 @@ class MainPicture(Screen):
         self.style = session.style
         self.picture = LivePicture(*self.style)
         self.on_msg(self._receive)
-        self.observe(lambda _: self.restyle(), names=["width_px", "height_px", "alone", "ratio", "dark"])
+        self.observe(
+            lambda _: self.restyle(), names=["width_px", "height_px", "alone", "ratio", "dark", "more"]
+        )
         session.subscribe("change", self.draw)
         session.subscribe("release", self._release)
         session.subscribe("wait", self._wait)
@@ -44,6 +46,7 @@ class MainPicture(Screen):
             width_px, height_px = (min(max(px, LEAST_PX), MOST_PX) for px in (self.width_px, self.height_px))
             ratio = min(max(0.5, self.ratio), math.sqrt(MOST_PIXELS / (width_px * height_px)))
             style = style._replace(width_px=width_px, height_px=height_px, ratio=ratio, alone=self.alone)
+            style = style._replace(few=not self.more)
         session.restyle(style)
         if self.width_px and self.height_px:
             session.open_page()
@@ -71,7 +74,7 @@ class MainPicture(Screen):
         session, (width_px, height_px) = self.session, STORED_PX
         if not session.visible or session.data is None:
             return None
-        return self.fresh(width_px=width_px, height_px=height_px, ratio=1.0, alone=False).png()
+        return self.fresh(width_px=width_px, height_px=height_px, ratio=1.0, alone=False, few=False).png()
 
     def fresh(self, **style: Any) -> LivePicture:
         """Return a picture of the present data with its numbers as a line, in the page's style or another."""

@@ -1,6 +1,7 @@
 // A film in a notebook: its window comes as arrays; its moment goes back when it pauses, or twice a second.
 import { element, isDark } from "../../web/js/dom.js";
 import { Film } from "../../web/js/film.js";
+import { lay } from "./place.js";
 
 const ARRAYS = { float64: Float64Array, int32: Int32Array, uint8: Uint8Array }, REPORT_MS = 500;
 
@@ -34,12 +35,9 @@ export function render({ model, el }) {
   el.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; }); // notebooks have shortcuts on letters
   const lie = () => { // over its part of the explorer's picture
     el.style.display = model.get("shown") ? "" : "none";
-    const box = el.parentElement?.querySelector(".batchsim-screen-box"), picture = box?.querySelector(".batchsim-screen");
-    if (!placed() || !picture) return;
+    if (!placed()) return;
     panel()?.querySelector(".batchsim-moment")?.append(words);
-    const [left, top, width, height] = model.get("place"), { offsetWidth: w, offsetHeight: h } = picture;
-    const [x, y] = [box.offsetLeft + picture.offsetLeft, box.offsetTop + picture.offsetTop];
-    Object.assign(el.style, { left: `${x + left * w}px`, top: `${y + top * h}px`, width: `${width * w}px`, height: `${height * h}px` });
+    lay(el, model.get("place"));
   };
   let loaded = null, told = [null, null, false], reported = 0; // the kernel's film, and the moment that it knows of
   const report = () => {

@@ -1,12 +1,13 @@
 // The explorer's picture: frames come in; clicks, keys, gestures and the page's size go out.
 // In this order: helpers, frames, the size, the pointer, the keys, and `render`, which joins them.
 
-import { element, isDark } from "../../web/js/dom.js";
+import { element, isDark, stored } from "../../web/js/dom.js";
 
-const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold above the picture
+const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold below the picture
 const MARGIN_PX = 12; // above and below the explorer in the window
 const LEAST_PX = 240, LEAST_HEIGHT_PX = 340;
 const SETTLED_MS = 120; // from the last change of size to its report
+const MORE = "batchsim-more"; // in the browser's storage
 const RELEASE_MS = 300; // after the release of the pointer or the key
 
 // Helpers.
@@ -115,8 +116,15 @@ function bringIntoView(panel) {
   const box = panel.getBoundingClientRect();
   const top = scroller(panel)?.getBoundingClientRect().top ?? 0;
   if (box.height < 50 || box.top < top - 1 || box.top > innerHeight) return;
-  // An explorer higher than the window, as with the controls above the picture, does not move.
+  // An explorer higher than the window, as with the controls below the picture, does not move.
   if (box.height <= visibleHeight(panel)) panel.scrollIntoView({ block: "nearest" });
+}
+
+// A notebook turns to the next cell, and leaves an explorer that comes later above the window.
+function appear(panel) {
+  const cell = panel.closest(".jp-Cell"), isActive = (it) => it?.classList.contains("jp-mod-active");
+  if (isActive(cell) || isActive(cell?.nextElementSibling)) panel.scrollIntoView({ block: "start" });
+  else bringIntoView(panel);
 }
 
 // The pointer and the keys.
@@ -274,8 +282,14 @@ export function render({ model, el }) {
     for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
     model.save_changes();
     for (const list of panel.querySelectorAll(".batchsim-foot select")) list.setAttribute("aria-label", list.title);
-    if (!seen) requestAnimationFrame(() => bringIntoView(panel));
+    if (!seen) requestAnimationFrame(() => appear(panel));
     seen = true;
+  };
+  const showMore = () => { // all controls and views, or three of each
+    const more = model.get("more");
+    panel.classList.toggle("batchsim-calm", !more);
+    stored((storage) => (more ? storage.setItem(MORE, "1") : storage.removeItem(MORE)));
+    later();
   };
   const later = () => {
     clearTimeout(measuring);
@@ -286,6 +300,8 @@ export function render({ model, el }) {
       panel = el.closest(".batchsim-explorer"); // null until the element is in the page
       if (panel) {
         gesture = gestures(model, panel);
+        if (stored((storage) => storage.getItem(MORE))) model.set("more", true); // sent with the size
+        showMore();
         parts.observe(panel, { childList: true, subtree: true });
         describe(panel);
         const head = document.querySelectorAll(".batchsim-head"); // in the app, which the opening makes smaller
@@ -309,7 +325,7 @@ export function render({ model, el }) {
   const updateAlt = () => { img.alt = model.get("alt"); };
   const stale = staleness(model, el, cover);
   const events = {
-    "change:number": () => { draw(); gesture?.settle(); }, "change:alt": updateAlt, "msg:custom": receive,
+    "change:number": () => { draw(); gesture?.settle(); }, "change:alt": updateAlt, "msg:custom": receive, "change:more": () => panel && showMore(),
     "change:cover": stale.update, "change:stale": stale.update, "change:busy": stale.update,
   };
   for (const [name, act] of Object.entries(events)) model.on(name, act);

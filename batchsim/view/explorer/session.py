@@ -15,11 +15,12 @@ from batchsim.engines.compiled import engine
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import Scenario
+from batchsim.simulate import DEFAULT_REQUESTS
 from batchsim.view.explorer import ahead
 from batchsim.view.explorer.ahead import Wait
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runs import Stored
-from batchsim.view.explorer.state import DEFAULTS, State, view_of
+from batchsim.view.explorer.state import DEFAULTS, MORE, State, view_of
 from batchsim.view.pictures.data import ViewData, parts_of
 from batchsim.view.pictures.views import NAMES, views_of
 
@@ -66,7 +67,6 @@ def setting(name: str, value: Any) -> str:
     return f"{control.label} = {text or 'none'}"
 
 
-REQUESTS = 100_000  # of a run, unless the caller asks for others
 Event = Literal["state", "run", "change", "release", "status", "wait"]
 
 
@@ -87,6 +87,7 @@ class Style(NamedTuple):
     mode: str = FIRST
     server: int = 0  # the one of several whose steps are shown
     parts: tuple[str, ...] = ()  # what the run has of `PARTS`
+    few: bool = False
 
 
 class Session:
@@ -168,14 +169,15 @@ class Session:
         return self.state.python(requests)
 
     def link(self) -> str:
-        """Return the state and the large view as a line of text."""
-        return "&".join(filter(None, [self.state.to_link(), f"view={self.style.large}"]))
+        """Return the state and how it is shown as a line of text."""
+        more = MORE if self.has_page and not self.style.few else ""
+        return "&".join(filter(None, [self.state.to_link(), f"view={self.style.large}", more]))
 
     def explored(self, link: str) -> str:
         """Return Python that opens a link; the reader must supply what it cannot say."""
         outer = {path.partition(".")[0] for path in self.state.needs}
         given = ["workload=traffic" if outer == {"workload"} else "scenario"] if outer else []
-        given += [f"requests={self.requests:_}"] if self.requests != REQUESTS else []
+        given += [f"requests={self.requests:_}"] if self.requests != DEFAULT_REQUESTS else []
         return f"import batchsim as bs; bs.explore({', '.join([*given, f'link={link!r}'])})"
 
     def open_link(self, link: str) -> None:

@@ -24,6 +24,11 @@ from batchsim.view.pictures.views import NAMES
 
 FIELDS = dataclasses.fields(Scenario)
 KEPT = "kept"  # what names the parts that a link cannot say, in a link
+LOOKS = (
+    "view",
+    "more",
+)  # in a link: the large view, see `view_of`, and whether all controls and views are there
+MORE = "more=1"
 PAID = "price_per_hour", "watts"  # which change no time, so that a link may go without them
 OLD = {"token_replicas": "replicas", "token_routing": "routing"}  # names of controls in older links
 
@@ -185,7 +190,7 @@ class State(_Values):
             if name == KEPT:
                 kept = value
                 continue
-            if name == "view":  # see `view_of`
+            if name in LOOKS:
                 continue
             if name not in CONTROLS:
                 hint = _check.nearest(name, CONTROLS)

@@ -101,6 +101,7 @@ class Screen(anywidget.AnyWidget):
     `frame` is an image, and `numbers` HTML above it; `show` sends new ones. `width_px`, `height_px`,
     `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
     background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
+    `more`: all controls and views are there, else three of each; the page remembers it.
     `stale` is a text over a picture of another setting, with the seconds so far while it is `busy`: the page
     dims all that belongs to it.
     It fills the height of the window, and sends messages about clicks, keys and gestures.
@@ -119,6 +120,7 @@ class Screen(anywidget.AnyWidget):
     width_px = traitlets.Int(0).tag(sync=True)
     height_px = traitlets.Int(0).tag(sync=True)
     alone = traitlets.Bool(False).tag(sync=True)
+    more = traitlets.Bool(False).tag(sync=True)
     ratio = traitlets.Float(1.0).tag(sync=True)
     dark = traitlets.Bool(False).tag(sync=True)
 

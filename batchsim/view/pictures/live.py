@@ -25,6 +25,7 @@ LEAST_PX, MOST_PX = 240, 4096
 PRINT_DPI = 200
 POINTS = 72  # of an inch: with so many CSS pixels in one, points are CSS pixels
 MOST_ROWS = 3
+BESIDE = 2  # small views that stand to the right of the large one if there are few
 LEAST_EM = 15.1, 13.5  # the width and the height of a small view: smaller, and its names would not fit
 WIDE_EM = 44  # a large view whose axes stand side by side
 
@@ -39,9 +40,9 @@ class LivePicture:
 
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
     "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others, as does
-    a picture too small for their names. `show` draws a `ViewData`, `describe` puts it into words, and `at`
-    answers the pointer. `mode` is the kind of run: "requests" or "tokens"; `parts` are those that the run
-    has of `data.PARTS`. Views of steps and seats show `server`.
+    a picture too small for their names; `few` leaves two of them. `show` draws a `ViewData`, `describe` puts
+    it into words, and `at` answers the pointer. `mode` is the kind of run: "requests" or "tokens"; `parts`
+    are those that the run has of `data.PARTS`. Views of steps and seats show `server`.
 
     Each view is in a subfigure. matplotlib marks it as stale when an artist changes that is not animated: a
     limit, a unit, a name in a legend. A redraw draws stale subfigures, and over the stored pixels of all of
@@ -51,7 +52,7 @@ class LivePicture:
     def __init__(
         self, width_px: int = 1000, height_px: int = 640, ratio: float = 1.0, theme: str = "light",
         size: str = "page", large: str = "latency", alone: bool = False, mode: str = "requests",
-        server: int = 0, parts: tuple[str, ...] = (),
+        server: int = 0, parts: tuple[str, ...] = (), few: bool = False,
     ) -> None:  # fmt: skip
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
         _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
@@ -61,23 +62,24 @@ class LivePicture:
         first = named("large", large, views)
         self.theme, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
         self.mode, self.em = mode, self.size.em_px(width_px)
-        self.style = width_px, height_px, ratio, size, large, alone, mode, parts
+        self.style = width_px, height_px, ratio, size, large, alone, mode, parts, few
         self.data: ViewData | None = None
         self.width_px, self.height_px, self.ratio = width_px, height_px, ratio
         with self.styled():
             inches = ((width_px + 1e-6) / POINTS, (height_px + 1e-6) / POINTS)  # matplotlib truncates pixels
             self.figure = Picture(figsize=inches, dpi=POINTS * ratio)
-            others = [kind for kind in views.values() if kind is not first]
+            others = [kind for kind in views.values() if kind is not first][: BESIDE if few else None]
             rows = min(max(len(others) - 2, 2), MOST_ROWS)
-            columns = len(others) - rows + 1  # of the last row
+            beside = BESIDE if few else rows - 1
+            columns = len(others) - beside or 1  # of the last row
             cell_em = width_px / max(columns, 3) / self.em, height_px / rows / self.em
             shown = (
                 [first] if alone or cell_em[0] < LEAST_EM[0] or cell_em[1] < LEAST_EM[1] else [first, *others]
             )
-            # The large view takes two of three columns, down to the last row, and small ones fill the rest.
+            # The large view takes two of three columns, down to a last row, and small ones fill the rest.
             grid = self.figure.add_gridspec(rows, 3 * columns)
-            places = [grid[:-1, : 2 * columns] if len(shown) > 1 else grid[:, :]]
-            places += [grid[row, 2 * columns :] for row in range(rows - 1)]
+            places = [grid[:beside, : 2 * columns] if len(shown) > 1 else grid[:, :]]
+            places += [grid[row, 2 * columns :] for row in range(beside)]
             places += [grid[-1, 3 * at : 3 * (at + 1)] for at in range(columns)]
             self.views: dict[str, View] = {kind.KEY: kind() for kind in shown}
             self.parts: dict[str, SubFigure] = {

@@ -16,3 +16,12 @@ export function isDark(el) {
   }
   return false;
 }
+
+/** Use the browser's storage; null where readers forbid it. */
+export function stored(act) {
+  try {
+    return act(localStorage);
+  } catch {
+    return null;
+  }
+}

@@ -1,15 +1,7 @@
 /** The opening: a sentence, and one thing more with each, until everything is there. It plays once; Escape skips it. */
-import { element } from "./dom.js";
+import { element, stored } from "./dom.js";
 
-const SEEN = "batchsim-opening"; // in the browser's storage, which some readers forbid
-
-function stored(act) {
-  try {
-    return act(localStorage);
-  } catch {
-    return null;
-  }
-}
+const SEEN = "batchsim-opening"; // in the browser's storage
 
 /** Begin in an element, unless the reader has seen it: `show(at)` shows a step's thing, `end(skipped)` everything. */
 export function opening(host, steps, { show, end }) {
@@ -27,7 +19,7 @@ export function opening(host, steps, { show, end }) {
     at += 1;
     if (at === steps.length) return finish(false);
     said.textContent = steps[at].words;
-    next.textContent = at < steps.length - 1 ? `Next (${at + 1} of ${steps.length})` : "Show everything";
+    next.textContent = at < steps.length - 1 ? `Next (${at + 1} of ${steps.length})` : "Done";
     show(at);
   };
   const onkey = (event) => { if (event.key === "Escape" && host.isConnected) finish(true); };

@@ -108,3 +108,25 @@ def test_plain_widgets_share_their_looks_as_a_page_makes_each_of_them(panel):
     knobs = [knob for knob in panel.controls.made.values() if isinstance(knob, Knob)]
     assert len({knob.field.layout.model_id for knob in knobs}) == 1
     assert len({knob.field.style.model_id for knob in knobs}) == 1
+
+
+def test_a_page_shows_a_few_views_until_the_reader_wants_all_and_a_link_keeps_them():
+    panel = bs.explore(requests=300)
+    assert len(panel.picture.views) == 6  # without a page
+    panel.screen.set_trait("width_px", 900)
+    panel.screen.set_trait("height_px", 700)
+    assert [*panel.picture.views] == ["latency", "map", "load"]
+    assert "more=" not in panel.session.link()
+    panel.more.click()
+    assert len(panel.picture.views) == 6
+    assert panel.more.description == "Less"
+    other = bs.explore(requests=300, link=panel.session.link())
+    assert other.screen.more
+    panel.predict.predicting.value = True
+    panel.turn_to(panel.predict)
+    panel.controls["max_wait_ms"].value = 50
+    panel.more.click()
+    assert len(panel.picture.views) == 3
+    assert panel.screen.cover == ""  # no page that could reveal it is there
+    assert panel.tabs.selected_index == 0
+    assert (panel.more.description, panel.screen.more) == ("More", False)

@@ -248,8 +248,6 @@ class Reader(RuleBasedStateMachine):
                 assert line.text in shown
             films = panel.play.player.shown
             assert ("batchsim-acting" in panel.pseudocode._dom_classes) == films
-            pinned = films and not panel.config.is_open
-            assert ("batchsim-pinned" in panel.pseudocode._dom_classes) == pinned
             assert "%" not in shown or not films
 
     @invariant()

@@ -163,6 +163,18 @@ def test_one_view_is_large_and_the_others_fill_the_rest(mode, large):
             assert {*areas} == ({large} if "alone" in look else {*views_of(mode, parts)})
 
 
+@pytest.mark.parametrize(("mode", "large"), ALL)
+def test_a_few_views_are_the_large_one_and_two_as_high_as_it_together(mode, large, every):
+    picture = shown(every[mode]["overloaded"], large, width_px=857, height_px=650, few=True)
+    places = picture.places()
+    assert next(iter(places)) == large
+    assert [*places][1:] == [key for key in views_of(mode) if key != large][:2]
+    assert sum(places[key][3] for key in [*places][1:]) == pytest.approx(1)
+    assert places[large][3] == pytest.approx(1)
+    assert sum(wide * high for _, _, wide, high in places.values()) == pytest.approx(1)
+    assert_texts_laid_out(picture, large)
+
+
 @pytest.mark.parametrize("less", [{"width_px": 543}, {"height_px": 480}])
 def test_without_room_for_its_names_no_view_is_drawn_small(less):
     assert [*LivePicture(**LOOKS[-1] | less).views] == ["latency"]

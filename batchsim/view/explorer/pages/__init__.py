@@ -13,7 +13,6 @@ class Page(widgets.VBox):
     title = ""
     is_open = False  # or folded while it was open
     follows = False  # whether it is updated while it is closed, too
-    plays = False  # whether the film covers the large view while this page is open
 
     def __init__(self, session: Session, children: Sequence[widgets.Widget]) -> None:
         self.session = session

@@ -1,4 +1,4 @@
-"""Config: a pasted config of a server, its film, what lint finds on its lines, and a tuned diff."""
+"""Config: an editor for a config of a server, what lint finds on its lines, and a tuned diff."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anywidget
+import ipywidgets as widgets
 import traitlets
 
 from batchsim._format import listed
@@ -25,27 +26,30 @@ from batchsim.view.explorer import presets
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
-from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.runs import thread
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
+from batchsim.view.explorer.widgets import line, plain
 from batchsim.view.scripts import widget
 
+WHERE = "The editor is in the place of the large view. The other views follow its settings."
 HINT = "Paste a server's config: config.pbtxt, config.properties, YAML, Python, vllm serve ..."
-CHECKING = "The film plays. Lint and a search for better numbers run in the background."
+CHECKING = "Lint and a search for better numbers run in the background."
 MOST = 100_000  # letters of a text: with each of them escaped, still a message that the app takes
 SEARCHED = 100_000  # requests of the longest run of a search
 WHOLE, AROUND, LONGEST = 60, 2, 200  # lines that are shown at most or around a mark, and letters of one
 
 
 class ConfigBox(anywidget.AnyWidget):
-    """A text to paste, and the answer to it, as a page shows both."""
+    """A text to paste, and the answer to it, as a page shows both: in a `place` of the explorer's picture."""
 
     _esm = widget(Path(__file__).parents[1] / "config_box.js")
     text = traitlets.Unicode().tag(sync=True)
     answer = traitlets.Dict().tag(sync=True)
     hint = traitlets.Unicode(HINT).tag(sync=True)
     most = traitlets.Int(MOST).tag(sync=True)
+    place: traitlets.List[float] = traitlets.List().tag(sync=True)
+    shown = traitlets.Bool(False).tag(sync=True)
 
 
 class Pasted(NamedTuple):
@@ -60,24 +64,24 @@ class Pasted(NamedTuple):
 
 
 class ConfigPage(Page):
-    """A box for a config. Without a browser: set `box.text`, wait for `job.result()`, read `box.answer`."""
+    """An editor for a config in the place of the large view.
+
+    Without a browser: set `box.text`, wait for `job.result()`, read `box.answer`.
+    """
 
     title = "Config"
+    follows = True
 
-    def __init__(self, session: Session, screen: MainPicture, play: PlayPage) -> None:
-        self.screen, self.play, self.box = screen, play, ConfigBox()
+    def __init__(self, session: Session, screen: MainPicture) -> None:
+        self.screen, self.box = screen, ConfigBox()
         self.pasted: Pasted | None = None
         self.job: Future[None] | None = None
         self.box.observe(lambda _: self.read(), names="text")
         self.box.on_msg(self._hear)
-        super().__init__(session, [self.box])
-
-    @property
-    def plays(self) -> bool:  # type: ignore[override]
-        return self.pasted is not None
+        super().__init__(session, [plain(widgets.HTML, line(WHERE, "note"))])
 
     def read(self) -> None:
-        """Take the settings of the text, play its film, and begin to check it; a bad text changes nothing."""
+        """Take the settings of the text, and begin to check it; a bad text changes nothing."""
         text, self.job = self.box.text, None
         if not text.strip():
             self.pasted, self.box.answer = None, {}
@@ -92,7 +96,6 @@ class ConfigPage(Page):
         if self.session.data is None or self.session.data_state != self.pasted.state:
             self.box.answer = {"summary": self.session.status[0], "alert": True}
             return
-        self.play.player.play()
         self.box.answer = listing(text, {}) | {"summary": f"{self.pasted.summary} {CHECKING}"}
         self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
 
@@ -165,15 +168,18 @@ class ConfigPage(Page):
             now = judge(Traffic(scenario, longest, state.seed).run(scenario), slo)
         if not change.diff or not better(best, now):
             return {"result": kept(best, now)}
-        before = numbers(now) if scenario.stable else "overloaded"
-        gives = f"{numbers(best.judgement)} (now {before})"
+        before, after = numbers(now) if scenario.stable else "overloaded", numbers(best.judgement)
+        gives = f"{after} (now {before})"
         summary = f"The search found a better setting: {gives}, within the objective ({slo})."
         if not best.met:
             summary = f"No setting that was tried meets the objective ({slo}). The nearest has {gives}."
-        return {"result": summary, "diff": change.diff}
+        return {"result": summary, "diff": change.diff, "gain": f"{before} \N{RIGHTWARDS ARROW} {after}"}
 
     def update(self) -> None:
-        """Offer another check once the controls have moved."""
+        """Show the editor while the page is open, and offer another check once the controls have moved."""
+        if self.is_open:
+            self.box.place = self.screen.picture.places()[self.screen.picture.large]
+        self.box.shown = self.is_open
         pasted, answer = self.pasted, self.box.answer
         moved = pasted is not None and self.session.state != pasted.state
         if moved is not bool(answer.get("again")):
@@ -233,8 +239,8 @@ def marked(pasted: Pasted, found: Findings) -> dict[str, Any]:
     below = []
     for each in [*found, *found.notes]:
         words = str(each).partition(": ")[2] if each in found else f"Note: {each.sentence}"
-        for line in found.lines(each):
-            marks.setdefault(line, []).append(words)
+        for number in found.lines(each):
+            marks.setdefault(number, []).append(words)
         if not found.lines(each):
             below.append(words)
     below += [f"Note: {each}." for each in pasted.config.notes]

@@ -1,5 +1,7 @@
 """Film: the large view becomes a film of the requests, slowed down or from event to event."""
 
+from dataclasses import replace
+
 import ipywidgets as widgets
 
 from batchsim.result import Result
@@ -11,7 +13,7 @@ from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import pseudocode, to_html
-from batchsim.view.film.window import request_window
+from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import THEMES
@@ -27,8 +29,7 @@ class PlayPage(Page):
     """
 
     title = "Film"
-    follows = plays = True
-    opened = False  # whether this page is open, or another one that plays the film
+    follows = True
     from_start = False  # whether films show the first requests of a run
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
@@ -49,7 +50,7 @@ class PlayPage(Page):
     def filming(self) -> bool:
         """Whether the film covers the large view."""
         style = self.session.style
-        return self.opened and self.session.visible and style.large == KINDS[style.mode].film
+        return self.is_open and self.session.visible and style.large == KINDS[style.mode].film
 
     def _enlarge(self) -> None:
         session = self.session
@@ -59,15 +60,15 @@ class PlayPage(Page):
     def update(self) -> None:
         """Show the film of the present run, or hide it."""
         session, player, data = self.session, self.player, self.session.data
-        turned, self.was_open = self.opened and not self.was_open, self.opened
+        turned, self.was_open = self.is_open and not self.was_open, self.is_open
         if session.visible and self.mode != session.style.mode:
             turned, self.mode = turned or player.shown, session.style.mode  # to the film of the other mode
-        if self.before and not self.opened:
+        if self.before and not self.is_open:
             before, self.before = self.before, ""
             style = session.style
             if style.large == KINDS[style.mode].film and before in views_of(style.mode, style.parts):
                 return session.restyle(style._replace(large=before))
-        if turned and self.opened and session.visible and not self.filming:
+        if turned and self.is_open and session.visible and not self.filming:
             return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")
         hide(self.back, self.filming or bool(session.cover))
@@ -90,8 +91,7 @@ class PlayPage(Page):
         run = data.result, server
         if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
             kind = KINDS[data.result.scenario.kind]
-            first = request_window(RequestFilm.of(data.result), (0.0, 0.0)) if self.from_start else None
-            window = first or kind.window(data, server)
+            window = _beginning(data.result) if self.from_start else kind.window(data, server)
             if window is None:
                 return False
             self.run = run
@@ -104,3 +104,10 @@ class PlayPage(Page):
             lines = pseudocode(self.run[0].scenario)
             acting = None if self.player.playing else self.player.line
             self.code.value = to_html(lines, acting=acting, theme=self.session.style.theme)
+
+
+def _beginning(result: Result) -> Window:
+    """Return the film of a run's first requests, from the first arrival on."""
+    first_s = float(result.arrival_s[0])
+    window = request_window(RequestFilm.of(result), (first_s, first_s))
+    return replace(window, stretch=window.stretch._replace(begin_s=first_s))

@@ -23,6 +23,7 @@ HELP = (
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
 )
 MOVE = "Move other controls if you like, then answer all three questions."
+NEXT = "Move a control for the next question."
 SENT = (
     "Your answers are on their way to the class's chart.\nChoose Reveal again when your teacher asks for it."
 )
@@ -57,11 +58,11 @@ class PredictPage(Page):
         self.reveal = button(
             "Reveal", "Commit to the three answers, and see the picture", self._reveal, disabled=True
         )
-        self.verdict = plain(widgets.HTML, HELP)
+        self.told, self.verdict = plain(widgets.HTML, HELP), plain(widgets.HTML)
         self.predicting.observe(lambda _: self._begin(), names="value")
         for answer in self.toggles:
             answer.observe(lambda _: self._enable(), names="value")
-        super().__init__(session, [self.predicting, *questions, self.reveal, self.verdict])
+        super().__init__(session, [self.predicting, self.told, *questions, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
 
     @property
@@ -86,11 +87,11 @@ class PredictPage(Page):
         self._see()
         for answer, said in zip(self.toggles, self.lines, strict=True):
             answer.value, answer.disabled, said.value = None, True, ""
-        self.reveal.disabled, self.session.cover, self.verdict.value = True, "", HELP
+        self.reveal.disabled, self.session.cover, self.told.value, self.verdict.value = True, "", HELP, ""
 
     def _begin(self) -> None:
         """Ask from the next move on, or stop asking and uncover the picture."""
-        self.verdict.value = HELP
+        self.told.value, self.verdict.value = HELP, ""
         if not self.predicting.value and self.session.cover:
             self._uncover()
 
@@ -113,7 +114,7 @@ class PredictPage(Page):
 
     def _cover(self) -> None:
         """Cover the picture before anything is drawn: the change is announced after this."""
-        self.verdict.value, self.session.cover = MOVE, KINDS[self.mode].cover
+        self.told.value, self.verdict.value, self.session.cover = MOVE, "", KINDS[self.mode].cover
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
@@ -138,11 +139,11 @@ class PredictPage(Page):
             self.rows[key].value = row(name.partition(",")[0], answer.value, found)
         score = f"So far {self.correct} of {self.answered} are right." if self.answered else ""
         self._uncover()
-        self.verdict.value = line(score)
+        self.told.value, self.verdict.value = NEXT, line(score)
 
     def _cast(self, outcomes: dict[str, Outcome]) -> None:
         """Send the answers to the class's chart, and keep the cover until the class has seen it."""
-        self.sent, self.verdict.value = in_words(self.seen_state, self.session.data_state), SENT
+        self.sent, self.told.value = in_words(self.seen_state, self.session.data_state), SENT
         votes = [
             _vote.Vote(asked(self.sent, name), list(answer.options), answer.value, outcomes[key].way)
             for (key, answer), name in zip(

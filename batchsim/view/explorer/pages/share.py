@@ -1,4 +1,4 @@
-"""For the class: a seed for each student, a link and Python to share, files to save, and the colours."""
+"""To share: a seed for each student, a link and Python to share, files to save, and the colours."""
 
 import io
 import unicodedata
@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.control import CLASS
+from batchsim.view.explorer.control import SHARE
 from batchsim.view.explorer.kinds import in_labels
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
@@ -20,7 +20,7 @@ WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_widt
 class SharePage(Page):
     """The seed, the colours, the state as a link and as Python, and the files."""
 
-    title = CLASS
+    title = SHARE
 
     def __init__(self, session: Session, picture: MainPicture, seed: widgets.Widget) -> None:
         self.picture = picture
@@ -97,7 +97,8 @@ class SharePage(Page):
         link = self.session.link()
         self.picture.send({"copy": self.session.explored(link), "link": link})
         self.session.say(
-            "The link is on the clipboard: in the app an address, in a notebook a line of Python."
+            "The link is on the clipboard: in a notebook a line of Python, in the app an address that "
+            "contains the class's token."
         )
 
     def _save(self, kind: str, media_type: str) -> None:

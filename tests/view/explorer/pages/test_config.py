@@ -190,15 +190,17 @@ def test_without_an_objective_no_diff_is_proposed(panel):
     assert answer["result"].startswith("Set an objective")
 
 
-def test_the_film_plays_while_the_page_is_open(unsearched):
+def test_the_editor_takes_the_large_view_while_the_page_is_open(unsearched):
     panel = unsearched
-    panel.turn_to(panel.config)
-    assert not panel.play.filming
-    answered(panel, TRITON)
-    assert panel.play.filming
-    assert panel.play.player.shown
-    panel.tabs.selected_index = 0
-    assert not panel.play.filming
+    assert not panel.config.box.shown
+    for large in ("map", panel.state.kind.film):
+        panel.large.value = large
+        panel.turn_to(panel.config)
+        assert panel.config.box.shown
+        assert panel.config.box.place == panel.picture.places()[large]
+        assert not panel.play.player.shown
+        panel.tabs.selected_index = 0
+        assert not panel.config.box.shown
 
 
 def test_a_command_of_vllm_turns_to_tokens(linted):

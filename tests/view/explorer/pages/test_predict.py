@@ -9,7 +9,7 @@ from batchsim.view.explorer.pages.predict import in_words
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_requests
 from batchsim.view.explorer.state import DEFAULT, State
 
-PAGES = ["A and B", "Predict", "Film", "Class"]
+PAGES = ["A and B", "Predict", "Film", "Share"]
 
 
 def turn(panel, page):

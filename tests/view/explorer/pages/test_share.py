@@ -24,9 +24,9 @@ def turn(panel, page):
 
 def test_a_link_brings_another_panel_to_the_same_picture(panel):
     panel.move_to(DEFAULT.replace(workload="onoff", rule="at_least", servers=3, noise_cv=0.5, seed=9))
-    turn(panel, "Class")
+    turn(panel, "Share")
     other = bs.explore(requests=300)
-    turn(other, "Class")
+    turn(other, "Share")
     other.share.link.value = panel.share.link.value
     assert other.state == panel.state
     assert other.screen.frame == panel.screen.frame
@@ -42,7 +42,7 @@ def test_a_link_may_be_pasted_before_the_page_was_ever_open(panel):
 def test_the_link_and_the_python_follow_while_the_picture_is_hidden():
     panel = bs.explore(requests=300)
     panel.predict.predicting.value = True
-    turn(panel, "Class")
+    turn(panel, "Share")
     for wait_ms in (50, 60):
         panel.controls["max_wait_ms"].value = wait_ms
         assert panel.screen.cover
@@ -54,7 +54,7 @@ def test_the_link_and_the_python_follow_while_the_picture_is_hidden():
     "link", ["max_batch_size=0", "hello", "rule=at_least&min_batch_size=40", "workload=given"]
 )
 def test_a_link_that_makes_no_sense_is_refused_beside_it_and_nothing_moves(panel, link):
-    turn(panel, "Class")
+    turn(panel, "Share")
     state, frame = panel.state, panel.screen.frame
     panel.share.link.value = link
     assert 'role="alert"' in panel.share.refusal.value
@@ -90,7 +90,7 @@ def test_a_name_has_one_seed_however_its_accents_are_encoded(name):
 
 
 def test_the_students_name_is_removed_when_the_seed_is_another(panel):
-    turn(panel, "Class")
+    turn(panel, "Share")
     panel.share.student.value = "Ada"
     assert panel.state.seed == seed_of("Ada")
     panel.controls["max_wait_ms"].value = 3
@@ -102,7 +102,7 @@ def test_the_students_name_is_removed_when_the_seed_is_another(panel):
 
 
 def test_the_python_runs_and_gives_the_same_numbers(panel):
-    turn(panel, "Class")
+    turn(panel, "Share")
     panel.controls["service"].value = PUBLISHED + "nnunet/t4/fp16"
     names = {}
     exec(panel.share.python.value.replace("print(result)", ""), names)
@@ -113,7 +113,7 @@ def test_the_python_runs_and_gives_the_same_numbers(panel):
 def test_the_python_of_a_short_trace_asks_for_no_more_requests_than_it_has():
     trace = bs.Trace([0.0, 0.1, 0.2, 0.5, 0.6])
     panel = bs.explore(workload=trace, requests=300)
-    turn(panel, "Class")
+    turn(panel, "Share")
     names = {"traffic": trace}
     exec(panel.share.python.value.replace("print(result)", ""), names)
     assert names["result"].summary() == panel.result.summary()
