@@ -141,7 +141,12 @@ def main(path: str) -> None:
     """Build the page into a file, or raise ValueError if it is too large."""
     from batchsim.web import wasm  # only builders need what it imports
 
-    text = page(wasm.built(BUILD).read_bytes()).encode()
+    compiled = wasm.built(BUILD)
+    print(
+        f"{compiled.name}: the compiled loops, which stay for the next page\ndrawing the page's figures",
+        flush=True,
+    )
+    text = page(compiled.read_bytes()).encode()
     if len(text) > LARGEST:
         raise ValueError(f"the page must have at most {LARGEST:,} bytes, got {len(text):,}")
     Path(path).write_bytes(text)

@@ -6,6 +6,8 @@ others, which takes less time.
 
 # mypy: disable-error-code="no-untyped-call"
 
+import ast
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -17,7 +19,7 @@ from typing import Any
 
 from batchsim import _parts
 from batchsim._files import replacing
-from batchsim.engines.compiled.jit import compiled_uncached, digest, sources
+from batchsim.engines.compiled.jit import compiled_uncached, sources
 
 TARGET = "wasm32-unknown-unknown"
 FEATURES = "+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"  # in every browser since 2021
@@ -28,18 +30,34 @@ PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE
 
 
 def built(folder: Path, rules: tuple[str, ...] = ()) -> Path:
-    """Return the module's file in a folder, built in about a minute unless it is there from the same code.
+    """Return the module's file in a folder, built in some minutes unless it is there from the same code.
 
-    MissingPart without ziglang.
+    Another comment or docstring is the same code. MissingPart without ziglang.
     """
     own = (Path(__file__).with_name("entries.py"), Path(__file__))
     tools = (importlib.metadata.version(name) for name in ("numba", "llvmlite"))
-    file = folder / f"{digest([*sources(), *own])[:16]}-{'-'.join((*tools, *rules))}.wasm"
+    code = hashlib.sha256("\0".join(code_of(each.read_text("utf-8")) for each in (*sources(), *own)).encode())
+    file = folder / f"{code.hexdigest()[:16]}-{'-'.join((*tools, *rules))}.wasm"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(file) as into:
             into.write(build(*rules))
     return file
+
+
+def code_of(text: str) -> str:
+    """Return Python without its comments and docstrings, as it is compiled.
+
+    >>> code_of("x = 1  # one") == code_of("x=1") != code_of("x = 2")
+    True
+    """
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node, clean=False
+        ):
+            node.body[0] = ast.Pass()
+    return ast.dump(tree)
 
 
 def build(*rules: str) -> bytes:
@@ -94,7 +112,8 @@ def main(path: str, *rules: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = entries(*rules)
         files = {name: Path(folder, f"{name}.o") for name in found}
-        for name, (function, types) in found.items():
+        for at, (name, (function, types)) in enumerate(found.items(), 1):
+            print(f"compiling {name}, {at} of {len(found)}", flush=True)
             files[name].write_bytes(object_of(name, function, types, machine))
         exports = [*EXPORTS, *(f"--export={name}" for name in files)]
         subprocess.run([sys.executable, "-m", *LINKER, *exports, "-o", path, *files.values()], check=True)
