@@ -99,8 +99,11 @@ class Deck:
             self.add(nbformat.v4.new_markdown_cell(block), lines)
 
 
-def slides(notebook):
-    """Return a solved lesson as slides, one cell after the other, each with its slide's type."""
+def slides(notebook, notes=""):
+    """Return a solved lesson as slides, one cell after the other, each with its slide's type.
+
+    The first slide and each question have the speaker's notes, which the key S shows.
+    """
     deck, answer = Deck(), ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -117,7 +120,29 @@ def slides(notebook):
         else:
             show(deck, cell, answer)
             answer = ""
-    return nbformat.v4.new_notebook(cells=joined(deck.cells), metadata=notebook.metadata)
+    cells = noted(joined(deck.cells), notes) if notes else joined(deck.cells)
+    return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def noted(cells, notes):
+    """Return the cells with the notes at the end of the first slide and of each slide with a question."""
+    found, wanted = [], True
+    for cell, after in zip(cells, [*cells[1:], None], strict=True):
+        found.append(cell)
+        wanted = wanted or "**Predict:**" in cell.source
+        if wanted and (after is None or after.metadata.slideshow.slide_type != "-"):
+            said = nbformat.v4.new_markdown_cell(notes)
+            said.metadata = {"slideshow": {"slide_type": "notes"}, "title": cell.metadata.title}
+            found.append(said)
+            wanted = False
+    return found
+
+
+def notes_of(number):
+    """Return the teacher's notes on a lesson: the board, and what to ask when a student says something."""
+    readme = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    section = readme.partition(f"\n### {number}: ")[2].partition("\n### ")[0]
+    return shown(section.partition("\n")[2].partition("\n*Exam*")[0])
 
 
 def joined(cells):
@@ -190,7 +215,7 @@ def show(deck, cell, answer):
     if not hidden and source.count("\n") < LONGEST_CODE and not LIVE.search(source):
         code = nbformat.v4.new_markdown_cell(f"```python\n{source}\n```")
         deck.add(code, 0.75 * (source.count("\n") + 2))
-    for output in cell.outputs:
+    for output in sorted(cell.outputs, key=lambda output: "image/png" not in output.get("data", {})):
         lines = height(output)
         deck.add(nbformat.v4.new_code_cell("", outputs=[output]), lines)
         deck.cells[-1].metadata["alt"] = output.get("metadata", {}).get("image/png", {}).get("alt", "")
@@ -309,14 +334,14 @@ def export(folder):
     for path in sorted(ROOT.glob("notebooks/solutions/*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         title = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
-        deck = slides(notebook)
+        deck = slides(notebook, notes_of(path.stem[:2]))
         for cell in deck.cells:
             cell.source = formulas(cell.source)
         page, _ = exporter.from_notebook_node(deck, {"metadata": {"name": title}})
         (folder / f"{path.stem}.html").write_text(page)
         name, count = (
             html.escape(title),
-            sum(each.metadata.slideshow.slide_type != "-" for each in deck.cells),
+            sum(each.metadata.slideshow.slide_type not in ("-", "notes") for each in deck.cells),
         )
         rows.append(
             f'<li><a href="{path.stem}.html"><b>{path.stem[:2]}</b> {name}</a> <i>{count} slides</i></li>'

@@ -210,3 +210,29 @@ def test_hints_and_what_is_of_use_at_a_computer_only_are_left_out(slides):
         slides, markdown("## Be the batcher\n\nPress Send."), markdown("## Exercise 4\n\nPlay."), game
     )
     assert text(cells) == "## Exercise 4\nPlay."
+
+
+@every_lesson
+def test_the_first_slide_and_each_question_have_the_teacher_s_notes(path, slides):
+    lesson, notes = nbformat.read(path, as_version=4), slides.notes_of(path.stem[:2])
+    assert "| you hear | ask |" in notes
+    assert "*Exam*" not in notes
+    plain, noted = (slides.slides(lesson, each).cells for each in ("", notes))
+    assert [cell.source for cell in noted if cell.source != notes] == [cell.source for cell in plain]
+    questions = [index for index, page in enumerate(pages(plain)) if "**Predict:**" in text(page)]
+    places, at = [], -1
+    for cell in noted:
+        kind = cell.metadata.slideshow.slide_type
+        at += kind not in ("-", "notes")
+        places += [at] if kind == "notes" else []
+    assert places == sorted({0, *questions})
+
+
+def test_a_picture_comes_before_the_table_of_its_cell(slides):
+    table = nbformat.v4.new_output("display_data", {"text/html": "<table><tr><td>1</td></tr></table>"})
+    picture = nbformat.v4.new_output("display_data", {"image/png": "iVBO"})
+    shown = deck(slides, markdown("# Why?"), code("both()", table, picture))
+    assert [[*cell.outputs[0].data] for cell in shown if cell.cell_type == "code"] == [
+        ["image/png"],
+        ["text/html"],
+    ]
