@@ -201,7 +201,7 @@ _rows: dict[str, Control] = {
     "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
-        dict(zip(RESERVE, ("As needed; when short: preempt", "For its whole life"), strict=True))),
+        dict(zip(RESERVE, ("As needed, with preemption", "For its whole life"), strict=True))),
     "limit": Control("Limit (tokens)",
         "Largest output a client may request; memory is reserved for it; empty: the output's own length",
         "whole", None, DEVICE, None, {"at_most": LONGEST}, True),

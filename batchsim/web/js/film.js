@@ -561,7 +561,7 @@ class StageView {
       const count = now.queues[k].length, [b] = now.computing.slice(k * lane.each), doing = now.formings[k] ? "forming" : "queueing", middle = box.y + box.h / 2;
       pen.line("soft", out, router.y + router.h / 2, box.x, middle);
       pen.line("faint", box.x, box.y + box.h + 2, end, box.y + box.h + 2, 2);
-      const texts = count ? [`replica ${k}: ${whole(count)} waiting, ${doing}`, `${k}: ${whole(count)} ${doing}`] : [`replica ${k}: none waiting`, `${k}: none`];
+      const texts = count ? [`replica ${k}: ${whole(count)} waiting, ${doing}`, `${k}: ${whole(count)} ${doing}`] : [`replica ${k}: empty`, `${k}: empty`];
       pen.text(texts, box.x + 0.3 * em, box.y - 0.45 * em, { room: server.box.x - box.x - em });
       if (lane.each === 1) pen.text(b < 0 ? "idle" : lane.batchOf(b), server.box.x, box.y - 0.45 * em, { room: end - server.box.x });
     });
@@ -631,7 +631,7 @@ class StageView {
     else pen.text(said, left, y + 1.5 * em, { room: right - left });
     const count = now.waiting.length, doing = now.forming ? "forming" : "queueing", queue = places.box.x + 0.3 * em, there = places.servers[0].box.x;
     const levels = count && lane.levels.length > 1 ? lane.byLevel(now).map(([name, many], at) => `${whole(many)} of level ${name}${at ? "" : " ◣"}`).join(", ") : "";
-    const texts = !count ? ["queue: none waiting", "none waiting", "empty"] : [
+    const texts = !count ? ["queue: empty", "empty"] : [
       ...(levels ? [`queue: ${levels}, ${doing}`, `${levels}, ${doing}`, levels] : []),
       `queue: ${whole(count)} waiting, ${doing}`, `${whole(count)} waiting, ${doing}`, `${whole(count)} ${doing}`];
     if (lane.replicas > 1) pen.text([`router: ${lane.router}`, lane.router], places.router.x, above, { bold: true, room: there - places.router.x - em });
