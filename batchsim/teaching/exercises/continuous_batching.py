@@ -9,7 +9,7 @@ from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.lengths import Geometric, Lognormal
 from batchsim.scenario.tokens import Tokens
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Limit, Mistakes, Number
+from batchsim.teaching.exercises.exercise import MUST_BE, SEED, Limit, Mistakes, Number
 
 STEP = "llama-3.1-8b/rtx-4090"
 TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
@@ -43,7 +43,7 @@ class UsefulShare(Number, name="10.1"):
 
     def hint(self, answer: float, right: float) -> str:
         if answer > 1:
-            return f"a fraction is a number from 0 to 1, got {answer:g}."
+            return f"{MUST_BE}from 0 to 1, got {answer:g}."
         rows = f"{len(self.answers)} seats compute in {max(self.answers)} steps"
         return f"how many tokens do the answers need in total, and how many rows do {rows}?"
 

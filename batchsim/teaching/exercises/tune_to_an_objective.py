@@ -7,7 +7,7 @@ from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
-from batchsim.teaching.exercises.exercise import SEED, Limit, Mistakes, Number
+from batchsim.teaching.exercises.exercise import MUST_BE, SEED, Limit, Mistakes, Number
 from batchsim.theory import capped
 
 RATE_PER_S = 1350
@@ -48,7 +48,8 @@ class Goodput(Number, name="07.1"):
 
     def hint(self, answer: float, right: float) -> str:
         if answer > RATE_PER_S:
-            return f"it must be at most the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
+            at_most = f"at most the {RATE_PER_S:,} requests per second that arrive"
+            return f"{MUST_BE}{at_most}, got {answer:g}."
         side = "more" if answer > right else "fewer"
         return f"that is {side} than are in time. Call goodput_per_s({PROMISED_MS}) on a run of the setting."
 
@@ -115,7 +116,7 @@ class EnoughServers(Number, name="07.3"):
         """Return the number of servers, the rule and its p99 in ms."""
         scenario = Scenario(Poisson(cls.rate_per_s), SizeOrWait(), SERVICE)
         over = {"servers": range(1, cls.most + 1), "max_batch_size": SIZES, "max_wait_ms": WAITS_MS}
-        best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=SEED)
+        best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=SEED, progress=False)
         assert best.met
         assert isinstance(best.rule, SizeOrWait)
         return best.scenario.servers, best.rule, best.expected["p99_ms"].value

@@ -657,7 +657,7 @@ class StageView {
     const limit = endless ? "no max wait" : `max wait ${Number(limit_ms.toPrecision(12))} ms`, waited = waited_ms === null ? "" : fixed(waited_ms, lane.decimals);
     const gauges = [
       [left, count / largest, [...(enough === largest ? [] : [`${text}, ${whole(enough)} are enough`]), text, `${whole(count)} of ${whole(largest)}`]],
-      [right - wide, waited_ms === null ? 0 : limit_ms ? waited_ms / limit_ms : 1, waited_ms === null ? [`oldest: none, ${limit}`, limit, ""]
+      [right - wide, waited_ms === null ? 0 : limit_ms ? waited_ms / limit_ms : 1, waited_ms === null ? [`no request waits, ${limit}`, limit, ""]
         : [`oldest: waited ${waited} ms, ${limit}`, `waited ${waited} ms, ${limit}`, `oldest: ${waited}${endless ? "" : ` of ${limit_ms}`} ms`]],
     ];
     for (const [x, share, texts] of gauges) {
