@@ -117,7 +117,7 @@ class Player(anywidget.AnyWidget):
     @property
     def words(self) -> str:
         """The present moment in a sentence."""
-        return "" if self.window is None else self.window.words(self.time_s, self._within_s)
+        return "" if self.window is None else self.window.said(self.time_s, self._within_s)
 
     @property
     def line(self) -> int | None:

@@ -1,6 +1,7 @@
 """The window of a run that a film plays: arrays for `film.js` and for the still, and the moment in words."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,6 +44,18 @@ class Window:
         """The time to begin with, and for how long a batch that left before still counts as leaving."""
         return self.start or (self.stretch.begin_s, 0.0)
 
+    @property
+    def unit(self) -> tuple[str, float]:
+        """The unit of all its times, and its ms."""
+        page_s = self.more.get("page_s", self.stretch.until_s - self.stretch.begin_s)
+        return ("s", 1000.0) if page_s >= 1 else ("ms", 1.0)
+
+    def said(self, time_s: float, within_s: float) -> str:
+        """Return a moment in words, with its time in the window's unit."""
+        digits = ".3f" if "moments" in self.lanes[0] else ".7g"  # of a step, or of anything else
+        at = rf"At {time_s:,{digits}} s" if self.unit[0] == "s" else r"\g<0>"
+        return re.sub(r"^At \S+ ms", at, self.words(time_s, within_s))
+
     def from_first(self) -> "Window":
         """Return the same window, to begin with its first event."""
         first = int(self.instants.searchsorted(self.stretch.begin_s))
@@ -53,7 +66,7 @@ class Window:
         time_s, within_s = self.start_s
         return packed(
             {**self.stretch._asdict(), "start": {"time_s": time_s, "within_s": within_s}}
-            | {"lanes": list(self.lanes), **self.more}
+            | {"lanes": list(self.lanes), "unit": self.unit, **self.more}
         )  # fmt: skip
 
 

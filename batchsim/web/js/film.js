@@ -1,6 +1,6 @@
 // A film of a run on a canvas: requests go through a queue into servers, or tokens fill seats, in one lane or several.
 //
-// film = { begin_s, until_s, lanes, start: { time_s, within_s }?, page_s?, title?, legend? }
+// film = { begin_s, until_s, lanes, start: { time_s, within_s }?, page_s?, title?, legend?, unit?: its name, and its ms }
 // A lane of requests has columns by request, in order of arrival, and by batch, in order of start:
 //   { kind: "requests", title: [names], notes: [[text, shorter ...] ...]?, servers, first, arrival_s, left_s, done_s,
 //     status, batch, batches: { start_s, finish_s, server, trigger, size, ready_s?, asked_s?, begin_s? },
@@ -66,7 +66,7 @@ function rounded(value, digits = 3) { // to these digits, but all before the poi
 }
 const inMs = (ms) => (Math.abs(ms) < 5e-6 ? "0 ms" : `${rounded(ms)} ms`);
 export const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
-/** A time in the unit of a film's pages, with so many digits after the point of its ms; without them in 7 digits. */
+/** A time in the unit of a film, with so many digits after the point of its ms; without them in 7 digits. */
 export function timeIn(film, t, digits) {
   const [unit, ms] = film.unit ?? ["ms", 1], value = (1000 * t) / ms;
   return `${digits === undefined ? precise(value, 7) : fixed(value, clamp(digits + Math.round(Math.log10(ms) / 1.5), 0, 9))} ${unit}`;
@@ -489,8 +489,8 @@ class Pen {
   }
 }
 
-function drawAxis(pen, plot, begin_s, until_s) { // times from the left edge on
-  const { em } = pen, ms = 1000 * (until_s - begin_s), [unit, size] = unitOf(ms), span = ms / size, bottom = plot.y + plot.h;
+function drawAxis(pen, plot, begin_s, until_s, [unit, size]) { // times from the left edge on
+  const { em } = pen, span = (1000 * (until_s - begin_s)) / size, bottom = plot.y + plot.h;
   const ticks = clamp(Math.floor(plot.w / (5 * em)), 2, 9), power = 10 ** Math.floor(Math.log10(span / ticks));
   const step = power * [1, 2, 2.5, 5, 10].find((factor) => span / (factor * power) <= ticks);
   for (let k = 0; k * step <= span * (1 + 1e-9); k += 1) {
@@ -682,7 +682,7 @@ function drawTimeline(pen, lane, box, [from_s, to_s]) {
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s), middle = (row) => plot.y + pitch * (row + 0.5);
   const rowsOf = rows.map((i, row) => [lane.first + i, boxOf(x(arrival_s[i]) - 3, plot.y + pitch * row, x(done_s[i]) - x(arrival_s[i]) + 6, pitch)]);
   pen.text(`The requests around this moment${several ? ", by replica" : ""}`, box.x + 0.8 * em, box.y + 1.45 * em, { bold: true, size: 1.1 });
-  drawAxis(pen, plot, from_s, to_s);
+  drawAxis(pen, plot, from_s, to_s, lane.film.unit);
   rows.forEach((i, row) => {
     if (several && (!row || owner(rows[row - 1]) !== owner(i))) {
       if (row) pen.line("faint", plot.x, plot.y + pitch * row, plot.x + plot.w, plot.y + pitch * row, 2);
@@ -723,7 +723,7 @@ function drawLanes(pen, film, lanes, box, [from_s, to_s]) {
   const plot = boxOf(box.x + side + 0.8 * em, box.y + head, box.w - side - 2 * em, box.h - head - FOOT_EM * em);
   const x = (s) => plot.x + (plot.w * (clamp(s, from_s, to_s) - from_s)) / (to_s - from_s);
   pen.text(film.title ?? "", left, box.y + 1.45 * em, { bold: true, size: Math.min(1.1, (box.w - 1.6 * em) / pen.width(film.title ?? "", true)) });
-  drawAxis(pen, plot, from_s, to_s);
+  drawAxis(pen, plot, from_s, to_s, film.unit);
   pen.text("arrivals", left, plot.y - 0.4 * em, { colour: "soft", room: side, size: Math.min(1, (side - 0.3 * em) / pen.width("arrivals")) });
   for (const s of lanes[0].arrival_s) if (s >= from_s && s <= to_s) pen.line("soft", x(s), plot.y - 1.2 * em, x(s), plot.y - 0.3 * em);
   const highest = lanes.map((lane) => mostWaiting(lane, film.begin_s, film.until_s)).sort((a, b) => b - a);
@@ -884,7 +884,7 @@ export class Film {
     this.staged = this.lanes.length === 1 && lane.kind === "requests";
     const whole_s = film.until_s - film.begin_s;
     this.page_s = film.page_s ?? (this.staged ? Math.min(Math.max(PAGE / lane.per_s, 5 * lane.batch_s), whole_s || Infinity) : whole_s);
-    this.film.unit = unitOf(1000 * this.page_s);
+    this.film.unit ??= unitOf(1000 * this.page_s);
     this.usual = SLOWNESS.indexOf(comfortable(film, lane));
     this.pace(this.slowed);
     this.listed = null;

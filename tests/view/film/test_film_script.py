@@ -98,13 +98,14 @@ def test_the_state_and_the_sentence_of_a_time_are_those_of_the_replay(ask):
         for within_s in (0.0, 0.004)
     ]
     answers = iter(ask(*jobs))
-    for name, (film, _) in films.items():
+    for name, (film, window) in films.items():
         for time_s, state, late in zip(times[name], next(answers), next(answers), strict=True):
             now = Moment(film.result, time_s)
             assert state["queue"] == now.in_turn(now.waiting), (name, time_s)
             assert state["computing"] == now.computing, (name, time_s)
             assert (state["arrived"], state["served"], state["lost"]) == (now.arrived, now.served, now.lost)
-            assert (state["words"], late["words"]) == (film.words(time_s), film.words(time_s, 0.004))
+            said = window.said(time_s, 0.0), window.said(time_s, 0.004)
+            assert (state["words"], late["words"]) == said
             assert (state["line"], late["line"]) == (film.line(time_s), film.line(time_s, 0.004))
 
 
@@ -207,12 +208,12 @@ def test_the_sentence_of_a_step_is_pythons(ask, rule):
     stretch = PlayRange(float(instants[50]), float(instants[200]))
     lane = token_lane(seats.seats, seats.queue, seats.busy, (1, 8), result, stretch)
     lane["moments"] = moments(film, stretch)
-    window = Window(stretch, instants, [lane], lambda time_s, within_s: "")
+    window = Window(stretch, instants, [lane], film.words)
     times = times_in(window, 40)
     (states,) = ask({"does": "states", "film": window.message(), "times": times, "within": 0})
     for time_s, state in zip(times, states, strict=True):
         line = film.line(time_s)
-        assert state["words"] == film.words(time_s)
+        assert state["words"] == window.said(time_s, 0.0)
         assert state["line"] == (-1 if line is None else line)
 
 

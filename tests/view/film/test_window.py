@@ -14,7 +14,7 @@ import batchsim as bs
 from batchsim._format import number
 from batchsim.view.film.film import PlayRange, RequestFilm
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.window import moments, packed, request_lane
+from batchsim.view.film.window import Window, moments, packed, request_lane
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 CARD = bs.published("llama-3.1-8b/rtx-4090")
@@ -108,3 +108,16 @@ def test_each_instant_of_a_server_has_its_line_and_a_sentence_that_holds_until_t
         assert said_at(found["words"][at], time_s) == film.words(time_s)
         assert found["line"][at] == (-1 if film.line(time_s) is None else film.line(time_s))
         assert found["leaves"][at] == ("leaves:" in found["words"][at])
+
+
+@pytest.mark.parametrize(
+    ("more", "until_s", "said"),
+    [({}, 0.9, "At 500 ms: idle."), ({}, 2, "At 0.5 s: idle."), ({"page_s": 0.2}, 2, "At 500 ms: idle.")],
+)
+def test_a_window_says_its_times_in_one_unit(more, until_s, said):
+    def words(time_s, within_s):
+        return f"At {1000 * time_s:g} ms: idle."
+
+    window = Window(PlayRange(0, until_s), np.array([0.5]), [{}], words, more=more)
+    assert window.said(0.5, 0.0) == said
+    assert window.message()["unit"][0] == said.split()[2].rstrip(":")
