@@ -345,7 +345,7 @@ REPLICAS = {
     "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
         "whole", 100, RULE, Slider("log whole", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
     "popularity": of_parameter(ByKey.parameters()["popularity"], RULE),
-    "stale_ms": Control("Age of loads (ms)", "Time since the loads were counted that the router compares; 0: none",
+    "stale_ms": Control("Age of loads (ms)", "Time since the compared loads were counted; 0: none",
         "real", 0, RULE, Slider("linear", 0, 100, 0.5), {"at_least": 0}),
 }  # fmt: skip
 
