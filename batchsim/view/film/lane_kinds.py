@@ -195,9 +195,12 @@ def title_of(stretch: PlayRange) -> str:
     return f"The same {typed_duration(float(f'{span_ms:.6g}'))} of traffic under each rule"
 
 
-def since(begin_s: float, unit: str, unit_ms: float) -> str:
-    """Return where a time axis begins, in its unit; "" at 0."""
-    return f" from {number(1000 * begin_s / unit_ms, 6)} {unit} on" if begin_s else ""
+def since(stretch: PlayRange, unit: str, unit_ms: float) -> str:
+    """Return where a stretch's axis begins, in its unit, to a thousandth of its length; "" at 0."""
+    begin, end = (1000 * at_s / unit_ms for at_s in (stretch.begin_s, stretch.until_s))
+    decimals = max(0, math.ceil(-math.log10((end - begin) / 1000))) if end > begin else 6
+    begin = round(begin, decimals)
+    return f" from {number(begin, decimals + 12)} {unit} on" if begin else ""
 
 
 def lanes_window(comparison: ServerComparison, requests: int | None = None) -> Window:

@@ -103,7 +103,7 @@ class Lanes(Picture):
             ax.tick_params(bottom=ax is axes[-1])
             ax.spines["bottom"].set_color(self.theme.faint)
         axes[-1].xaxis.set_major_formatter(tick_in(unit_ms))
-        axes[-1].set_xlabel(f"time ({unit}){since(self.stretch.begin_s, unit, unit_ms)}")
+        axes[-1].set_xlabel(f"time ({unit}){since(self.stretch, unit, unit_ms)}")
         arrival_s = self.comparison.groups[0].result.arrival_s
         seen = arrival_s[(arrival_s >= self.stretch.begin_s) & (arrival_s <= self.stretch.until_s)]
         top, em = axes[0], self.em

@@ -10,7 +10,8 @@ from refusals import refusals
 import batchsim as bs
 from batchsim._format import duration
 from batchsim.servers.comparison import Group
-from batchsim.view.film.lane_kinds import TokenLanes
+from batchsim.view.film.film import PlayRange
+from batchsim.view.film.lane_kinds import TokenLanes, since
 from batchsim.view.film.seats import seats
 from batchsim.view.film.token_film import SeatFilm
 
@@ -255,3 +256,17 @@ def test_a_film_and_lanes_take_a_scenario_with_few_requests():
     assert bs.film(few).words
     with pytest.raises(ValueError, match="requests must be at most the trace's 40, got 41"):
         bs.film(trace, 41)
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "until_s", "unit", "unit_ms", "text"),
+    [
+        (0, 1, "s", 1000, ""),
+        (0.164676, 1.352, "s", 1000, " from 0.165 s on"),
+        (49.9541, 49.994, "ms", 1, " from 49,954.1 ms on"),
+        (16.3161, 20.7, "s", 1000, " from 16.316 s on"),
+        (123456.7891, 123456.7899, "ms", 1, " from 123,456,789.1 ms on"),
+    ],
+)
+def test_an_axis_names_its_beginning_to_a_thousandth_of_its_length(begin_s, until_s, unit, unit_ms, text):
+    assert since(PlayRange(begin_s, until_s), unit, unit_ms) == text
