@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import re
 
 import pytest
 from hypothesis import given
@@ -170,3 +171,68 @@ def test_a_setting_goes_where_its_server_reads_it(text, what, edited):
 def test_a_file_that_cannot_have_a_setting_without_other_changes_is_refused(text, what, words):
     with pytest.raises(ValueError, match=words):
         servers.edited(text, what)
+
+
+# Texts that hold a command with flags, in place of the sign %, and words that an edit must keep.
+NAME = '--served-model-name "{{ .Name }}"'
+HOLDERS = [
+    f"# vllm serve x --port 1\nvllm serve m {NAME} % # --port 2\n",
+    f"vllm serve m \\\n  {NAME} \\\n  % > 'a log' 2>&1 &\n",
+    "docker run i bash -c 'vllm serve m --host \"$H\" %' && echo 'vllm serve'\n",
+    'ARGS=(% --port 2)\nvllm serve m "${ARGS[@]}" --host "a b"\n',
+    'A="%"\nB="--port 2 $A"\nvllm serve m $B --host "$HOST"\n',
+    "kind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai\n    args:\n    - m\n"
+    "    - --host='{{ .X }}'\n",
+    "kind: Pod\nspec:\n  containers:\n  - image: x\n    env: [{name: X, value: '{{ .Values.x }}'}]\n"
+    "    command: [sh, -c, 'vllm serve m --host \"{{ .X }}\" %']\n",
+    "services:\n  a:\n    image: vllm/vllm-openai\n    command: >\n      m %\n      --host '{{ .X }}'\n",
+    "FROM x\nCMD vllm serve m % \\\n  --host '{{ .X }}'\nEXPOSE 80\n",
+    "[Service]\nExecStart=/bin/vllm serve m % --host 'a b'\nRestart=always\n",
+]
+FLAG = re.compile(r"( \\\n\s*|\s*)[\"']?--(max-num-seqs|max-num-batched-tokens|block-size)(=|\W+)\d+[\"']?")
+KNOWN = st.fixed_dictionaries({}, optional={
+    "max_num_seqs": st.integers(1, 99), "max_num_batched_tokens": st.integers(300, 9999),
+    "block_size": st.sampled_from([16, 32]),
+})  # fmt: skip
+
+
+def rest_of(text):
+    """Return a text without the flags of the edit, and without blanks and signs between words."""
+    return re.sub(r"[\s\\,-]", "", FLAG.sub("", text))
+
+
+@examples(max_examples=300, deadline=None)
+@given(st.sampled_from(HOLDERS), KNOWN, KNOWN, st.sampled_from(" ="))
+def test_an_edit_of_any_command_keeps_all_other_words_and_templates(holder, before, after, sign):
+    flags = " ".join(f"--{name.replace('_', '-')}{sign}{value}" for name, value in before.items())
+    text = holder.replace("%", flags)
+    config = servers.parse(text)
+    rule = dataclasses.replace(config.rule, **after)
+    edited = servers.edited(text, rule).text
+    assert servers.parse(edited).rule == rule
+    assert rest_of(edited) == rest_of(text)
+    assert re.findall(r"\{\{.*?\}\}", edited) == re.findall(r"\{\{.*?\}\}", text)
+    assert edited.count("--") <= text.count("--") + len(after)
+
+
+def test_edits_of_what_public_files_show_change_lines_of_the_command_alone(shared_data):
+    seen = 0
+    for path in sorted((shared_data / "public_cases").glob("f*/*")):
+        try:
+            config = servers.read(path)
+            knob = "max_num_seqs" if config.server in servers.TOKEN_SERVERS else "max_batch_size"
+            rule = dataclasses.replace(config.rule, **{knob: getattr(config.rule, knob) - 1})
+            edited = servers.edit(path, rule)
+        except ValueError:
+            continue
+        seen += 1
+        assert servers.parse(edited.text, config.server).rule == rule
+        changed = changed_lines(path.read_text(), edited.text)
+        assert [line[0] for line in changed] in (
+            ["-", "+"],
+            ["+", "-"],
+            ["-", "+", "+"],
+            ["+"],
+            ["-", "+", "-", "+"],
+        )
+    assert seen >= 12

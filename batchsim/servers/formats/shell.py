@@ -50,6 +50,8 @@ class Word:
     def value(self) -> "Word":
         """The part behind the first =."""
         head, sign, raw = self.raw.partition("=")
+        if head[:1] in ("'", '"') and raw[-1:] == head[0]:  # the quotes are those of the whole word
+            raw = raw[:-1]
         return Word(type(self.text)(self.text.partition("=")[2]), raw, self.at + len(head + sign))
 
     def node(self, value: Any, key: "Word | None" = None) -> Node:

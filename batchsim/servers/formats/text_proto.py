@@ -105,6 +105,8 @@ def parse(text: str, kind: Any, document: Document) -> Node:
         words = re.sub(r"^\d+:\d+ : ", "", str(error)).replace("batchsim.", "")
         words = re.sub(r"^'.*': (?=[A-Z])", "", words, flags=re.DOTALL)  # the source line
         end = (len(lines), len(lines[-1]) + 1)  # without a place, the text ends too early
+        if re.search(r"\$\{|\{\{", text):
+            words += "; a template must be filled in first"
         raise refused(words, end if None in place else place) from None
     return root
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import DATA
 
+from batchsim.servers import parse
 from batchsim.servers.formats import text_proto
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.triton_schema import SCHEMA
@@ -193,3 +194,8 @@ def test_tensorflow_servings_parameters_are_all_there():
     assert {name for name, field in fields.items() if field.message_type is None} == {
         "allowed_batch_sizes", "pad_variable_length_inputs",
     }  # fmt: skip
+
+
+def test_a_template_of_a_config_is_named():
+    with pytest.raises(ValueError, match=r"line 1, column 17: .*; a template must be filled in first"):
+        parse("max_batch_size: ${size}\ndynamic_batching {}", "triton")
