@@ -100,7 +100,8 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
 
     def set_(name: str, words: list[Word], *, more: bool = False) -> None:
         before, own = known.get(name, []), re.match(rf'"?\$\{{?{name}\b', words[0].raw) if words else None
-        new = counted([each for word in words for part in split(word) for each in expanded(part, known)])
+        parts = [part for word in words for part in split(word) if part.text]
+        new = counted([each for part in parts for each in expanded(part, known)])
         if not found[-1].sure and (more or own) and before and new:  # perhaps more
             raw = f"{name}={words[0].raw}" if own else f"{name}+=({' '.join(each.raw for each in words)})"
             new, own = [Word(Source(raw), raw, words[0].at)], None
@@ -164,22 +165,26 @@ def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
     if not isinstance(word.text, Source) or re.search(r"['\s]", word.raw):
         return [word]
 
-    def given(match: re.Match[str], at: int) -> list[Word]:
+    def given(match: re.Match[str], at: int) -> list[Word] | None:
         each = match.groupdict()
-        words = known.get(each["plain"] or each["call"] or each["name"], [])
-        if words == [] and each["default"] is not None:
+        name = each["plain"] or each["call"] or each["name"]
+        if known.get(name, []) == [] and each["default"] is not None:
             return [_word(each["default"], at + match.start("default"))]
-        return words or []
+        return known.get(name)
 
     flag = re.match(r"--[\w.-]+=", word.raw)
     raw, at = (word.raw, word.at) if flag is None else (word.value.raw, word.value.at)
     quote = raw[:1] == raw[-1:] == '"'
     whole = _EXPANSION.fullmatch(raw[quote : len(raw) - quote])
-    if whole is not None and (words := given(whole, at + quote)):
+    words = None if whole is None else given(whole, at + quote)
+    if words or (words is not None and flag is None and not quote):
         head = [] if flag is None else [Word(flag[0][:-1], flag[0][:-1], word.at)]
         return [replace(each, use=word) for each in (*head, *words)]
     found = _word(
-        _EXPANSION.sub(lambda match: " ".join(each.text for each in given(match, 0)) or match[0], word.raw),
+        _EXPANSION.sub(
+            lambda match: match[0] if (it := given(match, 0)) is None else " ".join(each.text for each in it),
+            word.raw,
+        ),
         word.at,
     )
     return [word if isinstance(found.text, Source) else replace(word, text=found.text)]

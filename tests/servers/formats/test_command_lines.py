@@ -86,6 +86,7 @@ SCRIPTS = {
         "[ -e x ] || N=2\nX=$(printf '%s' --block-size 32)\nvllm serve m --max-num-seqs 64 --block-size 32"
     ),
     "quoted words": "vllm serve \"m\" '--max-num-seqs=64' \"--block-size=32\" --port '80'",
+    "an empty variable": 'E=""\nvllm serve m --max-num-seqs 64 $E --block-size 32',
     "a subshell": "(cd x; vllm serve m --max-num-seqs 64 --block-size 32) &\n(echo b)",
     "behind dashes": "kubectl run x --image=vllm/vllm-openai -- --model m --max-num-seqs 64 --block-size 32",
     "on another machine": 'ssh host "vllm serve m --max-num-seqs 64 --block-size 32"',
