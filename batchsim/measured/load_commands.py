@@ -69,7 +69,8 @@ def load_command(
 
     `tool` is "vllm bench serve" (the default for tokens), "aiperf profile" or "perf_analyzer" (else), or how
     one of these begins. `requests`: by default 5 minutes at the rate, or 1,000 in a closed loop. Prompts and
-    outputs have the mean lengths of the scenario's. ValueError for traffic that the tool does not send.
+    outputs have the mean lengths of the scenario's; warns if these vary. ValueError for traffic that the tool
+    does not send.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> load_command(Scenario(Poisson(20), SizeOrWait(32, 5), Affine(5, 1)), model="resnet")[:70]
@@ -98,7 +99,9 @@ def load_command(
         rule = f"traffic of {name} must be {' or '.join(TOOLS[name].loads)}"
         raise ValueError(f"{rule}, got {workload!r}")
     for part in ("prompt", "output") if scenario.tokens is not None else ():
-        values[part] = str(max(round(float(points(getattr(scenario.tokens, part)).mean())), 1))
+        values[part] = str(max(round(float(points(length := getattr(scenario.tokens, part)).mean())), 1))
+        if not isinstance(length, int):
+            _check.warn(f"{name} sends each {part} with {values[part]} tokens, the mean: predict such a test")
     count = usual if requests is None else _check.whole("requests", requests)
     values |= {"requests": str(count), "model": model}
     values = {key: shlex.quote(each) for key, each in values.items()}

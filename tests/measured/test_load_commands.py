@@ -60,3 +60,10 @@ def test_clients_that_think_and_bursts_are_refused():
         bs.load_command(3)
     with pytest.raises(ValueError, match="requests must be at least 1, got 0"):
         bs.load_command(BATCHES, requests=0)
+
+
+def test_lengths_that_vary_are_sent_at_their_mean_with_a_warning():
+    varied = STEPS.replace(tokens=bs.Tokens(bs.Lognormal(400, 1), 150))
+    with pytest.warns(UserWarning, match="vllm bench serve sends each prompt with 400 tokens, the mean"):
+        command = bs.load_command(varied)
+    assert options(command)["--random-input-len"] == "400"
