@@ -442,6 +442,8 @@ def _scaled(chosen: Candidate) -> Iterator[tuple[str, str, Any]]:
     """Yield twice and half the value of the knob on the y axis of the rule's heat map."""
     scenario, rule, kind = chosen.scenario, chosen.scenario.rule, kind_of(chosen.scenario)
     _, name = rule.map_knobs
+    if name not in rule.parameters():  # a rule of one's own, without a wait
+        return
     value, it = getattr(rule, name), rule.parameters()[name]
     if value is None:  # no limit
         return

@@ -205,6 +205,9 @@ class Rule(Described):
 
     def __init_subclass__(cls) -> None:
         own = vars(cls)
+        for name in (*NEEDED, *OPTIONAL):
+            if inspect.isfunction(own.get(name)):  # plain, without self
+                setattr(cls, name, staticmethod(own[name]))
         if cls.decides:
             require(cls, Rule, NEEDED | {name: of for name, of in OPTIONAL.items() if name in own})
             if not any(

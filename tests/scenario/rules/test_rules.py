@@ -476,7 +476,11 @@ def test_a_rule_that_is_no_dataclass_is_told_so():
 def test_a_rule_without_words_is_drawn_and_played_by_the_names_of_its_triggers():
     mine = dataclasses.dataclass(frozen=True)(type("Mine", (bs.Rule,), PLAIN | {"decide": all_that_wait}))
     scenario = bs.Scenario(bs.Poisson(300), mine(4), bs.Affine(5, 1))
-    assert len(bs.simulate(scenario, 200).batches.trigger) > 50
+    result = bs.simulate(scenario, 200)
+    assert np.array_equal(result.latency_ms, bs.simulate(scenario, 200, engine="simpy").latency_ms)
+    assert len(result.batches.trigger) > 50
     assert "FULL" in mine().steps[0].condition
-    bs.plot(bs.simulate(scenario, 200))
+    bs.plot(result)
     assert "Film of 200 requests" in repr(bs.film(scenario))
+    tuned = bs.tune(scenario, bs.SLO(p99_ms=90), {"max_batch_size": [4, 8]}, 2000, progress=False)
+    assert "because the rule returned FULL" in tuned.explain()
