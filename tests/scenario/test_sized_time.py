@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import batchsim as bs
-from batchsim.cli.output import scenario_tables
 from batchsim.scenario.full_batches import mean_seconds
+from batchsim.scenario.toml import brief_tables
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)
 WORKLOAD = bs.Poisson(300).with_sizes(SIZES)
@@ -287,6 +287,6 @@ def test_a_sweep_of_a_trace_with_sizes_resumes_from_its_folder(tmp_path):
     other = scenario.replace(workload=trace.with_sizes(np.arange(200, 0, -1)))
     with pytest.raises(ValueError, match="out must be this sweep's folder"):
         bs.sweep(other, over, out=tmp_path / "sweep", progress=False)
-    tables = scenario_tables(scenario)
+    tables = brief_tables(scenario)
     assert tables["workload"]["requests"] == 200
     assert "sizes" not in tables["workload"]
