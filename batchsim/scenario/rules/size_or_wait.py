@@ -77,7 +77,7 @@ class SizeOrWait(Limited):
         if size == 1:
             return (full,)
         if limit is not None:
-            because = f"{size:,} requests wait, or the next one would exceed {limit:,} units"
+            because = f"{size:,} requests have gathered, or the next one would exceed {limit:,} units"
             condition = f"{size:,} wait, or {limit:,} units"
             full = dataclasses.replace(full, condition=condition, action="send these", because=because)
         return (full, *rule_api.send_after(self.max_wait_ms))

@@ -389,6 +389,14 @@ def words(result):
     return [steps[i].condition for i in result.scenario.rule.ended(result.steps)]
 
 
+@pytest.mark.parametrize("rule", [*RULES, *SERVERS_RULES, bs.PreferredSizes([4, 8], 8, 10)], ids=repr)
+def test_a_batch_left_because_of_what_was_so_before_it_left(rule):
+    """A film says the reason above a queue that the batch has emptied."""
+    reasons = [line.because for line in pseudocode(rule) if line.trigger is not None]
+    assert reasons
+    assert [each for each in reasons if re.search(r"requests wait\b", each)] == []
+
+
 @pytest.mark.parametrize("rule", CONTINUOUS, ids=repr)
 def test_every_rule_has_few_lines_and_each_step_ends_at_one_of_them(rule):
     tokens = bs.Tokens(bs.Uniform(20, 200), bs.Uniform(1, 60))
