@@ -74,7 +74,10 @@ class PreferredSizes(Rule):
 def send_preferred(sizes: Sequence[int]) -> Step:
     """Return the step of some preferred sizes: the largest available one leaves."""
     which = "" if len(sizes) == sizes[0] == 1 else " " + ", else ".join(f"{it:,}" for it in reversed(sizes))
-    what, because = f"{sizes[0]:,} or more wait", f"{sizes[0]:,} or more requests were waiting, a preferred size"
+    what, because = (
+        f"{sizes[0]:,} or more wait",
+        f"{sizes[0]:,} or more requests were waiting, a preferred size",
+    )
     if sizes[0] == 1:
         what, because = rule_api.ANYONE, "a request waits, and one is a preferred size"
     return Step(what, f"send the oldest{which}", Trigger.ENOUGH, because, "preferred size")
