@@ -8,7 +8,6 @@ import numpy as np
 
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.rules import preferred_sizes
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferred
 from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
@@ -77,23 +76,10 @@ def why(now_s: float, waiting: Waiting, size: int, params: Any) -> int:
     return rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
 
 
-@rule_api.helper
-def decide_late(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
-    """Send all once the oldest has waited; before that, the largest preferred size available."""
-    # With a wait of 0 requests are never late.
-    if params.max_wait_s > 0 and now_s >= later(rule_api.oldest_s(waiting), params.max_wait_s):
-        if waiting.length >= params.max_batch_size:
-            return rule_api.START, params.max_batch_size, rule_api.FULL
-        return rule_api.by_timer(now_s, waiting, waiting.length, params.max_wait_s)
-    return preferred_sizes.decide(now_s, waiting, idle, state, params)
-
-
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Form batches, and start the oldest, with those behind it that are late."""
-    if state[LIMITED] > 0:
-        if idle == 0:
-            return rule_api.NOTHING, 0, rule_api.FULL
-        return decide_late(now_s, waiting, idle, state, params)
+    if state[LIMITED] > 0 and idle == 0:
+        return rule_api.NOTHING, 0, rule_api.FULL
     while has_room(waiting, idle, state) and form(now_s, waiting, state, params):
         if idle > 0:  # which takes the batch at once
             break
@@ -116,8 +102,6 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the oldest request that is in no batch has waited."""
-    if state[LIMITED] > 0:
-        return later(rule_api.oldest_s(waiting), params.max_wait_s)
     if not has_room(waiting, idle, state):
         return math.inf
     return later(rule_api.oldest_s(waiting, formed(state)), params.max_wait_s)
