@@ -105,6 +105,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
     OWN.read(document, model)
     if not model.span[1]:
         document.sections[-1] = replace(document.sections[-1], added=_no_model)
+        document.note("models is left out: their archives have the batch sizes, batchsim the defaults")
     for key in ZEROS:
         if document.settings.get(key) == 0:
             del document.settings[key]

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 TABLE = [
-    Row(*(cell.strip() for cell in re.split(r" \|(?= |$)", line)))
+    Row(*(cell.strip() for cell in re.split(r" \|(?= |$)", line, maxsplit=6)))
     for line in (CORPUS / "expected.txt").read_text().splitlines()
     if not line.startswith("#")
 ]

@@ -71,7 +71,7 @@ def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node 
     if isinstance(node.value, dict):
         own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas", "scale"))
         replicas = next((each for each in own if each is not None), replicas)
-        if isinstance(node.value.get("image"), str):
+        if isinstance(node.value.get("image"), str) or ("build" in node.items and _KEYS & {*node.items}):
             yield node, replicas
     for name, inner in node.items.items():
         if name != "workerTemplate" or "leaderTemplate" not in node.items:
@@ -87,16 +87,18 @@ def _commands(
         variables[name] = _variable(name, _word(text, node))
     known: dict[str, list[Word] | None] = {name: _known(word.value) for name, word in variables.items()}
     keys = [key for key in ("entrypoint", "command", "args") if key in items]
-    words = [_word(text, items["image"])] if image or "command" not in items else []
+    own = "image" in items and (image or "command" not in items)
+    words = [_word(text, items["image"])] if own else []
     words += [each for key in keys for word in _words(text, items[key]) for each in expanded(word, known)]
     found = Command(words, variables)
-    line = text[text.rfind("\n", 0, items["image"].at) + 1 : items["image"].at]
+    origin = items.get("image") or items["build"]
+    line = text[text.rfind("\n", 0, origin.at) + 1 : origin.at]
     if (first := items[keys[-1]].items.get("0") if keys else None) is not None:
         line = text[text.rfind("\n", 0, first.span[0]) + 1 : first.span[0]]
         found.item = f"\n{line}" if line.strip() == "-" else ", "
     elif not keys and not line.strip(" -"):
         found.alone = (
-            items["image"].stop,
+            origin.stop,
             f"\n{line.replace('-', ' ')}{'command' if image else 'args'}: [{{}}]",
         )
     if replicas is not None:

@@ -89,6 +89,7 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
     found, exported, depth, count, within = [Command()], dict[str, Word](), 0, 0, False
+    loop: int | None = None  # where it begins
     known, array = {} if known is None else known, None
 
     def counted(words: list[Word]) -> list[Word]:
@@ -142,6 +143,9 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
             if not command.words:
                 command.variables = exported | command.variables
                 depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
+                loop = word.at if word.text == "for" else loop if depth else None
+                if loop is not None:
+                    command.notes.append((loop, "a loop may start several of these, here one"))
             elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
                 known[name] = None  # of a loop, or behind a case
             command.words += counted(expanded(word, known))
