@@ -198,7 +198,8 @@ class CommandLine:
                 at = own.end() if own else end  # behind a comment, or a quote
                 return f"{text[:at]}{new}{text[at:]}"
             before, start = text[begin:end], text.rfind("\n", 0, end) + 1
-            long = end - start + len(new) > LONGEST_LINE and not text[start:first].strip()
+            alone = start <= first and not text[start:first].strip()  # on lines of its own
+            long = end - start + len(new) > LONGEST_LINE and alone
             if "\n" not in before and not long:
                 return f"{text[:end]} {new}{text[end:]}"
             folded = "\n" in before and "\\" not in before  # in YAML
