@@ -54,6 +54,9 @@ def edited(
         if knobs is not None and "kv_blocks" not in knobs and getattr(config.rule, "kv_blocks", 0) is None:
             what = what.replace(kv_blocks=None)
     wanted, changes = _changes(own, config, what)
+    units = getattr(what, "max_batch_units", None)
+    if units is not None and units != getattr(wanted.rule, "max_batch_units", None):
+        raise ValueError(f"max_batch_units must be a limit that {own.title} has, got {units}")
     changed = files.with_settings(document, changes)
     kept = {**changed.settings, **changes} == {**document.settings, **changes}
     kept &= {**changed.unused, **document.unused, **changes} == {**changed.unused, **changes}

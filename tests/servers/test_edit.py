@@ -166,6 +166,7 @@ def test_a_setting_goes_where_its_server_reads_it(text, what, edited):
     [
         ("load_models=a\nmodels={}", bs.PullThenWait(8, 100), "models must have the model whose batchSize"),
         ("max_batch_size: 8", bs.SizeOrWait(1, 5), "nothing else: .* max_queue_delay_microseconds=5000"),
+        ("max_batch_size: 8", bs.SizeOrWait(8, 0, max_batch_units=64), "a limit that Triton has, got 64"),
     ],
 )
 def test_a_file_that_cannot_have_a_setting_without_other_changes_is_refused(text, what, words):
