@@ -138,7 +138,7 @@ WORKLOAD_STEPS = {
         ("OnOff, Diurnal, ClosedLoop,\n", "OnOff, Diurnal, ClosedLoop, Groups,\n"),
     ],
     "batchsim/__init__.py": [
-        ("Gamma, OnOff, Poisson\n", "Gamma, Groups, OnOff, Poisson\n"),
+        ("Gamma, OnOff, OpenLoop, Poisson\n", "Gamma, Groups, OnOff, OpenLoop, Poisson\n"),
         ('"Geometric",', '"Geometric", "Groups",'),
     ],
     "tests/oracles/plans.py": [("WORKLOADS = [\n", "WORKLOADS = [\n    bs.Groups(900.0, 3),\n")],
