@@ -282,7 +282,9 @@ TWO = "max_batch_size: 4 dynamic_batching {} instance_group [ { count: 2 kind: K
 
 def test_how_instances_share_a_gpu_is_a_range_until_it_is_measured():
     config, service = servers.parse(TWO), bs.Table({1: 2.05, 4: 2.51})
-    with pytest.warns(UserWarning, match=r"1,594/s if they take turns .* 3,187/s if .*measure_sharing"):
+    with pytest.warns(
+        UserWarning, match=r"1,594/s if they take turns .* 3,187/s if .*measure it, and set contention"
+    ):
         scenario = config.scenario(bs.Poisson(1000), service)
     assert (scenario.servers, scenario.devices) == (2, 1)
     # What a scenario says of it is measured, and nothing is to be warned of.

@@ -37,8 +37,14 @@ def announce(text: str) -> Callable[[Any], None]:
         timer = threading.Timer(LONGEST_S, end, [None])
         timer.daemon = True
         timer.start()
-        screen.observe(lambda _: timer.cancel(), names="width_px")
-        screen.observe(lambda _: end(None), names="width_px")
+
+        def seen(_: Any) -> None:
+            timer.cancel()
+            screen.unobserve(seen, "width_px")
+            end(None)
+            screen.send({"appear": True})  # what is below the line moves up
+
+        screen.observe(seen, "width_px")
 
     return end
 

@@ -63,7 +63,8 @@ class Explorer(widgets.Box):
         )  # fmt: skip
         self._open()
         self.opening = Opening(session, self.screen, self.play, opening)
-        self.more = button("More", "All controls and views, or three of each", self._show_more)
+        tip = "All controls and views, or three of each"
+        self.more = button("More", tip, self._show_more, classes="batchsim-more")
         column = [self.opening, self.controls.boxes[MAIN], self.more, self.tabs, self.pseudocode]
 
         self.large = plain(

@@ -45,12 +45,16 @@ def handles(monkeypatch, tmp_path):
 
 def test_the_line_and_the_stored_picture_stay_until_a_page_has_the_explorer(handles):
     panel = bs.explore(requests=300)
+    sent = []
+    panel.screen.send = lambda content, buffers=None: sent.append(content)
     (handle,) = handles
     (shown,) = handle.shown
     assert "The explorer is loading" in shown
     assert 'src="data:image/png;base64,iVBORw0="' in shown
-    panel.screen.width_px = 800
+    for width_px in (800, 900):
+        panel.screen.width_px = width_px
     assert handle.shown == [shown, ""]
+    assert sent.count({"appear": True}) == 1  # so that the page brings it into the window again
 
 
 def test_an_explorer_that_is_not_shown_takes_them_away_by_itself(handles, monkeypatch):

@@ -268,7 +268,7 @@ class Reader(RuleBasedStateMachine):
         assert player.film == window.message()
         assert begin_s <= player.time_s <= until_s
         within_s = window.start_s[1] if player.moved_s is None else 0.0
-        assert player.words == window.words(player.time_s, within_s)
+        assert player.words == window.said(player.time_s, within_s)
         line = None if player.playing else window.line(player.time_s, within_s)
         marked = [
             number
