@@ -36,6 +36,11 @@ GEOMETRY = """() => {
         slider: Math.round(box(".batchsim-knobs .noUi-base").width),
         knobs: [...document.querySelectorAll(".batchsim-knobs .batchsim-knob + .widget-slider")].map((it) =>
             it.getBoundingClientRect().bottom - it.previousElementSibling.getBoundingClientRect().top),
+        covered: [...document.querySelectorAll(".batchsim-knobs .widget-slider")].filter((it) => {
+            const name = it.previousElementSibling.querySelector("label > :last-child");
+            const top = it.querySelector(".noUi-handle").getBoundingClientRect().top;
+            return top < name.getBoundingClientRect().bottom;
+        }).length,
         narrow: document.querySelector(".batchsim-explorer").classList.contains("batchsim-narrow"),
         font: Math.min(...[...document.querySelectorAll(".batchsim-explorer *")]
             .filter((it) => it.checkVisibility() && it.textContent.trim())
@@ -80,6 +85,7 @@ def test_nothing_is_cut_off_when_it_appears_nor_while_a_control_is_touched(kind,
             assert not seen["narrow"]
             assert seen["slider"] >= 200
             assert max(seen["knobs"]) <= 46
+            assert seen["covered"] == 0  # no handle covers a word
             assert seen["font"] >= 12
             touch_each_main_control(panel)
         panel.kernel.run("panel.share.size.value = 'projector'")
