@@ -499,7 +499,8 @@ function drawAxis(pen, plot, begin_s, until_s, [unit, size]) { // times from the
     pen.text(precise(k * step, 6), x, bottom + 1.2 * em, { align: "center", colour: "soft" });
   }
   pen.line("soft", plot.x, bottom, plot.x + plot.w, bottom);
-  const from = begin_s ? ` from ${rounded((1000 * begin_s) / size, 6)} ${unit} on` : "";
+  const decimals = clamp(Math.ceil(-Math.log10(span / 1000)), 0, 20), begin = Number(((1000 * begin_s) / size).toFixed(decimals));
+  const from = begin ? ` from ${written(begin, { maximumFractionDigits: decimals })} ${unit} on` : ""; // to a thousandth of its length
   pen.text(`time (${unit})${from}`, plot.x + plot.w / 2, bottom + 2.3 * em, { align: "center" });
 }
 
