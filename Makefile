@@ -36,7 +36,8 @@ BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
 UNITS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
-NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout 120
+# One after the other, as two kernels that start at once can choose the same port, and the second then dies.
+NOTEBOOKS = JAX_PLATFORMS=cpu $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout 120
 # Tests marked `alone` measure time or take long: they run one after the other, on an otherwise idle machine.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 # In one process, as each would start servers, a browser and pages of its own.
