@@ -136,7 +136,7 @@ class FileTable:
             if key not in known:
                 raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, known))
 
-    def merged(self, options: Mapping[str, Any], build: Callable[..., Any]) -> dict[str, Any]:
+    def overridden(self, options: Mapping[str, Any], build: Callable[..., Any]) -> dict[str, Any]:
         """Return the table's values, replaced by those of the given options (not None).
 
         `build` checks them. Its error gets the table's place if the wrong value came from the file.
@@ -172,7 +172,9 @@ class TrafficFlags(Command):
         table.refuse_others(options)
         # Keys that this command does not use are not checked either.
         own = {name: value for name, value in table.content.items() if hasattr(self, name)}
-        return FileTable(table.place, own).merged(options, functools.partial(check_settings, requests=None))
+        return FileTable(table.place, own).overridden(
+            options, functools.partial(check_settings, requests=None)
+        )
 
 
 @dataclass
@@ -222,7 +224,7 @@ class SLOFlags(Command):
         table.refuse_others(options)
         if not table.content and all(value is None for value in options.values()):
             raise ValueError("an objective must be given, as --p99-ms 50 or by the file's [slo], got none")
-        return SLO(**table.merged(options, SLO))
+        return SLO(**table.overridden(options, SLO))
 
 
 @dataclass
@@ -266,7 +268,7 @@ class GridFlags(Command):
         if not own | options:
             example = "--over max_batch_size=1,2,4 or by the file's [over]"
             raise ValueError(f"an axis must be given, as {example}, got none")
-        return FileTable(table.place, own).merged(options, lambda **grid: Grid.of(scenario, grid))
+        return FileTable(table.place, own).overridden(options, lambda **grid: Grid.of(scenario, grid))
 
 
 @dataclass

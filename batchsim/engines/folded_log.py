@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.gaps import GapFold, Gaps, in_blocks, merged
+from batchsim.engines.gaps import GapFold, Gaps, in_blocks, merged_gaps
 from batchsim.engines.token_log import LATE, NO_TRIGGER, STEPS, TokenLog
 
 PIECE = 1 << 17  # steps that are folded at once
@@ -133,7 +133,7 @@ class StepRows:
         start_s, finish_s, rows, server, trigger, gaps = (
             column[: last - first] for column in columns.values()
         )
-        late = merged(self.late)
+        late = merged_gaps(self.late)
         self.late = [late[:, late[0] >= last]]
         ended = self.gap_fold.gaps(first, finish_s, server, gaps, late[:, late[0] < last])
         self.gaps.append(in_blocks(ended))
@@ -203,7 +203,7 @@ class StepRows:
                 empty = np.empty(0, _KINDS.get(name, np.int64))
                 logged[name] = np.concatenate([empty, *(piece.pop(name) for piece in self.pieces)])
             self.pieces.clear()
-            step, from_s, count = merged(self.late)
+            step, from_s, count = merged_gaps(self.late)
             late = step.astype(np.int64), from_s, count.astype(np.int64)
             return TokenLog(**requests, **logged, **dict(zip(LATE, late, strict=True)))
         self.fold(known, self.count)

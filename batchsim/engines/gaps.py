@@ -29,7 +29,7 @@ class Gaps(NamedTuple):
         return cls(*map(np.concatenate, zip(cls(*np.empty((3, 0))), *parts, strict=True)))
 
 
-def merged(late: Sequence[np.ndarray]) -> np.ndarray:
+def merged_gaps(late: Sequence[np.ndarray]) -> np.ndarray:
     """Return rows as `LATE`, in order of step and time, those with both the same as one: shape (3, rows)."""
     rows = np.concatenate([np.empty((3, 0)), *late], axis=1)
     rows = rows[:, np.lexsort(rows[1::-1])]

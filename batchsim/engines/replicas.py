@@ -76,7 +76,7 @@ def _taken(
     return type(log)(**columns)
 
 
-def merged(scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]) -> Any:
+def merged_log(scenario: Scenario, replica: np.ndarray, logs: Sequence[Log]) -> Any:
     """Return the log of all replicas, whose requests came in the order of `replica`."""
     joined, rows, number = _joined(scenario, replica, logs)
     number["steps"] = _inverse(rows["steps"])
@@ -109,7 +109,7 @@ def without_steps(scenario: Scenario, log: TokenLog) -> FoldedLog:
     """Return the log of a run without its rows of steps."""
     if isinstance(log, FoldedLog) or log.replica is None:
         return folded(log, watts=scenario.watts_at)
-    logs = (part for _, _, part in parts_of(scenario, log))
+    logs = (part for _, _, part in logs_by_replica(scenario, log))
     return replace(merged_folded(scenario, log.replica, log.arrival_s, logs), scaling=log.scaling)
 
 
@@ -130,7 +130,7 @@ def _inverse(order: np.ndarray) -> np.ndarray:
     return found
 
 
-def parts_of(scenario: Scenario, log: Log) -> list[tuple[np.ndarray, np.ndarray, Any]]:
+def logs_by_replica(scenario: Scenario, log: Log) -> list[tuple[np.ndarray, np.ndarray, Any]]:
     """Return of each replica the rows of its requests, those of its batches, and its own log."""
     assert log.replica is not None
     parts, count = [], scenario.most_replicas

@@ -260,7 +260,9 @@ def _of_seats(
     turnover = max(turnover, math.sqrt(running * relaxation) / 2)
     flow = max(ANSWERS * variance, PASSING * running * longer)
     noise = LONG * min(load, 1.0) * surprise
-    return replace(length, flow=flow, noise=noise, turnover=turnover, fill=saturation.filling(scenario))
+    return replace(
+        length, flow=flow, noise=noise, turnover=turnover, fill=saturation.requests_to_fill(scenario)
+    )
 
 
 def _jam_s(

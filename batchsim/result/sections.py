@@ -79,10 +79,10 @@ class Sections:
     def of_log(
         cls, run: Any, log: Log, skip: int, columns: Mapping[str, np.ndarray], ends: np.ndarray | None = None
     ) -> "Sections":
-        """Return the sections of a run's log, or of some of its requests: see `parts_of`."""
+        """Return the sections of a run's log, or of some of its requests: see `section_edges`."""
         from batchsim.engines.compiled.total import sums_of  # Numba loads with it
 
-        cuts, edges_s = parts_of(log, skip, ends)
+        cuts, edges_s = section_edges(log, skip, ends)
         total = sums_of(log, run.scenario, edges_s, cuts, run.device_time, run.units, run.serves_in_turn)
         totals = total.whole(np.diff(cuts), np.diff(edges_s))
         add_scaling(totals, run.scenario, log, edges_s)
@@ -135,7 +135,7 @@ def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
     return np.round(begin + (end - begin) * ends).astype(int)
 
 
-def parts_of(log: Any, skip: int, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def section_edges(log: Any, skip: int, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the requests at which sections begin, and the times, each with the end of the last one.
 
     A section's window runs from its first arrival (0 for request 0) to the next section's, the last one's to

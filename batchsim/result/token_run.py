@@ -18,7 +18,7 @@ from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.engines.totals import BINS, Histogram
 from batchsim.result.metrics import COMPONENTS, COMPUTING, ITL, LATENCY, STALL, TPOT, TTFT, Metrics
 from batchsim.result.run import Batches, Run
-from batchsim.result.sections import Sections, parts_of
+from batchsim.result.sections import Sections, section_edges
 from batchsim.result.value_columns import Columns, OrderStatistics, Weighted, limits_of, part_of_limits
 from batchsim.scenario import Continuous
 
@@ -220,7 +220,7 @@ class TokenRun(Run):
         from batchsim.engines.compiled.token_totals import Answers, TokenTotal
 
         log, continuous = self.log, isinstance(self.scenario.rule, Continuous)
-        cuts, edges_s = parts_of(log, self.warmup_requests, ends)
+        cuts, edges_s = section_edges(log, self.warmup_requests, ends)
         total = TokenTotal(edges_s, watts=self.scenario.watts_at)
         total.add_windows(cuts)
         total.add_batches(Columns.of(log), log.batch_start_s.size, whole=not continuous)

@@ -336,7 +336,7 @@ def running(scenario: Any) -> float:
     return _running(scenario)[0]
 
 
-def filling(scenario: Any) -> float:
+def requests_to_fill(scenario: Any) -> float:
     """Return after about how many requests the prefix caches of all engines are nearly full; 0: not known."""
     rule, tokens = scenario.rule, scenario.tokens
     if not shares(rule, tokens) or not isinstance(tokens.prefixes, PrefixGroups):

@@ -17,7 +17,7 @@ from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan
 from batchsim.engines.totals import TokenTotals
 from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
-from batchsim.result.sections import parts_of, sums
+from batchsim.result.sections import section_edges, sums
 from batchsim.result.token_run import tpot_ms
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
@@ -103,7 +103,7 @@ class TokenTimes:
         status = np.where(served, Status.SERVED, Status.REJECTED).astype(np.uint8)
         none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
         came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
-        cuts, edges_s = parts_of(times, 0, None)
+        cuts, edges_s = section_edges(times, 0, None)
         total = TokenTotal(edges_s)
         total.add_windows(cuts)
         known = came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none, none_s

@@ -100,7 +100,7 @@ def size_or_wait(rate_per_s: float, service: Service, max_batch_size: int, max_w
     >>> round(answer.mean_latency_ms, 4), round(answer.percentile(99), 3)
     (13.2251, 18.75)
     """
-    return solve_threshold(rate_per_s, service, SizeOrWait(max_batch_size, max_wait_ms).filling)
+    return solve_threshold(rate_per_s, service, SizeOrWait(max_batch_size, max_wait_ms).count_threshold)
 
 
 def uncapped(rate_per_s: float, service: Service) -> Answer:

@@ -10,7 +10,7 @@ from batchsim.engines.autoscaling import rises
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import RunLength, rounded_up, run_length
 from batchsim.result.size_variety import size_variety
-from batchsim.scenario.saturation import filled_by, filling
+from batchsim.scenario.saturation import filled_by, requests_to_fill
 from batchsim.study.judgement import judge
 
 ONE = bs.Affine(1, 0)
@@ -319,12 +319,14 @@ def test_a_run_needs_several_times_the_requests_that_fill_a_prefix_cache_or_leav
     cached = bs.Scenario(bs.Poisson(10), rule, bs.StepTime(1, 4, 0.05), tokens=tokens)
     # n requests of 4,000 equal groups have seen 4,000 * (1 - exp(-n / 4,000)): 2,000 after 2,773.
     assert filled_by(tokens.prefixes, 2000) == 4096
-    assert filling(cached) == 4096
+    assert requests_to_fill(cached) == 4096
     length = RunLength(relaxation=1, cycle=0, flow=100, noise=0, fill=4096)
     utilisation = metric("utilisation")
     assert [length.needed(utilisation, dropped=dropped) for dropped in (0, 4000, 5000)] == [12_288, 288, 100]
-    assert filling(cached.replace(servers=2)) == 2 * filling(cached)
-    assert [filling(cached.replace(each)) for each in ({"prefix_reuse": False}, {"kv_blocks": 400})] == [
+    assert requests_to_fill(cached.replace(servers=2)) == 2 * requests_to_fill(cached)
+    assert [
+        requests_to_fill(cached.replace(each)) for each in ({"prefix_reuse": False}, {"kv_blocks": 400})
+    ] == [
         0,
         32,
     ]

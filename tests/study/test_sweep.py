@@ -326,7 +326,7 @@ def test_more_requests_than_the_only_trace_holds_are_refused():
 def test_an_error_in_a_point_names_the_point_and_stops_the_sweep():
     class Broken(bs.SizeOrWait):
         @property
-        def filling(self):
+        def count_threshold(self):
             raise RuntimeError("the rule is broken")
 
     with pytest.raises(RuntimeError, match="the rule is broken") as caught:

@@ -36,10 +36,10 @@ def serves_in_turn(scenario: Scenario, end_s: float = -math.inf) -> bool:
 
     They release what is left at the last of their arrivals, so none may have to wait until a later `end_s`.
     """
-    closed, filling = isinstance(scenario.workload, ClosedLoop), scenario.rule.filling
-    if filling is None or closed or scenario.by_level or scenario.can_lose:
+    closed, threshold = isinstance(scenario.workload, ClosedLoop), scenario.rule.count_threshold
+    if threshold is None or closed or scenario.by_level or scenario.can_lose:
         return False
-    return filling.wait_s < math.inf or end_s == -math.inf
+    return threshold.wait_s < math.inf or end_s == -math.inf
 
 
 def is_plain(scenario: Scenario) -> bool:
@@ -111,7 +111,7 @@ def form_batches(
             arrival_s,
             of_each,
             more,
-            rule.filling,
+            rule.count_threshold,
             limit,
             costs,
             free,

@@ -285,7 +285,7 @@ def _times_of_replicas(plan: TokenPlan) -> Times:
     token_s, finish_s = np.full((2, plan.base.requests), math.nan)
     last_s, tokens = 0.0, 0
     replica, _ = token_routed.replicas_of(plan, CANCELLED.get())
-    for rows, part in token_routed.parts_of(plan, replica):
+    for rows, part in token_routed.plans_by_replica(plan, replica):
         times = run_times(part)
         token_s[rows], finish_s[rows] = times.token_s, times.finish_s
         last_s, tokens = max(last_s, times.last_s), max(tokens, times.most.tokens)

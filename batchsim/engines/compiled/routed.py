@@ -29,7 +29,7 @@ from batchsim.engines.compiled.routed_instants import Rows
 from batchsim.engines.compiled.routed_threshold import Line
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, check_cancelled
-from batchsim.engines.replicas import loads_of, merged, plan_of, rows_of
+from batchsim.engines.replicas import loads_of, merged_log, plan_of, rows_of
 from batchsim.scenario import Scenario
 from batchsim.scenario.routing import Loads
 
@@ -241,5 +241,5 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     replica = replicas_of(plan, cancelled, scaler)
     rows = rows_of(replica, plan.scenario.most_replicas)
     logs = [engine.run(plan_of(plan, k, each), cancelled) for k, each in rows]
-    log = merged(plan.scenario, replica, logs)
+    log = merged_log(plan.scenario, replica, logs)
     return log if scaler is None else dataclasses.replace(log, scaling=scaler.table())

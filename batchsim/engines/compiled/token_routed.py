@@ -20,7 +20,7 @@ from batchsim.engines.compiled.routed_instants import GROW
 from batchsim.engines.compiled.token_columns import STEP, Steps, TokenLimits, TokenQueue, TokenRequests
 from batchsim.engines.compiled.token_follow import MORE_STEPS, Drawn, Rows, follow, follow_uncached
 from batchsim.engines.log import check_cancelled
-from batchsim.engines.replicas import loads_of, merged, merged_folded, rows_of, token_plan_of
+from batchsim.engines.replicas import loads_of, merged_folded, merged_log, rows_of, token_plan_of
 from batchsim.engines.token_log import Batching, TokenLog, TokenPlan
 
 STEPS_AT_ONCE = 1 << 10
@@ -119,7 +119,7 @@ def replicas_of(
     return routed.route_blind(plan.base, replica, cancelled), None
 
 
-def parts_of(plan: TokenPlan, replica: np.ndarray) -> Iterator[tuple[np.ndarray, TokenPlan]]:
+def plans_by_replica(plan: TokenPlan, replica: np.ndarray) -> Iterator[tuple[np.ndarray, TokenPlan]]:
     """Yield of each replica its requests, and its own plan."""
     for k, rows in rows_of(replica, plan.scenario.most_replicas):
         yield rows, token_plan_of(plan, k, rows)
@@ -135,7 +135,7 @@ def run(
     if plan.scenario.most_replicas == 1:
         return token_engine.run(plan, cancelled, room)
     replica, scaling = replicas_of(plan, cancelled)
-    parts, arrival_s, logs = parts_of(plan, replica), plan.base.arrival_s, list[TokenLog]()
+    parts, arrival_s, logs = plans_by_replica(plan, replica), plan.base.arrival_s, list[TokenLog]()
     assert arrival_s is not None
     for _, part in parts:
         logs.append(token_engine.run(part, cancelled, room, arrival_s))
@@ -145,5 +145,5 @@ def run(
             log = merged_folded(plan.scenario, replica, arrival_s, itertools.chain(logs, rest))
             break
     else:
-        log = merged(plan.scenario, replica, logs)
+        log = merged_log(plan.scenario, replica, logs)
     return replace(log, scaling=scaling)

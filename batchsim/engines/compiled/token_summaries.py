@@ -31,7 +31,7 @@ from batchsim.engines.compiled.token_columns import (
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.compiled.token_routed import parts_of, replicas_of
+from batchsim.engines.compiled.token_routed import plans_by_replica, replicas_of
 from batchsim.engines.compiled.token_totals import Answers, TokenTotal
 from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.log import Status, check_cancelled
@@ -225,7 +225,7 @@ def _fold_replicas(
     total = TokenTotal(np.array([from_s, math.inf]), 5)
     replica, scaling = replicas_of(plan, cancelled)
     stays = []
-    for k, (rows, part) in enumerate(parts_of(plan, replica)):
+    for k, (rows, part) in enumerate(plans_by_replica(plan, replica)):
         calls = np.empty((3, 0)) if scaling is None else calls_s(scaling, k)
         ended_s = np.zeros(calls.shape[1])
         if rows.size:

@@ -23,7 +23,7 @@ from batchsim.engines.reference import engine, token_engine
 from batchsim.engines.reference.engine import Collector
 from batchsim.engines.reference.instants import Instants, Process
 from batchsim.engines.reference.token_engine import Dispatcher
-from batchsim.engines.replicas import loads_of, merged, without_steps
+from batchsim.engines.replicas import loads_of, merged_log, without_steps
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario.routing import Loads
 
@@ -243,7 +243,7 @@ class Router(Instants):
     def run(self) -> Log:
         self.run_processes()
         replica = np.array([number for number, _ in self.place], np.uint16)
-        log = merged(self.plan.scenario, replica, [each.log() for each in self.replicas])
+        log = merged_log(self.plan.scenario, replica, [each.log() for each in self.replicas])
         scaling = None if self.scaler is None else self.scaler.table()
         return replace(log, priority=self.plan.priority, size=self.plan.size, scaling=scaling)
 

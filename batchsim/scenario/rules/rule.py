@@ -219,7 +219,7 @@ class Rule(Described):
             cls.Params = cls._own_params()
         if "Params" in vars(cls):
             Rule.by_params[cls.Params] = cls
-        for fast_loop in ("threshold", "filling") if "decide" in own else ():
+        for fast_loop in ("threshold", "count_threshold") if "decide" in own else ():
             if fast_loop not in own:  # not its parent's
                 setattr(cls, fast_loop, getattr(Rule, fast_loop))
 
@@ -294,7 +294,7 @@ class Rule(Described):
         return None
 
     @property
-    def filling(self) -> Threshold | None:
+    def count_threshold(self) -> Threshold | None:
         """The same without a limit in units, which the fast loop for sizes adds."""
         return self.threshold
 

@@ -57,7 +57,7 @@ class SizeOrWait(Limited):
     @property
     def threshold(self) -> Threshold | None:
         """The rule in three numbers, for the fast loop; None if it reads sizes."""
-        return None if self.by_size else self.filling
+        return None if self.by_size else self.count_threshold
 
     @property
     def unit_limit(self) -> tuple[int, int]:
@@ -65,7 +65,7 @@ class SizeOrWait(Limited):
         return self.largest_size, int(self.units == "summed")
 
     @property
-    def filling(self) -> Threshold:
+    def count_threshold(self) -> Threshold:
         """A wait, how many requests end it, and how many leave at most."""
         return Threshold(self.max_wait_ms / 1000, self.max_batch_size, self.max_batch_size)
 

@@ -19,7 +19,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Requests(), TokenGener
 FIRST = next(iter(KINDS))  # the kind of run that an explorer begins with
 
 
-def _merged() -> Mapping[str, Control]:
+def _controls() -> Mapping[str, Control]:
     """Return the controls of all kinds; each kind's own come after the one that precedes them there."""
     found = {
         "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
@@ -38,7 +38,7 @@ def _merged() -> Mapping[str, Control]:
     return {name: found[name] for name in order}
 
 
-CONTROLS = _merged()
+CONTROLS = _controls()
 
 
 def on_page(page: str) -> list[str]:

@@ -76,7 +76,7 @@ class ServiceChooser:
         self, name: str, tip: str, labels: Sequence[str], value: str, take: Callable[[str], None]
     ) -> None:  # fmt: skip
         self.labels, self.take = labels, take
-        self.tables: list[Parts] = [parts_of(table) for table in published_names()]
+        self.tables: list[Parts] = [name_parts(table) for table in published_names()]
         self.source = dropdown(name, tip, [*labels, TABLES], None, classes="batchsim-knob-service")
         self.parts = [
             dropdown(part, f"{part} of the published table", [], None)
@@ -114,7 +114,7 @@ class ServiceChooser:
             self.source.options = (*labels, TABLES)
         is_published = value.startswith(PUBLISHED)
         self.source.value = TABLES if is_published else value
-        chosen = parts_of(value.removeprefix(PUBLISHED)) if is_published else ()
+        chosen = name_parts(value.removeprefix(PUBLISHED)) if is_published else ()
         for number, word in enumerate(chosen):
             part = self.parts[number]
             fitting = [table[number] for table in self.tables if table[:number] == chosen[:number]]
@@ -132,10 +132,10 @@ class ServiceChooser:
         self.take(PUBLISHED + "/".join(table))
 
 
-def parts_of(table: str) -> Parts:
+def name_parts(table: str) -> Parts:
     """Return a published name in three parts.
 
-    >>> parts_of("bert-large/t4/fp16/trt")
+    >>> name_parts("bert-large/t4/fp16/trt")
     ('bert-large', 't4', 'fp16/trt')
     """
     model, device, precision = table.split("/", 2)

@@ -21,7 +21,7 @@ from batchsim.view.explorer.ahead import Wait
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS, MORE, State, view_of
-from batchsim.view.pictures.data import ViewData, parts_of
+from batchsim.view.pictures.data import ViewData, parts_shown
 from batchsim.view.pictures.views import NAMES, views_of
 
 
@@ -120,7 +120,7 @@ class Session:
         self.moving = False  # whether the present move is part of a gesture
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
-        self.style = Style(mode=state.mode, large=self.larges[state.mode], parts=parts_of(scenario))
+        self.style = Style(mode=state.mode, large=self.larges[state.mode], parts=parts_shown(scenario))
         self.cover, self.status = "", ("", False)
         self.wait = Wait(lambda: self._notify("wait"))
         self.has_page = False  # whether a page shows it, so that a move may be answered later

@@ -154,7 +154,7 @@ class ViewData:
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of `PARTS` that the run has."""
-        return parts_of(self.result.scenario)
+        return parts_shown(self.result.scenario)
 
     @property
     def overloaded(self) -> bool:
@@ -230,7 +230,7 @@ class ViewData:
         return self._moments[server]
 
 
-def parts_of(scenario: Scenario) -> tuple[str, ...]:
+def parts_shown(scenario: Scenario) -> tuple[str, ...]:
     """Return the names of `PARTS` that runs of a scenario have."""
     has = scenario.workload.sizes is not None, scenario.most_replicas > 1
     return tuple(name for name, there in zip(PARTS, has, strict=True) if there)

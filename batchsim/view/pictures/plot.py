@@ -13,7 +13,7 @@ from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
 from batchsim.study.calibration import Calibration
-from batchsim.view.pictures.data import ViewData, parts_of
+from batchsim.view.pictures.data import ViewData, parts_shown
 from batchsim.view.pictures.headline import as_line
 from batchsim.view.pictures.measured import calibrated, measured, overlay
 from batchsim.view.pictures.picture import Picture, styled
@@ -60,7 +60,7 @@ def run_picture(result: Result, theory: bool) -> Picture:
 
 def views_of_result(result: Result) -> dict[str, type[View]]:
     """Return the views that need only a result, by their keys, in the order of `bs.plot`."""
-    views = views_of(result.scenario.kind, parts_of(result.scenario)).items()
+    views = views_of(result.scenario.kind, parts_shown(result.scenario)).items()
     shown = [(key, view) for key, view in views if view.RANK is not None]
     return dict(sorted(shown, key=lambda pair: pair[1].RANK or 0))
 

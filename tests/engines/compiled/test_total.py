@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import batchsim as bs
 from batchsim.engines.compiled.total import sums_of
 from batchsim.engines.draws import Streams, draw
-from batchsim.result.sections import parts_of
+from batchsim.result.sections import section_edges
 
 SERVICE = bs.Affine(4, 0.5)
 TRAFFIC = [
@@ -20,7 +20,7 @@ TRAFFIC = [
 
 
 def totals_of(run, skip, in_turn):
-    cuts, edges_s = parts_of(run.log, skip, None)
+    cuts, edges_s = section_edges(run.log, skip, None)
     total = sums_of(run.log, run.scenario, edges_s, cuts, run.device_time, run.units, in_turn)
     return total.whole(np.diff(cuts), np.diff(edges_s))
 

@@ -357,7 +357,7 @@ def test_a_rule_that_sends_more_than_wait_or_none_is_refused():
         pass
 
     Greedy.Params, Greedy.decide, Greedy.wake_s = Params, staticmethod(decide), Rule.wake_s
-    Greedy.filling = None
+    Greedy.count_threshold = None
     Rule.by_params[Params] = Greedy
     for size in (0, 99):
         Greedy.params = Params(size)
