@@ -19,20 +19,20 @@ AnyWidget = TypeVar("AnyWidget", bound=widgets.DOMWidget)
 _shared: dict[Any, Any] = {}
 
 
-def plain(kind: type[AnyWidget], *arguments: Any, classes: str = "", **options: Any) -> AnyWidget:
+def plain(made: type[AnyWidget], *arguments: Any, classes: str = "", **options: Any) -> AnyWidget:
     """Return a widget that shares its layout and style with others of the same looks; hide it with `hide`.
 
     Otherwise each widget would have two of its own, and a page would receive a message for each. `classes`
     are for the style sheet.
     """
-    return kind(*arguments, _dom_classes=classes.split(), **options | looks(kind, options))
+    return made(*arguments, _dom_classes=classes.split(), **options | looks(made, options))
 
 
-def looks(kind: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, Any]:
+def looks(made: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, Any]:
     """Return the shared layout and style of a class of widgets, with the values in the options."""
     found = {}
     for name in ("layout", "style"):
-        trait = kind.class_traits().get(name)
+        trait = made.class_traits().get(name)
         if trait is not None:
             given = options.get(name, {})
             look = trait.klass, *sorted(given.items())

@@ -68,7 +68,7 @@ class LivePicture:
         with self.styled():
             inches = ((width_px + 1e-6) / POINTS, (height_px + 1e-6) / POINTS)  # matplotlib truncates pixels
             self.figure = Picture(figsize=inches, dpi=POINTS * ratio)
-            others = [kind for kind in views.values() if kind is not first][: BESIDE if few else None]
+            others = [view for view in views.values() if view is not first][: BESIDE if few else None]
             rows = min(max(len(others) - 2, 2), MOST_ROWS)
             beside = BESIDE if few else rows - 1
             columns = len(others) - beside or 1  # of the last row
@@ -81,10 +81,10 @@ class LivePicture:
             places = [grid[:beside, : 2 * columns] if len(shown) > 1 else grid[:, :]]
             places += [grid[row, 2 * columns :] for row in range(beside)]
             places += [grid[-1, 3 * at : 3 * (at + 1)] for at in range(columns)]
-            self.views: dict[str, View] = {kind.KEY: kind() for kind in shown}
+            self.views: dict[str, View] = {view.KEY: view() for view in shown}
             self.parts: dict[str, SubFigure] = {
-                kind.KEY: self.figure.add_subfigure(place, facecolor=self.theme.background)
-                for kind, place in zip(shown, places, strict=False)
+                view.KEY: self.figure.add_subfigure(place, facecolor=self.theme.background)
+                for view, place in zip(shown, places, strict=False)
             }
         for view in self.views.values():
             view.server, view.styled = server, self.styled
@@ -192,12 +192,12 @@ class LivePicture:
         Image.fromarray(self.pixels()).save(file, "webp", lossless=True, method=0, quality=0)
         return file.getvalue()
 
-    def save(self, file: Any, kind: str) -> None:
+    def save(self, file: Any, suffix: str) -> None:
         """Write the picture: "png", "svg" or "pdf"."""
         for artist in self.moving:
             artist.set_animated(False)  # which files leave out
         with self.styled():
-            self.figure.savefig(file, format=kind, dpi=PRINT_DPI)
+            self.figure.savefig(file, format=suffix, dpi=PRINT_DPI)
 
     def release(self) -> bool:
         """Let the axes shrink to the present data; return whether a redraw is necessary."""

@@ -31,22 +31,22 @@ FONT, LINE = 8.6, 1.15  # points
 
 def run_picture(result: Result, theory: bool) -> Picture:
     """Return the views that need only a result, in two columns, with its four numbers above them."""
-    data, kinds = ViewData(result), views_of_result(result)
-    rows = math.ceil(len(kinds) / 2)
+    data, classes = ViewData(result), views_of_result(result)
+    rows = math.ceil(len(classes) / 2)
     with styled(LIGHT, FONT, LINE):
         picture = Picture(figsize=(WIDTH, rows * ROW), dpi=DPI, layout="constrained")
         picture.suptitle(as_line(data), x=0.01, ha="left", fontweight="normal")
         grid = picture.add_gridspec(rows, 2)
         views = {}
-        for at, (key, kind) in enumerate(kinds.items()):
+        for at, (key, view_class) in enumerate(classes.items()):
             # The last of an odd number has both columns.
-            cell = grid[at // 2, at % 2] if at % 2 or at + 1 < len(kinds) else grid[at // 2, :]
-            count = len(kind.PANELS)
-            if kind.BESIDE:
+            cell = grid[at // 2, at % 2] if at % 2 or at + 1 < len(classes) else grid[at // 2, :]
+            count = len(view_class.PANELS)
+            if view_class.BESIDE:
                 inner = cell.subgridspec(1, count)
             else:
-                inner = cell.subgridspec(count, 1, height_ratios=kind.PANELS)
-            views[key] = kind().draw([picture.add_subplot(inner[at]) for at in range(count)], data)
+                inner = cell.subgridspec(count, 1, height_ratios=view_class.PANELS)
+            views[key] = view_class().draw([picture.add_subplot(inner[at]) for at in range(count)], data)
         for view in views.values():
             view.show_intervals(data)
         words = in_words(views.values(), data)
@@ -79,9 +79,9 @@ def _show_theory(views: Iterable[View], data: ViewData) -> str:
     for view in views:
         view.show_theory(answer, data)
     low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
-    kind = "theory" if answer.exact else "approximately"
+    how = "theory" if answer.exact else "approximately"
     surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
-    theory = f"{kind}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
+    theory = f"{how}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
     return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
@@ -133,17 +133,17 @@ def plot(
         if ax is not None:
             raise ValueError(f"ax must come with a view, {_known(result)}, got no view")
         return run_picture(result, theory)
-    kinds = views_of_result(result)
-    if view not in kinds:
-        hint = _check.nearest(view, kinds, True) if isinstance(view, str) else ""
+    classes = views_of_result(result)
+    if view not in classes:
+        hint = _check.nearest(view, classes, True) if isinstance(view, str) else ""
         raise ValueError(f"view must be {_known(result)}, got {view!r}{hint}")
     if ax is not None:
         _check.instance("ax", ax, Axes, "matplotlib Axes")
-        _draw(kinds[view], ax, ViewData(result), theory)
+        _draw(classes[view], ax, ViewData(result), theory)
         return ax
     with styled(LIGHT, FONT, LINE):
         picture = Picture(figsize=SINGLE, dpi=DPI, layout="constrained")
-        picture.words = _draw(kinds[view], picture.subplots(), ViewData(result), theory)
+        picture.words = _draw(classes[view], picture.subplots(), ViewData(result), theory)
     return picture
 
 
@@ -151,9 +151,9 @@ def _known(result: Result) -> str:
     return " or ".join(map(repr, views_of_result(result)))
 
 
-def _draw(kind: type[View], ax: Axes, data: ViewData, theory: bool) -> str:
+def _draw(view_class: type[View], ax: Axes, data: ViewData, theory: bool) -> str:
     """Draw a view and return it in words."""
-    view = kind().draw(ax, data)
+    view = view_class().draw(ax, data)
     view.show_intervals(data)
     if theory:
         _show_theory([view], data)

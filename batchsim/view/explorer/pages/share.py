@@ -101,18 +101,18 @@ class SharePage(Page):
             "contains the class's token."
         )
 
-    def _save(self, kind: str, media_type: str) -> None:
+    def _save(self, suffix: str, media_type: str) -> None:
         if self.session.cover:
             raise ValueError("Reveal the picture before you save it.")
         if (data := self.session.data) is None:
             return
         file = io.BytesIO()
-        if kind == "csv":
+        if suffix == "csv":
             data.result.to_frame().to_csv(file, index_label="request")
         else:
-            self.picture.fresh().save(file, kind)
-        self.picture.download(f"batchsim.{kind}", media_type, file.getvalue())
-        self.session.say(f"batchsim.{kind} is in your browser's downloads.")
+            self.picture.fresh().save(file, suffix)
+        self.picture.download(f"batchsim.{suffix}", media_type, file.getvalue())
+        self.session.say(f"batchsim.{suffix} is in your browser's downloads.")
 
 
 def seed_of(student: str) -> int:
