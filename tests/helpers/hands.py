@@ -13,6 +13,12 @@ def all_made(panel):
     return panel
 
 
+def looked_at(panel):
+    """Return an explorer that draws its picture at each move, as one that a notebook shows."""
+    panel.screen.appear()
+    return panel
+
+
 def slide(panel, name, value):
     """Move the slider of a control to the place that is nearest to a value."""
     knob = panel.controls[name]

@@ -110,6 +110,7 @@ class Explorer(widgets.Box):
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget, and its picture with a description for front ends without widgets."""
+        self.screen.appear()
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
         still = self.screen.still()
         if still is None:

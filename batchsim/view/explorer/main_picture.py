@@ -18,7 +18,7 @@ STORED_PX = 1000, 640  # the picture that a notebook keeps
 
 
 class MainPicture(Screen):
-    """The session's data in six views.
+    """The session's data in six views, drawn once somebody looks: `appear`.
 
     A click enlarges a small view; on the heat map or the load curve it moves to another setting, like the
     arrow keys on the map. Under a cover, the picture stays as it was.
@@ -29,6 +29,7 @@ class MainPicture(Screen):
         self.session = session
         self.style = session.style
         self.picture = LivePicture(*self.style)
+        self.has_appeared = False  # else there are words alone, as a picture takes longer than most runs
         self.on_msg(self._receive)
         self.observe(
             lambda _: self.restyle(), names=["width_px", "height_px", "alone", "ratio", "dark", "more"]
@@ -49,7 +50,15 @@ class MainPicture(Screen):
             style = style._replace(few=not self.more)
         session.restyle(style)
         if self.width_px and self.height_px:
+            self.appear()
             session.open_page()
+
+    def appear(self) -> None:
+        """Draw from now on, as a notebook or a page shows the explorer."""
+        if not self.has_appeared:
+            self.has_appeared = True
+            with self.session.lock, self.session.reporting():
+                self.draw()
 
     def enlarge(self, key: str) -> None:
         """Make a view the large one."""
@@ -65,9 +74,13 @@ class MainPicture(Screen):
         if restyled:
             self.style = session.style
             self.picture = LivePicture(*self.style)
-        self.picture.show(session.seen)
         words = self.alt if session.cover else self.picture.describe(session.seen)
-        self.show(self.picture.frame(), words, as_html(session.seen))
+        numbers = as_html(session.seen)
+        if self.has_appeared:
+            self.picture.show(session.seen)
+            self.show(self.picture.frame(), words, numbers)
+        else:
+            self.alt, self.numbers = words, numbers
 
     def still(self) -> bytes | None:
         """Return the present picture as a PNG for a stored notebook; None if it is covered."""
@@ -84,7 +97,7 @@ class MainPicture(Screen):
         return picture
 
     def _release(self) -> None:
-        if self.session.visible and self.picture.release():
+        if self.has_appeared and self.session.visible and self.picture.release():
             self.show(self.picture.frame(), self.alt, self.numbers)
 
     def _wait(self) -> None:

@@ -21,6 +21,7 @@ def one_of_tokens():
 @pytest.fixture
 def panel_of_tokens(one_of_tokens):
     """The panel of earlier tests, back at the beginning."""
+    one_of_tokens.screen.has_appeared = False
     one_of_tokens.session.left.update(DEFAULTS)
     one_of_tokens.session.pinned = one_of_tokens.session.pinned_state = None
     one_of_tokens.session.reset()

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import comm
 import pytest
-from hands import is_shown, slid, slide
+from hands import is_shown, looked_at, slid, slide
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
@@ -43,6 +43,7 @@ from batchsim.view.explorer.state import DEFAULT, DEFAULTS
 )
 def test_every_control_moves_the_picture_and_the_words(panel_again, control, value):
     panel = panel_again
+    looked_at(panel)
     frame, words = panel.screen.frame, panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
@@ -81,6 +82,7 @@ def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_
 
 def test_a_choice_that_makes_no_sense_with_the_others_says_why_and_can_be_mended():
     panel = bs.explore(requests=300, link="workload=closed&clients=8")
+    looked_at(panel)
     frame = panel.screen.frame
     panel.controls["rule"].value = "full_only"
     assert "must be at least 32" in panel.status.value

@@ -6,6 +6,7 @@ import struct
 from io import BytesIO
 
 import pytest
+from hands import looked_at
 from PIL import Image
 from refusals import refusals
 from runs import in_python
@@ -21,6 +22,7 @@ def text(widget):
 
 
 def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
+    looked_at(panel)
     assert Image.open(BytesIO(panel.screen.frame)).format == "WEBP"
     assert f"<b>{fixed(panel.result.percentile(99))}</b> <span>ms</span>" in panel.screen.numbers
     assert panel.screen.alt == panel.picture.describe(panel.data) == text(panel.readout)

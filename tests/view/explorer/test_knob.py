@@ -4,7 +4,7 @@ import html
 import math
 
 import pytest
-from hands import slid, slide
+from hands import looked_at, slid, slide
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +56,7 @@ def test_a_step_from_a_typed_value_goes_to_the_next_place(panel):
 )
 def test_bad_values_are_refused_where_they_are_typed_and_the_value_stays(panel_again, name, typed, message):
     panel = panel_again
+    looked_at(panel)
     knob, frame = panel.controls[name], panel.screen.frame
     value = knob.value
     knob.field.value = typed

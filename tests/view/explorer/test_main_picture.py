@@ -4,10 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from hands import slid, slide
+from hands import looked_at, slid, slide
 
 import batchsim as bs
 from batchsim.view.pictures.live import LivePicture
+
+
+@pytest.fixture
+def panel(panel):
+    return looked_at(panel)
 
 
 def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
@@ -22,6 +27,25 @@ def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
     fresh.show(panel.data)
     panel.session.release()
     assert np.array_equal(fresh.pixels(), panel.picture.pixels())
+
+
+@pytest.mark.parametrize("size_px", [(1000, 640), (900, 500)])
+def test_it_is_drawn_once_somebody_looks_and_says_its_numbers_before(size_px):
+    panel = bs.explore(requests=300)
+    panel.controls["max_wait_ms"].value = 3
+    screen, words = panel.screen, panel.picture.describe(panel.data)
+    assert (screen.frame, screen.number, screen.alt) == (b"", 0, words)
+    if size_px == (900, 500):  # a notebook shows it; a page of the guessed size may as well
+        bundle, _ = panel._repr_mimebundle_()
+        assert screen.number == 1
+        assert "image/png" in bundle
+    screen.set_state(dict(zip(("width_px", "height_px"), size_px, strict=True)))
+    assert screen.frame
+    assert panel.picture.data is panel.data
+    assert (panel.picture.width_px, panel.picture.height_px) == size_px
+    drawn = screen.number
+    panel.controls["max_wait_ms"].value = 5
+    assert screen.number == drawn + 1
 
 
 def say(panel, **content):

@@ -1,6 +1,7 @@
 """Requests with sizes in the explorer: their controls, their service times, and limits as axes of the map."""
 
 import pytest
+from hands import looked_at
 
 import batchsim as bs
 from batchsim.study.surface import surface
@@ -35,7 +36,7 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_controls_have_a_scenario_with_sizes_and_its_python_makes_it(name):
     scenario = SCENARIOS[name]
-    panel = bs.explore(scenario, requests=400)
+    panel = looked_at(bs.explore(scenario, requests=400))
     assert panel.scenario == scenario
     assert panel.session.status == ("", False)
     assert panel.data.surface is not None
@@ -138,7 +139,10 @@ def test_an_explorer_of_tei_begins_with_its_rule_and_with_sizes():
 
 @pytest.mark.parametrize("rule", [bs.servers.triton(8), bs.servers.vllm(), LIMIT], ids=repr)
 def test_an_explorer_begins_with_any_rule(rule):
-    assert bs.explore(rule, requests=100).scenario.rule == rule
+    panel = looked_at(bs.explore(rule, requests=100))
+    assert panel.scenario.rule == rule
+    _, alert = panel.session.status
+    assert not alert
 
 
 def test_tokens_refuse_sizes_and_limits_in_units():

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from hands import is_shown
+from hands import is_shown, looked_at
 
 import batchsim as bs
 from batchsim import device
@@ -66,6 +66,8 @@ def test_a_curve_of_another_machine_says_whose_it_is():
 
 
 def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel, monkeypatch):
+    looked_at(panel)
+
     def fail(model):
         raise RuntimeError("there is no <compiler> here")
 

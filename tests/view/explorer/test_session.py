@@ -7,7 +7,7 @@ import threading
 import weakref
 
 import pytest
-from hands import is_hidden, slide
+from hands import is_hidden, looked_at, slide
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -31,6 +31,7 @@ def test_the_same_controls_give_the_same_words(panel):
 
 
 def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(panel, monkeypatch):
+    looked_at(panel)
     frame, words, result = panel.screen.frame, panel.readout.value, panel.result
 
     def fail(*_, **__):

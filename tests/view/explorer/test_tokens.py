@@ -4,7 +4,7 @@ import html
 import re
 
 import pytest
-from hands import is_hidden, is_shown, slide
+from hands import is_hidden, is_shown, looked_at, slide
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
@@ -28,6 +28,7 @@ def text(widget):
 
 def test_it_opens_with_requests_and_one_switch_turns_to_tokens_and_back():
     panel = bs.explore(requests=300)
+    looked_at(panel)
     whole, frame = panel.readout.value, panel.screen.frame
     panel.controls["mode"].value = "tokens"
     assert panel.status.value == ""
@@ -106,6 +107,7 @@ def test_while_a_slider_is_dragged_runs_are_shorter_and_whole_when_it_is_let_go(
 
 
 def test_a_click_on_the_heat_map_moves_to_its_setting(panel):
+    looked_at(panel)
     panel.screen.enlarge("map")
     box, whole = panel.picture.views["map"].ax.bbox, panel.picture.figure.bbox
     for across in (0.2, 0.3, 0.45, 0.6):
@@ -302,6 +304,7 @@ def test_arrows_on_the_map_of_memory_move_the_memory(panel):
 
 
 def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
+    looked_at(panel)
     assert is_hidden(panel.server)
     panel.controls["servers"].value = 2
     assert not is_hidden(panel.server)
@@ -350,6 +353,7 @@ def test_turning_to_tokens_whose_last_state_is_refused_shows_no_foreign_picture(
 )
 def test_a_link_whose_first_run_is_refused_shows_the_nearest_setting_and_says_so(link, shown):
     panel = bs.explore(requests=300, link=link, play=True)
+    looked_at(panel)
     assert panel.screen.frame
     assert "TTFT" in panel.readout.value
     assert "must fit into the" in panel.status.value

@@ -1,7 +1,7 @@
 """Each control of token generation moves the picture, and refuses what makes no sense."""
 
 import pytest
-from hands import is_shown, slide
+from hands import is_shown, looked_at, slide
 
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.state import DEFAULTS
@@ -45,6 +45,7 @@ def panel(panel_of_tokens):
     ],
 )
 def test_every_control_moves_the_picture(panel, control, value):
+    looked_at(panel)
     frame = panel.screen.frame
     panel.controls[control].value = value
     assert panel.status.value == ""
@@ -123,6 +124,7 @@ def test_a_length_that_the_model_does_not_have_is_refused_in_the_field(panel):
     ],
 )
 def test_what_can_never_run_keeps_the_last_good_picture_and_says_why(panel, control, value, words):
+    looked_at(panel)
     frame, result = panel.screen.frame, panel.result
     panel.controls[control].value = value
     assert words in panel.status.value
@@ -140,6 +142,7 @@ def test_what_can_never_run_keeps_the_last_good_picture_and_says_why(panel, cont
     ],
 )
 def test_a_typed_value_that_makes_no_sense_is_refused_beside_its_field(panel, control, typed, words):
+    looked_at(panel)
     knob, frame = panel.controls[control], panel.screen.frame
     knob.field.value = typed
     assert words in knob.refusal

@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from hands import looked_at
 from places import DATA
 
 import batchsim as bs
@@ -228,6 +229,7 @@ def test_a_command_of_vllm_turns_to_tokens(linted):
     ids=lambda value: value[:20],
 )
 def test_a_bad_text_gives_a_sentence_and_changes_nothing(panel, text, said):
+    looked_at(panel)
     before, frame = panel.state, panel.screen.frame
     panel.config.box.text = text
     answer = panel.config.box.answer

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from hands import looked_at
 
 import batchsim as bs
 from batchsim.view.explorer.pages.predict import in_words
@@ -21,6 +22,7 @@ def text(widget):
 
 
 def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel):
+    looked_at(panel)
     page, frame = panel.predict, panel.screen.number
     page.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
@@ -114,6 +116,7 @@ def test_a_prediction_that_has_no_answer_does_not_count(panel):
 
 
 def test_what_was_seen_before_stays_below_the_cover_and_is_the_ghost_after(panel):
+    looked_at(panel)
     before, frame = panel.result, panel.screen.frame
     panel.predict.predicting.value = True
     for wait_ms in (30, 50):

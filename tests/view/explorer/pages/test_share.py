@@ -5,6 +5,7 @@ import io
 import unicodedata
 
 import pytest
+from hands import looked_at
 
 import batchsim as bs
 from batchsim.view.explorer.pages.share import seed_of
@@ -23,9 +24,10 @@ def turn(panel, page):
 
 
 def test_a_link_brings_another_panel_to_the_same_picture(panel):
+    looked_at(panel)
     panel.move_to(DEFAULT.replace(workload="onoff", rule="at_least", servers=3, noise_cv=0.5, seed=9))
     turn(panel, "Share")
-    other = bs.explore(requests=300)
+    other = looked_at(bs.explore(requests=300))
     turn(other, "Share")
     other.share.link.value = panel.share.link.value
     assert other.state == panel.state
@@ -54,6 +56,7 @@ def test_the_link_and_the_python_follow_while_the_picture_is_hidden():
     "link", ["max_batch_size=0", "hello", "rule=at_least&min_batch_size=40", "workload=given"]
 )
 def test_a_link_that_makes_no_sense_is_refused_beside_it_and_nothing_moves(panel, link):
+    looked_at(panel)
     turn(panel, "Share")
     state, frame = panel.state, panel.screen.frame
     panel.share.link.value = link
