@@ -79,7 +79,8 @@ FORM = PythonForm(
 SERVER = Server(
     "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim"),
     caveats={"threads": "a worker computes one batch"},
-    title="BentoML", routing="random",  # of the kernel, among processes that each have a batcher
+    title="BentoML", started=r"\bbentoml serve\b|^(runners|services)\s*:",
+    routing="random",  # of the kernel, among processes that each have a batcher
     words=Words("max_batch_size", timeout=LIMIT, replicas="workers"), extras=_extras, notes=_notes,
     formats=(FORM.format("a BentoML service", "service.py", r"\bbentoml\b|\bbatchable\b"),),
 )  # fmt: skip

@@ -151,6 +151,13 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     fits = fits or own
     if len(fits) > 1 and server is None:
         known = " or ".join(dict.fromkeys(each.name for each, _ in fits))
+        for each in ALL.values() if not signed else ():
+            if each.started and re.search(each.started, plain, re.MULTILINE):
+                own_form = each.formats[0]
+                must = (
+                    f"a config must have {each.title}'s own settings: read {own_form.title} ({own_form.file})"
+                )
+                raise ValueError(f"{must}, got what starts the server")
         if not signed:
             must = "a config must have a key that only its server has, or server must be given"
             raise ValueError(f"{must} ({known}), got neither")
@@ -186,7 +193,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     if target.server == server and target.text and _recognised(target.text, server, None)[1] is form:
         return with_settings(_read(own, form, target.text, target.which), target.settings).text
     template = _template(server, form)
-    found, remarks = (target, []) if target.server == server else _translated(own, target)
+    found, remarks = (target, []) if target.server == server else translated_and_why(own, target)
     text = with_settings(_read(own, form, template, None), found.settings).text
     head = [f"Written by batchsim for {server} ({own.version}).", f"Its rule: {found.rule!r}."]
     head += getattr(what, "certainty", ())  # of a Recommendation
@@ -260,7 +267,7 @@ def target_of(what: Any) -> ServerConfig:
 
 def translated(server: Server, target: ServerConfig) -> ServerConfig:
     """Return the config of another server, or of none, in a server's settings."""
-    return _translated(server, target)[0]
+    return translated_and_why(server, target)[0]
 
 
 def has_rule(server: Server, rule: Rule) -> bool:
@@ -273,7 +280,7 @@ def has_rule(server: Server, rule: Rule) -> bool:
     return type(found) is type(rule) or not isinstance(rule, (SizeOrWait, Continuous))
 
 
-def _translated(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:
+def translated_and_why(server: Server, target: ServerConfig) -> tuple[ServerConfig, list[str]]:
     """Return a target in a server's settings, and sentences on the differences."""
     settings, remarks = _settings(server, target)
     plain = server.configure(settings)  # whose error is the one to see

@@ -100,8 +100,8 @@ SERVER = Server(
     formats=(
         Format(
             "a KServe InferenceService", "inference-service.yaml", (".yaml", ".yml"),
-            # A container of its own may run another server's command.
-            r"\A(?=[\s\S]*\bbatcher\b|(?![\s\S]*\bimage\s*:))"
+            # A container of its own, or a runtime, may run another server's command.
+            r"\A(?=[\s\S]*\bbatcher\b|(?![\s\S]*(\bimage\s*:|name\s*:[\s'\"]*(huggingface|vLLM)\b)))"
             rf"[\s\S]*^[ \t]*kind\s*:\s*['\"]?{KIND}\b|\bmaxLatency\b|\bmaxBatchSize\b", _read, TEMPLATE,
         ),
     ),

@@ -107,6 +107,7 @@ FORM = PythonForm(
 
 SERVER = Server(
     "ray_serve", "2.60", ray_serve, config, title="Ray Serve", routing="two_choices",
+    started=r"\bserve (run|deploy|start)\b|^[ \t]*(-[ \t]+)?import_path[ \t]*:",
     caveats={
         "autoscaling_config": "the number of replicas stays", "max_queued_requests": "no request is refused",
         "request_router_config": "the router is the default one",

@@ -281,12 +281,9 @@ class Server:
     calm: Mapping[str, Any] = field(default_factory=dict)
     by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
     routing: str = "round_robin"  # of the router in front of its replicas
-    caveats: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what settings would change that are not simulated
-    modest: tuple[
-        str, ...
-    ] = ()  # settings that may stay unknown without a gpu: they change memory or lengths
+    started: str = ""  # a pattern of texts that start it, while its settings stand in another file
+    caveats: Mapping[str, str] = field(default_factory=dict)  # what would change that is not simulated
+    modest: tuple[str, ...] = ()  # what may be unknown without a gpu: it changes memory or lengths
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)

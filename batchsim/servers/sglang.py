@@ -193,7 +193,8 @@ SERVER = Server(
         "enable_priority_scheduling": "requests are served in order of arrival",
         "load_balance_method": "the router is the default one",
     },
-    title="SGLang", modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
+    title="SGLang", started=r"\bsglang_router\b",
+    modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(
         "max_running_requests", replicas="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"
     ),

@@ -116,7 +116,7 @@ LINE = CommandLine(
         "--tp-size": "--tensor-parallel-size", "--pp-size": "--pipeline-parallel-size",
         "--cp-size": "--context-parallel-size", "--ep-size": "--moe-expert-parallel-size",
         "--cluster-size": "--moe-cluster-parallel-size", "--extra-llm-api-options": "--config",
-        "--kv-cache-free-gpu-memory-fraction": "--free-gpu-memory-fraction",
+        "--kv-cache-free-gpu-memory-fraction": "--free-gpu-memory-fraction", "--hf-revision": "--revision",
     },
 )  # fmt: skip
 # The fields of the options file (llmapi/llm_args.py, 1.2), which overwrite the flags.

@@ -47,6 +47,8 @@ def config(
     (bundle_factory_util.h).
     """
     rule, unused = tf_serving(**settings), dict[str, Any]()
+    wanted = settings.get("max_batch_size", 0)
+    capped = f"max_batch_size is {wanted:,}, which has no limit there; here it is {LARGEST_BATCH:,}"
     threads = _check.whole("TensorFlow Serving's num_batch_threads", num_batch_threads)
     batches = _check.whole("TensorFlow Serving's max_enqueued_batches", max_enqueued_batches)
     allowed: tuple[int, ...] = ()
@@ -70,6 +72,7 @@ def config(
     return ServerConfig(
         "tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed,
         one_shape="" if pad_variable_length_inputs else ONE_SHAPE, unused=unused,
+        notes=(capped,) if wanted > LARGEST_BATCH else (),
     )  # fmt: skip
 
 
@@ -121,7 +124,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
 
 SERVER = Server(
     "tf_serving", "2026-06", tf_serving, config,
-    title="TensorFlow Serving",
+    title="TensorFlow Serving", started=r"\btensorflow(_model_server|/serving)\b|--batching_param",
     words=Words(
         "max_batch_size", "batch_timeout_micros", 0.001, whole=True, servers=THREADS,
         queue="max_enqueued_batches", queue_in_batches=True, sizes=SIZES,

@@ -180,7 +180,7 @@ def _read_yaml(document: Document, text: str, which: str | None) -> None:
 
 SERVER = Server(
     "torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"),
-    title="TorchServe",
+    title="TorchServe", started=r"\btorchserve\b",
     caveats={
         "micro_batching": "a batch is computed whole",
         "asyncCommunication": "a worker computes one batch at a time",

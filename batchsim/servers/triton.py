@@ -321,7 +321,7 @@ def _spread(groups: list[dict[str, Any]], on_cpu: int) -> list[int]:
 
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
-    title="Triton",
+    title="Triton", started=r"\btritonserver\b",
     caveats={
         "response_cache.enable": "each request is computed",
         "model_transaction_policy.decoupled": "each request has one answer, when its batch ends",

@@ -123,13 +123,21 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 LINE = CommandLine(
     "vllm", "vllm serve",
-    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:openai\.)?api_server\b|\bvllm/vllm-openai\S*",
+    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:openai\.)?api_server\b|\bvllm/vllm-openai\S*"
+    r"|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
     "model", positional=True,
     short={
         "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",
         "-q": "--quantization", "-n": "--nnodes", "-r": "--node-rank", "-O": "--optimization-level",
+        # KServe's own (huggingfaceserver/__main__.py, 2025)
+        "--model-id": "--model", "--model-dir": "--model", "--model-name": "--served-model-name",
     },
-    refuses={"VLLM_USE_V1=0": f"VLLM_USE_V1 must be 1, got 0{_check.removed('vllm_v0')}"}, glued="-O",
+    refuses={
+        "VLLM_USE_V1=0": f"VLLM_USE_V1 must be 1, got 0{_check.removed('vllm_v0')}",
+        "--backend=huggingface": "--backend must be one that batches continuously, got huggingface",
+        "--backend=triton": "--backend must be one that batches continuously, got triton",
+    },
+    glued="-O",
     sized=frozenset({"--max-num-batched-tokens", "--max-model-len", "--kv-cache-memory-bytes"}),
     units={letter: 1000**power for power, letter in enumerate("kmgt", 1)}
     | {letter: 1024**power for power, letter in enumerate("KMGT", 1)},
@@ -189,7 +197,8 @@ SERVER = Server(
     formats=(
         LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
-            r"\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai",
+            r"\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai"
+            r"|\A(?![\s\S]*\bbatcher\b)[\s\S]*\bmodelFormat\s*:[\s{]*name\s*:[\s'\"]*(huggingface|vLLM)\b",
         ),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"),

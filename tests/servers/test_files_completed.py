@@ -72,7 +72,8 @@ BENTO = (
         # KServe's batcher on a transformer.
         (KSERVE.format("transformer", "predictor"), bs.PullThenWait(8, 5000), 3, ""),
         # TensorFlow Serving has no largest size.
-        ("max_batch_size { value: 9999999 } num_batch_threads { value: 1 }", bs.SizeOrWait(65_536, 0), 1, ""),
+        ("max_batch_size { value: 9999999 } num_batch_threads { value: 1 }", bs.SizeOrWait(65_536, 0), 1,
+         "max_batch_size is 9,999,999, which has no limit there; here it is 65,536"),
         # With its splitting, a batch has another limit.
         (TFS % "true", bs.SizeOrWait(8, 0), 1, ""),
         (TFS % "false", bs.SizeOrWait(32, 0), 1, ""),
@@ -86,6 +87,8 @@ BENTO = (
         ), 8, ""),
         # TensorRT-LLM's ranks, if these share the attention, and the file that overwrites its flags.
         ("trtllm-serve m --max_batch_size 4 --tp_size 2", servers.tensorrt_llm(max_batch_size=4), 1, ""),
+        ("trtllm-serve m --max_batch_size 4 --tp_size 2 --enable_attention_dp --kv_cache_dtype fp8",
+         servers.tensorrt_llm(max_batch_size=4), 2, ""),
         (
             "max_batch_size: 4\nkv_cache_config: {max_tokens: 6400}\nenable_attention_dp: true\n"
             "tensor_parallel_size: 2\n", servers.tensorrt_llm(max_batch_size=4, max_tokens=3200), 2, "",

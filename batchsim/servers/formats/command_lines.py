@@ -21,7 +21,7 @@ from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
 # "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tools/real_parsers.py), the code of
-# text-embeddings-inference 1.9.3, the reference of TGI 3.3, and TensorRT-LLM 1.2 (commands/serve.py).
+# text-embeddings-inference 1.9.3, the reference of TGI 3.3, and TensorRT-LLM's commands/serve.py of 2026.
 FLAGS = Path(__file__).with_name("flags.csv")
 
 # Words in front of a command that is not run.
@@ -91,7 +91,7 @@ def value_of(text: str, units: Mapping[str, int] | None = None) -> Any:
 
 
 LONGEST_LINE = 100  # letters of a line with one more flag
-HOLDERS = (".yaml", ".yml", ".service", ".txt")  # suffixes of other files that hold commands
+HOLDERS = (".yaml", ".yml", ".service", ".container", ".txt")  # suffixes of other files that hold commands
 STARTERS = ("exec", "nohup", "time", "env", "setsid", "sudo", "numactl", "srun")
 RUNNERS = ("docker", "podman")
 MODEL = "$MODEL"  # of a command whose model is not known
@@ -104,7 +104,7 @@ class CommandLine:
     `start` begins a new command; the pattern `starts` finds one in a text. `model` is the setting for
     the model, the first argument if `positional`. `short` maps other names of flags to their own, `variables`
     maps environment variables to settings; `switches` are the settings among these that are on or off.
-    `refuses` maps a variable with a value to the message that refuses it.
+    `refuses` maps a variable, or a flag, with a value to the message that refuses it.
     """
 
     server: str
@@ -164,14 +164,12 @@ class CommandLine:
         document.sections += options, self._set(command, at)
         document.replicas = command.replicas
         self._read_variables(document, command)
-        if command.refusal:
-            raise refused(command.refusal[1], place_in(text, command.refusal[0]))
-        for at_, note in command.notes:
-            document.note(f"line {place_in(text, at_)[0]}: {note}")
-        for node in command.unread if self.flags_as_variables else ():
-            document.note(
-                f"line {document.place(node)[0]}: variables of another file are not read, and may set more"
-            )
+        for remark in command.remarks:
+            place = place_in(text, remark.at)
+            if remark.kind == "refusal":
+                raise refused(remark.text, place)
+            if remark.kind == "note" or self.flags_as_variables:
+                document.note(f"line {place[0]}: {remark.text}")
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)
         return command
@@ -330,6 +328,8 @@ class CommandLine:
 
     def put(self, document: Document, flag: str, node: Node, section: Section) -> None:
         """Add a flag: as a setting, as one without effect, or as an unknown one."""
+        if why := self.refuses.get(f"{flag}={node.value}"):
+            raise refused(why, document.place(node))
         if flag.partition(".")[0] not in flags_of(self.server):
             document.put_unknown(flag, flags_of(self.server), node)
             return

@@ -3,6 +3,7 @@
 They stand in manifests of Kubernetes, docker compose, Dockerfiles and systemd's units.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +14,12 @@ from batchsim.servers.formats.keyed_text import parse_yaml
 from batchsim.servers.formats.shell import (
     YAML,
     Command,
+    Remark,
     Word,
+    blanked,
     commands,
     expanded,
+    heredocs,
     inside,
     split,
     without_heredocs,
@@ -25,12 +29,14 @@ from batchsim.servers.formats.shell import (
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
 _FILES = ("envFrom", "env_file")  # which set variables of a container
+ELSEWHERE = "variables of another file are not read, and may set more"
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
 _DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
-_UNIT = re.compile(r"^ExecStart[ \t]*=", re.MULTILINE)
+_UNIT = re.compile(r"^(ExecStart[ \t]*=|\[Container\])", re.MULTILINE)
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
 _INSTRUCTION = re.compile(
-    rf"^[ \t]*(?P<key>[A-Za-z]+)(?:[ \t]*=[ \t]*[-@:+!]*|[ \t]+)(?P<rest>(?:{_CONTINUED.pattern}|[^\n])*)",
+    r"^[ \t]*(?P<key>[A-Za-z]+)(?:[ \t]*=[ \t]*((?<=ExecStart=)[-@:+!]+)?|[ \t]+)"
+    rf"(?P<rest>(?:{_CONTINUED.pattern}|[^\n])*)",
     re.MULTILINE,
 )
 
@@ -41,8 +47,17 @@ def commands_of(text: str) -> list[Command]:
         return _of_dockerfile(without_heredocs(text))
     if _UNIT.search(text):
         return _of_unit(text)
-    if not YAML.match(text):
-        return commands(text)
+    if YAML.match(text):
+        return _of_manifest(text)
+    found = commands(text)
+    for _, begin, end in heredocs(text):
+        if YAML.match(text, begin, end):  # that the script applies or saves
+            with contextlib.suppress(ValueError):
+                found += _of_manifest(blanked(text[:begin]) + text[begin:end])
+    return found
+
+
+def _of_manifest(text: str) -> list[Command]:
     try:
         roots = parse_yaml(_TEMPLATE.sub(lambda each: re.sub(r"\W", "_", each[0]), text))
     except ValueError as error:
@@ -54,16 +69,26 @@ def commands_of(text: str) -> list[Command]:
         if (name := root.find("metadata.name")) and "data" in root.items
     }
     scaled = [
-        (each.start(), f"a {each[1]} is not simulated: the number of replicas stays")
+        Remark(each.start(), f"a {each[1]} is not simulated: the number of replicas stays")
         for each in _SCALED.finditer(text)
     ]
-    return [
-        replace(command, notes=scaled)
+    found = [
+        command
         for root in roots
         for container, replicas in _containers(root, None)
         if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
         for command in _commands(text, container, replicas, maps, image="services" in root.items)
     ]
+    users = {word.text.rpartition("/")[2]: each for each in found for word in each.words}
+    data = [each for root in maps.values() for each in root.items["data"].items.items()]
+    for key, node in data:  # scripts, and who runs them
+        script, user = _word(text, node), users.get(key, Command())
+        if key in users or key.endswith(".sh") or script.raw.lstrip().startswith("#!"):
+            for inner in commands(script.raw, script.at, _all_known(user.variables)):
+                inner.variables = user.variables | inner.variables
+                inner.remarks, inner.replicas = [*user.remarks, *inner.remarks], user.replicas
+                found.append(inner)
+    return [replace(command, remarks=[*command.remarks, *scaled]) for command in found]
 
 
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:
@@ -71,11 +96,17 @@ def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node 
     if isinstance(node.value, dict):
         own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas", "scale"))
         replicas = next((each for each in own if each is not None), replicas)
-        if isinstance(node.value.get("image"), str) or ("build" in node.items and _KEYS & {*node.items}):
+        if _image(node) is not None or ("build" in node.items and _KEYS & {*node.items}):
             yield node, replicas
     for name, inner in node.items.items():
         if name != "workerTemplate" or "leaderTemplate" not in node.items:
             yield from _containers(inner, replicas)
+
+
+def _image(container: Node) -> Node | None:
+    """Return a container's image, or the format of a model, whose runtime is elsewhere."""
+    found = container.find("image") or container.find("modelFormat.name")
+    return found if found is not None and isinstance(found.value, str) else None
 
 
 def _commands(
@@ -85,13 +116,13 @@ def _commands(
     items, variables = container.items, dict[str, Word]()
     for name, node in _environment(container, maps):
         variables[name] = _variable(name, _word(text, node))
-    known: dict[str, list[Word] | None] = {name: _known(word.value) for name, word in variables.items()}
+    known = _all_known(variables)
     keys = [key for key in ("entrypoint", "command", "args") if key in items]
-    own = "image" in items and (image or "command" not in items)
-    words = [_word(text, items["image"])] if own else []
+    own = _image(container)
+    words = [_word(text, own)] if own and (image or "command" not in items) else []
     words += [each for key in keys for word in _words(text, items[key]) for each in expanded(word, known)]
     found = Command(words, variables)
-    origin = items.get("image") or items["build"]
+    origin = own or items["build"]
     line = text[text.rfind("\n", 0, origin.at) + 1 : origin.at]
     if (first := items[keys[-1]].items.get("0") if keys else None) is not None:
         line = text[text.rfind("\n", 0, first.span[0]) + 1 : first.span[0]]
@@ -107,21 +138,29 @@ def _commands(
             found.replicas = int(count.text)
         elif isinstance(count.text, Source):
             rule = f"replicas must be a literal value, got {count.text}"
-            found.refusal = replicas.at, f"{rule}; a template must be rendered first, as by `helm template`"
-    found.unread = [each for key in _FILES if key in items for each in _unread(items[key], maps)]
+            then = "a template must be rendered first, as by `helm template`"
+            found.remarks.append(Remark(replicas.at, f"{rule}; {then}", "refusal"))
+    if "modelFormat" in items:
+        found.remarks.append(Remark(origin.at, "the runtime of this format is not read, and may set more"))
+    for key in _FILES:
+        if key in items and _is_elsewhere(items[key], maps):
+            found.remarks.append(Remark(items[key].at, ELSEWHERE, "variables"))
     return inside(found, known) if words else []
 
 
-def _unread(node: Node, maps: dict[str, Node]) -> list[Node]:
-    """Return what sets variables in another file; node is that of the key."""
-    lists = [each for each in node.items.values() if _map_of(each, maps) is None]
-    return [node] if lists or not node.items else []
+def _is_elsewhere(node: Node, maps: dict[str, Node]) -> bool:
+    """Return whether a key sets variables in another file."""
+    return not node.items or any(_map_of(each, maps) is None for each in node.items.values())
 
 
 def _map_of(node: Node, maps: dict[str, Node]) -> Node | None:
     """Return the variables of a ConfigMap of the same text."""
     name = node.find("configMapRef.name")
     return maps[str(name.value)].items["data"] if name is not None and str(name.value) in maps else None
+
+
+def _all_known(variables: dict[str, Word]) -> dict[str, list[Word] | None]:
+    return {name: _known(word.value) for name, word in variables.items()}
 
 
 def _known(value: Word) -> list[Word]:
@@ -143,18 +182,22 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _of_unit(text: str) -> list[Command]:
-    """Return the commands of a unit of systemd, whose empty ExecStart removes those before."""
+    """Return the commands of a unit of systemd, whose empty ExecStart removes those before, or of Quadlet."""
     found, variables, known = list[Command](), dict[str, Word](), dict[str, list[Word] | None]()
-    unread = list[Node]()
+    image, unread = list[Word](), list[Remark]()
     for key, rest, at in _instructions(text):
         if key == "Environment":
             _set(rest, at, variables, known)
         elif key == "EnvironmentFile":
-            unread.append(Node(rest, at, (at, at)))
+            unread.append(Remark(at, ELSEWHERE, "variables"))
         elif key == "ExecStart":
             found = [*found, *commands(rest, at, known)] if rest.strip() else []
+        elif key == "Image":  # of a container, with arguments in Exec
+            image, found = words_of(rest, at), [Command(words_of(rest, at))]
+        elif key == "Exec":
+            found = [Command([*image, *words_of(rest, at)])]
     for command in found:
-        command.variables, command.unread = variables | command.variables, unread
+        command.variables, command.remarks = variables | command.variables, [*command.remarks, *unread]
     return found
 
 

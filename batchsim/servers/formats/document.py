@@ -2,8 +2,10 @@
 
 import dataclasses
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from batchsim import _check, _format
@@ -30,8 +32,13 @@ def place_in(text: str, at: int) -> Place:
     >>> place_in("a\nbc", 3)
     (2, 2)
     """
-    lines = _LINE.split(text[:at])
-    return len(lines), len(lines[-1]) + 1
+    line = bisect_right(starts := _starts(text), at)
+    return line, at - starts[line - 1] + 1
+
+
+@lru_cache(maxsize=2)  # a text may have thousands of places
+def _starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in _LINE.finditer(text))]
 
 
 def refused(message: str, place: Place | None) -> ValueError:
@@ -77,7 +84,9 @@ def replaced(text: str, node: Node, new: str) -> str:
 def _without(text: str, node: Node) -> str:
     """Return a text without a key, and without its line if nothing else stands there."""
     if not node.at <= node.span[0]:
-        raise ValueError("a setting must stand beside its value, got it in a variable: set it by hand")
+        raise ValueError(
+            "a setting must stand beside its name to be removed, got a variable: remove it by hand"
+        )
     before, behind = text[: node.at], text[node.stop :]
     begin = len(before.rstrip(" \t"))
     line = re.match(r"[ \t]*[,;]?[ \t]*\\?[ \t]*(\r?\n|$)", behind)

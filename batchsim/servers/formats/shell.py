@@ -1,9 +1,10 @@
 """A shell's text as commands: their words, each with its place, where variables and quotes put them."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchsim.servers.formats.document import Node, Source, place_in
 
@@ -28,6 +29,7 @@ _EXPANSION = re.compile(
 )
 _SETTERS: tuple[list[str], ...] = ([], ["export"], ["local"], ["readonly"], ["declare"])
 ENDS = ("fi", "done", "esac")
+SEVERAL = "may start several of these, here one"
 MOST_WORDS = 30_000  # of a script, with those of its variables
 
 
@@ -59,12 +61,20 @@ class Word:
         return Node(value, self.at if key is None else key.at, (self.at, self.at + len(self.raw)))
 
 
+class Remark(NamedTuple):
+    """A sentence about a place: a "note", a "refusal", or on "variables" that another file sets."""
+
+    at: int
+    text: str
+    kind: str = "note"
+
+
 @dataclass
 class Command:
     """A command: its words, and the words that set environment variables for it.
 
     `item` is what stands in front of a word of a list, "" where a blank does; `alone` is where a list of
-    arguments can be added to an image without one, and how. `unread` sets more variables in other files.
+    arguments can be added to an image without one, and how. `remarks` are places with what must be said.
     """
 
     words: list[Word] = field(default_factory=list)
@@ -73,9 +83,7 @@ class Command:
     item: str = ""
     alone: tuple[int, str] | None = None
     replicas: int = 1
-    unread: list[Node] = field(default_factory=list)
-    notes: list[tuple[int, str]] = field(default_factory=list)  # each with its place
-    refusal: tuple[int, str] | None = None  # why its replicas are not known
+    remarks: list[Remark] = field(default_factory=list)
 
 
 def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
@@ -145,11 +153,27 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
                 depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
                 loop = word.at if word.text == "for" else loop if depth else None
                 if loop is not None:
-                    command.notes.append((loop, "a loop may start several of these, here one"))
+                    command.remarks.append(Remark(loop, f"a loop {SEVERAL}"))
             elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
                 known[name] = None  # of a loop, or behind a case
             command.words += counted(expanded(word, known))
-    return [inner for command in found if command.words for inner in inside(command, known)]
+    found = [command for command in found if command.words]
+    _mark_functions(found)
+    return [inner for command in found for inner in inside(command, known)]
+
+
+def _mark_functions(found: list[Command]) -> None:
+    """Add a remark to the commands of a function that is called several times."""
+    calls, function = Counter(command.words[0].text for command in found), ""
+    for command in found:
+        words = [word.text for word in command.words if word.text != "function"]
+        if words[1:2] == ["{"] or words[0].endswith("()"):
+            function = words[0].removesuffix("()")
+        if calls[function] > 1:
+            text = f"{function} is called {calls[function]} times, and {SEVERAL}"
+            command.remarks.append(Remark(command.words[0].at, text))
+        if words[-1] == "}":
+            function = ""
 
 
 def split(word: Word) -> list[Word]:
@@ -222,27 +246,33 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
     return [replace(command, words=each.words, variables=each.variables, item="") for each in inner]
 
 
-def without_heredocs(text: str, *, but_scripts: bool = False) -> str:
-    """Return a text with blanks for its heredocs, except for those that a shell may run."""
-    lines, found, end, kept = text.splitlines(keepends=True), list[str](), "", False
+def heredocs(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the heredocs of a text: the line in front of each, and where it begins and ends."""
+    lines, begin, end, head, at = text.splitlines(keepends=True), 0, "", "", 0
     last = {line.strip(): number for number, line in enumerate(lines)}
     for number, line in enumerate(lines):
-        blank = re.sub(r"[^\r\n]", " ", line)
         match = None if end else _HEREDOC.search(line)
         if match and last.get(match["end"], 0) > number:
-            end, head = match["end"], line[: match.start()]
-            kept = (
-                but_scripts
-                and bool(_SHELLS.search(head))
-                and not YAML.match("".join(lines[number + 1 :][:9]))
-            )
-            blank = head + blank[len(head) :]
+            begin, end, head = at + len(line), match["end"], line[: match.start()]
         elif end and line.strip() == end:
+            yield head, begin, at
             end = ""
-        elif not end:
-            kept = True
-        found.append(line if kept else blank)
-    return "".join(found)
+        at += len(line)
+
+
+def blanked(text: str) -> str:
+    """Return blanks in place of a text, with its ends of lines."""
+    return re.sub(r"[^\r\n]", " ", text)
+
+
+def without_heredocs(text: str, *, but_scripts: bool = False) -> str:
+    """Return a text with blanks for its heredocs, except for those that a shell may run."""
+    parts, done = list[str](), 0
+    for head, begin, end in heredocs(text):
+        script = but_scripts and _SHELLS.search(head) and not YAML.match(text, begin)
+        parts += [text[done:begin], text[begin:end] if script else blanked(text[begin:end])]
+        done = end
+    return "".join(parts) + text[done:]
 
 
 def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
