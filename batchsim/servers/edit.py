@@ -54,9 +54,6 @@ def edited(
         if knobs is not None and "kv_blocks" not in knobs and getattr(config.rule, "kv_blocks", 0) is None:
             what = what.replace(kv_blocks=None)
     wanted, changes = _changes(own, config, what)
-    units = getattr(what, "max_batch_units", None)
-    if units is not None and units != getattr(wanted.rule, "max_batch_units", None):
-        raise ValueError(f"max_batch_units must be a limit that {own.title} has, got {units}")
     changed = files.with_settings(document, changes)
     kept = {**changed.settings, **changes} == {**document.settings, **changes}
     kept &= {**changed.unused, **document.unused, **changes} == {**changed.unused, **changes}
@@ -79,7 +76,16 @@ def _changes(own: Server, config: ServerConfig, what: Any) -> tuple[ServerConfig
         now, wanted = (files.target_of(each) for each in (config.apply(what, silent=True), what))
     else:
         wanted = dataclasses.replace(files.target_of(what), server="")
-    before, after = (files.translated(own, each) for each in (now, wanted))
+    (before, old), (after, remarks) = (files.translated_and_why(own, each) for each in (now, wanted))
+    similar = type(after.rule) is type(wanted.rule) and not any("whole number" in each for each in remarks)
+    lost = [each for each in remarks if each not in old and "dropped" in each]
+    if similar and after.rule != wanted.rule and before.rule == now.rule:
+        lost.append(f"not {wanted.rule!r}")
+    lost += [
+        each for each in remarks if each not in old and "as requested" in each and not isinstance(what, Rule)
+    ]
+    if lost:
+        raise ValueError(f"a setting must be one that {own.title} has: {lost[0]}")
     names = {**before.settings, **after.settings}
     changes = {name: after.settings.get(name) for name in names}
     return after, {name: new for name, new in changes.items() if before.settings.get(name) != new}

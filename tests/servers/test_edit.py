@@ -74,8 +74,12 @@ def test_an_edit_of_any_file_changes_nothing_else(text, knobs):
         return  # the server cannot have it
     found = servers.parse(edited.text, config.server)
     meant = translated(ALL[config.server], target_of(wanted))
-    assert (found.servers * found.replicas, found.pad_to) == (meant.servers * meant.replicas, meant.pad_to)
+    assert found.servers * found.replicas == wanted.servers * wanted.replicas
+    assert found.pad_to == meant.pad_to
     assert found.rule == meant.rule or found.apply(wanted, silent=True) == wanted
+    for name in {"max_wait_ms", "timeout_ms"} & {*knobs} & names:  # a wait may be rounded up, to 10 ms
+        asked, got = (getattr(each, name, None) for each in (wanted, found.apply(wanted, silent=True)))
+        assert asked == got or 0 < got - asked <= 10, name
     assert (found.unknown, found.unused) == (config.unknown, {**found.unused, **config.unused})
     names = {*config.settings, *found.settings}
     changed = [name for name in names if config.settings.get(name) != found.settings.get(name)]
@@ -166,10 +170,33 @@ def test_a_setting_goes_where_its_server_reads_it(text, what, edited):
     [
         ("load_models=a\nmodels={}", bs.PullThenWait(8, 100), "models must have the model whose batchSize"),
         ("max_batch_size: 8", bs.SizeOrWait(1, 5), "nothing else: .* max_queue_delay_microseconds=5000"),
-        ("max_batch_size: 8", bs.SizeOrWait(8, 0, max_batch_units=64), "a limit that Triton has, got 64"),
+        (
+            "max_batch_size: 8",
+            bs.SizeOrWait(8, 0, max_batch_units=64),
+            "that Triton has: not SizeOrWait.*max_batch_units=64",
+        ),
     ],
 )
 def test_a_file_that_cannot_have_a_setting_without_other_changes_is_refused(text, what, words):
+    with pytest.raises(ValueError, match=words):
+        servers.edited(text, what)
+
+
+BENTO = "class A:\n  @bentoml.api(batchable=True, max_batch_size=4)\n  def f(x): ..."
+LIT = "ls.LitServer(ls.LitAPI(max_batch_size=8), timeout=9)"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "words"),
+    [
+        ("deploy_python_closure(c, 'm', 1, 'x', f, batch_size=8)", bs.SizeOrWait(8, 5), "no wait: 5 ms"),
+        (BENTO, bs.SizeOrWait(4, 5), "BentoML has: bentoml has no wait: 5 ms is dropped"),
+        (LIT, TRAFFIC.replace(rule=servers.litserve(8)), "LitServe has: Not as requested: timeout, 30 s"),
+        ("vllm serve m", bs.Continuous(9, prefix_reuse=True), "vLLM has: not Continuous"),
+        ("batchSize: 8\nminWorkers: 1", TRAFFIC.replace(timeout_ms=9), "timeout_ms must be None"),
+    ],
+)
+def test_a_setting_that_its_server_lacks_is_refused(text, what, words):
     with pytest.raises(ValueError, match=words):
         servers.edited(text, what)
 
