@@ -249,7 +249,8 @@ def _vllm(path: Any, content: Any) -> tuple[str, str, list[Stage]]:
         )
         if f"mean_{of}_ms" in content:
             times[f"{to}_ms"] = file.stats(content, names)
-    outputs = file.number(content, "total_output_tokens") / done
+    embeds = "total_output_tokens" not in content and "latency_ms" in times
+    outputs = math.nan if embeds else file.number(content, "total_output_tokens") / done
     if "latency_ms" not in times:  # it reports end-to-end latencies only if asked: --percentile-metrics
         if not {"ttft_ms", "reported_tpot_ms"} <= times.keys() or not times["ttft_ms"]["mean"]:
             raise file.missing("mean_e2el_ms, or mean_ttft_ms and mean_tpot_ms", content)

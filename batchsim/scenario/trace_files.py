@@ -279,6 +279,7 @@ def _arrivals(path: File, names: list[str], columns: list[list[str]]) -> int:
         if is_time and not words & OTHERS and (rank < len(ARRIVALS) or unit_in(name)):
             ranks.setdefault(rank, []).append(place)
     best = ranks[min(ranks)] if ranks else []
+    best = [place for place in best if columns and _may_be_times(columns[place])] or best
     if len(best) == 1 or (best and best[0] == 0):
         return best[0]
     if not best and not set(_words(names[0])) & OTHERS and (len(names) == 1 or _may_be_times(columns[0])):
