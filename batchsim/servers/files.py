@@ -160,7 +160,8 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
                 raise ValueError(f"{must}, got what starts the server")
         if not signed:
             must = "a config must have a key that only its server has, or server must be given"
-            raise ValueError(f"{must} ({known}), got neither")
+            hint = "; a template must be rendered first" if "{{" in text else ""
+            raise ValueError(f"{must} ({known}), got neither{hint}")
         raise ValueError(f"server must be given for a config that may be one of {known}, got none")
     return fits[0]
 

@@ -123,8 +123,8 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 LINE = CommandLine(
     "vllm", "vllm serve",
-    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:openai\.)?api_server\b|\bvllm/vllm-openai\S*"
-    r"|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
+    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve)\b"
+    r"|\bvllm/vllm-openai\S*|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
     "model", positional=True,
     short={
         "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",

@@ -217,8 +217,11 @@ def _of_dockerfile(text: str) -> list[Command]:
         elif key in ("ENTRYPOINT", "CMD"):
             if key == "ENTRYPOINT" and "CMD" in stage and stage["CMD"] is before.get("CMD"):
                 del stage["CMD"]  # of the stage before
-            words = _words(" " * at + rest, parse_yaml(" " * at + rest)[0]) if rest[:1] == "[" else []
-            stage[key] = [Command(words, item=", ")] if words else commands(rest, at, dict(known))
+            if rest[:1] == "[":
+                words = _words(" " * at + rest, parse_yaml(" " * at + rest)[0])
+                stage[key] = [Command(words, item=", ")]
+            else:
+                stage[key] = commands(rest, at, dict(known))
     first, last = stage.get("ENTRYPOINT"), stage.get("CMD", [])
     lists = [each for each in (first, last) if each and each[0].item]
     if lists and (first is None or first[0].item):  # the arguments follow the command

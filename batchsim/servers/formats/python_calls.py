@@ -8,7 +8,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from batchsim._format import brief, several
@@ -38,6 +38,16 @@ class Callee:
     params: tuple[str, ...]
     called: Mapping[str, str] = field(default_factory=dict)
     code: frozenset[str] = frozenset()
+
+    def put(self, document: Document, name: str, node: Node, section: Section) -> None:
+        """Add an argument to a document."""
+        if name in self.called:
+            document.unused[self.called[name]] = node.value
+        elif name in self.params and not name.startswith("_"):
+            document.put(name, node, section)
+        elif f"_{name}" not in self.params and name not in self.params:
+            known = [param for param in self.params if not param.startswith("_")]
+            document.put_unknown(name, known, node)
 
 
 @dataclass(frozen=True)
@@ -207,18 +217,22 @@ class Program:
             given.append((callee.params[number], argument, self.span(argument)[0]))
         given += [(keyword.arg, keyword.value, self.span(keyword)[0]) for keyword in call.node.keywords]
         for name, argument, at in given:
-            if name is None:
-                document.note(f"**{ast.unparse(argument)} of {call.callee} is not read")
-                continue
             value = ast.unparse(argument) if name in callee.code else self.value(argument)
             node = Node(value, at, self.span(argument))
-            if name in callee.called:
-                document.unused[callee.called[name]] = value
-            elif name in callee.params and not name.startswith("_"):
-                document.put(name, node, section)
-            elif f"_{name}" not in callee.params and name not in callee.params:
-                known = [param for param in callee.params if not param.startswith("_")]
-                document.put_unknown(name, known, node)
+            if name is not None:
+                callee.put(document, name, node, section)
+            elif isinstance(value, dict):
+                for inner, each in value.items():
+                    callee.put(document, str(inner), replace(node, value=each), BY_HAND)
+            else:
+                document.note(f"**{ast.unparse(argument)} of {call.callee} is not read")
+
+
+def _by_hand(name: str, value: Any) -> str:
+    raise ValueError(f"{name} must stand in its call, got it in a dictionary: set it by hand, {value}")
+
+
+BY_HAND = Section(lambda name: False, _by_hand, lambda text, name, new: text)
 
 
 def _written(value: Any) -> str:

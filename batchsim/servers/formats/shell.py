@@ -16,15 +16,15 @@ _WORD = re.compile(
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
 _SHELLS = re.compile(r"\b(cat|tee|(ba)?sh|ssh|docker)\b")  # whose heredocs may be scripts
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
-_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*\+?=")
 _ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
 YAML = re.compile(  # the first key of such a text
     r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
     r"(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)"
 )
-# $NAME, ${NAME}, ${NAME[@]}, ${NAME:-default}, and $(NAME) of Kubernetes.
+# $NAME, $@, ${NAME}, ${NAME[@]}, ${NAME:-default}, and $(NAME) of Kubernetes.
 _EXPANSION = re.compile(
-    r"\$\$?(?:(?P<plain>\w+)|\((?P<call>\w+)\)"
+    r"\$\$?(?:(?P<plain>\w+|@)|\((?P<call>\w+)\)"
     r"|\{(?P<name>\w+)(?:\[[@*]\])?(?::?[-=](?P<default>[^{}'\"$]*))?\})"
 )
 _SETTERS: tuple[list[str], ...] = ([], ["export"], ["local"], ["readonly"], ["declare"])
@@ -108,6 +108,11 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
         return words
 
     def set_(name: str, words: list[Word], *, more: bool = False) -> None:
+        if name.endswith("+"):  # =, of a text
+            more, name = True, name[:-1]
+            if known.get(name) and not re.match(r"['\"]\s", words[0].raw):  # within a word
+                known[name] = None
+                return
         before, own = known.get(name, []), re.match(rf'"?\$\{{?{name}\b', words[0].raw) if words else None
         parts = [part for word in words for part in split(word) if part.text]
         new = counted([each for part in parts for each in expanded(part, known)])
@@ -125,6 +130,8 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
         if kind in ("end", "if", "open") and array is None and (command.words or command.variables):
             for name, each in command.variables.items() if not command.words else ():
                 set_(name, [each.value])
+            if [each.text for each in command.words[:2]] == ["set", "--"]:  # the arguments of the script
+                known["@"] = command.words[2:] if command.sure else None
             found.append(Command(sure=kind == "end" and not depth))
         if word is None:
             continue
@@ -155,7 +162,7 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
                 if loop is not None:
                     command.remarks.append(Remark(loop, f"a loop {SEVERAL}"))
             elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
-                known[name] = None  # of a loop, or behind a case
+                known[name.removesuffix("+")] = None  # of a loop, or behind a case
             command.words += counted(expanded(word, known))
     found = [command for command in found if command.words]
     _mark_functions(found)
