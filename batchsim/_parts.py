@@ -14,7 +14,7 @@ EXTRAS = {
     "ipykernel": "notebook", "ipywidgets": "notebook", "jax": "device", "jupyter_server": "app",
     "jupyterlab": "notebook", "psutil": "device", "pyarrow": "distributed", "rich": "shell",
     "segno": "app", "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell",
-    "voila": "app", "yaml": "servers", "ziglang": "web",
+    "voila": "app", "yaml": "servers",
 }  # fmt: skip
 PACKAGES = {"google": "protobuf", "yaml": "pyyaml"}  # libraries with another name than their package
 

@@ -1,4 +1,4 @@
-"""The compiled loops as one WebAssembly module: Numba's LLVM text, compiled for wasm32 and linked.
+"""The compiled loops as one WebAssembly module: Numba's LLVM text, compiled for wasm32 by its own llvmlite.
 
 As a program, `python -m batchsim.web.wasm FILE` writes the module. Names of rules behind it leave out the
 others, which takes less time.
@@ -8,7 +8,6 @@ others, which takes less time.
 
 import ast
 import hashlib
-import importlib.metadata
 import os
 import re
 import subprocess
@@ -17,14 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from batchsim import _parts
 from batchsim._files import replacing
 from batchsim.engines.compiled.jit import compiled_uncached, sources
+from batchsim.web.link import linked
 
 TARGET = "wasm32-unknown-unknown"
 FEATURES = "+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"  # in every browser since 2021
-LINKER = ["ziglang", "wasm-ld", "--no-entry", "--strip-all", "-zstack-size=65536"]
-EXPORTS = ["--export-memory", "--export=__heap_base"]
 # Numba's own optimiser prepares the text for this machine's processor: the module becomes twice as large.
 PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK"), "0")
 
@@ -32,17 +29,21 @@ PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE
 def built(folder: Path, rules: tuple[str, ...] = ()) -> Path:
     """Return the module's file in a folder, built in some minutes unless it is there from the same code.
 
-    Another comment or docstring is the same code. MissingPart without ziglang.
+    Another comment or docstring is the same code.
     """
-    own = (Path(__file__).with_name("entries.py"), Path(__file__))
-    tools = (importlib.metadata.version(name) for name in ("numba", "llvmlite"))
-    code = hashlib.sha256("\0".join(code_of(each.read_text("utf-8")) for each in (*sources(), *own)).encode())
-    file = folder / f"{code.hexdigest()[:16]}-{'-'.join((*tools, *rules))}.wasm"
+    file = folder / name_of(rules)
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(file) as into:
             into.write(build(*rules))
     return file
+
+
+def name_of(rules: tuple[str, ...] = ()) -> str:
+    """Return the name of the module of this code: what was built from other code has another name."""
+    own = (Path(__file__).with_name(f"{name}.py") for name in ("entries", "link", "wasm"))
+    code = "\0".join(code_of(each.read_text("utf-8")) for each in (*sources(), *own))
+    return "-".join((hashlib.sha256(code.encode()).hexdigest()[:16], *rules)) + ".wasm"
 
 
 def code_of(text: str) -> str:
@@ -61,11 +62,7 @@ def code_of(text: str) -> str:
 
 
 def build(*rules: str) -> bytes:
-    """Return the module, with the loops of these rules or of all.
-
-    MissingPart without ziglang, which links it.
-    """
-    _parts.need("ziglang")
+    """Return the module, with the loops of these rules or of all."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "batchsim.wasm")
         # In a process of its own, which has no optimised loops yet.
@@ -74,8 +71,8 @@ def build(*rules: str) -> bytes:
         return file.read_bytes()
 
 
-def object_of(name: str, function: Any, types: Any, machine: Any) -> bytes:
-    """Return the compiled code of an entry, in which all but the entry is private."""
+def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> Any:
+    """Return an entry as a module of llvmlite, optimised, in which all but the entry is private."""
     import llvmlite.binding as llvm
 
     loop: Any = compiled_uncached(function)
@@ -96,8 +93,7 @@ def object_of(name: str, function: Any, types: Any, machine: Any) -> bytes:
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    code: bytes = machine.emit_object(module)
-    return code
+    return module
 
 
 def main(path: str, *rules: str) -> None:
@@ -109,14 +105,11 @@ def main(path: str, *rules: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
-    with tempfile.TemporaryDirectory() as folder:
-        found = entries(*rules)
-        files = {name: Path(folder, f"{name}.o") for name in found}
-        for at, (name, (function, types)) in enumerate(found.items(), 1):
-            print(f"compiling {name}, {at} of {len(found)}", flush=True)
-            files[name].write_bytes(object_of(name, function, types, machine))
-        exports = [*EXPORTS, *(f"--export={name}" for name in files)]
-        subprocess.run([sys.executable, "-m", *LINKER, *exports, "-o", path, *files.values()], check=True)
+    found, whole = entries(*rules), llvm.parse_assembly("")
+    for at, (name, (function, types)) in enumerate(found.items(), 1):
+        print(f"compiling {name}, {at} of {len(found)}", flush=True)
+        whole.link_in(compiled_entry(name, function, types, machine))
+    Path(path).write_bytes(linked(machine.emit_object(whole), found))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,6 @@ FEW = "SizeOrWait", "AtLeast", "PreferredSizes", "PullThenWait", "FrozenBatches"
 @functools.cache
 def module(rules=FEW):
     """The module's file with the loops of these rules, or with (), of all, built once."""
-    pytest.importorskip("ziglang", reason="the module is linked by ziglang: pip install batchsim[web]")
     from batchsim.web import wasm
 
     folder = ROOT / "build" / "web"

@@ -4,7 +4,6 @@ import functools
 import gzip
 import itertools
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -212,14 +211,6 @@ def test_the_logarithm_is_as_exact_as_a_float_is():
 
 
 # How it is built, and how long it takes.
-
-
-def test_without_ziglang_the_build_names_the_extra(monkeypatch):
-    from batchsim.web import wasm
-
-    monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.raises(ModuleNotFoundError, match=r"^ziglang must be installed: .*batchsim\[web\]"):
-        wasm.build()
 
 
 @pytest.mark.parametrize(

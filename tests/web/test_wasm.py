@@ -1,10 +1,9 @@
 """The build of the page's module says its steps, and is not repeated for the same code."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from batchsim.web import wasm
+from batchsim.web.entries import entries
 
 CODE = '"""A rule."""\n\nX = 1  # why\n\n\ndef rule(x):\n    """Return it."""\n    return x + X\n'
 
@@ -34,14 +33,14 @@ def test_the_module_is_built_again_for_other_code_and_not_for_other_comments(
 
 
 def test_each_step_is_printed_before_it_begins(tmp_path, monkeypatch, capsys):
-    said = []
+    said, compiled_entry = [], wasm.compiled_entry
 
-    def object_of(name, function, types, machine):
+    def heard(*of):
         said.append(capsys.readouterr().out)
-        return b""
+        return compiled_entry(*of)
 
-    monkeypatch.setattr(wasm, "object_of", object_of)
-    monkeypatch.setattr(wasm.subprocess, "run", lambda command, check: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(wasm, "compiled_entry", heard)
+    monkeypatch.setattr("batchsim.web.entries.entries", lambda *_: dict(few.items()))
+    few = {name: entries()[name] for name in ("draw", "stretch")}
     wasm.main(str(tmp_path / "module.wasm"), "SizeOrWait")
-    assert said[0] == f"compiling draw, 1 of {len(said)}\n"
-    assert [line.split(",")[1] for line in said] == [f" {at + 1} of {len(said)}\n" for at in range(len(said))]
+    assert said == ["compiling draw, 1 of 2\n", "compiling stretch, 2 of 2\n"]
