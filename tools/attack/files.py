@@ -198,7 +198,12 @@ def attack_trace(rng: random.Random, folder: Path) -> str:
     assert np.all(np.diff(trace.times_s) >= 0)
     assert np.isfinite(trace.times_s).all()
     scenario = bs.Scenario(trace, bs.SizeOrWait(4, 5), A)
-    bs.simulate(scenario).summary()
+    try:
+        bs.simulate(scenario).summary()
+    except ValueError as error:  # a run may take the beginning of a trace that lasts longer than the clock
+        if "arrivals must be before" not in str(error):
+            raise
+        return "read, and too long to run whole"
     if rng.random() < 0.2:
         try:
             bs.tune(scenario, bs.SLO(p99_ms=rng.choice([1, 30])), {"max_batch_size": [1, 2]})

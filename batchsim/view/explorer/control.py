@@ -182,7 +182,13 @@ class Control:
                 if pair
             ]
         elif self.kind == "rows":
-            value = [[_number(name, each, whole=False) for each in row.split(":")] for row in text.split(",")]
+            value = [
+                [
+                    _number(name, each, whole=not (row and column))
+                    for column, each in enumerate(line.split(":"))
+                ]
+                for row, line in enumerate(text.split(","))
+            ]
         elif self.kind == "levels":
             like = "Priorities must be like 1:0.2,2:0.8 (level:share)"
             value = [_pair(pair, like) for pair in text.split(",") if pair.strip()]

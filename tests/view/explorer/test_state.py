@@ -190,6 +190,7 @@ def test_a_link_that_makes_no_sense_is_refused_with_the_rule():
     State.from_link("workload=poison") -> workload must be one of poisson, constant, gamma, onoff,
     State.from_link("published=nnunet/t4") -> published must be a known one, got 'nnunet/t4'; did you mean
     State.from_link("curve=1:2,8") -> a curve must be like 1:2.1,8:3.3 (batch size:ms), got '8'
+    State.from_link("size_table=0:64.0,1:2.1") -> size_table must be a whole number, got '64.0'
     State.from_link("padding=4,2") -> padding must increase, got [4, 2]
     State.from_link("hello") -> a link must be like rate_per_s=900&servers=2, got 'hello'
     State.from_link("seed=-1") -> seed must be at least 0, got -1
