@@ -33,21 +33,28 @@ def run_s(scenario: Scenario, requests: int, engine: str = "compiled") -> float:
 
 
 def warn_if_large(
-    scenario: Scenario, requests: int, engine: str = "compiled", runs: float = 1, held: int = 0
+    scenario: Scenario, requests: int, engine: str = "compiled", runs: float = 1, held: int = 1
 ) -> None:
     """Warn of so many runs, one after the other, that take long, or of so many held in half of the memory."""
+    if said := large(scenario, requests, engine, runs, held):
+        _check.warn(said)
+
+
+def large(scenario: Scenario, requests: int, engine: str = "compiled", runs: float = 1, held: int = 1) -> str:
+    """Return what so many runs need, and how many requests do not; "" unless that is much."""
     seconds = runs * run_s(scenario, requests, engine)
-    needed = held * bytes_of(scenario, requests, engine) if held else 0
+    needed = held * bytes_of(scenario, requests, engine)
     free = free_bytes() if needed > 2**28 else math.inf
     over = max(seconds / LONG_S, 2 * needed / free)
-    if over > 1:
-        fewer = max(int(float(f"{0.95 * requests / over:.1e}")), 1)
-        much = f"{needed / 2**30:,.1f} GiB of {free / 2**30:,.1f} GiB free"
-        much = f"some {seconds:,.0f} s" if 2 * needed / free < 1 else much
-        _check.warn(
-            f"{requests:,} requests take {much}: with requests={fewer} it is less than half a minute, "
-            "and half of the free memory"
-        )
+    if over <= 1:
+        return ""
+    fewer = max(int(float(f"{0.95 * requests / over:.1e}")), 1)
+    much = f"{needed / 2**30:,.1f} GiB of {free / 2**30:,.1f} GiB free"
+    much = f"some {seconds:,.0f} s" if 2 * needed / free < 1 else much
+    return (
+        f"{requests:,} requests take {much}: with requests={fewer} it is less than half a minute, "
+        "and half of the free memory"
+    )
 
 
 def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:

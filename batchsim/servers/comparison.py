@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check
 from batchsim._format import INFINITE, aligned, duration, html_table, listed, number, rate, signed
 from batchsim._workers import Crew
+from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
 from batchsim.servers.registry import SERVERS
@@ -190,7 +191,9 @@ def compare_servers(
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     keep = "all" if count < REQUESTS else "requests"  # lanes draw each step of a short run
-    calls = ((replace(scenario, rule=rule), count, seed, keep) for rule in by_rule)
+    calls = [(replace(scenario, rule=rule), count, seed, keep) for rule in by_rule]
+    check_memory(scenario, count * len(calls))
+    warn_if_large(scenario, count, runs=len(calls), held=len(calls))
     results = Crew(executor).map(_run, calls)
     groups = tuple(
         Group(tuple(names), rule, result)

@@ -50,6 +50,7 @@ class Requests:
     percentiles: Mapping[str, float] = {}
     no_optimum = ""  # why theory knows no best policy
     mapped = True  # whether a map costs little
+    map_cost = 1.0  # of a cell, as a part of a whole run's time
 
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         """Return the metrics of a sweep; those of devices and of sizes only if asked for."""
@@ -158,6 +159,7 @@ class Tokens(Requests):
     percentiles = TOKEN_PERCENTILES
     no_optimum = "the best policy needs batches, got tokens"
     mapped = False
+    map_cost = 0.2
 
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         return {**super().metrics(devices=False, sized=False), **TOKENS}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check
 from batchsim._format import INFINITE, aligned, duration, number
 from batchsim._workers import Crew
+from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.scenario.routing import ROUTINGS, ByKey, Routing, checked_routing
@@ -95,7 +96,9 @@ def compare_routing(
         raise ValueError("routings must have at least one, got none")
     names = [each if isinstance(each, str) else repr(each) for each in chosen]
     many = available(scenario, _check.whole("requests", requests))
-    calls = ((replace(scenario, routing=each), many, seed) for each in chosen)
+    calls = [(replace(scenario, routing=each), many, seed) for each in chosen]
+    check_memory(scenario, many * len(calls))
+    warn_if_large(scenario, many, runs=len(calls), held=len(calls))
     results = Crew(executor).map(_run, calls)
     return RoutingComparison(scenario, dict(zip(names, results, strict=True)))
 

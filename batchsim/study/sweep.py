@@ -131,7 +131,8 @@ def sweep(
     runs, done = len(table.missing) * settings["replications"] / workers, len(grid) - len(table.missing)
     count = available(scenario, requests or DEFAULT_REQUESTS)
     check_memory(scenario, count)
-    warn_if_large(scenario, count, engine, runs)
+    held = 1 if executor is not None else min(workers, len(table.missing)) * settings["replications"]
+    warn_if_large(scenario, count, "simpy" if engine == "simpy" else "compiled", runs, held)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     bar = progress_bar(progress, total=len(grid), initial=done, desc="sweep", unit="point")
     with bar, _pool(executor, workers) as pool:

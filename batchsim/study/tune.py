@@ -137,7 +137,7 @@ def tune(
         if executor is None:
             share = 1.0 if search.few is None else search.few.requests / count
             runs = share * (TRIED if ranges else len(candidates)) / (os.cpu_count() or 1)
-            warn_if_large(scenario, count, runs=runs)
+            warn_if_large(scenario, count, runs=runs, held=1 if cancelled is None else os.cpu_count() or 1)
         statement: Statement | None = None
         drawn: InputUncertainty | None = None
         interrupted, attempted = "", Tried()

@@ -1,6 +1,7 @@
 """What a run costs is said before it starts."""
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import runs
 
 import batchsim as bs
 from batchsim.engines import estimates
+from batchsim.study.surface import load_curve, surface
 
 SIMULATE = importlib.import_module("batchsim.simulate")  # `bs.simulate` is its function
 
@@ -26,14 +28,32 @@ LARGE = [
     (lambda: bs.sweep(CHAT, {"servers": [*range(1, 99)]}, workers=2), "some "),
     (lambda: bs.tune(CHAT, bs.SLO(p99_ms=9), {"max_num_seqs": [*range(1, 41)]}, 10**6), "some "),
     (lambda: bs.capacity(CHAT, bs.SLO(p99_ms=9)), "some 40 s"),
+    (lambda: bs.sweep(PLAIN, {"servers": [1, 2, 3]}, 2_000_000, workers=3), "1.3 GiB of 2.0 GiB free"),
+    (lambda: bs.capacity(PLAIN, bs.SLO(p99_ms=9), requests=6_000_000), "1.3 GiB of 2.0 GiB free"),
+    (
+        lambda: surface(PLAIN, [*range(1, 101)], [0, *range(1, 100)], 130_000),
+        "130,000 requests take some 32 s",
+    ),
+    (lambda: surface(CHAT, [*range(1, 101)], [*range(1, 101)], 100_000), "100,000 requests take some"),
+    (lambda: load_curve(CHAT, 500_000), "500,000 requests take some"),
+    (lambda: bs.compare_servers(PLAIN, ["triton", "torchserve"], requests=4_000_000), "1.7 GiB of 2.0 GiB"),
+    (lambda: bs.compare_routing(PLAIN.replace(replicas=9), requests=1_000_000), "GiB of 2.0 GiB free"),
+    (lambda: bs.film(PLAIN, 6_000_000), "1.3 GiB of 2.0 GiB free"),
 ]
 
 
 @pytest.mark.parametrize(("call", "said"), LARGE)
 def test_what_takes_long_or_much_memory_says_so_before_it_starts(monkeypatch, call, said):
     monkeypatch.setattr(estimates, "free_bytes", lambda: 2.0**31)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     with pytest.raises(UserWarning, match=said):  # as an error, a warning stops the call
         call()
+
+
+def test_an_explorer_says_so_too(monkeypatch):
+    monkeypatch.setattr(estimates, "free_bytes", lambda: 2.0**29)
+    with pytest.warns(UserWarning, match=r"0.3 GiB of 0.5 GiB free"):
+        bs.explore(PLAIN.replace(rate_per_s=800), requests=1_300_000)
 
 
 @pytest.mark.parametrize("workload", [bs.Poisson(10), bs.ClosedLoop(9, 1)])

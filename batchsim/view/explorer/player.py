@@ -11,6 +11,7 @@ import traitlets
 
 from batchsim import _check
 from batchsim._format import counted
+from batchsim.engines.estimates import warn_if_large
 from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
@@ -213,6 +214,7 @@ def film(
         what = ServerComparison(what.scenario, {rule.title: rule}, (group,))
     elif isinstance(what, Scenario) and KINDS[what.kind].is_staged and rules is None:
         count = available(what, count) if requests is None else count
+        warn_if_large(what, count)
         return FilmPlayer(*run_film(simulated(what, count, seed)[0], count))
     compared = comparison_of(what, rules, seed=seed)
     window = lanes_window(compared, requests)
