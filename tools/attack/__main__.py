@@ -5,6 +5,7 @@ that found something can be repeated alone.
 """
 
 import argparse
+import math
 import os
 import random
 import sys
@@ -29,6 +30,7 @@ from attack.grading import attack_grading
 from attack.limits import attack_limits
 from attack.links import attack_link
 from attack.models import attack_model
+from attack.readers import attack_readers, report
 from attack.shell import attack_shell
 from attack.sweep import attack_sweep
 from attack.terminal import attack_terminal
@@ -52,6 +54,7 @@ ATTACKS = {
     "models that change while they are measured": (attack_model, 0.02),
     "runs in little memory": (attack_limits, 0.04),
     "texts that terminals obey": (attack_terminal, 0.05),
+    "readers of all files": (attack_readers, 0.05),
     "links": (attack_link, 0.04),
     "batchers shared by threads": (attack_batcher, 0.06),
 }
@@ -62,6 +65,7 @@ parser = argparse.ArgumentParser(prog="python -m attack", description=__doc__)
 parser.add_argument("--minutes", type=float, default=9, help="how long, all in all")
 parser.add_argument("--seed", type=int, help="what all is drawn from (default: another each time)")
 parser.add_argument("--only", help="attacks whose name contains this")
+parser.add_argument("--attempts", type=int, help="so many of each attack, instead of its share of the time")
 parser.add_argument("--number", type=int, help="only this attempt of each")
 
 
@@ -74,11 +78,13 @@ class Tally:
     lost: list[str] = field(default_factory=list)
 
 
-def run(name: str, seed: int, seconds: float, number: int | None, folder: Path) -> Tally:
-    """Make attempts until time is up; at least one."""
+def run(
+    name: str, seed: int, seconds: float, number: int | None, folder: Path, attempts: int | None
+) -> Tally:  # fmt: skip
+    """Make so many attempts, or until time is up; at least one."""
     attempt, tally = ATTACKS[name][0], Tally()
-    until = time.monotonic() + seconds
-    numbers = [number] if number is not None else range(sys.maxsize)
+    until = time.monotonic() + (seconds if attempts is None else math.inf)
+    numbers = [number] if number is not None else range(attempts or sys.maxsize)
     for place in numbers:
         generator = random.Random(f"{seed} {name} {place}")
         try:
@@ -91,7 +97,7 @@ def run(name: str, seed: int, seconds: float, number: int | None, folder: Path) 
             if number is not None:
                 traceback.print_exc()
         tally.tried += 1
-        if time.monotonic() > until or len(tally.lost) == MOST:
+        if time.monotonic() > until or (attempts is None and len(tally.lost) == MOST):
             break
     return tally
 
@@ -107,11 +113,11 @@ def main() -> int:
     for name in names:
         seconds = 60 * asked.minutes * ATTACKS[name][1] / total
         with tempfile.TemporaryDirectory() as folder:
-            tally = run(name, seed, seconds, asked.number, Path(folder))
+            tally = run(name, seed, seconds, asked.number, Path(folder), asked.attempts)
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(tally.outcomes.items()))
         print(f"| {name} | {tally.tried:,} | {outcomes} | {len(tally.lost)} |", flush=True)
         found += tally.lost
-    print("", *found, sep="\n")
+    print(*report(), "", *found, sep="\n")
     return int(bool(found))
 
 

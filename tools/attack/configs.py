@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from batchsim import servers
@@ -85,7 +86,7 @@ def read_within(text: str, server: str | None = None) -> str:
     return outcome
 
 
-def mutated(rng: random.Random, text: str) -> str:
+def mutated(rng: random.Random, text: str, others: Sequence[str] = ()) -> str:
     """Return a text with parts put in, removed, repeated, moved, or taken from another example."""
     for _ in range(rng.choice([1, 1, 2, 3, 10])):
         at, lines = rng.randrange(len(text) + 1), text.split("\n")
@@ -100,8 +101,8 @@ def mutated(rng: random.Random, text: str) -> str:
             case 3:
                 text = text[:at] + text[at : at + rng.randint(1, 60)] + text[at:]
             case 4:
-                other = rng.choice(EXAMPLES).read_text()
-                begin = rng.randrange(len(other))
+                other = rng.choice(others or [rng.choice(EXAMPLES).read_text()])
+                begin = rng.randrange(len(other) + 1)
                 text = text[:at] + other[begin : begin + rng.randint(1, 80)] + text[at:]
             case 5:
                 rng.shuffle(lines)
