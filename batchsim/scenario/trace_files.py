@@ -239,8 +239,9 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
     import pyarrow  # slow to import
     from pyarrow import parquet
 
-    try:
-        with opened(path, TABLE_BYTES) as file, parquet.ParquetFile(file) as content:
+    with opened(path, TABLE_BYTES) as file:
+        try:
+            content = parquet.ParquetFile(file)
             names = content.schema_arrow.names
             head = next(content.iter_batches(SOME), ()) if None in wanted else ()
             first = [cells.to_pylist() for cells in head]
@@ -248,8 +249,8 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
             table = content.read(chosen)
             columns = [table.column(name).cast(pyarrow.string()).to_pylist() for name in chosen]
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # OSError: a damaged one
+            raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
     if not columns[0]:
         raise ValueError(f"{path} must have at least one row, got none")
     places = list(range(1, len(columns[0]) + 1))

@@ -5,7 +5,7 @@ import difflib
 import os
 from typing import Any, NamedTuple
 
-from batchsim._files import CONFIG_BYTES, text_of
+from batchsim._files import CONFIG_BYTES, naming, text_of
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers import files
 from batchsim.servers.formats.document import Document
@@ -37,7 +37,9 @@ def edit(
     ...     edit(path, SizeOrWait(16, 0)).text
     'max_batch_size { value: 16 }  # measured'
     """
-    return edited(text_of(path, CONFIG_BYTES, newline=None), what, server, which, path)
+    text = text_of(path, CONFIG_BYTES, newline=None)
+    with naming(path):
+        return edited(text, what, server, which, path)
 
 
 def edited(

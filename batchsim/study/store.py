@@ -35,6 +35,7 @@ import tomlkit
 
 from batchsim import _check
 from batchsim._files import SCENARIO_BYTES, TABLE_BYTES, bytes_of, remove_left, replacing, text_of
+from batchsim._format import brief, brief_text
 from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
@@ -104,7 +105,9 @@ class Store:
             tables = tomllib.loads(text_of(path, SCENARIO_BYTES))
             there = dict(tables.pop("sweep"))
             if there.get("format") != FORMAT:
-                raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}: take another folder")
+                raise ValueError(
+                    f"format must be {FORMAT}, got {brief(there.get('format'))}: take another folder"
+                )
             if there.get("batchsim") == self.about["batchsim"]:  # another might not read it
                 there["scenario"] = from_tables(Scenario, tables, self.folder)
         except (AttributeError, IsADirectoryError, KeyError, TypeError, ValueError) as error:
@@ -263,7 +266,8 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    return ", ".join(f"{name} is {there.get(name)} there, {here.get(name)} here" for name in names)
+    old = {name: brief_text(str(there.get(name))) for name in names}
+    return ", ".join(f"{name} is {old[name]} there, {here.get(name)} here" for name in names)
 
 
 def _joined(tables: list[pyarrow.Table]) -> pyarrow.Table:

@@ -1,5 +1,6 @@
 """Files of traces: CSV, JSON lines and Parquet, and the unit of their numbers."""
 
+import contextlib
 import csv
 import io
 import json
@@ -454,6 +455,12 @@ def test_bad_parquet_is_refused(tmp_path):
     (tmp_path / "text.parquet").write_text("t\n1\n")
     with pytest.raises(ValueError, match="must be a Parquet file"):
         bs.Trace.from_file(tmp_path / "text.parquet")
+    parquet.write_table(pyarrow.table({"t": [1.0, 2.0]}), path)
+    whole = path.read_bytes()
+    for place in range(4, len(whole)):
+        path.write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+        with contextlib.suppress(ValueError):  # Arrow raises an OSError, without a name
+            bs.Trace.from_parquet(path, unit="s")
 
 
 def test_another_format_read_as_csv_is_refused_with_its_reader(written, tmp_path):

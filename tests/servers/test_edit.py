@@ -201,6 +201,13 @@ def test_a_setting_that_its_server_lacks_is_refused(text, what, words):
         servers.edited(text, what)
 
 
+def test_a_file_that_cannot_be_edited_is_named(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("max_batch_size: [")
+    with pytest.raises(ValueError, match=r"config\.pbtxt: .*line 1"):
+        servers.edit(path, bs.SizeOrWait(8, 5))
+
+
 # Texts that hold a command with flags, in place of the sign %, and words that an edit must keep.
 NAME = '--served-model-name "{{ .Name }}"'
 HOLDERS = [

@@ -214,13 +214,27 @@ def test_a_folder_of_another_numpy_is_warned_of(tmp_path, computed):
     assert len(computed) == 1
 
 
-@pytest.mark.parametrize("text", ["", "[sweep", "sweep = 3", "[sweep]\nformat = 1", "\xff"], ids=repr)
+LONG = f"[sweep]\nformat = '{'x' * 5000}'"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[sweep", "sweep = 3", "[sweep]\nformat = 1", "\xff", LONG], ids="{:.20}".format
+)
 def test_a_damaged_description_is_refused_by_name(tmp_path, text):
     (tmp_path / "_sweep.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(
         ValueError, match=r"out must be a folder of this|sweep.toml must describe a sweep, got "
-    ):
+    ) as error:
         sweep(over={"servers": [1]}, out=tmp_path)
+    assert len(str(error.value)) < 1000
+
+
+def test_a_value_of_another_sweep_is_told_in_brief(tmp_path):
+    sweep(over={"servers": [1]}, out=tmp_path)
+    change_description(tmp_path, "engine", f'"{"x" * 5000}"')
+    with pytest.raises(ValueError, match="engine is xxx") as error:
+        sweep(over={"servers": [1]}, out=tmp_path)
+    assert len(str(error.value)) < 1000
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):

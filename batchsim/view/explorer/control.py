@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import brief
 from batchsim.scenario import Table, priorities
 from batchsim.scenario.sized_time import SizeTable
 
@@ -97,7 +98,9 @@ def _one_of(name: str, value: Any, options: Iterable[str]) -> str:
     if value not in words:
         few = len(words) < 10
         rule = f"one of {', '.join(words)}" if few else "a known one"
-        raise ValueError(f"{name} must be {rule}, got {value!r}{_check.nearest(value, words, listed=few)}")
+        raise ValueError(
+            f"{name} must be {rule}, got {brief(value)}{_check.nearest(value, words, listed=few)}"
+        )
     return str(value)
 
 
@@ -204,13 +207,13 @@ def _number(name: str, text: str, whole: bool) -> float:
         with suppress(ValueError):
             if "_" not in text:  # 1_000 is a number in Python only
                 return kind(text)
-    raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}")
+    raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {brief(text)}")
 
 
 def _pair(pair: str, like: str) -> tuple[int, float]:
     number, colon, value = pair.partition(":")
     if not colon:
-        raise ValueError(f"{like}, got {pair!r}")
+        raise ValueError(f"{like}, got {brief(pair)}")
     before, after = (f"the part {side} a colon" for side in ("before", "after"))
     return int(_number(before, number, whole=True)), _number(after, value, whole=False)
 

@@ -204,6 +204,15 @@ def test_a_link_that_makes_no_sense_is_refused_with_the_rule():
     """
 
 
+@pytest.mark.parametrize(
+    "name", ["rate_per_s", "max_batch_size", "curve", "workload", "padding", "size_table"]
+)
+def test_a_refusal_of_a_long_link_is_short(name):
+    with pytest.raises(ValueError, match="must") as error:
+        State.from_link(f"{name}={'x' * 10**5}")
+    assert len(str(error.value)) < 300
+
+
 @pytest.mark.parametrize("name", ["queue_limit", "timeout_ms", "objective_ms"])
 def test_an_empty_field_means_no_limit(name):
     assert CONTROLS[name].read(name, "") is None
