@@ -4,7 +4,7 @@
 # make test-all  these, what is rare, every lesson and every browser test that measures time: on a quiet machine
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
-# make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
+# make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=..., ONLY=readers ATTEMPTS=50000)
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make features  every public name, option, control, view, server and lesson, a line each
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
@@ -125,7 +125,7 @@ golden: $(VENV)/.installed-test
 
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test
-	PYTHONPATH=tests:tests/helpers:tools $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests:tests/helpers:tools $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)') $(if $(ATTEMPTS),--attempts $(ATTEMPTS))
 
 mutants: SAMPLE = 10
 mutants: SEED = 0
