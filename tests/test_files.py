@@ -328,7 +328,8 @@ def test_every_reader_names_the_file_that_it_refuses(name, content, message, tmp
 # What may open a file, or read JSON or CSV by itself.
 READS = {
     "open", "read_text", "read_bytes", "fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json",
-    "read_parquet", "read_table", "reader", "DictReader", "np.load", "json.load", "json.loads",
+    "read_parquet", "read_table", "ParquetFile", "ZipFile", "reader", "DictReader", "np.load", "json.load",
+    "json.loads", "tomllib.load",
 }  # fmt: skip
 ELSEWHERE = {  # where a module does so, and with what
     "the package's own files": """_course.py cli/files.py engines/compiled/jit.py
@@ -336,8 +337,9 @@ ELSEWHERE = {  # where a module does so, and with what
         view/explorer/widgets.py view/scripts.py web/descriptions.py web/page.py web/wasm.py""",
     "locks, folders and the system's files": """cli/__init__.py engines/estimates.py study/store.py
         teaching/progress_store.py view/explorer/ahead.py""",
-    "no file": """__main__.py app/classroom.py cli/course.py result/storage.py servers/torchserve.py
+    "no file": """__main__.py app/classroom.py cli/course.py servers/torchserve.py
         view/explorer/explorer.py""",
+    "what `opened` yields": "result/storage.py scenario/trace_files.py",
 }
 
 

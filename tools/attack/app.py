@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 from browser.servers import TOKEN, Server, running
 from jupyter_server.services.kernels.connection.base import deserialize_msg_from_ws_v1, serialize_msg_to_ws_v1
+from tornado.httpclient import HTTPClientError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
 from batchsim.app.limits import BURST, MOST_BYTES, PROTOCOL
@@ -38,7 +39,9 @@ def attack_app(rng: random.Random, folder: Path) -> str:
 
 async def attacked(server: Server, kind: str) -> None:
     """Send too much of a kind to one page of a running app."""
-    victim, other = [await connected(server, await opened_page(server)) for _ in range(2)]
+    kernels = [await opened_page(server) for _ in range(2)]
+    assert await refuses(server, kernels[0]), "a socket without the format was let in"
+    victim, other = [await connected(server, each) for each in kernels]
     process = psutil.Process(server.pid)
     server_pid = max(
         [process, *process.children(recursive=True)], key=lambda each: "voila" in " ".join(each.cmdline())
@@ -64,10 +67,24 @@ async def opened_page(server: Server) -> str:
     return re.findall(r'"kernelId": ?"([\w-]+)"', page)[0]
 
 
+def address_of(server: Server, kernel: str) -> str:
+    return f"ws{server.url.removeprefix('http')}api/kernels/{kernel}/channels?token={TOKEN}"
+
+
 async def connected(server: Server, kernel: str) -> WebSocketClientConnection:
     """Return a socket to a page's kernel."""
-    address = f"ws{server.url.removeprefix('http')}api/kernels/{kernel}/channels?token={TOKEN}"
-    return await websocket_connect(address, max_message_size=2**30, subprotocols=[PROTOCOL])
+    return await websocket_connect(
+        address_of(server, kernel), max_message_size=2**30, subprotocols=[PROTOCOL]
+    )
+
+
+async def refuses(server: Server, kernel: str) -> bool:
+    """Return whether the server refuses a socket that does not name the format of its messages."""
+    try:
+        (await websocket_connect(address_of(server, kernel))).close()
+    except HTTPClientError as error:
+        return error.code == 400
+    return False
 
 
 def fetched(url: str) -> str:
