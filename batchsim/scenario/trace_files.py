@@ -6,6 +6,7 @@ are times since 1970. Other evidence, such as a low rate of whole numbers, would
 leads to a warning.
 """
 
+import io
 import json
 import math
 import re
@@ -55,6 +56,8 @@ OTHERS = {
     "wait", "response", "service", "execution", "processing", "compute", "ttft", "tpot", "last", "id", "ids",
     "index", "idx", "row", "number", "no", "count", "counter",
 }  # fmt: skip
+# Of Parquet, whose bytes may expand to gigabytes.
+SMALL, ROWS_A_BYTE, PACKED = 2**20, 16, 2**28
 SOME = 1000  # rows by which the column of arrivals is chosen
 Name = str | None
 
@@ -241,14 +244,18 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
 
     with opened(path, TABLE_BYTES) as file:
         try:
-            content = parquet.ParquetFile(file)
+            schema = parquet.ParquetFile(file).schema
+            leaves = [schema.column(place).path for place in range(len(schema))]
+            content = parquet.ParquetFile(file, read_dictionary=leaves)
             names = content.schema_arrow.names
+            if (rows := content.metadata.num_rows) > max(SMALL, ROWS_A_BYTE * file.seek(0, io.SEEK_END)):
+                raise ValueError(f"{path} must have at most {ROWS_A_BYTE} rows a byte, got {rows:,}")
             head = next(content.iter_batches(SOME), ()) if None in wanted else ()
-            first = [cells.to_pylist() for cells in head]
+            first = [_texts(path, cells).to_pylist() for cells in head]
             chosen = [names[_index(path, name, names, first)] for name in wanted]
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
             table = content.read(chosen)
-            columns = [table.column(name).cast(pyarrow.string()).to_pylist() for name in chosen]
+            columns = [_texts(path, table.column(name)).cast(pyarrow.string()).to_pylist() for name in chosen]
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # OSError: a damaged one
             raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
     if not columns[0]:
@@ -256,6 +263,21 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
     places = list(range(1, len(columns[0]) + 1))
     texts = [["" if cell is None else cell for cell in cells] for cells in columns]
     return [Column(cells, places, name, place="row") for cells, name in zip(texts, chosen, strict=True)]
+
+
+def _texts(path: File, cells: Any) -> Any:
+    """Return a column of Parquet, or refuse a long text that stands for many cells."""
+    import pyarrow
+    from pyarrow import compute
+
+    for part in getattr(cells, "chunks", [cells]):
+        if pyarrow.types.is_dictionary(part.type):
+            longest = compute.max(compute.binary_length(part.dictionary)).as_py() or 0
+            if longest * len(part) > PACKED:
+                raise ValueError(
+                    f"{path} must have short texts, got {len(part):,} of up to {longest:,} bytes"
+                )
+    return cells
 
 
 def _index(path: File, column: Name, names: list[str], head: Iterable[Any]) -> int:

@@ -463,6 +463,20 @@ def test_bad_parquet_is_refused(tmp_path):
             bs.Trace.from_parquet(path, unit="s")
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [(np.zeros(2_000_000), "at most 16 rows a byte, got 2,000,000"), (["1" * 10**6] * 300, "short texts")],
+    ids=["rows", "text"],
+)
+def test_a_small_parquet_of_many_rows_or_long_texts_is_refused(tmp_path, column, message):
+    path = tmp_path / "bomb.parquet"
+    parquet.write_table(pyarrow.table({"id": [0] * len(column), "t": column}), path)
+    assert path.stat().st_size < 10**5
+    for name in (None, "t"):
+        with pytest.raises(ValueError, match=rf"bomb\.parquet must have {message}"):
+            bs.Trace.from_parquet(path, name, unit="s")
+
+
 def test_another_format_read_as_csv_is_refused_with_its_reader(written, tmp_path):
     rest = {"input_length": 1, "output_length": 2, "hash_ids": [0, 1, 2]}
     with pytest.raises(ValueError, match=r"JSON lines: Trace\.from_jsonl"):
