@@ -90,7 +90,11 @@ def _changes(own: Server, config: ServerConfig, what: Any) -> tuple[ServerConfig
         raise ValueError(f"a setting must be one that {own.title} has: {lost[0]}")
     names = {**before.settings, **after.settings}
     changes = {name: after.settings.get(name) for name in names}
-    return after, {name: new for name, new in changes.items() if before.settings.get(name) != new}
+    changes = {name: new for name, new in changes.items() if before.settings.get(name) != new}
+    if own.words.size in changes:  # then a preferred size that was the largest would have an effect
+        others = {*own.words.others.values()} - {own.words.timeout} - names.keys()
+        changes |= dict.fromkeys(others & {*config.settings})
+    return after, changes
 
 
 def _is_meant(document: Document, wanted: ServerConfig, what: Any) -> bool:

@@ -1,5 +1,7 @@
 """LitServe: a LitAPI's batch settings."""
 
+from collections.abc import Sequence
+
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, CompetingWindows
 from batchsim.servers.formats.document import Document
@@ -28,13 +30,14 @@ def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> CompetingWi
 
 
 def config(
-    *, workers_per_device: int = 1, devices: int = 1, timeout: float = 30, **settings: float
+    *, workers_per_device: int = 1, devices: int | Sequence[int] = 1, timeout: float = 30, **settings: float
 ) -> ServerConfig:
     """Return the meaning of LitAPI and LitServer: a request that waits `timeout` seconds fails (504).
 
     A timeout of False or -1 is no limit.
     """
     workers = _check.whole("LitServe's workers_per_device", workers_per_device)
+    devices = len(devices) if isinstance(devices, (list, tuple)) else devices
     workers *= _check.whole("LitServe's devices", devices)
     rule = litserve(**settings)  # type: ignore[arg-type]
     if timeout is False or timeout == -1:

@@ -99,6 +99,10 @@ PLACES = {
         "max_batch_size: 8  # of the card\ndynamic_batching { }\n", bs.SizeOrWait(8, 2),
         "max_batch_size: 8  # of the card\ndynamic_batching { max_queue_delay_microseconds: 2000 }\n",
     ),
+    "a preferred size that is the largest": (
+        "max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 9 }",
+        bs.SizeOrWait(4, 0.009), "max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 9 }",
+    ),
     "a section with an unknown key": (
         "max_batch_size: 8 dynamic_batching { delay: 9 }", bs.SizeOrWait(8, 2),
         "max_batch_size: 8 dynamic_batching { delay: 9 max_queue_delay_microseconds: 2000 }",

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from batchsim.servers.formats.document import Node, Source, place_in
 
 _WORD = re.compile(
     r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
-    r"|(?P<open>\(+(?=\s*[\w./]))|(?P<word>(?:`[^`\n]*`|\$\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
+    r"|(?P<open>\(+(?=\s*[\w./]))|(?P<word>(?:`[^`\n]*`|[$<>]\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
     re.DOTALL,
 )
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
@@ -195,7 +195,7 @@ def words_of(text: str, at: int) -> list[Word]:
     return [word for _, word in _pieces(text, at) if word is not None]
 
 
-def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
+def expanded(word: Word, known: dict[str, list[Word] | None]) -> list[Word]:
     """Return the words that a variable or its default gives; else the word, with known values."""
     if not isinstance(word.text, Source) or re.search(r"['\s]", word.raw):
         return [word]
@@ -203,9 +203,10 @@ def expanded(word: Word, known: Mapping[str, list[Word] | None]) -> list[Word]:
     def given(match: re.Match[str], at: int) -> list[Word] | None:
         each = match.groupdict()
         name = each["plain"] or each["call"] or each["name"]
-        if known.get(name, []) == [] and each["default"] is not None:
-            return [_word(each["default"], at + match.start("default"))]
-        return known.get(name)
+        if known.get(name, []) != [] or each["default"] is None:
+            return known.get(name)
+        found = [_word(each["default"], at + match.start("default"))]
+        return known.setdefault(name, found) if f"{name}:=" in match[0] else found
 
     flag = re.match(r"--[\w.-]+=", word.raw)
     raw, at = (word.raw, word.at) if flag is None else (word.value.raw, word.value.at)
