@@ -147,17 +147,14 @@ class CommandLine:
         if not self.flags_as_variables:  # an image alone has its arguments elsewhere
             found = [each for each in found if len(each[0].words) > 1 or "/" not in each[0].words[0].text]
         if which is not None and len(found) > 1:
-            found = [
-                each for each in found
-                if which in (_line(text, each[0]), *(word.text for word in each[0].words))
-            ]  # fmt: skip
+            names = ((_line(text, each[0]), *(word.text for word in each[0].words)) for each in found)
+            found = [each for each, own in zip(found, [*names], strict=True) if which in own]
         if len(found) != 1:
             places = several([f"line {_line(text, command)}" for command, _ in found])
             must = f"the text must have one command {self.start}"
             none = "none; read the script or the rendered manifest in which it stands with its flags"
-            raise ValueError(
-                f"{must} (choose one with which=), got {places}" if found else f"{must}, got {none}"
-            )
+            got = f" (choose one with which=), got {places}" if found else f", got {none}"
+            raise ValueError(must + got)
         command, at = found[0]
         words = [*_arguments(command.words[at:])]
         options = self._options(command, words or command.words[at - 1 : at])
@@ -165,11 +162,10 @@ class CommandLine:
         document.replicas = command.replicas
         self._read_variables(document, command)
         for remark in command.remarks:
-            place = place_in(text, remark.at)
             if remark.kind == "refusal":
-                raise refused(remark.text, place)
+                raise refused(remark.text, place_in(text, remark.at))
             if remark.kind == "note" or self.flags_as_variables:
-                document.note(f"line {place[0]}: {remark.text}")
+                document.note(remark.text, remark.at)
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)
         return command
@@ -261,8 +257,7 @@ class CommandLine:
                 elif not isinstance(word.text, Source):
                     document.put_unknown(word.text, (), word.node(None))
                 else:
-                    line = place_in(document.text, word.at)[0]
-                    document.note(f"line {line}: {word.raw} is not read, and may set more")
+                    document.note(f"{word.raw} is not read, and may set more", word.at)
                 continue
             if word.text == "--":
                 continue

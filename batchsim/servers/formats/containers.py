@@ -9,22 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from batchsim.servers.formats import shell
 from batchsim.servers.formats.document import Node, Source
 from batchsim.servers.formats.keyed_text import parse_yaml
-from batchsim.servers.formats.shell import (
-    YAML,
-    Command,
-    Remark,
-    Word,
-    blanked,
-    commands,
-    expanded,
-    heredocs,
-    inside,
-    split,
-    without_heredocs,
-    words_of,
-)
+from batchsim.servers.formats.shell import Command, Remark, Word, commands, expanded, inside, words_of
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
@@ -44,16 +32,16 @@ _INSTRUCTION = re.compile(
 def commands_of(text: str) -> list[Command]:
     """Return the commands of a manifest's containers, of a Dockerfile or unit, or of a shell's text."""
     if _DOCKERFILE.match(text):
-        return _of_dockerfile(without_heredocs(text))
+        return _of_dockerfile(shell.without_heredocs(text))
     if _UNIT.search(text):
         return _of_unit(text)
-    if YAML.match(text):
+    if shell.YAML.match(text):
         return _of_manifest(text)
     found = commands(text)
-    for _, begin, end in heredocs(text):
-        if YAML.match(text, begin, end):  # that the script applies or saves
+    for _, begin, end in shell.heredocs(text):
+        if shell.YAML.match(text, begin, end):  # that the script applies or saves
             with contextlib.suppress(ValueError):
-                found += _of_manifest(blanked(text[:begin]) + text[begin:end])
+                found += _of_manifest(shell.blanked(text[:begin]) + text[begin:end])
     return found
 
 
@@ -63,11 +51,8 @@ def _of_manifest(text: str) -> list[Command]:
     except ValueError as error:
         hint = "; a template must be rendered first, as by `helm template`" if "{{" in text else ""
         raise ValueError(f"{error}{hint}") from None
-    maps = {
-        str(name.value): root
-        for root in roots
-        if (name := root.find("metadata.name")) and "data" in root.items
-    }
+    named = [(root.find("metadata.name"), root) for root in roots if "data" in root.items]
+    maps = {str(name.value): root for name, root in named if name}
     scaled = [
         Remark(each.start(), f"a {each[1]} is not simulated: the number of replicas stays")
         for each in _SCALED.finditer(text)
@@ -128,10 +113,8 @@ def _commands(
         line = text[text.rfind("\n", 0, first.span[0]) + 1 : first.span[0]]
         found.item = f"\n{line}" if line.strip() == "-" else ", "
     elif not keys and not line.strip(" -"):
-        found.alone = (
-            origin.stop,
-            f"\n{line.replace('-', ' ')}{'command' if image else 'args'}: [{{}}]",
-        )
+        key = "command" if image else "args"
+        found.alone = origin.stop, f"\n{line.replace('-', ' ')}{key}: [{{}}]"
     if replicas is not None:
         (count,) = expanded(_word(text, replicas), known) or [Word("", "", 0)]
         if count.text.isdecimal():
@@ -165,20 +148,16 @@ def _all_known(variables: dict[str, Word]) -> dict[str, list[Word] | None]:
 
 def _known(value: Word) -> list[Word]:
     """Return the words of a variable's value, which a shell splits."""
-    words = split(
-        Word(value.text, f'"{value.raw}"', value.at - 1) if value.raw[:1] not in ("'", '"') else value
-    )
+    plain = value.raw[:1] not in ("'", '"')
+    words = shell.split(Word(value.text, f'"{value.raw}"', value.at - 1) if plain else value)
     return words if len(words) > 1 else [value]
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
     """Yield the instructions of a text, each with what is behind it on one line, and where that begins."""
     for match in _INSTRUCTION.finditer(text):
-        yield (
-            match["key"],
-            _CONTINUED.sub(lambda each: " " * len(each[0]), match["rest"]),
-            match.start("rest"),
-        )
+        rest = _CONTINUED.sub(lambda each: " " * len(each[0]), match["rest"])
+        yield match["key"], rest, match.start("rest")
 
 
 def _of_unit(text: str) -> list[Command]:

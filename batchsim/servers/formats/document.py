@@ -141,7 +141,7 @@ class Document:
         """Add a key that the server has: as a setting if the preset takes it, else as one without effect."""
         source = isinstance(node.value, Source)
         if (why := self.server.caveats.get(path or name)) and (node.value is True or node.value not in PLAIN):
-            self.note(f"line {self.place(node)[0]}: {path or name} is not simulated: {why}")
+            self.note(f"{path or name} is not simulated: {why}", node.at)
         if name not in self.server.settings or (source and name in self.server.ignored):
             self.unused[path or name] = node.value
             return
@@ -167,8 +167,7 @@ class Document:
         """Note the settings whose values are not known, or raise ValueError if one may change much."""
         for name, node in self.pending.items():
             if name in self.server.modest and "gpu" not in self.settings:
-                line = self.place(node)[0]
-                self.note(f"line {line}: {name} is {node.value}, which is not known: left out")
+                self.note(f"{name} is {node.value}, which is not known: left out", node.at)
             elif name not in self.settings:
                 raise self._unknown(name, f"set it in the file, or in a comment: # batchsim: {name}=...")
 
@@ -176,10 +175,11 @@ class Document:
         node = self.pending[name]
         return refused(f"{name} must be a literal value, got {node.value}; {then}", self.place(node))
 
-    def note(self, text: str) -> None:
-        """Add a remark, unless there are many."""
+    def note(self, text: str, at: int | None = None) -> None:
+        """Add a remark, with the line of its place, unless there are many."""
+        line = "" if at is None else f"line {place_in(self.text, at)[0]}: "
         if len(self.notes) < NAMED:
-            self.notes.append(_format.brief_text(text, LONGEST))
+            self.notes.append(_format.brief_text(line + text, LONGEST))
 
     def changed(self, name: str, value: Any) -> str:
         """Return the text with another value of a setting, in its place or in a section; None: without."""

@@ -216,26 +216,21 @@ def expanded(word: Word, known: dict[str, list[Word] | None]) -> list[Word]:
     if words or (words is not None and flag is None and not quote):
         head = [] if flag is None else [Word(flag[0][:-1], flag[0][:-1], word.at)]
         return [replace(each, use=word) for each in (*head, *words)]
-    found = _word(
-        _EXPANSION.sub(
-            lambda match: match[0] if (it := given(match, 0)) is None else " ".join(each.text for each in it),
-            word.raw,
-        ),
-        word.at,
-    )
+
+    def joined(match: re.Match[str]) -> str:
+        return match[0] if (it := given(match, 0)) is None else " ".join(each.text for each in it)
+
+    found = _word(_EXPANSION.sub(joined, word.raw), word.at)
     return [word if isinstance(found.text, Source) else replace(word, text=found.text)]
 
 
 def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:
     """Return the commands in the text of `bash -c` or `eval`, or the command itself."""
     texts = [word.text for word in command.words]
-    run = next(
-        (n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text)), len(texts)
-    )
-    behind = next(
-        (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text)), len(texts)
-    )
-    at_ = behind
+    shells = (n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text))
+    run = next(shells, len(texts))
+    options = (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text))
+    at_ = next(options, len(texts))
     if texts[run : run + 1] == ["eval"] or texts[0] in ("ssh", "tmux", "screen"):
         at_ = len(texts) - 2 if " " in texts[-1] else len(texts)
     if at_ + 1 >= len(texts):
