@@ -184,6 +184,7 @@ REFUSED = {
     "bare decorators": "f (line 5) and 2,995 more",
     "many commands": "line 5 and 6,995 more",
     "many words": "a script must have at most 30,000 words, got more",
+    "many manifests": "a script must have at most 50 manifests, got 2,800",
     "fields": "at most 30,000 words and signs",
 }
 

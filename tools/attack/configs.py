@@ -61,6 +61,7 @@ BOMBS = {
     "an open quote": f"vllm serve '{'a' * MOST}",
     "unknown flags": "vllm serve m " + "--k1 " * 9000,
     "many commands": "vllm serve m\n" * 7000,
+    "many manifests": "cat <<E\na: 1\nE\n" * 2800 + "vllm serve m",
     "many words": f"A=({'x ' * 9000})\n" + "vllm serve m ${A[@]}\n" * 900,
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from batchsim.servers.formats.shell import Command, Remark, Word, commands, expa
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
+MOST_MANIFESTS = 50  # in a script
 _FILES = ("envFrom", "env_file")  # which set variables of a container
 ELSEWHERE = "variables of another file are not read, and may set more"
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
@@ -38,10 +39,12 @@ def commands_of(text: str) -> list[Command]:
     if shell.YAML.match(text):
         return _of_manifest(text)
     found = commands(text)
-    for _, begin, end in shell.heredocs(text):
-        if shell.YAML.match(text, begin, end):  # that the script applies or saves
-            with contextlib.suppress(ValueError):
-                found += _of_manifest(shell.blanked(text[:begin]) + text[begin:end])
+    manifests = [each for _, *each in shell.heredocs(text) if shell.YAML.match(text, *each)]
+    if len(manifests) > MOST_MANIFESTS:
+        raise ValueError(f"a script must have at most {MOST_MANIFESTS} manifests, got {len(manifests):,}")
+    for begin, end in manifests:  # that the script applies or saves
+        with contextlib.suppress(ValueError):
+            found += _of_manifest(shell.blanked(text[:begin]) + text[begin:end])
     return found
 
 
