@@ -31,6 +31,7 @@ def tidy(notebook):
         for output in cell.get("outputs", []):
             if "text/plain" in output.get("data", {}):
                 output.data.pop(VIEW, None)
+            output.get("metadata", {}).pop("needs_background", None)  # only a page that runs has our style
     return notebook
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from batchsim.teaching.output_capture import IN_THE_DARK
 from batchsim.view.scripts import JS, widget
 from batchsim.view.theme import looks
 
@@ -15,7 +16,7 @@ class Act(anywidget.AnyWidget):
 
     # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(Path(__file__).with_name("act.js"))
-    _css = (JS / "play.css").read_text("utf-8")
+    _css = (JS / "play.css").read_text("utf-8") + IN_THE_DARK
     part = traitlets.Unicode().tag(sync=True)
     given = traitlets.Dict().tag(sync=True)  # what the script needs
     looks = traitlets.Dict(looks()).tag(sync=True)

@@ -1,6 +1,7 @@
 """The output of a lesson's cells: of a function as widgets, and words for pictures, for screen readers."""
 
 import html
+import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable
@@ -12,12 +13,13 @@ import ipywidgets as widgets
 from IPython import get_ipython
 
 SHARP = 2  # pixels of a picture to one of the page
+# A still is drawn once, on white, and the reader may change the theme. The class is JupyterLab's own, for an
+# image that a cell returns and that says so. A widget brings the style: a page shows that of no other output.
+IN_THE_DARK = """[data-jp-theme-light="false"] :is(.batchsim-still, .jp-needs-light-background) {
+  filter: invert(0.93) hue-rotate(180deg);
+}"""
 # JupyterLab's own style breaks a line within words.
-# A still is drawn once, on white, and the reader may change the theme.
-IN_THE_DARK = (
-    '<style>[data-jp-theme-light="false"] .batchsim-still '
-    "{ filter: invert(0.93) hue-rotate(180deg); }</style>"
-)
+UNIT = re.compile(r"(?<=\d) (?=[a-z%])|(?<=per) (?=s\b)")  # the space before one, where no line ends
 PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
 
 
@@ -67,17 +69,18 @@ def _html(value: Any, printed: str) -> str:
         source = f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"
         alt = html.escape(described(value) or printed.strip())
         shape = f"width: {width}px; max-width: 100%"
-        return f'<img class="batchsim-still" src="{source}" alt="{alt}" style="{shape}">{IN_THE_DARK}'
+        return f'<img class="batchsim-still" src="{source}" alt="{alt}" style="{shape}">'
     if hasattr(value, "_repr_html_"):
-        return f'<div class="jp-RenderedHTMLCommon">{value._repr_html_()}</div>'
+        whole = re.sub(r">[^<]+<", lambda text: UNIT.sub("\N{NO-BREAK SPACE}", text[0]), value._repr_html_())
+        return f'<div class="jp-RenderedHTMLCommon">{whole}</div>'
     return f"{PRE}{html.escape(repr(value), quote=False)}</pre>"
 
 
 def with_words(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the data that IPython stores with a figure's picture: a description of it."""
-    from batchsim.view.pictures.picture import PNG, described  # and with it matplotlib, which drew the figure
+    """Return what IPython tells a page of a figure's picture: a description of it, and if it is on white."""
+    from batchsim.view.pictures.picture import told  # and with it matplotlib, which drew the figure
 
-    return {}, {PNG: {"alt": described(figure)}}
+    return {}, told(figure)
 
 
 def describe_pictures() -> None:

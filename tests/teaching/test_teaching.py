@@ -131,6 +131,13 @@ def test_an_outcome_may_be_a_picture_and_a_table():
     assert plt.get_fignums() == open_before, "or the notebook shows the figure once more"
 
 
+def test_a_table_of_an_outcome_keeps_a_number_and_its_unit_in_a_line():
+    table = pandas.DataFrame({"throughput (per s)": [20]}, index=["batches, wait 10 ms"])
+    (shown,) = outcome_of(lambda: table)
+    assert "<th>throughput (per\N{NO-BREAK SPACE}s)</th>" in shown
+    assert "<th>batches, wait 10\N{NO-BREAK SPACE}ms</th>" in shown
+
+
 def test_an_outcome_that_fails_says_so():
     assert outcome_of(lambda: 1 / 0) == [
         f"{PRE}ZeroDivisionError: division by zero. Run the cells above, then this one again.</pre>"

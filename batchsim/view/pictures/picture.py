@@ -59,7 +59,7 @@ class Picture(Figure):
     _repr_png_ = png
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {}, {PNG: {"alt": self.words}}
+        return {}, told(self)
 
 
 def styled(theme: Theme, font_px: float, line_px: float = 1.6) -> AbstractContextManager[None]:
@@ -70,9 +70,22 @@ def styled(theme: Theme, font_px: float, line_px: float = 1.6) -> AbstractContex
 def look() -> Theme:
     """Return the colours for the present settings of matplotlib: their ink and paper, and what suits them."""
     paper = rcParams["axes.facecolor"]
-    base = LIGHT if np.dot(to_rgb(paper), (0.299, 0.587, 0.114)) > 0.5 else DARK
+    base = LIGHT if _is_light(paper) else DARK
     ink, soft, faint = (to_hex(rcParams[name]) for name in ("text.color", "axes.labelcolor", "grid.color"))
     return replace(base, background=to_hex(paper), ink=ink, soft=soft, faint=faint)
+
+
+def _is_light(colour: Any) -> bool:
+    return bool(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.5)
+
+
+def told(figure: Figure) -> dict[str, Any]:
+    """Return what IPython tells a page of any figure's picture.
+
+    A light one says so by the key of matplotlib's own formatter for a transparent one, for dark pages.
+    """
+    on_white = {"needs_background": "light"} if _is_light(figure.get_facecolor()) else {}
+    return {PNG: {"alt": described(figure)}} | on_white
 
 
 def described(figure: Figure) -> str:

@@ -85,6 +85,7 @@ def test_every_picture_of_ours_tells_a_notebook_its_words(make, told):
     data, metadata = picture._repr_mimebundle_()
     assert data == {}, "each front end draws it as it draws any"
     alt = metadata["image/png"]["alt"]
+    assert metadata["needs_background"] == "light", "dark pages of lessons invert it"
     assert alt == picture.words
     assert [word for word in told if word not in alt] == []
 
@@ -100,6 +101,9 @@ def test_a_notebook_keeps_the_words_of_any_figure_that_it_draws():
     data, metadata = shell.display_formatter.format(figure)
     assert data["image/png"] == b"drawn"
     assert metadata["image/png"] == {"alt": "A busy hour."}
+    assert metadata["needs_background"] == "light"
+    figure.set_facecolor("black")
+    assert "needs_background" not in shell.display_formatter.format(figure)[1], "a page need not make it dark"
 
 
 # In a notebook, where pyplot may have been used before.
