@@ -14,7 +14,7 @@ def swapped(*times_ms):
 # Of a request: when it arrived, started and finished, and when the server became free.
 MISTAKES = [
     (lambda a, s, f, e: (s - e, e - a, f - s), "split(1, 2, 10, 0)", "A time cannot be less than 0 ms"),
-    (lambda a, s, f, e: (s - a, 0, f - s), "split(3, 10, 17, 10)", "(7, 0, 7) and should give (0, 7, 7)"),
+    (lambda a, s, f, e: (s - a, 0, f - s), "split(3, 10, 17, 10)", "until 10 ms, when this request"),
     (lambda a, s, f, e: (0, s - a, f - s), "split(0, 2, 10, 0)", "The server was idle from 0 ms until 2 ms"),
     (swapped, "split(0, 2, 10, 0)", "their order is not"),
     (lambda a, s, f, e: (*split(a, s, f, e)[:2], f - a), "split(0, 2, 10, 0)", "The sum is 12 ms"),

@@ -11,10 +11,12 @@ WRONG = {
         (2.149, "2,000 requests per second"),
         (1, "too short"),
         (1.71, "the load is 1.010: it is too short"),
+        (1.739, "the load is 1.00026: it is too short"),
         (3, "a shorter wait is enough"),
     ],
     "09.3": [
         (3007, "but only 5 requests fit inside"),
+        (492, "one at a time"),
         (1918, "each waits"),
         (500, "has to be computed, too"),
         (79.3, "batches per second"),

@@ -23,7 +23,7 @@ WRONG = {
         (7, "how long does a batch of 12 take"),
     ],
     "01.2": [(10, "3,000 arrive"), (12, "Is it the smallest?"), (1, "3,000 arrive")],
-    "01.3": [(1, "shorter"), (4, "longer"), (50, "too long")],
+    "01.3": [(1, "shorter"), (2.71, "shorter"), (2.46, "by how much"), (5, "longer"), (50, "too long")],
     "01.4": [
         (played(150), "hardly sent"),
         (played(25), "server is idle"),

@@ -93,6 +93,8 @@ class Waited(NamedTuple):
             return f"The sum is {total_ms:g} ms, but the latency is {latency_ms:g} ms."
         if sorted(got) == sorted(self.parts_ms) and _in_another_order(answer):
             return "The numbers are right, but their order is not."
+        if self.free_ms >= self.start_ms:
+            return f"The server computed until {self.free_ms} ms, when this request started."
         return f"The server was idle from {self.free_ms} ms until {self.start_ms} ms."
 
 

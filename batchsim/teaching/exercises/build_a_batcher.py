@@ -133,14 +133,17 @@ class Play:
         if deadline_s is None:
             return "It is not full, and an infinite wait is never over."
         came_s, wait_ms = oldest["timestamp"], self.script.max_wait_ms
-        over = f"{oldest['id']}'s deadline is {came_s:g} + {wait_ms:g} / 1000 = {deadline_s:g} s"
+        summed = f"{came_s:g} + {wait_ms:g} / 1000 = {deadline_s:g} s"
+        over = f"deadline of {oldest['id']}, the oldest, is {summed}"
         if not expected:
-            return f"It is not full, and {over}: not yet."
+            return f"It is not full, and the {over}: not yet."
         rounded_ms = (self.now_s - came_s) * 1000
         if rounded_ms >= wait_ms:
-            return f"{over}, and it is {self.now_s:g} s: at the deadline itself, the batch is ready."
+            return f"The {over}, and it is {self.now_s:g} s: at the deadline itself, the batch is ready."
         rounding = f"({self.now_s:g} - {came_s:g}) * 1000 is {rounded_ms!r} in Python"
-        return f"{over}, and it is {self.now_s:g} s.\nBut {rounding}: compare the clock with the deadline."
+        return (
+            f"The {over}, and it is {self.now_s:g} s.\nBut {rounding}: compare the clock with the deadline."
+        )
 
     def process(self) -> str:
         return self.processed("process_batch()")

@@ -23,7 +23,7 @@ class RealSaturation(Number, name="08.1"):
     """The saturation rate that is left when a batch takes longer than its model alone, as measured."""
 
     unit = "requests per second"
-    within = 0.015
+    within = 0.008
     slower, own_ms = SLOWER, OWN_MS
     parts = "how long a full batch takes, including the batcher's own time, and how many requests it holds"
     look = "Predict, then run: what do you expect?"
@@ -47,6 +47,8 @@ class RealSaturation(Number, name="08.1"):
         yield self.per_s(1, 0), "that is the saturation rate of the measurement alone."
         yield self.per_s(self.slower, 0), f"each batch also takes {self.own_ms} ms in the batcher itself."
         yield self.per_s(1, self.own_ms), f"that includes the batcher's own time. But {model_ms}."
+        both = self.per_s(self.slower, self.slower * self.own_ms)
+        yield both, f"only the model takes {self.slower} times as long, not the batcher's {self.own_ms} ms."
         yield right / size, f"those are batches per second, and a batch holds {size} requests."
         batch_ms = 1000 * size / right
         for took in (batch_ms, batch_ms / 1000):
@@ -75,6 +77,11 @@ class Explained(Number, name="08.2"):
         yield measured_ms, "that is the mean latency with the measured service times."
         yield _mean_ms(self.slower, 0), f"that leaves out the {self.own_ms} ms of the batcher itself."
         yield _mean_ms(1, self.own_ms), f"that leaves out that the model takes {self.slower} times as long."
+        both_ms = _mean_ms(self.slower, self.slower * self.own_ms)
+        yield (
+            both_ms,
+            f"only the model takes {self.slower} times as long, not the batcher's {self.own_ms} ms.",
+        )
         yield measured_ms + self.own_ms, f"that adds {self.own_ms} ms to the latency, but {added}."
         yield measured_ms * self.slower, f"that multiplies the latency by {self.slower}, but {added}."
         both_ms = measured_ms * self.slower + self.own_ms

@@ -167,7 +167,8 @@ class Number(Exercise):
         unit = unit_of(self.unit)
         must_be = unit.must_be if unit.impossible(answer) and not self.signed else ""
         other = next((hint for times, hint in unit.others.items() if self.near(answer, times * right)), "")
-        if not (must_be or other or self.within) and answer % self.step:
+        steps = answer / self.step
+        if not (must_be or other or self.within or math.isclose(steps, round(steps), rel_tol=1e-9)):
             must_be = unit.must_be if self.step == 1 else f"a multiple of {self.step:g}"
         return f"{MUST_BE}{must_be}, got {answer:g}." if must_be else other
 

@@ -91,15 +91,16 @@ class LeastWait(Number, name="09.2"):
         if answer > 1000:
             return "that is far too long."
         load = self.load(answer)
-        far = "it is too short" if load >= 1 else "a shorter wait is enough"
-        return f"with a wait of {answer:g} ms the load is {load:.3f}: {far}."
+        far = "it is too short" if load > 1 else "a shorter wait is enough"
+        digits = 3 if round(load, 3) != 1 else 5
+        return f"with a wait of {answer:g} ms the load is {load:.{digits}f}: {far}."
 
 
 class TooFewOngoing(Number, name="09.3"):
     """The most that Ray Serve carries with its defaults, which let in fewer than a full batch."""
 
     unit = "requests per second"
-    within = 0.02
+    within = 0.007
     max_batch_size = 10
     ongoing = 5
     wait_ms = 10
@@ -118,7 +119,10 @@ class TooFewOngoing(Number, name="09.3"):
 
     def mistakes(self, right: float) -> Mistakes:
         size, ongoing = self.max_batch_size, self.ongoing
-        yield size / SERVICE(size), f"that is for batches of {size}, but only {ongoing} requests fit inside."
+        for wait_ms in (0, self.wait_ms):
+            full = f"that is for batches of {size}, but only {ongoing} requests fit inside."
+            yield size / (wait_ms / 1000 + SERVICE(size)), full
+        yield 1 / SERVICE(1), f"that is one at a time, but {ongoing} requests share a batch."
         yield ongoing / SERVICE(ongoing), f"batches of {ongoing} are not full, so each waits first."
         yield ongoing / self.wait_ms * 1000, "after the wait, the batch has to be computed, too."
         yield right / ongoing, "those are batches per second. How many requests per second is that?"

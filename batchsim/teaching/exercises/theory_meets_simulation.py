@@ -69,7 +69,8 @@ class EnoughRequests(Number, name="06.2"):
             return f"{self.requests:,} requests are too few: you need more."
         width = self.target * (right / answer) ** 0.5
         side = "wider than the target," if answer < right else "narrower than you need for"
-        return f"that would give about ± {width:.2%}, {side} ± {self.target:.1%}."
+        from_here = f"± {self.half_width:.0%} at {self.requests:,}"
+        return f"{from_here} would become about ± {width:.2%}, {side} ± {self.target:.1%}."
 
 
 class CostOfAWait(Number, name="06.3"):

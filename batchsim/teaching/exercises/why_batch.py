@@ -69,7 +69,7 @@ class BreakEven(Number, name="01.3"):
 
     unit = "ms"
     within = 0.1  # a run of 40,000 requests is only an estimate
-    rate_per_s = 350
+    rate_per_s = 380
     max_batch_size = 32
     parts = "the mean latency one at a time, and the mean latency in batches, which grows with the wait"
     look = "From morning to evening: what do you expect?"
@@ -82,12 +82,16 @@ class BreakEven(Number, name="01.3"):
         return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms
 
     def right(self) -> float:
-        return float(brentq(lambda wait_ms: self.together_ms(wait_ms) - self.alone_ms, 0, SERVICE(1) * 2000))
+        return float(brentq(lambda wait_ms: self.together_ms(wait_ms) - self.alone_ms, 0, SERVICE(1) * 3000))
 
     def because(self, right: float) -> str:
         means = f"{self.together_ms(right):.2f} ms, in batches and one at a time"
         without = f"{self.together_ms(0):.2f} ms without a wait"
         return f"with a wait of {right:.2f} ms theory expects {means}. It expects {without}."
+
+    def mistakes(self, right: float) -> Mistakes:
+        gain = "that is what batches gain without a wait. But only the first of a batch waits that long"
+        yield self.alone_ms - self.together_ms(0), f"{gain}: by how much does the mean rise?"
 
     def hint(self, answer: float, right: float) -> str:
         if answer > 5:

@@ -390,6 +390,16 @@ def test_a_question_gives_no_other_number_for_what_its_feedback_states(name):
         assert near == [], f"{shown} in the question"
 
 
+@pytest.mark.parametrize("name", NUMBERS)
+def test_no_other_number_of_the_question_or_of_the_reason_is_right(name):
+    """Otherwise the mean of a batcher without a wait, in ms, passes as a wait."""
+    asked = NUMBERS[name]
+    right = asked.right()
+    for shown, number in named(question(name) + asked.judge(right).text):
+        rounded = abs(number - right) <= 0.51 * 10.0 ** -len(shown.partition(".")[2])
+        assert rounded or not asked.judge(number).right, shown
+
+
 @cache
 def question(name):
     (path,) = SOLUTIONS.glob(f"{name[:2]}-*.ipynb")
