@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import io
+import re
 
 import nbformat
 from places import ROOT
@@ -20,6 +21,13 @@ def read(path):
 
 def code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def of_seeds(words):
+    """Return the ranges in sentences on seeds: other runs than the lesson's."""
+    sentences = re.split(r"\. |[()]", " ".join(words.split()))
+    ranges = r"\d[\d.]* to \d[\d.]* (?:ms|s|%|times)"
+    return [each for one in sentences if re.search(r"\bseeds\b", one) for each in re.findall(ranges, one)]
 
 
 def say(source, namespace):

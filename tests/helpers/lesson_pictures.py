@@ -65,6 +65,9 @@ def faults(figure):
                 ]
                 if any(map(np.any, hit)):
                     found.append(("over a mark", text.get_text()))
+        shown = [axis for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
+        ticks = [each.get_text() for axis in shown for each in axis.get_ticklabels()]
+        found += [("without separators", each) for each in ticks if re.match(r"\d{4,}", each)]
         columns = [text.get_text() for text in ax.texts if re.fullmatch(r"[\d,]+(\.\d+)?", text.get_text())]
         bars = any(isinstance(each, BarContainer) for each in ax.containers)
         if bars and len({len(each.partition(".")[2]) for each in columns}) > 1:
