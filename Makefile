@@ -6,6 +6,7 @@
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=..., ONLY=readers ATTEMPTS=50000)
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
+# make class-under-attack  the app in class while one page sends each kind of attack (STUDENTS=30, MINUTES=5)
 # make features  every public name, option, control, view, server and lesson, a line each
 # make golden    results of this revision against those of another, to the bit (BASE=main~1)
 # make mutants   small bugs that the nearest tests miss (MODULES=batchsim/result/warmup.py, SAMPLE=10, SEED=0; BUGS=tools/bugs.txt)
@@ -51,7 +52,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
+.PHONY: help lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -107,6 +108,10 @@ test-browser: $(VENV)/.installed-test
 fuzz: MINUTES = 30
 fuzz: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tools/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
+
+class-under-attack: MINUTES = 5
+class-under-attack: $(VENV)/.installed-test
+	PYTHONPATH=tests:tests/helpers:tools $(BIN)/python -m attack.pages --pages $(STUDENTS) --minutes $(MINUTES)
 
 peak-memory: COUNT = 200
 peak-memory: SEED = 0

@@ -104,17 +104,15 @@ class Store:
         try:
             tables = tomllib.loads(text_of(path, SCENARIO_BYTES))
             there = dict(tables.pop("sweep"))
-            if there.get("format") != FORMAT:
-                raise ValueError(
-                    f"format must be {FORMAT}, got {brief(there.get('format'))}: take another folder"
-                )
+            if (found := there.get("format")) != FORMAT:
+                raise ValueError(f"format must be {FORMAT}, got {brief(found)}: take another folder")
             if there.get("batchsim") == self.about["batchsim"]:  # another might not read it
                 there["scenario"] = from_tables(Scenario, tables, self.folder)
         except (AttributeError, IsADirectoryError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} must describe a sweep, got {error}") from None
         if "scenario" not in there:
             rule = f"out must be a folder of this batchsim, {self.about['batchsim']}"
-            other = f"{self.folder} of {there.get('batchsim')}, whose numbers may differ"
+            other = f"{self.folder} of {brief_text(str(there.get('batchsim')))}, whose numbers may differ"
             raise ValueError(f"{rule}, got {other}: take another folder")
         here = _leaves(self.about)
         if differing := _differences(_leaves({name: there.get(name) for name in self.about}), here):

@@ -139,7 +139,7 @@ def surface(
     x, y = (_check.one_of("a knob", knob, [*checks]) for knob in knobs or rule.map_knobs)
     xs, ys = (_rising(name, checks[name], given) for name, given in ((x, x_values), (y, y_values)))
     rules = _rules(rule, x, xs, y, ys)
-    _warn_if_large(scenario, requests, kind.map_cost * len(rules))
+    warn_if_large(scenario, requests, runs=kind.map_cost * len(rules) / (os.cpu_count() or 1))
     cells = kind.cells(scenario, rules, len(xs), requests, seed, objectives, roughly)
     shape = len(ys), len(xs)
     columns = {name: column.reshape(shape) for name, column in cells.columns.items()}
@@ -213,7 +213,7 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     else:
         x, (values, saturation) = "rate_per_s", load_rates(scenario)
 
-    _warn_if_large(scenario, requests, len(values))
+    warn_if_large(scenario, requests, runs=len(values) / (os.cpu_count() or 1))
 
     def run(value: float) -> tuple[float, bool, dict[str, float]] | None:
         point = accepted(lambda: replace(scenario, workload=_at_load(workload, value)))
@@ -268,10 +268,6 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     requests = available(scenario, _check.whole("requests", requests))
     check_memory(scenario, requests)
     return requests, _check.seed(seed)
-
-
-def _warn_if_large(scenario: Scenario, requests: int, runs: float) -> None:
-    warn_if_large(scenario, requests, runs=runs / (os.cpu_count() or 1))  # threads share the draws
 
 
 def _rising(name: str, check: Callable[[str, Any], Any], given: Sequence[Any]) -> tuple[Any, ...]:

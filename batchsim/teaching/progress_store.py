@@ -97,10 +97,7 @@ def write(path: Path, record: Record) -> None:
 def read(path: str | os.PathLike[str]) -> Record:
     """Read a progress file. ValueError names what is wrong with it; OSError if it cannot be opened."""
     path = _check.path("a progress file", path)
-    try:
-        return _parsed(path, bytes_of(path, LARGEST_FILE))
-    except RecursionError:
-        raise ValueError(f"{path} is not a progress file: it is nested too deeply") from None
+    return _parsed(path, bytes_of(path, LARGEST_FILE))
 
 
 def _parsed(path: Path, text: bytes) -> Record:

@@ -231,10 +231,11 @@ def test_a_damaged_description_is_refused_by_name(tmp_path, text):
 
 def test_a_value_of_another_sweep_is_told_in_brief(tmp_path):
     sweep(over={"servers": [1]}, out=tmp_path)
-    change_description(tmp_path, "engine", f'"{"x" * 5000}"')
-    with pytest.raises(ValueError, match="engine is xxx") as error:
-        sweep(over={"servers": [1]}, out=tmp_path)
-    assert len(str(error.value)) < 1000
+    for name, said in (("engine", "engine is xxx"), ("batchsim", "of xxx")):
+        change_description(tmp_path, name, f'"{"x" * 5000}"')
+        with pytest.raises(ValueError, match=said) as error:
+            sweep(over={"servers": [1]}, out=tmp_path)
+        assert len(str(error.value)) < 1000
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):

@@ -186,10 +186,7 @@ class Control:
             ]
         elif self.kind == "rows":
             value = [
-                [
-                    _number(name, each, whole=not (row and column))
-                    for column, each in enumerate(line.split(":"))
-                ]
+                [_number(name, each, whole=0 in (row, at)) for at, each in enumerate(line.split(":"))]
                 for row, line in enumerate(text.split(","))
             ]
         elif self.kind == "levels":
