@@ -79,7 +79,7 @@ FORM = PythonForm(
 SERVER = Server(
     "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim"),
     caveats={"threads": "a worker computes one batch"},
-    title="BentoML", started=r"\bbentoml serve\b|^(runners|services)\s*:",
+    title="BentoML", started=r"\bbentoml serve\b|^runners\s*:|^service\s*:\s*\S+:\w",
     routing="random",  # of the kernel, among processes that each have a batcher
     words=Words("max_batch_size", timeout=LIMIT, replicas="workers"), extras=_extras, notes=_notes,
     formats=(FORM.format("a BentoML service", "service.py", r"\bbentoml\b|\bbatchable\b"),),

@@ -153,11 +153,9 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
         known = " or ".join(dict.fromkeys(each.name for each, _ in fits))
         for each in ALL.values() if not signed else ():
             if each.started and re.search(each.started, plain, re.MULTILINE):
-                own_form = each.formats[0]
-                must = (
-                    f"a config must have {each.title}'s own settings: read {own_form.title} ({own_form.file})"
-                )
-                raise ValueError(f"{must}, got what starts the server")
+                form = each.formats[0]
+                must = f"a config must have {each.title}'s own settings: read {form.title} ({form.file})"
+                raise ValueError(f"{must}, or what this file renders to; got a file that only names it")
         if not signed:
             must = "a config must have a key that only its server has, or server must be given"
             hint = "; a template must be rendered first" if "{{" in text else ""

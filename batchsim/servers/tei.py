@@ -62,7 +62,7 @@ LINE = CommandLine(
 # Requests in a batch of the CPU images, whatever is set (backends/ort, 4 in backends/candle, and
 # router/src/lib.rs of 1.9.3), which pad. Those with ipex run Python, which has no such limit.
 ON_CPU = 8
-IMAGE = re.compile(r"\btext-embeddings-inference:(?P<cpu>cpu-(?!ipex))?")
+IMAGE = re.compile(r"\btext-embeddings-inference(?P<cpu>:cpu-(?!ipex)|-cpu:)?")
 
 
 def _read(document: Document, text: str, which: str | None) -> None:

@@ -124,7 +124,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 LINE = CommandLine(
     "vllm", "vllm serve",
     r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve)\b"
-    r"|\bvllm/vllm-openai\S*|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
+    r"|[\w.-]/vllm-openai\S*|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
     "model", positional=True,
     short={
         "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",
@@ -190,14 +190,14 @@ SERVER = Server(
         "max_num_partial_prefills": "one prompt is cut at a time",
     },
     modest=("tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "block_size"),
-    title="vLLM", routing="shortest_queue",
+    title="vLLM", started=r"(?i)\bvllm", routing="shortest_queue",
     words=Words("max_num_seqs", replicas="data_parallel_size", budget="max_num_batched_tokens"),
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},
     by_card=(("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
     formats=(
         LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
-            r"\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai"
+            r"\bvllm serve\b|\bvllm\.entrypoints\.|[\w.-]/vllm-openai"
             r"|\A(?![\s\S]*\bbatcher\b)[\s\S]*\bmodelFormat\s*:[\s{]*name\s*:[\s'\"]*(huggingface|vLLM)\b",
         ),
         Format(

@@ -15,6 +15,8 @@ from batchsim.servers.formats.keyed_text import parse_yaml
 from batchsim.servers.formats.shell import Command, Remark, Word, commands, expanded, inside, words_of
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
+_TEMPLATED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*[ \t]*\{\{")  # from its first line on
+RENDERED = "; a template must be rendered first, as by `helm template`"
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
 MOST_MANIFESTS = 50  # in a script
 _FILES = ("envFrom", "env_file")  # which set variables of a container
@@ -32,6 +34,8 @@ _INSTRUCTION = re.compile(
 
 def commands_of(text: str) -> list[Command]:
     """Return the commands of a manifest's containers, of a Dockerfile or unit, or of a shell's text."""
+    if _TEMPLATED.match(text):
+        raise ValueError(f"the text must be a script or a manifest, got a template{RENDERED}")
     if _DOCKERFILE.match(text):
         return _of_dockerfile(shell.without_heredocs(text))
     if _UNIT.search(text):
@@ -52,8 +56,7 @@ def _of_manifest(text: str) -> list[Command]:
     try:
         roots = parse_yaml(_TEMPLATE.sub(lambda each: re.sub(r"\W", "_", each[0]), text))
     except ValueError as error:
-        hint = "; a template must be rendered first, as by `helm template`" if "{{" in text else ""
-        raise ValueError(f"{error}{hint}") from None
+        raise ValueError(f"{error}{RENDERED if '{{' in text else ''}") from None
     named = [(root.find("metadata.name"), root) for root in roots if "data" in root.items]
     maps = {str(name.value): root for name, root in named if name}
     scaled = [
@@ -72,10 +75,11 @@ def _of_manifest(text: str) -> list[Command]:
     for key, node in data:  # scripts, and who runs them
         script, user = _word(text, node), users.get(key, Command())
         if key in users or key.endswith(".sh") or script.raw.lstrip().startswith("#!"):
-            for inner in commands(script.raw, script.at, _all_known(user.variables)):
-                inner.variables = user.variables | inner.variables
-                inner.remarks, inner.replicas = [*user.remarks, *inner.remarks], user.replicas
-                found.append(inner)
+            with contextlib.suppress(ValueError):  # it may be of another language
+                for inner in commands(script.raw, script.at, _all_known(user.variables)):
+                    inner.variables = user.variables | inner.variables
+                    inner.remarks, inner.replicas = [*user.remarks, *inner.remarks], user.replicas
+                    found.append(inner)
     return [replace(command, remarks=[*command.remarks, *scaled]) for command in found]
 
 
@@ -124,8 +128,7 @@ def _commands(
             found.replicas = int(count.text)
         elif isinstance(count.text, Source):
             rule = f"replicas must be a literal value, got {count.text}"
-            then = "a template must be rendered first, as by `helm template`"
-            found.remarks.append(Remark(replicas.at, f"{rule}; {then}", "refusal"))
+            found.remarks.append(Remark(replicas.at, rule + RENDERED, "refusal"))
     if "modelFormat" in items:
         found.remarks.append(Remark(origin.at, "the runtime of this format is not read, and may set more"))
     for key in _FILES:
@@ -265,5 +268,5 @@ def _word(text: str, node: Node) -> Word:
     elif raw[:1] in ("|", ">"):  # a block, below its sign
         below = raw.partition("\n")[2]
         raw, at = below.replace("\n", " ") if raw[0] == ">" else below, at + len(raw) - len(below)
-    plain = raw if "{{" in raw else plain
+    plain = raw if "{{" in raw and "{{" not in plain else plain  # as blanked in `_of_manifest`
     return Word(Source(plain) if re.search(r"\$[({]|\{\{", plain) else plain, raw, at)

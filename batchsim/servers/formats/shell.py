@@ -283,7 +283,8 @@ def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
     for match in _WORD.finditer(text):
         kind, raw = match.lastgroup or "", match.group()
         if kind == "other" and raw.strip():  # an unclosed quote
-            raise ValueError(f"line {place_in(text, match.start())[0]}: a quote must end, got {raw}")
+            line = "" if at else f"line {place_in(text, match.start())[0]}: "  # else of another text
+            raise ValueError(f"{line}a quote must end, got {raw}")
         if re.fullmatch(r"&&|\|\|", raw):  # the next command may not run
             kind = "if"
         yield kind, _word(raw, at + match.start()) if kind == "word" else None
