@@ -130,7 +130,7 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     """Return the server and the format of a text, or raise ValueError with the candidates."""
     if server is not None:
         _check.one_of("server", server, ALL)
-    plain = _COMMENT.sub("", text)
+    plain = _COMMENT.sub("", text).replace("\\n", "\n")  # of a text in quotes
     every = [(each, form) for each in ALL.values() for form in each.formats]
     suffix = "" if file is None or server else file.suffix.lower()
     every = [each for each in every if suffix in (*each[1].suffixes, *each[1].also)] or every
