@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from batchsim.view.pictures.lanes import lanes
     from batchsim.view.pictures.plot import plot
     from batchsim.view.pictures.sweep_map import heat_map
+    from batchsim.web.notebook import figure
 
 __all__ = [
     "Affine", "AtLeast", "Autoscale", "BACKLOG", "Batches", "Buckets", "Calibration", "Capacity",
@@ -87,9 +88,9 @@ __all__ = [
     "Scenario", "SizeOrWait", "SizeTable", "SleepingPoll", "SortedWindow", "StalledBatches", "Status",
     "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WAIT", "batch_inference", "calibrate",
     "capacity", "capacity_curves", "compare", "compare_routing", "compare_servers", "device", "explore",
-    "film", "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_command", "load_test", "oldest_s",
-    "plot", "predict", "published", "published_names", "published_source", "routing", "servers", "simulate",
-    "sweep", "teaching", "theory", "tune",
+    "figure", "film", "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_command", "load_test",
+    "oldest_s", "plot", "predict", "published", "published_names", "published_source", "routing", "servers",
+    "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
@@ -98,7 +99,8 @@ _ON_FIRST_USE = {
     "Range": "study.ranges", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
-    "explore": "view.explorer", "film": "view.explorer.player", "frontier": "view.pictures.curves",
+    "explore": "view.explorer", "figure": "web.notebook", "film": "view.explorer.player",
+    "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.pictures.lanes",
     "plot": "view.pictures.plot", "predict": "study.calibration",
     "servers": "servers", "sweep": "study.sweep",

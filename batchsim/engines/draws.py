@@ -404,6 +404,11 @@ def _unrounded_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     return filled(workload.chunks_s(_seed(0, seed), requests, CHUNK), requests)
 
 
+def standard_points(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
+    """Return a workload's arrivals at rate 1, shape (requests,), shared and not yet on the clock's grid."""
+    return _cached(_unrounded_s, workload.with_rate(1), requests, seed)
+
+
 @functools.lru_cache(maxsize=4)
 def _think_s(think_s: float, requests: int, seed: int) -> np.ndarray:
     return ClosedLoop(1, think_s).thinking_s(np.random.default_rng(_seed(2, seed)), requests)

@@ -73,7 +73,6 @@ def descriptions() -> dict[str, Any]:
         "triggers": {int(trigger): in_words(trigger.name.lower()) for trigger in Trigger},
         "played": played(),
         "opening": [step._asdict() for step in STEPS],
-        "terms": terms(),
     }  # fmt: skip
 
 

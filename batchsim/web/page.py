@@ -21,8 +21,9 @@ from batchsim.simulate import simulate
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.view.scripts import JS, bundle
-from batchsim.web.descriptions import PLAYED, descriptions
+from batchsim.web.descriptions import PLAYED, descriptions, terms
 
+PACKAGE = Path(__file__).parent
 BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
 LARGEST = 500_000  # bytes
 REQUESTS = 20_000
@@ -82,7 +83,7 @@ def filled(text: str) -> str:
         used[name] = f"term-{name.replace(' ', '-')}"
         return f'<button type="button" class="term" popovertarget="{used[name]}">{words or name}</button>'
 
-    text, meanings = re.sub(r"\[\[([^]]+)\]\]", term, text), descriptions()["terms"]
+    text, meanings = re.sub(r"\[\[([^]]+)\]\]", term, text), terms()
     popovers = (
         f'<div popover id="{target}"><b>{name}</b>: {html.escape(meanings[name])}</div>'
         for name, target in used.items()
@@ -99,7 +100,9 @@ def style() -> str:
     )
     preferred = f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
     rules = f":root{{{light}}}{preferred}:root[data-theme=dark]{{{dark}}}"
-    sheets = "".join((JS / name).read_text(encoding="utf-8") for name in ("page.css", "play.css"))
+    sheets = "".join(
+        (JS / name).read_text(encoding="utf-8") for name in ("figure.css", "page.css", "play.css")
+    )
     return sheets.replace("@@THEMES@@", rules)
 
 
@@ -119,7 +122,7 @@ def policy(page: str) -> str:
 
 def page(compiled: bytes) -> str:
     """Return the page; `compiled` has the loops as WebAssembly."""
-    described = {key: value for key, value in descriptions().items() if key != "terms"}
+    described = descriptions()
     played, objective_ms = described["played"], described["controls"]["objective_ms"]["default"]
     most = capacity(run({"rate_per_s": PLAYED["rate_per_s"]}).scenario, SLO(p99_ms=objective_ms))
     parts = {
@@ -150,6 +153,9 @@ def main(path: str) -> None:
     if len(text) > LARGEST:
         raise ValueError(f"the page must have at most {LARGEST:,} bytes, got {len(text):,}")
     Path(path).write_bytes(text)
+    for old in PACKAGE.glob("*.wasm"):
+        old.unlink()
+    wasm.built(PACKAGE, wasm.FIGURE)  # for notebooks of those who install a wheel
     print(f"{path}: {len(text) / 1000:.0f} kB")
 
 

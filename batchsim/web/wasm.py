@@ -8,6 +8,7 @@ others, which takes less time.
 
 import ast
 import hashlib
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -16,17 +17,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from batchsim._files import replacing
-from batchsim.engines.compiled.jit import compiled_uncached, sources
+from batchsim._files import bytes_of, replacing
+from batchsim.engines.compiled.jit import CompilingLine, cache_folder, compiled_uncached, sources
+from batchsim.engines.compiled.threshold import form_batches
 from batchsim.web.link import linked
 
 TARGET = "wasm32-unknown-unknown"
 FEATURES = "+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"  # in every browser since 2021
+FIGURE = ("SizeOrWait",)  # the rules of the figure in notebooks
+OLDEST = 0, 68  # Numba that builds a module without functions from outside
+LARGEST = 1_000_000  # bytes
 # Numba's own optimiser prepares the text for this machine's processor: the module becomes twice as large.
 PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK"), "0")
 
 
-def built(folder: Path, rules: tuple[str, ...] = ()) -> Path:
+def built(folder: Path, rules: tuple[str, ...] = (), quietly: bool = False) -> Path:
     """Return the module's file in a folder, built in some minutes unless it is there from the same code.
 
     Another comment or docstring is the same code.
@@ -35,7 +40,7 @@ def built(folder: Path, rules: tuple[str, ...] = ()) -> Path:
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(file) as into:
-            into.write(build(*rules))
+            into.write(build(*rules, quietly=quietly))
     return file
 
 
@@ -44,6 +49,26 @@ def name_of(rules: tuple[str, ...] = ()) -> str:
     own = (Path(__file__).with_name(f"{name}.py") for name in ("entries", "link", "wasm"))
     code = "\0".join(code_of(each.read_text("utf-8")) for each in (*sources(), *own))
     return "-".join((hashlib.sha256(code.encode()).hexdigest()[:16], *rules)) + ".wasm"
+
+
+def kept(rules: tuple[str, ...]) -> bytes:
+    """Return the module from the package, or else built once on this machine, in some seconds.
+
+    ImportError with a Numba that is too old to build it.
+    """
+    folder, line = cache_folder(form_batches), CompilingLine()
+    for known in (Path(__file__).parent, folder):
+        if known and (file := known / name_of(rules)).exists():
+            return bytes_of(file, LARGEST)
+    if tuple(map(int, (has := importlib.metadata.version("numba")).split(".")[:2])) < OLDEST:
+        raise ImportError(
+            f"numba must be at least {'.'.join(map(str, OLDEST))} to build the figure, got {has}"
+        )
+    in_notebook = line.begin()
+    content = bytes_of(built(folder, rules, True), LARGEST) if folder else build(*rules, quietly=True)
+    if in_notebook:
+        line.end()
+    return content
 
 
 def code_of(text: str) -> str:
@@ -61,13 +86,14 @@ def code_of(text: str) -> str:
     return ast.dump(tree)
 
 
-def build(*rules: str) -> bytes:
+def build(*rules: str, quietly: bool = False) -> bytes:
     """Return the module, with the loops of these rules or of all."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "batchsim.wasm")
         # In a process of its own, which has no optimised loops yet.
         command = [sys.executable, "-m", __name__, str(file), *rules]
-        subprocess.run(command, env=os.environ | PLAIN, check=True)
+        told = subprocess.DEVNULL if quietly else None
+        subprocess.run(command, env=os.environ | PLAIN, check=True, stdout=told)
         return file.read_bytes()
 
 

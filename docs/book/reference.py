@@ -46,8 +46,8 @@ PAGES = {
     ),
     "pictures": (
         "Pictures",
-        "The explorer, films, and pictures of a run or of many.",
-        ["explore", "film", "lanes", "plot", "heat_map", "frontier", "capacity_curves"],
+        "The explorer, films, live figures, and pictures of a run or of many.",
+        ["explore", "figure", "film", "lanes", "plot", "heat_map", "frontier", "capacity_curves"],
     ),
     "batcher": (
         "The batcher itself",

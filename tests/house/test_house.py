@@ -53,7 +53,7 @@ ROOMS = {
     "llvmlite": ["web/wasm.py"],
     "jax": ["device/*.py"],
     "ipywidgets": ["view/explorer/**/*.py", "teaching/**/*.py"],
-    "anywidget": ["view/explorer/**/*.py", "teaching/**/*.py"],
+    "anywidget": ["view/explorer/**/*.py", "teaching/**/*.py", "web/notebook.py"],
     "matplotlib": ["view/**/*.py"],
     "PIL": ["view/pictures/live.py", "web/page.py"],
     "typer": ["cli/*.py"],

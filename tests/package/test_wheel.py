@@ -16,6 +16,7 @@ import pytest
 from places import ROOT
 
 from batchsim._parts import EXTRAS
+from batchsim.web import wasm
 
 WHEELS, SDISTS = sorted(ROOT.glob("dist/*.whl")), sorted(ROOT.glob("dist/*.tar.gz"))
 pytestmark = pytest.mark.skipif(not WHEELS, reason="`make package` builds the wheel")
@@ -81,6 +82,7 @@ def test_the_sdist_and_the_repository_build_the_same_wheel(tmp_path):
     assert from_sdist == from_clone == contents(WHEELS[-1])
     assert "batchsim/course/build/book/html/index.html" in from_sdist
     assert "batchsim/web/batchsim.html" in from_sdist
+    assert f"batchsim/web/{wasm.name_of(wasm.FIGURE)}" in from_sdist
 
 
 README = """

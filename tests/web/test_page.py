@@ -106,8 +106,7 @@ def test_the_page_has_the_descriptions_of_python():
     (found,) = (
         json.loads(content) for about, content in read().of("script") if about.get("id") == "described"
     )
-    expected = {key: value for key, value in descriptions().items() if key != "terms"}
-    assert found == json.loads(json.dumps(expected))
+    assert found == json.loads(json.dumps(descriptions()))
 
 
 def test_controls_and_the_map_are_those_of_the_explorer():

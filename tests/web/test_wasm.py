@@ -24,7 +24,7 @@ def test_the_module_is_built_again_for_other_code_and_not_for_other_comments(
 ):
     source, built = tmp_path / "rule.py", []
     monkeypatch.setattr(wasm, "sources", lambda: [source])
-    monkeypatch.setattr(wasm, "build", lambda: built.append(1) or b"module")
+    monkeypatch.setattr(wasm, "build", lambda **_: built.append(1) or b"module")
     files = set()
     for text in (CODE, other):
         source.write_text(text)

@@ -231,6 +231,12 @@ def is_kept(loop: Any) -> bool:
     return files.is_kept() if isinstance(files, _Files) else True
 
 
+def cache_folder(loop: Any) -> Path | None:
+    """Return the folder of a loop's cache on disk, None without one."""
+    path = getattr(getattr(loop, "_cache", None), "cache_path", None)
+    return None if path is None else Path(path)
+
+
 _listener: ContextVar[Callable[[str], Any] | None] = ContextVar("listener", default=None)
 
 

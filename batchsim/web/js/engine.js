@@ -175,6 +175,16 @@ export class Engine {
     return { floats, ints, octets, wholes, end };
   }
 
+  /** Take the requests at rate 1 from elsewhere, with seed 0. */
+  take(points_s) {
+    const { drawn, module } = this;
+    [, module.kept] = module.blocks(drawn.at, [points_s.byteLength]);
+    module.view(Float64Array, drawn.at, points_s.length).set(points_s);
+    Object.assign(drawn, { seed: USUAL.seed, count: points_s.length });
+    this.traffic = null;
+    return this;
+  }
+
   /** Draw the requests at rate 1, unless they are there already: a longer draw begins with a shorter one. */
   draw({ arrival_s, seed, requests }) {
     const { drawn, module } = this;

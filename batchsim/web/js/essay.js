@@ -9,7 +9,7 @@ import { batcher } from "./play.js";
 import { sketch } from "./sketch.js";
 import { serve } from "./worker.js";
 
-const NARROW_PX = 700; // at most, of a page with room for one view, as in page.css
+const NARROW_PX = 668; // at most, of a place with room for one view, as in figure.css
 const DRAGGED_PX = 300; // from the low end of a number's range to the high one
 const find = (selector, root = document) => [...root.querySelectorAll(selector)];
 const given = (node, name) => JSON.parse(node.dataset[name] ?? "{}");
@@ -69,7 +69,7 @@ function first(whole, context) {
     figure ??= begin();
     const shown = steps.slice(0, at + 1).map(({ name }) => name);
     for (const [name, { input }] of Object.entries(figure.sliders)) input.parentElement.hidden = !shown.includes(name);
-    const views = ["film", ...figure.views.filter((view) => shown.includes(view))], alone = innerWidth <= NARROW_PX;
+    const views = ["film", ...figure.views.filter((view) => shown.includes(view))], alone = host.clientWidth <= NARROW_PX;
     for (const view of figure.views) host.querySelector(`.${view}`).hidden = !(alone ? views.at(-1) === view : views.includes(view));
     figure.numbers.hidden = views.length === 1;
     const { rate_per_s } = steps[at];

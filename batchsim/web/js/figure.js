@@ -29,10 +29,10 @@ export function saturation({ servers, max_batch_size: size, fixed_ms: fixed, per
   return (1000 * servers * size) / (fixed + item * size);
 }
 
-/** A figure of some views and controls; `onchange` gets its data in every frame, `plays` starts its film. */
+/** A figure of some views and controls; `onchange` gets its data in every frame, `plays` starts its film, `theme` names its colours. */
 export class Figure {
-  constructor(host, { engine, askMap, described, Film, views = ORDER, controls, values, ranges = {}, plays = false, onchange = () => {} }) {
-    Object.assign(this, { host, engine, askMap, d: described, given: ranges, onchange, settled: true, followers: [], charts: [], sliders: {} });
+  constructor(host, { engine, askMap, described, Film, views = ORDER, controls, values, ranges = {}, plays = false, onchange = () => {}, theme = () => document.documentElement.dataset.theme ?? "light" }) {
+    Object.assign(this, { host, engine, askMap, d: described, given: ranges, onchange, theme, settled: true, followers: [], charts: [], sliders: {} });
     this.controls = controls ?? Object.keys(described.controls);
     this.values = Object.fromEntries(Object.entries(described.controls).map(([name, it]) => [name, it.default]));
     if (!this.controls.includes("objective_ms")) this.values.objective_ms = Infinity;
@@ -43,7 +43,8 @@ export class Figure {
     this.resize();
     this.compute();
     this.settle();
-    new ResizeObserver(() => this.resize()).observe(host);
+    this.observers = [new ResizeObserver(() => this.resize())];
+    this.observers[0].observe(host);
     if (!this.film) return;
     this.playWhenSeen(plays);
     this.film.onmoment(({ picked }) => picked !== this.followed && this.draw());
@@ -196,6 +197,14 @@ export class Figure {
     this.timer = setTimeout(() => this.settle(), REST_MS);
   }
 
+  /** Go to values as they are, in range or not, and compare with those before. */
+  go(values) {
+    if (this.settled) this.before = this.data;
+    Object.assign(this.values, values);
+    this.compute();
+    this.settle();
+  }
+
   /** Go to values without a comparison, and to the film's beginning. */
   start(values) {
     Object.assign(this.values, values);
@@ -291,7 +300,16 @@ export class Figure {
       else if (this.isFilmOld) this.showFilm(this.data);
       if (seen && plans) this.film.play();
     };
-    new IntersectionObserver(watch, { threshold: 0.2 }).observe(this.film.host);
+    this.observers.push(new IntersectionObserver(watch, { threshold: 0.2 }));
+    this.observers.at(-1).observe(this.film.host);
+  }
+
+  /** End what would go on without the figure. */
+  destroy() {
+    clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
+    for (const observer of this.observers) observer.disconnect();
+    this.film?.destroy();
   }
 
   resize() {
@@ -300,7 +318,7 @@ export class Figure {
   }
 
   draw() {
-    const name = document.documentElement.dataset.theme ?? "light";
+    const name = this.theme();
     const theme = this.d.looks[name];
     if (this.film && this.film.options.theme !== name) this.film.theme = name;
     this.followed = this.film?.picked ?? null; // the film has the first requests of the run
