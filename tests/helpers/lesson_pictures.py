@@ -66,7 +66,13 @@ def faults(figure):
                 if any(map(np.any, hit)):
                     found.append(("over a mark", text.get_text()))
         shown = [axis for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
-        ticks = [each.get_text() for axis in shown for each in axis.get_ticklabels()]
+        inside = [(axis.get_view_interval(), axis) for axis in shown]
+        ticks = [
+            tick.label1.get_text()
+            for ends, axis in inside
+            for tick in axis.get_major_ticks()
+            if min(ends) <= tick.get_loc() <= max(ends)
+        ]
         found += [("without separators", each) for each in ticks if re.match(r"\d{4,}", each)]
         columns = [text.get_text() for text in ax.texts if re.fullmatch(r"[\d,]+(\.\d+)?", text.get_text())]
         bars = any(isinstance(each, BarContainer) for each in ax.containers)

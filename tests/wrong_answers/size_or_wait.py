@@ -7,7 +7,7 @@ WRONG = {
         (25, "batches of up to 32"),
         (68, "a wait of 0 ms"),
         (12, "more than 12 %"),
-        (50, "fewer than 50 %"),
+        (50, "less than 50 %"),
     ],
     "04.2": [
         (1.85, "the first one loses"),

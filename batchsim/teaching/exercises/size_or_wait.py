@@ -62,7 +62,7 @@ class ServerCameFree(Number, name="04.1"):
             yield float(share), f"that is with {left}."
 
     def hint(self, answer: float, right: float) -> str:
-        side = "fewer" if answer > right else "more"
+        side = "less" if answer > right else "more"
         return f"it is {side} than {answer:g} %: count the batches whose trigger is bs.Trigger.BACKLOG."
 
 

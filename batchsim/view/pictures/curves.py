@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.ticker import ScalarFormatter
 
 from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
@@ -107,6 +108,8 @@ def _finish(
     if highest is not None and drawn:
         figures.room_above(ax, max(*drawn, highest))
     ax.set(xlabel=heading(x), ylabel=heading(value))
+    if isinstance(ax.xaxis.get_major_formatter(), ScalarFormatter):  # of numbers, not of names
+        ax.xaxis.set_major_formatter("{x:,g}")
     ax.set_title(title)
     figures.name_lines(ax, answer)
 
