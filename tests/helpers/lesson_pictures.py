@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from matplotlib.text import Annotation
 from pictures import overlaps, texts_in
 
@@ -41,6 +42,13 @@ def missing_metrics(question, values, printed):
     return [named for named in asked if not re.search(named, words)]
 
 
+def curves_of(ax):
+    """Return the lines of axes in pixels, those of one point left out."""
+    lines = [line for line in ax.lines if line.get_linestyle() not in ("None", "", " ")]
+    points = [line.get_transform().transform(line.get_xydata().astype(float)) for line in lines]
+    return [Path(each) for each in (one[np.isfinite(one).all(axis=1)] for one in points) if len(each) > 1]
+
+
 def faults(figure):
     """Return what cannot be read in a figure."""
     canvas, found = FigureCanvasAgg(figure), []
@@ -65,6 +73,8 @@ def faults(figure):
                 ]
                 if any(map(np.any, hit)):
                     found.append(("over a mark", text.get_text()))
+                if any(curve.intersects_bbox(box.padded(-2), filled=False) for curve in curves_of(ax)):
+                    found.append(("over a line", text.get_text()))
         shown = [axis for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
         inside = [(axis.get_view_interval(), axis) for axis in shown]
         ticks = [
