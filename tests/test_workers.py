@@ -7,6 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from batchsim import _workers
 from batchsim._workers import Crew
 
 
@@ -52,5 +53,6 @@ def test_an_error_stops_the_other_threads():
 
 def test_without_stderr_there_is_no_bar_and_no_error(monkeypatch):  # as in `pythonw`
     monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(_workers, "SHOWN_S", 0.0)
     with Crew(progress=True) as crew:
         assert [*crew.map(abs, [(-1,), (2,)])] == [1, 2]

@@ -153,10 +153,10 @@ def capacity(
     if not isinstance(scenario.workload, OpenLoop):
         raise ValueError(f"the workload must be open, so that its rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
-    check_memory(scenario, count)
-    warn_if_large(scenario, count, runs=USUAL)
     seed = _check.seed(seed)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
+    check_memory(scenario, count)
+    warn_if_large(scenario, count, runs=USUAL)
     search = _Search(scenario, slo, seed, count, tolerance, Crew(executor))
     if missed := out_of_reach(scenario, slo, seed):
         return search.found(missed.text)

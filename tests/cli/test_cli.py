@@ -17,7 +17,7 @@ from shell import BASE, OVER, SHORT, refused, run, run_json
 from typer.testing import CliRunner
 
 import batchsim as bs
-from batchsim.cli import app
+from batchsim.cli import _show_warning, app, output
 
 # Bad input: one line that names the place, and exit code 2.
 
@@ -411,6 +411,13 @@ def test_what_comes_from_outside_reaches_a_terminal_as_letters(tmp_path, monkeyp
     assert done.exit_code in (0, 1, 2), done.output
     assert all(letter.isprintable() or letter == "\n" for letter in done.output)
     assert len(done.stderr) <= 2_000
+
+
+def test_what_is_printed_and_warned_of_is_letters(capsys):
+    output.echo(EVIL)
+    _show_warning(EVIL)
+    said = "".join(capsys.readouterr())
+    assert all(letter.isprintable() or letter == "\n" for letter in said)
 
 
 SHARED = [

@@ -244,7 +244,7 @@ class Dying(ThreadPoolExecutor):
         return failed
 
 
-@pytest.mark.parametrize("error", [None, ConnectionError, TimeoutError, OSError])
+@pytest.mark.parametrize("error", [None, ConnectionError, TimeoutError, OSError, KeyError])
 def test_runs_of_workers_that_fail_are_made_here(alone, error):
     said = f"got {error.__name__ if error else 'BrokenProcessPool'}: the remaining runs"
     with Dying(5, error) as executor, pytest.warns(UserWarning, match=said):
