@@ -4,6 +4,7 @@ import io
 import json
 import random
 import zipfile
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -129,11 +130,13 @@ def edit(rng, tables, others=OTHERS):
     if kind < 0.1 and isinstance(table, dict):
         del table[key]
     elif kind < 0.2 and isinstance(table, dict):
-        table[rng.choice(["kind", "extra", "servers", "max_wait_ms"])] = rng.choice(NUMBERS + OTHERS)
+        table[rng.choice(["kind", "extra", "servers", "max_wait_ms"])] = deepcopy(
+            rng.choice(NUMBERS + OTHERS)
+        )
     elif isinstance(table[key], float) and rng.random() < 0.7:
         table[key] *= rng.choice([0.01, 0.3, 0.9, 1.0000001, 2, 30])
     else:
-        table[key] = rng.choice(NUMBERS + others if rng.random() < 0.4 else NUMBERS)
+        table[key] = deepcopy(rng.choice(NUMBERS + others if rng.random() < 0.4 else NUMBERS))
 
 
 def attack_scenario(rng: random.Random, folder: Path) -> str:
