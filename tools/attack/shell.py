@@ -1,6 +1,7 @@
 """The commands, with options that make sense and options that do not."""
 
 import contextlib
+import functools
 import io
 import os
 import random
@@ -75,16 +76,24 @@ def _prepare(folder: Path) -> None:
         )
 
 
-def call(arguments: list[str], folder: Path) -> tuple[int, str, str]:
-    """Run the command in this process, as its entry point does."""
+@functools.cache
+def _command():
+    """Return the commands, which are made once."""
+    from typer.main import get_command
+
     from batchsim.cli import app
 
+    return get_command(app)
+
+
+def call(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+    """Run the command in this process, as its entry point does."""
     here, out, err = os.getcwd(), io.StringIO(), io.StringIO()
     os.chdir(folder)
     before, sys.argv = sys.argv, ["batchsim", *arguments]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            app()
+            _command()()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     finally:
