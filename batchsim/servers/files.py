@@ -140,9 +140,10 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     texts = plain, _BETWEEN.sub(" ", plain)
     signed = [each for each in every if any(re.search(each[1].signs, it, re.MULTILINE) for it in texts)]
     fits = [each for each in signed if each in own]
-    if server is not None and signed and not fits:
+    like = [form for _, form in signed if file is None or file.suffix in (*form.suffixes, *form.also)]
+    if server is not None and like and not fits:
         rule = f"a config of {server} must be {' or '.join(form.title for _, form in own)}"
-        raise ValueError(f"{rule}, got what looks like {signed[0][1].title}")
+        raise ValueError(f"{rule}, got what looks like {like[0].title}")
     if len(fits) != 1 and file is not None:  # then the file's name may decide
         some = fits or own
         fits = [each for each in some if each[1].file == file.name]

@@ -212,6 +212,12 @@ def test_a_file_that_cannot_be_edited_is_named(tmp_path):
         servers.edit(path, bs.SizeOrWait(8, 5))
 
 
+def test_a_files_name_tells_a_key_of_two_servers_apart():
+    text = "pt2:\n  backend: inductor\n"  # as in a config.pbtxt
+    edited = servers.edited(text, bs.PullThenWait(8, 100), "torchserve", None, "model-config.yaml")
+    assert edited.text == f"{text}batchSize: 8\n"
+
+
 # Texts that hold a command with flags, in place of the sign %, and words that an edit must keep.
 NAME = '--served-model-name "{{ .Name }}"'
 HOLDERS = [
