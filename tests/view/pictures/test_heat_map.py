@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from hands import looked_at
 from pictures import BASE, SIZES, WAITS, drawn, pixels, shown
 
 import batchsim as bs
@@ -104,6 +105,6 @@ def test_todays_place_is_also_between_the_grids_values(cases, knobs, where):
 
 @pytest.mark.parametrize("link", ["max_batch_size=4", "rate_per_s=3000", "service=published&rate_per_s=1500"])
 def test_the_present_load_stands_within_the_axes(link):
-    panel = bs.explore(requests=2000, link=link)
+    panel = looked_at(bs.explore(requests=2000, link=link))
     right = panel.picture.views["load"].ax.get_xlim()[1]
     assert panel.scenario.workload.rate_per_s <= right / 1.02
