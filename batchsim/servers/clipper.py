@@ -72,10 +72,7 @@ SERVER = Server(
         "batch_size", timeout="slo_micros", timeout_unit_ms=0.001, others={"deadline_ms": "slo_micros"}
     ),
     extras=_extras,
-    formats=(
-        FORM.format(
-            "a deployment on Clipper", "deploy.py",
-            r"\bclipper_|\bdeploy_python_closure\b|\bslo_micros\b",
-        ),
-    ),
+    formats=(FORM.format(
+        "a deployment on Clipper", "deploy.py", r"\bclipper_|\bdeploy_python_closure\b|\bslo_micros\b"
+    ),),
 )  # fmt: skip

@@ -65,10 +65,7 @@ FORM = PythonForm(
     (
         Callee(
             "a LitAPI", ANY + "LitAPI",
-            (
-                "max_batch_size", "batch_timeout", "api_path", "stream", "loop", "spec", "mcp",
-                "enable_async",
-            ),
+            ("max_batch_size", "batch_timeout", "api_path", "stream", "loop", "spec", "mcp", "enable_async"),
         ),
     ),
     Callee(
@@ -92,10 +89,7 @@ SERVER = Server(
         timeout="timeout", timeout_unit_ms=1000,
     ),
     extras=lambda target: {"devices": 1},
-    formats=(
-        FORM.format(
-            "a LitServe server", "server.py",
-            r"\bLit(API|Server)\b|\blitserve\b|\bbatch_timeout\s*=",
-        ),
-    ),
+    formats=(FORM.format(
+        "a LitServe server", "server.py", r"\bLit(API|Server)\b|\blitserve\b|\bbatch_timeout\s*="
+    ),),
 )  # fmt: skip

@@ -41,11 +41,13 @@ FORM = PythonForm(
     (
         Callee(
             "append_worker", r"(.*\.)?append_worker",
-            (
-                "_worker", "num", "max_batch_size", "max_wait_time", "start_method", "env", "timeout",
-                "route",
-            ),
+            ("_worker", "num", "max_batch_size", "max_wait_time", "start_method", "env", "timeout", "route"),
             {"timeout": "append_worker.timeout"},  # the worker's; the setting is the server's
+        ),
+        Callee(  # for `register_runtime`
+            "Runtime", r"(mosec\.)?Runtime",
+            ("_worker", "num", "max_batch_size", "max_wait_time", "timeout", "start_method", "env"),
+            {"timeout": "Runtime.timeout"},
         ),
     ),
 )  # fmt: skip
@@ -57,9 +59,5 @@ SERVER = Server(
         "max_batch_size", "max_wait_time", whole=True, least=1, servers="num", queue="capacity",
         timeout="timeout",
     ),
-    formats=(
-        FORM.format(
-            "a mosec server", "server.py", r"\bmosec\b|\bappend_worker\b"
-        ),
-    ),
+    formats=(FORM.format("a mosec server", "server.py", r"\bmosec\b|\bappend_worker\b"),),
 )  # fmt: skip

@@ -114,14 +114,11 @@ SERVER = Server(
     },
     words=Words(
         "max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches",
-        replicas="num_replicas",
-        others={"max_ongoing": "max_ongoing_requests"},
+        replicas="num_replicas", others={"max_ongoing": "max_ongoing_requests"},
     ),
     extras=_extras, variants=({}, {"handler": "blocking"}),
-    formats=(
-        FORM.format(
-            "a Ray Serve deployment", "model.py",
-            r"\bserve\.(batch|deployment)\b|\bfrom ray\b|\bimport ray\b|\bbatch_wait_timeout_s\b",
-        ),
-    ),
+    formats=(FORM.format(
+        "a Ray Serve deployment", "model.py",
+        r"\bserve\.(batch|deployment)\b|\bfrom ray\b|\bimport ray\b|\bbatch_wait_timeout_s\b",
+    ),),
 )  # fmt: skip

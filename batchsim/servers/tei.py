@@ -29,9 +29,8 @@ def tei(
     PrefetchedBatches(max_batch_size=64, max_batch_units=8192, units='summed')
     """
     inside = _check.whole("TEI's max_concurrent_requests", max_concurrent_requests)
-    size = _check.whole(
-        "TEI's max_batch_requests", inside if max_batch_requests is None else max_batch_requests
-    )
+    given = inside if max_batch_requests is None else max_batch_requests
+    size = _check.whole("TEI's max_batch_requests", given)
     tokens = _check.whole("TEI's max_batch_tokens", max_batch_tokens)
     _check.instance("padded_model", padded_model, bool, "True or False")
     units = "padded" if padded_model else "summed"

@@ -113,9 +113,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
     for name in {*_WRAPPED} & {*root.items}:
         message = root.items[name]
         kind = False if name == "enable_large_batch_splitting" else 0
-        value = message.items.setdefault(
-            "value", Node(kind, message.at, message.span)
-        )  # a message may omit it
+        value = message.items.setdefault("value", Node(kind, message.at, message.span))  # if left out
         value.at, value.end = message.at, message.span[1]
     KEYS.read(document, root)
     if THREADS not in document.settings:

@@ -90,9 +90,8 @@ def _read(document: Document, text: str, which: str | None) -> None:
     top, model = Node({}, 0, (0, len(text))), Node({}, 0, (0, 0))
     for key, node, places in parse_properties(text):
         top.items[key] = node
-        if key == SNAPSHOT or (
-            key == "models" and SNAPSHOT not in top.items
-        ):  # which wins (ModelServer.java)
+        # The snapshot wins (ModelServer.java).
+        if key == SNAPSHOT or (key == "models" and SNAPSHOT not in top.items):
             model = _model(document, node, places, which, within="models" if key == SNAPSHOT else "")
         elif key in document.server.settings:
             node.value = _number(node.value)
@@ -137,14 +136,12 @@ def _model(document: Document, models: Node, places: list[int], which: str | Non
     }
     if not named:
         return Node({}, 0, (0, 0))
+    alone = {model for model, versions in root.items.items() if len(versions.items) == 1}
     fits = [
         settings
         for (model, version), settings in named.items()
         if which == f"{model}/{version}"
-        or (
-            which in (None, model)
-            and (len(root.items[model].items) == 1 or settings.value.get("defaultVersion"))
-        )
+        or (which in (None, model) and (model in alone or settings.value.get("defaultVersion")))
     ]
     if len(fits) != 1:
         rule = "which must name one of the models" if which else "models must be one, or which must name it"
@@ -187,9 +184,7 @@ SERVER = Server(
         "useJobTicket": "requests wait for a worker",
         "clientTimeoutInMills": "no request leaves the queue",
     },
-    words=Words(
-        "batchSize", "maxBatchDelay", whole=True, least=1, servers="minWorkers", queue=QUEUE,
-    ),
+    words=Words("batchSize", "maxBatchDelay", whole=True, least=1, servers="minWorkers", queue=QUEUE),
     formats=(
         Format(
             "a TorchServe config.properties", "config.properties", (".properties",),

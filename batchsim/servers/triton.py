@@ -256,9 +256,8 @@ def _read(document: Document, text: str, which: str | None) -> None:
     if any(each.get(RAGGED) for each in root.value.get("input", ())):
         document.settings[RAGGED] = True
     KEYS.read(document, root)
-    completed = backend == TENSORRT or (
-        backend in COMPLETING and not {"input", "output"} & {*root.items}
-    )  # fmt: skip
+    listed_ = {"input", "output"} & {*root.items}
+    completed = backend == TENSORRT or (backend in COMPLETING and not listed_)
     if completed and backend != TENSORRT and SIZE not in root.items:
         document.settings[SIZE] = COMPLETED_SIZE
         document.note(f"{SIZE} is left out: {COMPLETED_SIZE} with this backend")
