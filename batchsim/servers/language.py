@@ -8,10 +8,20 @@ from batchsim.scenario.data_sheets import RESERVED_GIB, Card, card_named, kv_blo
 from batchsim.scenario.rules.continuous import MOST
 
 UNCUT = MOST  # a budget that cuts no prompt
-# Why settings of several servers are not simulated.
-DRAFTS = "a step gives each request one token, unless the service time is `StepTime.speculative`"
-PIPELINE = "one batch computes at a time"
-DISAGGREGATED = "each server computes its prompts itself"
+# Why settings are not simulated, each with its name in several servers.
+CAVEATS = {
+    name: why for why, names in {
+        "a step gives each request one token, unless the service time is `StepTime.speculative`":
+            "speculative_config speculative_algorithm speculate",
+        "one batch computes at a time": "pipeline_parallel_size pp_size",
+        "each server computes its prompts itself":
+            "kv_transfer_config disaggregation_mode server_role disagg_cluster_uri cache_transceiver_config",
+        "requests are served in order of arrival":
+            "scheduling_policy schedule_policy enable_priority_scheduling",
+        "no request is refused": "max_concurrent_requests",
+        "a step starts at once": "batch_wait_timeout_ms batch_wait_timeout_iters",
+    }.items() for name in names.split()
+}  # fmt: skip
 # Keys of the one server's YAML file that the other's has not.
 OPTIONS = "kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num_tokens|print_iter_log"
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"

@@ -5,18 +5,8 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, NewTokenRatio
+from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.language import (
-    DISAGGREGATED,
-    DRAFTS,
-    PIPELINE,
-    UNCUT,
-    blocks_beside,
-    card_of,
-    known_unless,
-    maybe_whole,
-    without_defaults,
-)
 from batchsim.servers.server import Server, ServerConfig, Words
 
 # Memory below this many GiB: chunked_prefill_size, and the largest batch with a CUDA graph.
@@ -37,7 +27,7 @@ def chunk_of(gpu: Any = None) -> int:
 
 
 def _by_memory(gpu: Any) -> tuple[int, int]:
-    card = card_of(gpu)
+    card = language.card_of(gpu)
     if card is None:
         return UNKNOWN
     return next(((chunk, graph) for below, chunk, graph in BY_MEMORY if card.memory_gib < below), LARGEST)
@@ -47,7 +37,7 @@ def _blocks(
     model: str | None, gpu: Any, gpus: int, page: int, chunk: int, fraction: float | None
 ) -> int | None:
     """Return the pages that a model leaves, with SGLang's own estimate of a step's memory reserved."""
-    card = card_of(gpu)
+    card = language.card_of(gpu)
     if card is None:
         fraction = 1.0 if fraction is None else fraction
     elif fraction is None:
@@ -55,7 +45,7 @@ def _blocks(
         if card.memory_gib > 60:
             reserved_mib = max(reserved_mib, 10 * 1024)
         fraction = round(1 - reserved_mib / 1024 / card.memory_gib, 3)
-    return blocks_beside(model, gpu, gpus, page, fraction, CUDA_GIB)
+    return language.blocks_beside(model, gpu, gpus, page, fraction, CUDA_GIB)
 
 
 def sglang(
@@ -89,16 +79,16 @@ def sglang(
     whole = chunk <= 0
     if not whole and chunk % page:
         raise ValueError(f"SGLang's chunked_prefill_size must be whole pages of {page}, got {chunk}")
-    tokens = maybe_whole("SGLang's max_total_tokens", max_total_tokens)
+    tokens = language.maybe_whole("SGLang's max_total_tokens", max_total_tokens)
     gpus = _check.whole("SGLang's tp_size", tp_size)
     given = max_prefill_tokens if whole else chunk
-    blocks = _blocks(known_unless(tokens, model_path), gpu, gpus, page, given, mem_fraction_static)
+    blocks = _blocks(language.known_unless(tokens, model_path), gpu, gpus, page, given, mem_fraction_static)
     if tokens is not None:
         if tokens < page:
             raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")
         blocks = min(tokens // page, blocks or MOST)
-    running = maybe_whole("SGLang's max_running_requests", max_running_requests)
-    length = maybe_whole("SGLang's context_length", context_length)
+    running = language.maybe_whole("SGLang's max_running_requests", max_running_requests)
+    length = language.maybe_whole("SGLang's context_length", context_length)
     if running is None:
         running = FEWEST
         if length is not None and blocks is not None:
@@ -106,7 +96,7 @@ def sglang(
     careful = _check.real("SGLang's schedule_conservativeness", schedule_conservativeness, at_least=0)
     first = min(START * careful, 1.0)
     return NewTokenRatio(
-        running, UNCUT if whole else chunk, kv_blocks=blocks, block_size=page,
+        running, language.UNCUT if whole else chunk, kv_blocks=blocks, block_size=page,
         max_prefill_tokens=_check.whole("SGLang's max_prefill_tokens", max_prefill_tokens, at_most=MOST),
         init_new_token_ratio=first, min_new_token_ratio=first * LEAST, mixed=enable_mixed_chunk,
         max_model_len=length,
@@ -122,7 +112,7 @@ def config(
     With `enable_dp_attention` they share the chunk, the running requests and the memory of the cards, and are
     less conservative (server_args.py).
     """
-    limit, given = maybe_whole("SGLang's max_queued_requests", max_queued_requests), dict(settings)
+    limit, given = language.maybe_whole("SGLang's max_queued_requests", max_queued_requests), dict(settings)
     if enable_dp_attention and dp_size > 1:
         chunk, seats = settings.get("chunked_prefill_size"), settings.get("max_running_requests")
         chunk = chunk_of(settings.get("gpu")) if chunk is None else chunk
@@ -159,7 +149,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
             "schedule_conservativeness": _conservativeness(rule.init_new_token_ratio),
             "enable_mixed_chunk": rule.mixed,
         }  # fmt: skip
-    return without_defaults(
+    return language.without_defaults(
         settings, page_size=1, max_prefill_tokens=16_384, schedule_conservativeness=1.0,
         enable_mixed_chunk=False,
     )  # fmt: skip
@@ -187,12 +177,7 @@ LINE = CommandLine(
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
-    caveats={
-        "speculative_algorithm": DRAFTS, "pp_size": PIPELINE, "disaggregation_mode": DISAGGREGATED,
-        "schedule_policy": "requests are served in order of arrival",
-        "enable_priority_scheduling": "requests are served in order of arrival",
-        "load_balance_method": "the router is the default one",
-    },
+    caveats=language.CAVEATS | {"load_balance_method": "the router is the default one"},
     title="SGLang", started=r"\bsglang_router\b",
     modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(

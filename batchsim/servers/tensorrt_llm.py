@@ -7,20 +7,11 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, Continuous
+from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
 from batchsim.servers.formats.keys import Keys
-from batchsim.servers.language import (
-    DISAGGREGATED,
-    DRAFTS,
-    OPTIONS,
-    PIPELINE,
-    blocks_beside,
-    known_unless,
-    maybe_whole,
-    without_defaults,
-)
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 NO_EVICT = "GUARANTEED_NO_EVICT"
@@ -58,12 +49,12 @@ def tensorrt_llm(
     if capacity_scheduler_policy == "STATIC_BATCH":
         return SizeOrWait(size, 0)
     page = _check.whole("TensorRT-LLM's tokens_per_block", tokens_per_block, at_most=MOST)
-    tokens = maybe_whole("TensorRT-LLM's max_tokens", max_tokens)
+    tokens = language.maybe_whole("TensorRT-LLM's max_tokens", max_tokens)
     share = _check.real(
         "TensorRT-LLM's free_gpu_memory_fraction", free_gpu_memory_fraction, above=0, at_most=1
     )
     gpus = _check.whole("TensorRT-LLM's tensor_parallel_size", tensor_parallel_size)
-    blocks = blocks_beside(known_unless(tokens, model), gpu, gpus, page, 1.0)
+    blocks = language.blocks_beside(language.known_unless(tokens, model), gpu, gpus, page, 1.0)
     blocks = None if blocks is None else math.floor(share * blocks)
     if tokens is not None:
         blocks = min(tokens // page, MOST if blocks is None else blocks)
@@ -73,7 +64,7 @@ def tensorrt_llm(
         size, _check.whole("TensorRT-LLM's max_num_tokens", max_num_tokens, at_most=MOST),
         chunked=enable_chunked_prefill, kv_blocks=blocks, block_size=page,
         reserve="step" if capacity_scheduler_policy == "MAX_UTILIZATION" else "life",
-        max_model_len=maybe_whole("TensorRT-LLM's max_seq_len", max_seq_len),
+        max_model_len=language.maybe_whole("TensorRT-LLM's max_seq_len", max_seq_len),
     )  # fmt: skip
 
 
@@ -99,7 +90,7 @@ def config(*, enable_attention_dp: bool = False, **settings: Any) -> ServerConfi
 def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
-    return without_defaults({
+    return language.without_defaults({
         "max_batch_size": rule.max_num_seqs, "max_num_tokens": rule.max_num_batched_tokens,
         "capacity_scheduler_policy": "MAX_UTILIZATION" if rule.reserve == "step" else NO_EVICT,
         "enable_chunked_prefill": rule.chunked, "tokens_per_block": rule.block_size,
@@ -159,20 +150,15 @@ def _read_options(document: Document, text: str, which: str | None) -> None:
     KEYS.read(document, parse_yaml(text)[0])
 
 
-WAITS = "a step starts at once"
 SERVER = Server(
     "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse",),
     title="TensorRT-LLM", modest=("tensor_parallel_size", "free_gpu_memory_fraction", "max_seq_len"),
-    caveats={
-        "speculative_config": DRAFTS, "pipeline_parallel_size": PIPELINE, "server_role": DISAGGREGATED,
-        "disagg_cluster_uri": DISAGGREGATED, "cache_transceiver_config": DISAGGREGATED,
-        "batch_wait_timeout_ms": WAITS, "batch_wait_timeout_iters": WAITS,
-    },
+    caveats=language.CAVEATS,
     formats=(
         LINE.format("a command line of TensorRT-LLM", "trtllm-serve.sh", r"\btrtllm-serve\b"),
         Format(
             "an options file of TensorRT-LLM", "extra-llm-api-config.yml", (".yaml", ".yml"),
-            rf"^({OPTIONS}|enable_attention_dp|disable_overlap_scheduler)\s*:",
+            rf"^({language.OPTIONS}|enable_attention_dp|disable_overlap_scheduler)\s*:",
             _read_options, "print_iter_log: false\n",  # its default
         ),
     ),

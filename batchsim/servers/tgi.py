@@ -5,7 +5,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, WaitingServedRatio
 from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.language import DRAFTS, blocks_beside, maybe_whole, without_defaults
+from batchsim.servers.language import CAVEATS, blocks_beside, maybe_whole, without_defaults
 from batchsim.servers.server import Server, ServerConfig, Words
 
 PAGES = {"flashinfer": 1, "flashdecoding": 256, "paged": 16}  # tokens in a block, by kernel
@@ -88,7 +88,7 @@ LINE = CommandLine(
 )  # fmt: skip
 SERVER = Server(
     "tgi", "3.3.6", tgi, ignored=("max_concurrent_requests", "max_input_tokens"),
-    caveats={"speculate": DRAFTS, "max_concurrent_requests": "no request is refused"},
+    caveats=CAVEATS,
     title="TGI", modest=("num_shard", "max_total_tokens"),
     words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
     formats=(

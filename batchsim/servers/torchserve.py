@@ -1,4 +1,4 @@
-"""TorchServe: a model's batch settings in config.properties (as JSON) or model-config.yaml."""
+"""TorchServe: a model's batch settings in config.properties (as keyed_text.JSON) or model-config.yaml."""
 
 import json
 import re
@@ -8,15 +8,8 @@ from typing import Any
 from batchsim import _check
 from batchsim._format import several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
+from batchsim.servers.formats import keyed_text
 from batchsim.servers.formats.document import Document, Node, Place, place_in, refused
-from batchsim.servers.formats.keyed_text import (
-    JSON,
-    PROPERTIES,
-    YAML,
-    parse_json,
-    parse_properties,
-    parse_yaml,
-)
 from batchsim.servers.formats.keys import Keys
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
@@ -46,9 +39,9 @@ def config(*, minWorkers: int = 1, job_queue_size: int = 100, **settings: int) -
 
 SNAPSHOT = "model_snapshot"  # of a running server, in whose file it writes its models
 QUEUE, QUEUE_OF_MODEL = "job_queue_size", "jobQueueSize"
-ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's JSON, 0 means the default
+ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's keyed_text.JSON, 0 means the default
 
-# The keys of config.properties, and those of a model, there or in its own YAML file.
+# The keys of config.properties, and those of a model, there or in its own keyed_text.YAML file.
 _PROPERTIES = """
     allowed_urls async_logging blacklist_env_vars certificate_file cors_allowed_headers
     cors_allowed_methods cors_allowed_origin cpp_log_config cpu_launcher_args cpu_launcher_enable debug
@@ -76,9 +69,9 @@ _MODEL_KEYS = """
     torchrun useJobTicket useVenv
 """
 _HANDLER_KEYS = "handler deepspeed micro_batching pippy pt2"  # read by handlers
-TOP = Keys(PROPERTIES, {"": _PROPERTIES.split()})
-OWN = Keys(JSON, {"": _MODEL_KEYS.split()}, {QUEUE_OF_MODEL: QUEUE})
-FILE = Keys(YAML, {"": f"{_MODEL_KEYS} {_HANDLER_KEYS}".split()}, OWN.called)
+TOP = Keys(keyed_text.PROPERTIES, {"": _PROPERTIES.split()})
+OWN = Keys(keyed_text.JSON, {"": _MODEL_KEYS.split()}, {QUEUE_OF_MODEL: QUEUE})
+FILE = Keys(keyed_text.YAML, {"": f"{_MODEL_KEYS} {_HANDLER_KEYS}".split()}, OWN.called)
 
 
 def _no_model(text: str, name: str, new: str) -> str:
@@ -88,7 +81,7 @@ def _no_model(text: str, name: str, new: str) -> str:
 def _read(document: Document, text: str, which: str | None) -> None:
     """Fill a document with a config.properties, for the model called `which` if it has several."""
     top, model = Node({}, 0, (0, len(text))), Node({}, 0, (0, 0))
-    for key, node, places in parse_properties(text):
+    for key, node, places in keyed_text.parse_properties(text):
         top.items[key] = node
         # The snapshot wins (ModelServer.java).
         if key == SNAPSHOT or (key == "models" and SNAPSHOT not in top.items):
@@ -126,8 +119,8 @@ def _model(document: Document, models: Node, places: list[int], which: str | Non
         json.loads(models.value)
     except json.JSONDecodeError as error:
         place = place_in(document.text, places[error.pos])
-        raise refused(f"models must be JSON: {error.msg}", place) from None
-    root, start = parse_json(models.value), document.place(models)
+        raise refused(f"models must be keyed_text.JSON: {error.msg}", place) from None
+    root, start = keyed_text.parse_json(models.value), document.place(models)
     root = root.items.get(within, root)
     named = {
         (model, version): _table(settings, f"version {version} of {model}", start)
@@ -154,7 +147,7 @@ def _model(document: Document, models: Node, places: list[int], which: str | Non
 
 def _table(node: Node, what: str, place: Place) -> Node:
     if not isinstance(node.value, dict):
-        raise refused(f"{what} must be a JSON object, got {node.value!r}", place)
+        raise refused(f"{what} must be a keyed_text.JSON object, got {node.value!r}", place)
     return node
 
 
@@ -168,7 +161,7 @@ def _settle(document: Document, model: Node) -> None:
 
 
 def _read_yaml(document: Document, text: str, which: str | None) -> None:
-    root = parse_yaml(text)[0]
+    root = keyed_text.parse_yaml(text)[0]
     FILE.read(document, root)
     _settle(document, root)
     if document.unknown:

@@ -7,19 +7,10 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
+from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.formats.document import Document, Node, Section, refused
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.language import (
-    DISAGGREGATED,
-    DRAFTS,
-    OPTIONS,
-    PIPELINE,
-    blocks_beside,
-    card_of,
-    maybe_whole,
-    without_defaults,
-)
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
@@ -31,7 +22,7 @@ def defaults(gpu: Any = None, performance_mode: str = "balanced") -> tuple[int, 
     >>> defaults("rtx-4090"), defaults("a100-80gb"), defaults("h100")
     ((2048, 256), (2048, 256), (8192, 1024))
     """
-    card = card_of(gpu)
+    card = language.card_of(gpu)
     large = card is not None and card.memory_gib >= LARGE_GIB and not card.name.startswith("a100")
     _check.one_of("vLLM's performance_mode", performance_mode, ("balanced", "interactivity", "throughput"))
     tokens, seqs = (8192, 1024) if large else (2048, 256)
@@ -66,10 +57,10 @@ def vllm(
     >>> vllm(gpu="h100").max_num_seqs
     1024
     """
-    tokens = maybe_whole("vLLM's max_num_batched_tokens", max_num_batched_tokens)
-    seqs = maybe_whole("vLLM's max_num_seqs", max_num_seqs)
+    tokens = language.maybe_whole("vLLM's max_num_batched_tokens", max_num_batched_tokens)
+    seqs = language.maybe_whole("vLLM's max_num_seqs", max_num_seqs)
     fits = max_model_len in ("auto", -1)  # the longest that memory has room for
-    length = None if fits else maybe_whole("vLLM's max_model_len", max_model_len)
+    length = None if fits else language.maybe_whole("vLLM's max_model_len", max_model_len)
     _check.instance("vLLM's enable_chunked_prefill", enable_chunked_prefill, bool, "True or False")
     usual_tokens, usual_seqs = defaults(gpu, performance_mode)
     most = usual_seqs if seqs is None else seqs
@@ -84,10 +75,10 @@ def vllm(
         raise ValueError(f"{rule} max_num_seqs, {seqs}, got {tokens}")
     if not enable_chunked_prefill and tokens < (length or 0):
         raise ValueError(f"{rule} max_model_len, {length}, without chunked prefill, got {tokens}")
-    blocks = maybe_whole("vLLM's num_gpu_blocks_override", num_gpu_blocks_override, at_least=2)
+    blocks = language.maybe_whole("vLLM's num_gpu_blocks_override", num_gpu_blocks_override, at_least=2)
     if blocks is None:
         gpus = _check.whole("vLLM's tensor_parallel_size", tensor_parallel_size)
-        blocks = blocks_beside(model, gpu, gpus, block_size, gpu_memory_utilization)
+        blocks = language.blocks_beside(model, gpu, gpus, block_size, gpu_memory_utilization)
     return Continuous(
         seqs, tokens, chunked=enable_chunked_prefill, kv_blocks=None if blocks is None else blocks - 1,
         block_size=_check.whole("vLLM's block_size", block_size, at_most=MOST),
@@ -116,7 +107,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
         "long_prefill_token_threshold": rule.long_prefill_token_threshold,
         "num_gpu_blocks_override": None if rule.kv_blocks is None else rule.kv_blocks + 1,  # a placeholder
     }  # fmt: skip
-    return without_defaults(
+    return language.without_defaults(
         settings, enable_chunked_prefill=True, long_prefill_token_threshold=0, block_size=16
     )
 
@@ -183,9 +174,7 @@ _KEYS = "|".join(
 # API servers also counts what it has sent since then; with `stale_ms` a router does not.
 SERVER = Server(
     "vllm", "0.19.0", vllm, ignored=IGNORED,
-    caveats={
-        "speculative_config": DRAFTS, "pipeline_parallel_size": PIPELINE, "kv_transfer_config": DISAGGREGATED,
-        "scheduling_policy": "requests are served in order of arrival",
+    caveats=language.CAVEATS | {
         "scheduler_cls": "the rule is that of vLLM's own scheduler",
         "max_num_partial_prefills": "one prompt is cut at a time",
     },
@@ -202,7 +191,7 @@ SERVER = Server(
         ),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"),
-            rf"\A(?![\s\S]*^({OPTIONS})\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",
+            rf"\A(?![\s\S]*^({language.OPTIONS})\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",
             _read_yaml, "",
         ),
     ),
