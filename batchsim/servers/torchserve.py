@@ -1,4 +1,4 @@
-"""TorchServe: a model's batch settings in config.properties (as keyed_text.JSON) or model-config.yaml."""
+"""TorchServe: a model's batch settings in config.properties (as JSON) or model-config.yaml."""
 
 import json
 import re
@@ -39,9 +39,9 @@ def config(*, minWorkers: int = 1, job_queue_size: int = 100, **settings: int) -
 
 SNAPSHOT = "model_snapshot"  # of a running server, in whose file it writes its models
 QUEUE, QUEUE_OF_MODEL = "job_queue_size", "jobQueueSize"
-ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's keyed_text.JSON, 0 means the default
+ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's JSON, 0 means the default
 
-# The keys of config.properties, and those of a model, there or in its own keyed_text.YAML file.
+# The keys of config.properties, and those of a model, there or in its own YAML file.
 _PROPERTIES = """
     allowed_urls async_logging blacklist_env_vars certificate_file cors_allowed_headers
     cors_allowed_methods cors_allowed_origin cpp_log_config cpu_launcher_args cpu_launcher_enable debug
@@ -119,7 +119,7 @@ def _model(document: Document, models: Node, places: list[int], which: str | Non
         json.loads(models.value)
     except json.JSONDecodeError as error:
         place = place_in(document.text, places[error.pos])
-        raise refused(f"models must be keyed_text.JSON: {error.msg}", place) from None
+        raise refused(f"models must be JSON: {error.msg}", place) from None
     root, start = keyed_text.parse_json(models.value), document.place(models)
     root = root.items.get(within, root)
     named = {
@@ -147,7 +147,7 @@ def _model(document: Document, models: Node, places: list[int], which: str | Non
 
 def _table(node: Node, what: str, place: Place) -> Node:
     if not isinstance(node.value, dict):
-        raise refused(f"{what} must be a keyed_text.JSON object, got {node.value!r}", place)
+        raise refused(f"{what} must be a JSON object, got {node.value!r}", place)
     return node
 
 
