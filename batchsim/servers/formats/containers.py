@@ -131,15 +131,10 @@ def _commands(
             found.remarks.append(Remark(replicas.at, rule + RENDERED, "refusal"))
     if "modelFormat" in items:
         found.remarks.append(Remark(origin.at, "the runtime of this format is not read, and may set more"))
-    for key in _FILES:
-        if key in items and _is_elsewhere(items[key], maps):
-            found.remarks.append(Remark(items[key].at, ELSEWHERE, "variables"))
+    for node in (items[key] for key in _FILES if key in items):
+        if not node.items or any(_map_of(each, maps) is None for each in node.items.values()):
+            found.remarks.append(Remark(node.at, ELSEWHERE, "variables"))
     return inside(found, known) if words else []
-
-
-def _is_elsewhere(node: Node, maps: dict[str, Node]) -> bool:
-    """Return whether a key sets variables in another file."""
-    return not node.items or any(_map_of(each, maps) is None for each in node.items.values())
 
 
 def _map_of(node: Node, maps: dict[str, Node]) -> Node | None:

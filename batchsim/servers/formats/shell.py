@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from batchsim.servers.formats.document import Node, Source, place_in
 
-_WORD = re.compile(
-    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<end>[\n;|&]+)|(?P<blank>[ \t\r]+)"
+_WORD = re.compile(  # "if": the next command may not run
+    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<if>(?:&&|\|\|)(?![\n;|&]))|(?P<end>[\n;|&]+)"
+    r"|(?P<blank>[ \t\r]+)"
     r"|(?P<open>\(+(?=\s*[\w./]))|(?P<word>(?:`[^`\n]*`|[$<>]\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
     re.DOTALL,
 )
@@ -285,8 +286,6 @@ def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
         if kind == "other" and raw.strip():  # an unclosed quote
             line = "" if at else f"line {place_in(text, match.start())[0]}: "  # else of another text
             raise ValueError(f"{line}a quote must end, got {raw}")
-        if re.fullmatch(r"&&|\|\|", raw):  # the next command may not run
-            kind = "if"
         yield kind, _word(raw, at + match.start()) if kind == "word" else None
 
 
