@@ -25,7 +25,7 @@ FIGURES = {
     5: ("bs.explore(", "latency load", KNOBS,
         {"rate_per_s": 2000, "max_batch_size": 32, "max_wait_ms": 0, **SERVICE}, 480),
 }  # fmt: skip
-LIVE = re.compile(r"\bbs\.(explore|film)\(")
+LIVE = re.compile(r"\bbs\.(explore|figure|film)\(")
 SOLUTIONS = re.compile(r"The\s+solutions\s+are\s+in\s+\[[^\]]*\]\([^)]*\)\.")
 COMMIT = re.compile(
     r"choose\s+an\s+answer\s+and\s+press\s+\*\*Commit\*\*\.\s+The\s+result\s+appears\s+only\s+then\."
