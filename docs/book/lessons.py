@@ -16,7 +16,7 @@ import nbformat
 # lesson's own values, and its height in pixels.
 KNOBS, SERVICE = "rate_per_s max_batch_size max_wait_ms", {"fixed_ms": 1.85, "per_item_ms": 0.15}
 FIGURES = {
-    1: ("bs.explore(", "film latency", KNOBS,
+    1: ("bs.figure(", "film breakdown", KNOBS,
         {"rate_per_s": 1000, "max_batch_size": 32, "max_wait_ms": 10, **SERVICE}, 900),
     3: ("bs.film(", "film breakdown", "max_batch_size max_wait_ms",
         {"rate_per_s": 370, "max_batch_size": 3, "max_wait_ms": 4, "fixed_ms": 5, "per_item_ms": 1}, 900),
