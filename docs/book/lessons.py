@@ -20,8 +20,8 @@ FIGURES = {
         {"rate_per_s": 1000, "max_batch_size": 32, "max_wait_ms": 10, **SERVICE}, 900),
     3: ("bs.figure(", "film breakdown", "rate_per_s max_wait_ms",
         {"rate_per_s": 50, "max_batch_size": 3, "max_wait_ms": 4, "fixed_ms": 5, "per_item_ms": 1}, 900),
-    4: ("bs.explore(", "latency breakdown", KNOBS,
-        {"rate_per_s": 100, "max_batch_size": 32, "max_wait_ms": 5, **SERVICE}, 520),
+    4: ("bs.figure(", "map breakdown", KNOBS,
+        {"rate_per_s": 100, "max_batch_size": 32, "max_wait_ms": 5, **SERVICE}, 560),
     5: ("bs.explore(", "latency load", KNOBS,
         {"rate_per_s": 2000, "max_batch_size": 32, "max_wait_ms": 0, **SERVICE}, 480),
 }  # fmt: skip
