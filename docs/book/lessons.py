@@ -22,7 +22,7 @@ FIGURES = {
         {"rate_per_s": 50, "max_batch_size": 3, "max_wait_ms": 4, "fixed_ms": 5, "per_item_ms": 1}, 900),
     4: ("bs.figure(", "map breakdown", KNOBS,
         {"rate_per_s": 100, "max_batch_size": 32, "max_wait_ms": 5, **SERVICE}, 560),
-    5: ("bs.explore(", "latency load", KNOBS,
+    5: ("display(bs.explore(", "latency load", "rate_per_s",
         {"rate_per_s": 2000, "max_batch_size": 32, "max_wait_ms": 0, **SERVICE}, 480),
 }  # fmt: skip
 LIVE = re.compile(r"\bbs\.(explore|figure|film)\(")
