@@ -10,9 +10,9 @@ from lesson_cells import LESSONS, code, define, of_seeds, read
 import batchsim as bs
 
 WIDEST = 103  # letters
-TABLE = re.compile(
-    r"\b(?:columns?|tables?|(?:see|look at) the row|all rows)\b"
-)  # not a map's rows, or seats'
+TABLE = re.compile(  # not a map's rows, or seats'
+    r"\b(?:columns?|tables?|(?:last|first) line|(?:see|look at) the row|all rows)\b"
+)
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
