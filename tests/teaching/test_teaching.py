@@ -206,8 +206,9 @@ def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
     ("answer", "advice"),
     [
         ("3,288", "leave out the quotes"),
-        ([3287, 3288], "take one out of these 2"),
-        (np.array([3287.67]), "take one out of these 1"),
+        ([3287, 3288], "got 2 values (list): take out one number"),
+        (np.array([3287.67]), "got 1 value (ndarray): take out the number"),
+        (pandas.DataFrame({"per s": [3287.67]}), "got 1 value (DataFrame): take out the number"),
         (check, "call it"),
     ],
     ids=lambda each: type(each).__name__,

@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from batchsim import _check
+from batchsim._format import counted
 from batchsim.scenario import Affine
 
 
@@ -70,11 +71,15 @@ def as_number(answer: Any) -> float:
     advice = ""
     if isinstance(answer, str) and re.fullmatch(r"\s*[-+]?[\d.,_]+(e[-+]?\d+)?\s*", answer):
         raise TypeError(f"the answer must be a number, got the text {answer!r:.40}: leave out the quotes")
-    if isinstance(answer, Sized) and not isinstance(answer, str) and hasattr(answer, "__getitem__"):
-        advice = f": take one out of these {len(answer)}" if getattr(answer, "shape", True) else ""
-    elif isinstance(answer, (FunctionType, MethodType)):
+    if isinstance(answer, (FunctionType, MethodType)):
         advice = ": call it, with brackets"
+    holds = isinstance(answer, Sized) and hasattr(answer, "__getitem__") and getattr(answer, "shape", True)
     try:
+        if holds and not isinstance(answer, (str, bytes)):
+            given, one = counted(len(answer), "value"), "the" if len(answer) == 1 else "one"
+            raise TypeError(
+                f"{MUST_BE}a number, got {given} ({type(answer).__name__}): take out {one} number"
+            )
         return _check.real("the answer", answer)
     except (TypeError, ValueError) as error:
         raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...") + advice) from None
