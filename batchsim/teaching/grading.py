@@ -9,6 +9,7 @@ from batchsim import _check
 from batchsim.teaching import progress_store
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import Verdict
+from batchsim.teaching.output_capture import NO_BREAK, UNIT
 from batchsim.teaching.progress_store import KEPT, Record, Tried, Wrong, now
 
 LONGEST, LONGEST_HINT = 60, 200  # stored letters of an answer, and of its hint
@@ -49,13 +50,11 @@ def check(exercise: str, answer: Any) -> None:
 
 
 def say(*texts: str) -> None:
-    """Print texts, and break long lines between words."""
+    """Print texts, and break long lines between words, but not before a unit."""
     for line in "\n".join(texts).split("\n"):
-        print(
-            "\n    ".join(textwrap.wrap(line, WIDTH - 4, break_long_words=False))
-            if len(line) > WIDTH
-            else line
-        )
+        kept = UNIT.sub(NO_BREAK, line)
+        lines = textwrap.wrap(kept, WIDTH - 4, break_long_words=False) if len(line) > WIDTH else [line]
+        print("\n    ".join(lines).replace(NO_BREAK, " "))
 
 
 def _noted(exercise: str, answer: Any, verdict: Verdict) -> list[str]:

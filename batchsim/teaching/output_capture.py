@@ -19,6 +19,7 @@ IN_THE_DARK = """[data-jp-theme-light="false"] :is(.batchsim-still, .jp-needs-li
   filter: invert(0.93) hue-rotate(180deg);
 }"""
 # JupyterLab's own style breaks a line within words.
+NO_BREAK = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=[a-z%])|(?<=per) (?=s\b)")  # the space before one, where no line ends
 PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
 
@@ -71,7 +72,7 @@ def _html(value: Any, printed: str) -> str:
         shape = f"width: {width}px; max-width: 100%"
         return f'<img class="batchsim-still" src="{source}" alt="{alt}" style="{shape}">'
     if hasattr(value, "_repr_html_"):
-        whole = re.sub(r">[^<]+<", lambda text: UNIT.sub("\N{NO-BREAK SPACE}", text[0]), value._repr_html_())
+        whole = re.sub(r">[^<]+<", lambda text: UNIT.sub(NO_BREAK, text[0]), value._repr_html_())
         return f'<div class="jp-RenderedHTMLCommon">{whole}</div>'
     return f"{PRE}{html.escape(repr(value), quote=False)}</pre>"
 

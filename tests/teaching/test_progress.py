@@ -71,6 +71,13 @@ def test_a_long_line_is_broken_between_words_as_jupyterlab_would_not_do(capsys, 
     assert "\n".join(lines).replace("\n    ", " ") == whole
 
 
+@pytest.mark.parametrize("name", [name for name, asked in EXERCISES.items() if hasattr(asked, "right")])
+def test_no_line_ends_between_a_number_and_its_unit(capsys, monkeypatch, name):
+    monkeypatch.setattr(grading, "WIDTH", 100)
+    lines = said(capsys, name, EXERCISES[name].right())
+    assert [line for line in lines[1:] if re.match(r" *(?:ms|s|%)\b", line)] == []
+
+
 def test_a_wrong_type_is_no_try(capsys):
     for answer in ("500", None, [500]):
         (line,) = said(capsys, "01.1", answer)
