@@ -27,6 +27,11 @@ def one():
 
 
 @compiled
+def two():
+    return 2
+
+
+@compiled
 def twice(x):
     return 2 * x
 """
@@ -184,6 +189,10 @@ def test_files_in_each_others_place_are_not_run(loop, capfd, nothing_printed):
     assert not called().cache_hits
     (path,) = Path(called().cache_path).glob("a_loop.one*")
     path.write_bytes(contents[0])
+    assert not loop().stats.cache_hits
+    assert sys.modules["a_loop"].two() == 2  # of the same signature and bytecode
+    (other,) = path.parent.glob("a_loop.two*")
+    path.write_bytes(other.read_bytes())
     assert not loop().stats.cache_hits
     assert capfd.readouterr().err == ""
 
