@@ -246,6 +246,8 @@ def panel(case, result):
     """The explorer shows the numbers of the run."""
     opened = bs.explore(case.scenario, requests=case.requests, seed=SEED)
     assert opened.result is not None, opened.session.status
+    opened.screen.appear()
+    assert opened.screen.frame, opened.session.status
     expected = bs.simulate(case.scenario, case.requests, SEED)
     assert_same_numbers(opened.data.summary, expected.summary())
     opened.close()

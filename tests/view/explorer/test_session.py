@@ -139,7 +139,7 @@ class Reader(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.panel = panel = bs.explore(requests=200, play=True)
+        self.panel = panel = looked_at(bs.explore(requests=200, play=True))
         self.player, self.late = panel.play.player, []
         self.player.send = lambda content, buffers=None: None
 
