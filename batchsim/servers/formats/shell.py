@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from batchsim.servers.formats.document import Node, Source, place_in
 
 _WORD = re.compile(  # "if": the next command may not run
-    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<if>(?:&&|\|\|)(?![\n;|&]))|(?P<end>[\n;|&]+)"
+    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<if>(?:&&|\|\|)(?![;|&])\s*)|(?P<end>[\n;|&]+)"
     r"|(?P<blank>[ \t\r]+)"
     r"|(?P<open>\(+(?=\s*[\w./]))|(?P<word>(?:`[^`\n]*`|[$<>]\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
     re.DOTALL,

@@ -239,6 +239,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
         ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
         ('A="$A b"\n' * 2000 + "vllm serve $A", "a script must have at most 30,000 words, got more"),
         ("cat <<E\na: 1\nE\n" * 51 + "vllm serve m", "a script must have at most 50 manifests, got 51"),
+        ("[ $X ] &&\n  A=8\nvllm serve m --max-num-seqs ${A:-9}", "max_num_seqs must be a literal value"),
         ("A=8\nA+=1\nvllm serve m --max-num-seqs $A", "max_num_seqs must be a literal value, got"),
         ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve, got none"),
         ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
