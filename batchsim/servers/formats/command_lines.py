@@ -144,6 +144,8 @@ class CommandLine:
             each for each in found
             if each[0].words[0].use or not each[0].words[each[1] - 1].use or each[0].words[0].text in STARTERS
         ] or found  # fmt: skip
+        workers = [command for command, _ in found if not command.replicas]
+        found = [each for each in found if each[0].replicas]
         if not self.flags_as_variables:  # an image alone has its arguments elsewhere
             found = [each for each in found if len(each[0].words) > 1 or "/" not in each[0].words[0].text]
         if which is not None and len(found) > 1:
@@ -161,6 +163,8 @@ class CommandLine:
         document.sections += options, self._set(command, at)
         document.replicas = command.replicas
         self._read_variables(document, command)
+        for worker in workers:
+            document.note("a worker has a command of its own, which an edit leaves", worker.words[0].at)
         for remark in command.remarks:
             if remark.kind == "refusal":
                 raise refused(remark.text, place_in(text, remark.at))

@@ -18,6 +18,7 @@ _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")
 _TEMPLATED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*[ \t]*\{\{")  # from its first line on
 RENDERED = "; a template must be rendered first, as by `helm template`"
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
+OF_WORKERS = Node(0, 0, (0, 0))  # the replicas of those that a leader stands for
 MOST_MANIFESTS = 50  # in a script
 _FILES = ("envFrom", "env_file")  # which set variables of a container
 ELSEWHERE = "variables of another file are not read, and may set more"
@@ -84,15 +85,15 @@ def _of_manifest(text: str) -> list[Command]:
 
 
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:
-    """Yield the containers, each with the number of its replicas; those of a leader stand for its workers."""
+    """Yield the containers, each with the number of its replicas."""
     if isinstance(node.value, dict):
         own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas", "scale"))
         replicas = next((each for each in own if each is not None), replicas)
         if _image(node) is not None or ("build" in node.items and _KEYS & {*node.items}):
             yield node, replicas
     for name, inner in node.items.items():
-        if name != "workerTemplate" or "leaderTemplate" not in node.items:
-            yield from _containers(inner, replicas)
+        worker = name == "workerTemplate" and "leaderTemplate" in node.items
+        yield from _containers(inner, OF_WORKERS if worker else replicas)
 
 
 def _image(container: Node) -> Node | None:
@@ -122,10 +123,14 @@ def _commands(
     elif not keys and not line.strip(" -"):
         key = "command" if image else "args"
         found.alone = origin.stop, f"\n{line.replace('-', ' ')}{key}: [{{}}]"
-    if replicas is not None:
+    if replicas is OF_WORKERS:
+        found.replicas = 0
+    elif replicas is not None:
         (count,) = expanded(_word(text, replicas), known) or [Word("", "", 0)]
+        if count.text == "0":
+            found.remarks.append(Remark(replicas.at, "replicas is 0: batchsim starts one"))
         if count.text.isdecimal():
-            found.replicas = int(count.text)
+            found.replicas = max(int(count.text), 1)
         elif isinstance(count.text, Source):
             rule = f"replicas must be a literal value, got {count.text}"
             found.remarks.append(Remark(replicas.at, rule + RENDERED, "refusal"))

@@ -76,6 +76,7 @@ class Command:
 
     `item` is what stands in front of a word of a list, "" where a blank does; `alone` is where a list of
     arguments can be added to an image without one, and how. `remarks` are places with what must be said.
+    `replicas` are 0 of a worker, for which its leader stands.
     """
 
     words: list[Word] = field(default_factory=list)
