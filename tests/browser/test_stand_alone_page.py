@@ -458,3 +458,7 @@ def test_the_book_shows_one_figure_alone_with_a_lessons_numbers(opened):
         values = page.evaluate("batchsim.figures.choose.values")
         assert (values["rate_per_s"], values["max_wait_ms"], values["fixed_ms"]) == (2000, 3, 1.85)
         assert page.evaluate("Object.keys(batchsim.figures)") == ["choose"]
+        # Four times a full batch, of 32 as nothing moves the size: 4 x (1.85 + 32 x 0.25) ms.
+        assert page.evaluate("batchsim.figures.choose.range('max_wait_ms')") == [0, 40]
+        limits = "batchsim.figures.choose.range('rate_per_s').map((rate) => Math.round(rate))"
+        assert page.evaluate(limits) == [10, 6310]  # twice what one server carries

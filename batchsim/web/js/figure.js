@@ -107,14 +107,16 @@ export class Figure {
     return chart;
   }
 
-  /** Return the range of a slider: a given one, or the explorer's, which follows from the service time. */
+  /** Return the range of a slider: a given one, or the explorer's, which follows from the service time and from what cannot move. */
   range(name) {
     const cost = (size) => this.values.fixed_ms + this.values.per_item_ms * size;
     const largest = this.d.map.sizes[this.d.map.sizes.length - 1];
     const tenth = (value) => 10 ** (Math.round(Math.log10(value) * 10) / 10);
+    const most = (control, high) => (this.controls.includes(control) || this.views.includes("map") ? high : this.values[control]);
+    const [size, servers] = [most("max_batch_size", largest), most("servers", this.d.controls.servers.slider.high)];
     const ranges = {
-      rate_per_s: [tenth(20 / cost(1)), tenth((16000 * largest) / cost(largest))],
-      max_wait_ms: [0, nice(4 * cost(largest), this.d.axis.steps)],
+      rate_per_s: [tenth(20 / cost(1)), tenth(2 * saturation({ ...this.values, servers, max_batch_size: size }))],
+      max_wait_ms: [0, nice(4 * cost(size), this.d.axis.steps)],
       max_batch_size: [1, largest],
       objective_ms: [tenth(cost(1) / 2), tenth(50 * cost(largest))],
     };
