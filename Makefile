@@ -207,7 +207,7 @@ package: $(VENV)/.installed-package book slides
 paper: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python paper/figure.py
 
-slides: $(VENV)/.installed-book
+slides: $(VENV)/.installed-book page
 	$(BIN)/python docs/book/slides.py build/slides
 	$(BIN)/python docs/book/check.py build/slides
 	@echo "Open build/slides/index.html."

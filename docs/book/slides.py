@@ -2,7 +2,7 @@
 
 Slides start by themselves: at a heading, and at anything that a class should see only after the slide before,
 such as an outcome after its question. nbconvert writes them for reveal.js; the folder contains a copy of it,
-so that the slides need no network.
+so that the slides need no network. It contains the page of `make page` too, whose figures and game some show.
 """
 
 import ast
@@ -12,10 +12,14 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from urllib.parse import urlencode
 
 import nbformat
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from lessons import FIGURES  # noqa: E402
+
 ROOT = HERE.parents[1]
 ROOM = 12.0  # lines of text that a slide holds
 LINE = 80  # characters of text in a line
@@ -46,7 +50,9 @@ ITEM = re.compile(r"\n(?=- |\d+\. )")  # what comes before each item of a list b
 POINTS = re.compile(  # words that point at a picture or a table
     r"\b(pictures?|tables?|columns?|rows?|curves?|lines?|maps?|stars?|crosses|bars?|areas?|band|dashed|axes|colou?rs?)\b"
 )
-LIVE = re.compile(r"\bbs\.(explore|film)\(")
+LIVE = re.compile(r"\bbs\.(explore|figure|film)\(")
+FIGURE = re.compile(r"\bbs\.figure\(")
+LIVE_HERE = "# a frame of the page"
 GAME = re.compile(r"\bbe_the_batcher\(")  # without a browser, only how to start it is seen
 
 
@@ -99,10 +105,11 @@ class Deck:
             self.add(nbformat.v4.new_markdown_cell(block), lines)
 
 
-def slides(notebook, notes=""):
+def slides(notebook, notes="", number=0):
     """Return a solved lesson as slides, one cell after the other, each with its slide's type.
 
-    The first slide and each question have the speaker's notes, which the key S shows.
+    The first slide and each question have the speaker's notes, which the key S shows. With the lesson's
+    number, its live figure and the game are frames of the page, else a stored picture and nothing.
     """
     deck, answer = Deck(), ""
     for cell in notebook.cells:
@@ -118,7 +125,7 @@ def slides(notebook, notes=""):
                 "?.**", "?**"
             )
         else:
-            show(deck, cell, answer)
+            show(deck, live(cell, number) if number else cell, answer)
             answer = ""
     cells = noted(joined(deck.cells), notes) if notes else joined(deck.cells)
     return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
@@ -199,11 +206,26 @@ def paragraphs(deck, source):
             deck.text(block)
 
 
+def live(cell, number):
+    """Return a cell with a frame of the page as its output, if it has the lesson's figure or the game."""
+    if FIGURE.search(cell.source):
+        views, controls, values, _ = FIGURES[number][1:]
+        asked = urlencode({"views": views, "controls": controls, **values})
+    elif GAME.match(cell.source):  # not the one of an exercise
+        asked = "player"
+    else:
+        return cell
+    # reveal.js loads a frame when its slide is near.
+    frame = f'<iframe data-src="batchsim.html#{html.escape(asked)}" title="A live figure"></iframe>'
+    last = nbformat.v4.new_output("display_data", {"text/html": frame})
+    return nbformat.v4.new_code_cell(LIVE_HERE, outputs=[*cell.outputs[:-1], last])
+
+
 def show(deck, cell, answer):
     """Add a code cell: short code that a class should read, and its output."""
     tags, source = cell.metadata.get("tags", []), cell.source
     hidden = cell.metadata.get("jupyter", {}).get("source_hidden") or "solution" in tags
-    if (
+    if source != LIVE_HERE and (
         deck.title in SKIPPED
         or GAME.search(source)
         or re.search(r"\bcheck\(['\"]", source)
@@ -212,7 +234,7 @@ def show(deck, cell, answer):
         return
     if answer:
         deck.text(answer)
-    if not hidden and source.count("\n") < LONGEST_CODE and not LIVE.search(source):
+    if not hidden and source != LIVE_HERE and source.count("\n") < LONGEST_CODE and not LIVE.search(source):
         code = nbformat.v4.new_markdown_cell(f"```python\n{source}\n```")
         deck.add(code, 0.75 * (source.count("\n") + 2))
     for output in sorted(cell.outputs, key=lambda output: "image/png" not in output.get("data", {})):
@@ -241,7 +263,7 @@ def aside(outputs, text=""):
 def height(output):
     """Return the lines that an output takes; a picture takes a slide."""
     data = output.get("data", {})
-    if "image/png" in data:
+    if "image/png" in data or "<iframe" in data.get("text/html", ""):
         return ROOM
     if "text/html" in data:
         return min(1.15 * data["text/html"].count("<tr"), ROOM)
@@ -325,6 +347,7 @@ def export(folder):
         there.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (reveal / part).is_dir() else shutil.copy)(reveal / part, there)
     shutil.copy(HERE / "access.js", folder)
+    shutil.copy(ROOT / "batchsim" / "web" / "batchsim.html", folder)
     exporter = SlidesExporter(
         template_name="slides", extra_template_basedirs=[str(HERE)],
         reveal_url_prefix="reveal", reveal_theme="white",
@@ -334,7 +357,7 @@ def export(folder):
     for path in sorted(ROOT.glob("notebooks/solutions/*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         title = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
-        deck = slides(notebook, notes_of(path.stem[:2]))
+        deck = slides(notebook, notes_of(path.stem[:2]), int(path.stem[:2]))
         for cell in deck.cells:
             cell.source = formulas(cell.source)
         page, _ = exporter.from_notebook_node(deck, {"metadata": {"name": title}})

@@ -462,3 +462,13 @@ def test_the_book_shows_one_figure_alone_with_a_lessons_numbers(opened):
         assert page.evaluate("batchsim.figures.choose.range('max_wait_ms')") == [0, 40]
         limits = "batchsim.figures.choose.range('rate_per_s').map((rate) => Math.round(rate))"
         assert page.evaluate(limits) == [10, 6310]  # twice what one server carries
+
+
+def test_slides_show_the_game_alone(opened):
+    with opened(fragment="#player") as page:
+        page.locator("#player button").wait_for()
+        shown = page.locator("section h2, section > p, .figure, footer, header").all()
+        assert [each.inner_text() for each in shown if each.is_visible()] == []
+        assert page.locator("#player").bounding_box()["y"] < 50
+        page.locator("#player button").click()
+        page.get_by_role("button", name="Send").wait_for()

@@ -236,3 +236,24 @@ def test_a_picture_comes_before_the_table_of_its_cell(slides):
         ["image/png"],
         ["text/html"],
     ]
+
+
+def test_the_figure_and_the_game_of_a_lesson_are_frames_of_the_page(slides):
+    notebook = nbformat.read(ROOT / "notebooks" / "solutions" / "01-why-batch.ipynb", as_version=4)
+    frames = {}
+    for page in pages(slides.slides(notebook, "", 1).cells):
+        for cell in page:
+            for output in cell.get("outputs", []):
+                if found := re.search(r'data-src="batchsim\.html#([^"]*)"', str(output)):
+                    frames[page[0].source] = found[1]
+    assert frames["## Be the batcher"] == "player"
+    assert "views=film+breakdown" in frames["## Try it yourself"]
+    assert len(frames) == 2
+    assert "iframe" not in str(slides.slides(notebook).cells)
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_no_code_of_a_live_figure_is_on_a_slide(path, slides):
+    notebook = nbformat.read(path, as_version=4)
+    for number in (0, int(path.stem[:2])):
+        assert "bs.figure(" not in text(slides.slides(notebook, "", number).cells)

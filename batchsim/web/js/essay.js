@@ -33,9 +33,10 @@ export async function start() {
     const figures = alone(page, described) ?? find(".figure[data-views]");
     const context = { engine, askMap, described, Film };
     for (const host of figures) section(host, context);
-    if (page.classList.contains("alone")) return;
+    if (page.classList.contains("alone") && figures.length) return;
     if (!location.hash) first(document.getElementById("first"), context);
     play(document.getElementById("player"), engine, described.played);
+    if (!figures.length) return;
     draw(document.getElementById("sketch"), engine, described, globalThis.batchsim.figures.tail);
   } catch (error) {
     page.className = "stills";
@@ -43,12 +44,15 @@ export async function start() {
   }
 }
 
-/** Show one figure alone, with the views and controls that the address names, as the book does; null without any. */
+/** Show one figure alone, with the views and controls that the address names, as the book does, or the game; null without any. */
 function alone(page, described) {
-  const wanted = new URLSearchParams(location.hash.slice(1));
-  if (!wanted.has("views")) return null;
+  const wanted = new URLSearchParams(location.hash.slice(1)), [host] = find("[data-linked]");
+  if (wanted.has("player")) {
+    delete host.dataset.linked;
+    document.getElementById("player").dataset.linked = "";
+  } else if (!wanted.has("views")) return null;
   page.classList.add("alone");
-  const [host] = find("[data-linked]");
+  if (wanted.has("player")) return [];
   host.dataset.views = wanted.get("views");
   host.dataset.controls = (wanted.get("controls") ?? "").split(" ").filter((name) => name in described.controls).join(" ");
   return [host];
