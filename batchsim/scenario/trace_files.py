@@ -19,7 +19,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import TABLE_BYTES, File, csv_rows, json_lines, opened
-from batchsim._format import brief, number, several
+from batchsim._format import brief, in_one_line, number, several
 from batchsim.scenario.lengths import LONGEST
 
 # Stricter than pandas, which also accepts truncated timestamps: a bare date, a single digit.
@@ -257,7 +257,8 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
             table = content.read(chosen)
             columns = [_texts(path, table.column(name)).cast(pyarrow.string()).to_pylist() for name in chosen]
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # OSError: a damaged one
-            raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
+            rule = f"{path} must be a Parquet file of numbers or timestamps"
+            raise ValueError(f"{rule}, got {in_one_line(str(error), 200)}") from None
     if not columns[0]:
         raise ValueError(f"{path} must have at least one row, got none")
     places = list(range(1, len(columns[0]) + 1))
