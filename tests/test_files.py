@@ -303,6 +303,7 @@ VLLM = json.loads((DATA / "load_tests" / "vllm_10.json").read_text())
         ("lengths in lines", b"\xff", "must be text in UTF-8"),
         ("measurement", b"[" * 3000, "must be JSON, got .*nested too deeply"),
         ("times", b"batch_size,ms\n1,\xff", "must be text in UTF-8"),
+        ("times", b"a," * 9000 + b"a\n" + b"1," * 9000 + b"1\n", "columns must differ, got a, a, .* more"),
         ("load test", b"[" * 3000, "must be JSON, got .*nested too deeply"),
         ("load test", b'{"benchmarks": \xff', "must be text in UTF-8"),
         ("load test", b'Concurrency,"' + b"9" * 200_000, "line 1: must be CSV"),

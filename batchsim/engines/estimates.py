@@ -34,14 +34,11 @@ def run_s(scenario: Scenario, requests: int, engine: str = "compiled") -> float:
 
 def warn_if_large(
     scenario: Scenario, requests: int, engine: str = "compiled", runs: float = 1, held: int = 1
-) -> None:
-    """Warn of so many runs, one after the other, that take long, or of so many held in half of the memory."""
-    if said := large(scenario, requests, engine, runs, held):
-        _check.warn(said)
+) -> str:
+    """Warn of so many runs, one after the other, that take long, or of so many held in half of the memory.
 
-
-def large(scenario: Scenario, requests: int, engine: str = "compiled", runs: float = 1, held: int = 1) -> str:
-    """Return what so many runs need, and how many requests do not; "" unless that is much."""
+    Return what it says, "" for nothing.
+    """
     seconds = runs * run_s(scenario, requests, engine)
     needed = held * bytes_of(scenario, requests, engine)
     free = free_bytes() if needed > 2**28 else math.inf
@@ -51,10 +48,9 @@ def large(scenario: Scenario, requests: int, engine: str = "compiled", runs: flo
     fewer = max(int(float(f"{0.95 * requests / over:.1e}")), 1)
     much = f"{needed / 2**30:,.1f} GiB of {free / 2**30:,.1f} GiB free"
     much = f"some {seconds:,.0f} s" if 2 * needed / free < 1 else much
-    return (
-        f"{requests:,} requests take {much}: with requests={fewer} it is less than half a minute, "
-        "and half of the free memory"
-    )
+    less = f"with requests={fewer} it is less than half a minute, and half of the free memory"
+    _check.warn(said := f"{requests:,} requests take {much}: {less}")
+    return said
 
 
 def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:

@@ -177,7 +177,7 @@ def _computed(path: File, batch_size: int, concurrency: int, copy: bool) -> list
         found.append((batch_size if sizes is None else _size(path, line, row[sizes]), ms))
     if not found:
         rule = f"{path} must have a row with a concurrency of {concurrency}"
-        raise ValueError(f"{rule}, got {', '.join(dict.fromkeys(others))}")
+        raise ValueError(f"{rule}, got {several([*dict.fromkeys(others)], 20)}")
     return found
 
 
@@ -201,7 +201,7 @@ def _table(path: File) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     rows = csv_rows(path)
     _, header = next(rows)
     if len(set(header)) < len(header):
-        raise ValueError(f"{path}: columns must differ, got {', '.join(header)}")
+        raise ValueError(f"{path}: columns must differ, got {several(header, 20)}")
     return header, [(line, dict(zip(header, row, strict=True))) for line, row in rows]
 
 
@@ -220,7 +220,7 @@ def _column_of_times(path: File, header: list[str], column: str | None, unit: st
     if len(known) > 1:
         bare = [name for name in known if name.lower() in UNITS]  # such as "ms"
         if len(bare) != 1:
-            raise ValueError(f"{path}: column must name the times, got {', '.join(known)}")
+            raise ValueError(f"{path}: column must name the times, got {several(known, 20)}")
         known = bare
     others = [name for name in header if name != _column_of_sizes(header)]
     if not known and unit is not None and len(others) == 1:

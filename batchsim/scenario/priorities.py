@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import brief
 
 MOST = 255  # the last level: a column of levels takes one byte a request
 ACTIONS = ("reject", "delay")
@@ -35,7 +36,7 @@ def check(shares: Any) -> Shares:
     if not checked:
         raise ValueError("priorities must have at least one level, got none")
     if len({level for level, _ in checked}) < len(checked):
-        raise ValueError(f"priority levels must differ, got {[level for level, _ in checked]}")
+        raise ValueError(f"priority levels must differ, got {brief([level for level, _ in checked])}")
     total = math.fsum(share for _, share in checked)
     if abs(total - 1) > 1e-9:
         raise ValueError(f"the shares of priority levels must sum to 1, got {total:.9g}")

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import brief
 from batchsim.scenario.parameters import LARGEST_BATCH
 
 SHAPES = ("lognormal", "exponential")
@@ -295,7 +296,7 @@ def _points(name: str, given: Any, **bounds: Any) -> tuple[tuple[int, float], ..
         raise ValueError(f"{name} must have at least one point, got none")
     sizes = [size for size, _ in points]
     if len(set(sizes)) < len(sizes):
-        raise ValueError(f"batch sizes of {name} must differ, got {sizes}")
+        raise ValueError(f"batch sizes of {name} must differ, got {brief(sizes)}")
     return tuple(points)
 
 

@@ -164,6 +164,17 @@ def _plain(name: str, value: Any) -> Any:
     return [_plain("", each) for each in value] if isinstance(value, tuple) else value
 
 
+def toml_of(text: str, source: str) -> dict[str, Any]:
+    """Return the tables of a TOML text, or raise ValueError."""
+    if deep := _DEEP.search(text):  # tomllib would take gigabytes
+        line = text.count("\n", 0, deep.start()) + 1
+        raise ValueError(f"{source} must be TOML: line {line}: a key must have at most {DEEPEST} parts")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{source} must be TOML: {error}") from None
+
+
 def read_toml(
     kind: type[S], path_or_text: str | os.PathLike[str], extra: Collection[str] = ()
 ) -> tuple[S, dict[str, dict[str, Any]]]:
@@ -181,13 +192,7 @@ def read_toml(
         path = Path(path_or_text)
         source, place, folder = f"{path}", f"{path}, ", path.parent
         text = text_of(path, SCENARIO_BYTES)
-    if deep := _DEEP.search(text):  # tomllib would take gigabytes
-        line = text.count("\n", 0, deep.start()) + 1
-        raise ValueError(f"{source} must be TOML: line {line}: a key must have at most {DEEPEST} parts")
-    try:
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{source} must be TOML: {error}") from None
+    tables = toml_of(text, source)
     try:
         others = {name: _table(f"[{name}]", tables.pop(name)) for name in extra if name in tables}
         return from_tables(kind, tables, folder, extra), others

@@ -269,14 +269,13 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
 def _texts(path: File, cells: Any) -> Any:
     """Return a column of Parquet, or refuse a long text that stands for many cells."""
     import pyarrow
-    from pyarrow import compute
 
     for part in getattr(cells, "chunks", [cells]):
         if pyarrow.types.is_dictionary(part.type):
-            longest = compute.max(compute.binary_length(part.dictionary)).as_py() or 0
+            longest = max(map(len, part.dictionary.to_pylist()), default=0)
             if longest * len(part) > PACKED:
                 raise ValueError(
-                    f"{path} must have short texts, got {len(part):,} of up to {longest:,} bytes"
+                    f"{path} must have short texts, got {len(part):,} of up to {longest:,} letters"
                 )
     return cells
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
+from batchsim._format import brief
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
 from batchsim.servers.formats.document import Document, Node
 from batchsim.servers.formats.keys import Keys
@@ -56,7 +57,7 @@ def config(
         allowed = _check.sizes("TensorFlow Serving's allowed_batch_sizes", allowed_batch_sizes)
         if allowed[-1] != rule.max_batch_size:
             must = "TensorFlow Serving's allowed_batch_sizes must end with max_batch_size"
-            raise ValueError(f"{must}, {rule.max_batch_size}, got {list(allowed)}")
+            raise ValueError(f"{must}, {rule.max_batch_size}, got {brief(list(allowed))}")
     for name, given in (
         ("pad_variable_length_inputs", pad_variable_length_inputs),
         ("enable_large_batch_splitting", enable_large_batch_splitting),

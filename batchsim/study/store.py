@@ -21,7 +21,6 @@ import json
 import os
 import platform
 import secrets
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -38,7 +37,7 @@ from batchsim._files import SCENARIO_BYTES, TABLE_BYTES, bytes_of, remove_left, 
 from batchsim._format import brief, brief_text
 from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
-from batchsim.scenario.toml import document, from_tables
+from batchsim.scenario.toml import document, from_tables, toml_of
 from batchsim.study.grid import canonical
 
 # In 3 the names did not begin with _, and points had no columns of knobs. In 2 the columns saturation_per_s
@@ -102,7 +101,7 @@ class Store:
     def _compare(self) -> None:
         path = self.folder / DESCRIPTION
         try:
-            tables = tomllib.loads(text_of(path, SCENARIO_BYTES))
+            tables = toml_of(text_of(path, SCENARIO_BYTES), "it")
             there = dict(tables.pop("sweep"))
             if (found := there.get("format")) != FORMAT:
                 raise ValueError(f"format must be {FORMAT}, got {brief(found)}: take another folder")

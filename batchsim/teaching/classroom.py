@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from batchsim import _course
-from batchsim._format import in_one_line
+from batchsim._format import in_one_line, several
 from batchsim._version import __version__
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
@@ -131,7 +131,7 @@ def _checked(path: Path, any_version: bool) -> Record:
     if others and not any_version:
         whose = f"{path}, {record.student}'s progress,"
         raise ValueError(
-            f"{whose} has exercises that batchsim {__version__} does not have: {', '.join(others)}"
+            f"{whose} has exercises that batchsim {__version__} does not have: {several(others)}"
         )
     for name in others:
         del record.exercises[name]

@@ -214,11 +214,12 @@ def test_a_folder_of_another_numpy_is_warned_of(tmp_path, computed):
     assert len(computed) == 1
 
 
+DEEP = "a = " + "[" * 5000
 LONG = f"[sweep]\nformat = '{'x' * 5000}'"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[sweep", "sweep = 3", "[sweep]\nformat = 1", "\xff", LONG], ids="{:.20}".format
+    "text", ["", "[sweep", "sweep = 3", "[sweep]\nformat = 1", "\xff", DEEP, LONG], ids="{:.20}".format
 )
 def test_a_damaged_description_is_refused_by_name(tmp_path, text):
     (tmp_path / "_sweep.toml").write_bytes(text.encode("latin-1"))

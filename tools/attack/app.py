@@ -10,6 +10,7 @@ import struct
 import time
 import urllib.request
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -75,10 +76,15 @@ def address_of(server: Server, kernel: str) -> str:
     return f"ws{server.url.removeprefix('http')}api/kernels/{kernel}/channels?token={TOKEN}"
 
 
-async def connected(server: Server, kernel: str) -> WebSocketClientConnection:
-    """Return a socket to a page's kernel."""
+async def connected(
+    server: Server, kernel: str, heard: Callable[[bytes | None], None] | None = None
+) -> WebSocketClientConnection:
+    """Return a socket to a page's kernel; `heard` is called with what comes, else one has to read."""
     return await websocket_connect(
-        address_of(server, kernel), max_message_size=2**30, subprotocols=[PROTOCOL]
+        address_of(server, kernel),
+        max_message_size=2**30,
+        subprotocols=[PROTOCOL],
+        on_message_callback=heard,
     )
 
 

@@ -12,11 +12,12 @@ import statistics
 import sys
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 from browser.servers import running
 
-from attack.app import CLOSED, KINDS, close, connected, flood, opened_page, refuses, response_s, server_of
+from attack.app import CLOSED, KINDS, close, connected, flood, message, opened_page, refuses, server_of
 
 MEMORY, TIME = 1.2, 2.0
 NOISE_S = 0.05  # a median on a machine with other work
@@ -27,18 +28,38 @@ parser.add_argument("--pages", type=int, default=30)
 parser.add_argument("--minutes", type=float, default=5)
 
 
-class Watch:
-    """Each page's response times, and the most memory of the server."""
+class Page:
+    """A page that is open, and reads what comes: of one that does not, the server lets go."""
 
-    def __init__(self, process, sockets):
-        self.process, self.sockets = process, sockets
+    def __init__(self):
+        self.socket, self.wanted, self.answered = None, b"", asyncio.Event()
+
+    def heard(self, text):
+        if text is not None and self.wanted and self.wanted in text and b"kernel_info_reply" in text:
+            self.answered.set()
+
+    async def response_s(self):
+        """Return the time of a round trip to the page's kernel."""
+        name, sent_s = uuid.uuid4().hex, time.perf_counter()
+        self.wanted = name.encode()
+        self.answered.clear()
+        await self.socket.write_message(message("kernel_info_request", {}, name=name), binary=True)
+        await asyncio.wait_for(self.answered.wait(), 60)
+        return time.perf_counter() - sent_s
+
+
+class Watch:
+    """The response times of pages, and the most memory of the server."""
+
+    def __init__(self, process, pages):
+        self.process, self.pages = process, pages
 
     async def times_s(self, seconds):
         """Return each page's median, and the server's peak in MB, over so many seconds."""
-        until, found, peak = time.monotonic() + seconds, [[] for _ in self.sockets], 0
+        until, found, peak = time.monotonic() + seconds, [[] for _ in self.pages], 0
         while time.monotonic() < until or not all(found):
-            for socket, times_s in zip(self.sockets, found, strict=True):
-                times_s.append(await response_s(socket, 5))
+            for page, times_s in zip(self.pages, found, strict=True):
+                times_s.append(await page.response_s())
                 peak = max(peak, self.process.memory_info().rss / 1e6)
         return [statistics.median(times_s) for times_s in found], peak
 
@@ -56,11 +77,12 @@ async def attacks(server, kernel, sent):
 
 async def hold(server, pages, minutes):
     """Return whether all limits held."""
-    kernel, sockets, sent = await opened_page(server), [], {}
-    sockets.append(await connected(server, kernel))
-    for _ in range(pages - 1):  # each connects at once, as its turn to open lasts until then
-        sockets.append(await connected(server, await opened_page(server)))
-    watch = Watch(server_of(server), sockets[1:])
+    others, sent = [], {}
+    for _ in range(pages):  # each connects at once, as its turn to open lasts until then
+        kernel, page = await opened_page(server), Page()
+        page.socket = await connected(server, kernel, page.heard)
+        others.append(page)
+    watch = Watch(server_of(server), others[:-1])
     await watch.times_s(0)
     before_s, before = await watch.times_s(BASE_S)
     attack = asyncio.create_task(attacks(server, kernel, sent))

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from batchsim import _check
 from batchsim._format import listed
 from batchsim.engines.compiled import engine
-from batchsim.engines.estimates import large
+from batchsim.engines.estimates import warn_if_large
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import Scenario
@@ -157,9 +156,8 @@ class Session:
         """Run a state for a picture, roughly while it is `moving`. ValueError if it makes no sense."""
         scenario = self.scenario(state)
         requests = state.kind.requests(scenario, self.requests)
-        if said := large(scenario, requests):
+        if said := warn_if_large(scenario, requests):
             self.wait.begin(said)
-            _check.warn(said)
         data = state.kind.run(state, scenario, requests, self.stored, moving)
         if pinned is None or not same_kind(pinned, data):
             return data

@@ -213,6 +213,13 @@ def test_a_refusal_of_a_long_link_is_short(name):
     assert len(str(error.value)) < 300
 
 
+@pytest.mark.parametrize("name", ["curve", "priorities"])
+def test_a_refusal_of_a_long_list_is_short(name):
+    with pytest.raises(ValueError, match="must differ") as error:
+        State.from_link(f"{name}={','.join(['8:0.5'] * 1000)}")
+    assert len(str(error.value)) < 300
+
+
 @pytest.mark.parametrize("name", ["queue_limit", "timeout_ms", "objective_ms"])
 def test_an_empty_field_means_no_limit(name):
     assert CONTROLS[name].read(name, "") is None
