@@ -270,7 +270,9 @@ def attack_readers(rng: random.Random, folder: Path) -> str:
     """A mutated file is read, or refused in a line: no traceback, within the limits."""
     name = rng.choice(sorted(READERS))
     reader, examples = READERS[name], _examples(name, folder)
-    of = rng.choice(sorted(examples))
+    of = rng.choice(
+        sorted(examples, key=lambda each: (Path(each).suffix, each))
+    )  # names of points are random
     path, whole = folder / of, examples[of]
     content = mutation(rng, of, whole, [*examples.values()])
     if name == "servers' files" and rng.random() < 0.03:
