@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import os
+import re
 from typing import Any, NamedTuple
 
 from batchsim._files import CONFIG_BYTES, naming, text_of
@@ -83,9 +84,10 @@ def _changes(own: Server, config: ServerConfig, what: Any) -> tuple[ServerConfig
     lost = [each for each in remarks if each not in old and "dropped" in each]
     if similar and after.rule != wanted.rule and before.rule == now.rule:
         lost.append(f"not {wanted.rule!r}")
-    lost += [
-        each for each in remarks if each not in old and "as requested" in each and not isinstance(what, Rule)
-    ]
+    # A limit in batches is rounded.
+    limits = "timeout" if own.words.queue_in_batches else "timeout|queue limit"
+    kept = re.compile("" if isinstance(what, Rule) else f"(?!Not as requested: ({limits}),)")
+    lost += [each for each in remarks if each not in old and not kept.match(each)]
     if lost:
         raise ValueError(f"a setting must be one that {own.title} has: {lost[0]}")
     names = {**before.settings, **after.settings}

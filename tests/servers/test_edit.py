@@ -103,6 +103,16 @@ PLACES = {
         "max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 9 }",
         bs.SizeOrWait(4, 0.009), "max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 9 }",
     ),
+    "a wait that is rounded up": (
+        "kind: InferenceService\nspec: {predictor: {batcher: {maxLatency: 5}}}\n",
+        TRAFFIC.replace(rule=bs.PullThenWait(32, 0)),
+        "kind: InferenceService\nspec: {predictor: {batcher: {maxLatency: 1}}}\n",
+    ),
+    "a limit in batches": (
+        "max_batch_size { value: 32 } max_enqueued_batches { value: 10 } num_batch_threads { value: 1 }",
+        TRAFFIC.replace(rule=bs.SizeOrWait(24, 0), queue_limit=320),
+        "max_batch_size { value: 24 } max_enqueued_batches { value: 13 } num_batch_threads { value: 1 }",
+    ),
     "a section with an unknown key": (
         "max_batch_size: 8 dynamic_batching { delay: 9 }", bs.SizeOrWait(8, 2),
         "max_batch_size: 8 dynamic_batching { delay: 9 max_queue_delay_microseconds: 2000 }",
