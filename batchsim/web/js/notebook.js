@@ -12,7 +12,7 @@ export async function render({ model, el }) {
   const theme = () => (isDark(el.parentElement ?? el) ? "dark" : "light");
   const values = () => Object.fromEntries(names.map((name) => [name, model.get(name) ?? Infinity]));
   const host = el.appendChild(element("div", { className: "figure" }));
-  let figure, worker, telling = false;
+  let figure, worker, telling = false, begun = 0;
   el.classList.add("batchsim-figure");
   el.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; }); // notebooks have shortcuts on letters
   const tell = ({ settings }) => {
@@ -28,18 +28,23 @@ export async function render({ model, el }) {
     if (figure && !telling && names.some((name) => figure.values[name] !== wanted[name])) figure.go(wanted);
   };
   const end = () => {
+    begun += 1;
     figure?.destroy();
     worker?.terminate();
-    figure = null;
+    figure = worker = null;
   };
   const begin = async () => {
     end();
+    const turn = begun;
     const [bytes, points_s] = [plain(model.get("module")), new Float64Array(plain(model.get("points_s")))];
     const engine = (await Engine.load(bytes, described)).take(points_s);
-    worker = new Worker(URL.createObjectURL(new Blob([model.get("worker")], { type: "text/javascript" })));
-    worker.postMessage({ bytes, described, points_s });
+    if (turn !== begun) return; // other traffic came meanwhile, or the end
     const [views, controls] = [model.get("views"), model.get("controls")];
-    figure = host.figure = new Figure(host, { engine, askMap: mapper(worker), described, Film, views, controls, values: values(), theme, plays: true, onchange: tell });
+    if (views.includes("map")) {
+      worker = new Worker(URL.createObjectURL(new Blob([model.get("worker")], { type: "text/javascript" })));
+      worker.postMessage({ bytes, described, points_s });
+    }
+    figure = host.figure = new Figure(host, { engine, askMap: worker && mapper(worker), described, Film, views, controls, values: values(), theme, plays: true, onchange: tell });
   };
   const restyle = () => {
     const name = theme();
