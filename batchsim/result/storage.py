@@ -20,6 +20,7 @@ from numpy.lib import format as npy
 
 from batchsim import _check
 from batchsim._files import RESULT_BYTES, json_of, opened, replacing
+from batchsim._format import in_one_line
 from batchsim._version import __version__
 from batchsim.engines.folded_log import BEFORE, SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
@@ -77,7 +78,8 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]
         except MemoryError:
             raise
         except Exception as error:  # a damaged zip raises nearly anything
-            raise ValueError(f"{os.fspath(path)} must be a saved result: {error}") from error
+            why = in_one_line(str(error))
+            raise ValueError(f"{os.fspath(path)} must be a saved result: {why}") from error
 
 
 def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:

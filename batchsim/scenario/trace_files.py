@@ -251,7 +251,7 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
             if (rows := content.metadata.num_rows) > max(SMALL, ROWS_A_BYTE * file.seek(0, io.SEEK_END)):
                 raise ValueError(f"{path} must have at most {ROWS_A_BYTE} rows a byte, got {rows:,}")
             head = next(content.iter_batches(SOME), ()) if None in wanted else ()
-            first = [_texts(path, cells).to_pylist() for cells in head]
+            first = [_texts(path, cells).to_pylist() for cells in head] or [[]] * len(names)
             chosen = [names[_index(path, name, names, first)] for name in wanted]
             # As text, a number keeps its digits, and a timestamp becomes ISO 8601.
             table = content.read(chosen)
@@ -268,10 +268,8 @@ def _parquet_columns(path: File, wanted: Sequence[Name]) -> list[Column]:
 
 def _texts(path: File, cells: Any) -> Any:
     """Return a column of Parquet, or refuse a long text that stands for many cells."""
-    import pyarrow
-
     for part in getattr(cells, "chunks", [cells]):
-        if pyarrow.types.is_dictionary(part.type):
+        if hasattr(part, "dictionary"):
             longest = max(map(len, part.dictionary.to_pylist()), default=0)
             if longest * len(part) > PACKED:
                 raise ValueError(

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from batchsim import _course
-from batchsim._format import in_one_line, several
+from batchsim._format import brief_text, in_one_line, several
 from batchsim._version import __version__
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
@@ -141,7 +141,8 @@ def _checked(path: Path, any_version: bool) -> Record:
     try:
         _last_at(record)
     except ValueError as error:
-        raise ValueError(f"{path}, {record.student}'s progress, has a time that is none: {error}") from None
+        why = brief_text(str(error))
+        raise ValueError(f"{path}, {record.student}'s progress, has a time that is none: {why}") from None
     return record
 
 

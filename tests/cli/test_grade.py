@@ -244,6 +244,7 @@ def test_a_file_that_does_not_fit_hides_nobody(handed_in, option):
     assert all(name in done.stdout for name in ("Ann", "Bob", "cem"))
     lines = done.stderr.splitlines()
     assert sum("has a time that is none" in line for line in lines) == len(lines) == len(TIMES)
+    assert all(len(line.partition("none: ")[2]) <= 80 for line in lines)
 
 
 def test_predictions_that_no_lesson_asks_are_not_counted(tmp_path):

@@ -80,6 +80,16 @@ def test_what_is_not_a_saved_result_is_refused(tmp_path, content, reason):
         Result.load(path)
 
 
+def test_a_name_of_a_damaged_archive_is_told_in_brief(tmp_path):
+    path, content = tmp_path / "long.npz", io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("about.npy" + "x" * 5000, b"x")
+    path.write_bytes(content.getvalue().replace(b"about", b"other", 1))  # in one of two places
+    with pytest.raises(ValueError, match="must be a saved result") as error:
+        Result.load(path)
+    assert len(str(error.value)) < 2000
+
+
 def test_a_column_that_is_missing_is_refused(small, tmp_path):
     small.save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz") as arrays:

@@ -450,6 +450,10 @@ def test_bad_parquet_is_refused(tmp_path):
         parquet.write_table(pyarrow.table({name: cells}), path)
         with pytest.raises(ValueError, match=message):
             bs.Trace.from_parquet(path)
+    parquet.write_table(pyarrow.table({"x": pyarrow.array([], pyarrow.float64()), "y": [*""]}), path)
+    with pytest.raises(ValueError, match="at least one row, got none"):
+        bs.Trace.from_parquet(path)
+    parquet.write_table(pyarrow.table({"t": cells}), path)
     with pytest.raises(ValueError, match="must have a column 'at', got the columns t"):
         bs.Trace.from_parquet(path, "at")
     (tmp_path / "text.parquet").write_text("t\n1\n")
