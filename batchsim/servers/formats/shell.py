@@ -253,6 +253,8 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
 
 def heredocs(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the heredocs of a text: the line in front of each, and where it begins and ends."""
+    if "<<" not in text:
+        return
     lines, begin, end, head, at = text.splitlines(keepends=True), 0, "", "", 0
     last = {line.strip(): number for number, line in enumerate(lines)}
     for number, line in enumerate(lines):
