@@ -68,6 +68,7 @@ assert sum(wide * high for _, _, wide, high in live.places().values()) > 0.999
 
 panel = bs.explore(requests=300)
 assert ("Gaps between arrivals", "gaps") in panel.large.options
+panel.screen.appear()
 before = panel.screen.frame
 panel.large.value = "gaps"
 assert panel.screen.frame != before
