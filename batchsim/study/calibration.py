@@ -13,6 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._clock import on_grid
 from batchsim._format import aligned, duration, fixed, listed, percent, rate
+from batchsim.engines.estimates import run_s
 from batchsim.measured.load_stages import Stage
 from batchsim.measured.load_tests import TOOLS, LoadTest, load_test
 from batchsim.result.metrics import metric
@@ -451,8 +452,14 @@ def calibrate(
             raise ValueError(f"{needs}, got none at {stage.name} ({stage.source or 'no file'})")
     in_flight = _in_flight(test) if in_flight is None else in_flight
     client: Any = {"tokens": tokens, "in_flight": in_flight, "servers": servers, "like": like}
+    known = Prior.of(stages, prior, prior_spread)
+    first, _ = known.made(known.begins[0])
+    server: Any = partial(_server, like, servers, Poisson(1), rule=rule, service=first)
+    made = [server(tokens=tokens_of(stage, first, tokens)) for stage in stages]
+    counts = [min(stage.requests, MOST) or SOME for stage in stages]
+    known.warn_if_long(stages, sum(map(run_s, made, counts)))
     found = posterior(
-        stages, Prior.of(stages, prior, prior_spread),
+        stages, known,
         lambda stage, service, seed: predicted(stage, rule, service, **client, seed=seed), seed,
     )  # fmt: skip
     service, client_ms = found.prior.made(found.logs)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim.engines.estimates import LONG_S
 from batchsim.measured.fits import fit
 from batchsim.measured.load_stages import Stage
 from batchsim.scenario import StepTime
@@ -27,6 +28,7 @@ CLOSE = 0.02  # relative: the step of a derivative, and the error that is expect
 SURE = 3.0  # errors that would count as much as that expectation
 FAT, TAILS = 1.0, 3.0  # degrees of freedom of the errors' distribution, and of a client's own
 BEYOND = 0.1  # relative: how much longer or shorter steps become for each doubling of the highest fitted load
+ITERATIONS = 6  # of a fit, mostly
 REPEATS = 8  # runs of each stage that tell how much chance there is in one
 SPREAD = 0.5  # of a given parameter's logarithm: its standard deviation
 PRIOR = 1.0  # standard deviation of a parameter's logarithm around the first guess, before any data
@@ -92,6 +94,13 @@ class Prior:
         """Return the service time and the client's overhead in ms of these logarithms."""
         *values, client_ms = np.exp(logs).tolist()
         return dataclasses.replace(self.base, **dict(zip(self.names, values, strict=False))), client_ms
+
+    def warn_if_long(self, stages: Sequence[Stage], run_s: float) -> None:
+        """Warn before fits that take long, where a run of all stages takes so many seconds."""
+        seconds = run_s * (REPEATS + ITERATIONS * len(self.begins) * (1 + len(self.names)))
+        if seconds > LONG_S:
+            most = f"{len(stages)} stages of up to {max(stage.requests for stage in stages):,} requests"
+            _check.warn(f"{most} take some {seconds:,.0f} s to fit: hold_out= leaves stages out")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,15 @@ import runs
 
 import batchsim as bs
 from batchsim.engines import estimates
+from batchsim.measured.load_stages import Stage
+from batchsim.measured.load_tests import LoadTest
 from batchsim.study.surface import load_curve, surface
 
 SIMULATE = importlib.import_module("batchsim.simulate")  # `bs.simulate` is its function
 
 CHAT = bs.Scenario(bs.Poisson(9), bs.Continuous(), bs.StepTime(1, 8, 0.1), tokens=bs.Tokens(100, 900))
+LONG = {"latency_ms": {"mean": 9e3}, "ttft_ms": {"mean": 9.0}, "prompt_tokens": 100, "output_tokens": 900}
+LONG_TEST = LoadTest("mine", "1", tuple(Stage(20_000, asked_per_s=at, **LONG) for at in range(1, 11)))
 PLAIN = bs.Scenario(bs.Poisson(0.1), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
 SCALED = PLAIN.replace(autoscale=bs.Autoscale("queue", most=4, every_s=0.001))
 LARGE = [
@@ -39,6 +43,7 @@ LARGE = [
     (lambda: bs.compare_servers(PLAIN, ["triton", "torchserve"], requests=4_000_000), "1.7 GiB of 2.0 GiB"),
     (lambda: bs.compare_routing(PLAIN.replace(replicas=9), requests=1_000_000), "GiB of 2.0 GiB free"),
     (lambda: bs.film(PLAIN, 6_000_000), "1.3 GiB of 2.0 GiB free"),
+    (lambda: bs.calibrate(LONG_TEST, bs.Continuous()), "10 stages of up to 20,000 requests take some "),
 ]
 
 
