@@ -22,6 +22,7 @@ def one_of_tokens():
 def panel_of_tokens(one_of_tokens):
     """The panel of earlier tests, back at the beginning."""
     one_of_tokens.screen.has_appeared = False
+    one_of_tokens.tabs.selected_index = 0
     one_of_tokens.session.left.update(DEFAULTS)
     one_of_tokens.session.pinned = one_of_tokens.session.pinned_state = None
     one_of_tokens.session.reset()

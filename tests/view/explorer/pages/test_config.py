@@ -34,6 +34,7 @@ def made():
 @pytest.fixture
 def panel(made):
     made.config.box.text = ""
+    made.tabs.selected_index = 0
     made.session.left.update(DEFAULTS)
     made.session.reset()
     return made
