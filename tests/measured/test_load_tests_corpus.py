@@ -9,13 +9,13 @@ import warnings
 from typing import NamedTuple
 
 import pytest
+from corpus import documents, table
 from places import DATA
 
 import batchsim as bs
 
 CORPUS = DATA / "load_corpus"
-DOCUMENT = re.compile(r"^=== (\S+)\n(.*?)(?=^=== |\Z)", re.DOTALL | re.MULTILINE)
-DOCUMENTS = dict(DOCUMENT.findall((CORPUS / "documents.txt").read_text()))
+DOCUMENTS = documents(CORPUS)
 
 
 class Row(NamedTuple):
@@ -27,11 +27,7 @@ class Row(NamedTuple):
     words: str
 
 
-TABLE = [
-    Row(*(cell.strip() for cell in re.split(r" \|(?= |$)", line, maxsplit=3)))
-    for line in (CORPUS / "expected.txt").read_text().splitlines()
-    if not line.startswith("#")
-]
+TABLE = table(CORPUS, Row)
 # What a row may say of a stage.
 OF_STAGE = {
     "name": lambda stage: stage.name.replace(" ", "_"),

@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple
 
 import pytest
+from corpus import documents, table
 from places import DATA
 
 import batchsim as bs
@@ -41,15 +42,9 @@ class Row(NamedTuple):
     line: str
 
 
-TABLE = [
-    Row(*(cell.strip() for cell in re.split(r" \|(?= |$)", line, maxsplit=6)))
-    for line in (CORPUS / "expected.txt").read_text().splitlines()
-    if not line.startswith("#")
-]
+TABLE = table(CORPUS, Row)
 ROWS = [row for row in TABLE if not row.name.startswith("~")]  # for which no reader exists yet
-DOCUMENT = re.compile(r"^=== (\S+)\n(.*?)(?=^=== |\Z)", re.DOTALL | re.MULTILINE)
-TEXTS = [path.read_text() for path in sorted(CORPUS.glob("*.txt")) if path.stem != "expected"]
-DOCUMENTS = dict(found for text in TEXTS for found in DOCUMENT.findall(text))
+DOCUMENTS = documents(CORPUS)
 
 
 def values(text):
