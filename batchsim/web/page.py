@@ -153,9 +153,9 @@ def main(path: str) -> None:
     if len(text) > LARGEST:
         raise ValueError(f"the page must have at most {LARGEST:,} bytes, got {len(text):,}")
     Path(path).write_bytes(text)
-    for old in PACKAGE.glob("*.wasm"):
+    kept = wasm.built(PACKAGE, wasm.FIGURE)  # for notebooks of those who install a wheel
+    for old in {*PACKAGE.glob("*.wasm")} - {kept}:
         old.unlink()
-    wasm.built(PACKAGE, wasm.FIGURE)  # for notebooks of those who install a wheel
     print(f"{path}: {len(text) / 1000:.0f} kB")
 
 
