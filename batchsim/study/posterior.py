@@ -42,8 +42,8 @@ CHAINS, STEPS, APART = 2 * DRAWS, 1500, 25  # of Metropolis' rule; samples are s
 class Prior:
     """What is known before any stage: each parameter's name, and the mean and spread of its logarithm.
 
-    `given` tells which of them a service time gave, `begins` where the fits begin, `base` what the service
-    time has besides these parameters.
+    `given` marks those that a service time gave. The fits begin at `begins`; `base` is the service time whose
+    parameters they change.
     """
 
     base: StepTime | Affine

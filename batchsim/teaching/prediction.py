@@ -22,7 +22,7 @@ ON_ITS_WAY = "Your answer is on its way to the class's chart, without your name.
 
 
 class Verdict(anywidget.AnyWidget):
-    """What is told of an answer; a page shows it at once, also while the kernel is busy."""
+    """The feedback on an answer; a page shows it at once, also while the kernel is busy."""
 
     _esm = widget(Path(__file__).with_name("verdict.js"))
     _css = IN_THE_DARK

@@ -75,7 +75,7 @@ class Command:
     """A command: its words, and the words that set environment variables for it.
 
     `item` is what stands in front of a word of a list, "" where a blank does; `alone` is where a list of
-    arguments can be added to an image without one, and how. `remarks` are places with what must be said.
+    arguments can be added to an image without one, and how. `remarks` are sentences, each with its place.
     `replicas` are 0 of a worker, for which its leader stands.
     """
 

@@ -89,7 +89,7 @@ def as_number(answer: Any) -> float:
         ) from None
 
 
-MUST_BE = "the answer must be "  # so begins what is told of an answer that has another form
+MUST_BE = "the answer must be "  # the beginning of a sentence on an answer of another form
 
 
 class Verdict(NamedTuple):
