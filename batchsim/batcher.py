@@ -80,6 +80,7 @@ class InferenceBatcher:
             return True
         due = self._due()
         # Deadlines are compared as times: (now - then) * 1000 >= wait can be false exactly at the deadline.
+        # Either will do: your own loop may sleep until the plain sum, a simulation until the rounded one.
         return due is not None and self.clock() >= min(due)
 
     def _due(self) -> tuple[float, float] | None:
@@ -92,8 +93,9 @@ class InferenceBatcher:
             return None
         wait_s = self.max_wait_ms / 1000
         plain_s = came_s + wait_s
-        # Clocks since 1970 are not rounded: their seconds have no room for nanoseconds.
-        return (later(came_s, wait_s) if came_s >= 0 and plain_s < LATEST_S else plain_s), plain_s
+        if came_s < 0 or plain_s >= LATEST_S:  # a clock since 1970, whose floats have no room for nanoseconds
+            return plain_s, plain_s
+        return later(came_s, wait_s), plain_s
 
     def take_batch(self) -> list[dict[str, Any]]:
         """Remove and return the oldest requests, at most `max_batch_size`, oldest first."""
@@ -102,7 +104,7 @@ class InferenceBatcher:
             return [self.queue.popleft() for _ in range(size)]
 
     def process_batch(self) -> list[dict[str, Any]]:
-        """Run the model once on the oldest requests and return `{"id":, "output":}` for each.
+        """Run the model once on the oldest requests, ready or not; return `{"id":, "output":}` for each.
 
         At most `max_batch_size`, oldest first; [] if none wait. When `model_fn` raises, or
         returns another number of outputs (ValueError), the batch goes back to its place at the head
@@ -128,7 +130,7 @@ class InferenceBatcher:
 
 
 def _stacked(inputs: Sequence[np.ndarray]) -> np.ndarray:
-    """Return inputs as a batch; ValueError for whole numbers that beside floats would become others."""
+    """Return inputs as a batch; ValueError for integers that are too large to be exact beside floats."""
     batch = np.stack(inputs)
     if batch.dtype.kind in "fc" and any(item.dtype.kind in "iu" for item in inputs):
         with np.errstate(invalid="ignore"):  # beyond the largest whole number

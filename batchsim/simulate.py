@@ -96,10 +96,6 @@ def simulated(
         inputs = _listed(inputs)
         requests = len(inputs) if requests is None else requests
     count = check_requests(scenario, requests)
-    kind = KINDS[scenario.kind]  # how requests, or tokens, are drawn, run and added up
-    room = math.inf
-    if kind.folds:
-        room = room_for_steps(keep, requests, bytes_of(scenario, count * replications)) / replications
     _check_model(scenario, model_fn, inputs, count, timing)
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
@@ -107,18 +103,16 @@ def simulated(
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = _engine_of(scenario, engine, keep, model_fn is not None)
-    if keep != "summary" or (scenario.most_replicas > 1 and not are_apart(scenario)):
-        check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
-    if advice:  # of `simulate` itself: a study warns once of all its runs
-        at_once = 1 if engine == "simpy" else min(os.cpu_count() or 1, replications)
-        held = 0 if keep == "summary" else replications
-        warn_if_large(scenario, count, engine, replications / at_once, held)
+    kind = KINDS[scenario.kind]  # how requests, or tokens, are drawn, run and added up: `engines.kinds`
+    room = math.inf  # for the steps of tokens, in bytes
+    if kind.folds:
+        room = room_for_steps(keep, requests, bytes_of(scenario, count * replications)) / replications
+    _check_size(scenario, count, engine, keep, replications, advice)
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None
     if model_fn is not None and timing != "service":
         stopwatch = Stopwatch(model_fn, warm=timing == "measured")
-
     options: dict[str, Any] = {"room": room} if kind.folds else {}
     options |= {"cancelled": cancelled} if engine == "compiled" else {}
     options |= {"model_fn": stopwatch or model_fn, "inputs": inputs} if model_fn is not None else {}
@@ -133,35 +127,65 @@ def simulated(
         log = kind.run(engine, plan, **options)
         return RUNS[scenario.kind](scenario, log, warmup=fraction, clock=clock)
 
+    runs = _all(one, replications, engine, cancelled)
+    if keep == "all":
+        _warn_of_steps(runs[0], room)
+    result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
+    warning = ""
+    if find_warmup:
+        result, warning = drop_warmup(result)
+    warnings = (warning, *_doubts(result, count, keep == "all"))
+    return result, [each for each in warnings if each]
+
+
+def _all(
+    one: Callable[[int], Run], replications: int, engine: str, cancelled: threading.Event
+) -> tuple[Run, ...]:  # fmt: skip
+    """Return the runs of all replications."""
     if replications == 1 or engine == "simpy":  # in this thread, which receives Ctrl-C
-        runs = tuple(map(one, range(replications)))
-    else:
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
-            try:
-                runs = tuple(threads.map(one, range(replications)))
-            except BaseException:
-                cancelled.set()  # the threads stop at their next slice
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-    runs = _all_folded_or_none(runs)
-    if keep == "all" and isinstance(log := runs[0].columns, FoldedLog):
+        return _all_folded_or_none(tuple(map(one, range(replications))))
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
+        try:
+            return _all_folded_or_none(tuple(threads.map(one, range(replications))))
+        except BaseException:
+            cancelled.set()  # the threads stop at their next slice
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _check_size(
+    scenario: Scenario, count: int, engine: str, keep: str, replications: int, advice: str
+) -> None:  # fmt: skip
+    """Refuse runs that do not fit into memory, and warn before those that take long."""
+    if keep != "summary" or (scenario.most_replicas > 1 and not are_apart(scenario)):
+        check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
+    if advice:  # of `simulate` itself: a study warns once of all its runs
+        at_once = 1 if engine == "simpy" else min(os.cpu_count() or 1, replications)
+        held = 0 if keep == "summary" else replications
+        warn_if_large(scenario, count, engine, replications / at_once, held)
+
+
+def _warn_of_steps(run: Run, room: float) -> None:
+    if isinstance(log := run.columns, FoldedLog):
+        # As many requests as have their steps in nine tenths of the room, and a twentieth fewer, in round
+        # numbers: another seed has others.
         fewer = np.searchsorted(log.steps_before[:-1], 0.9 * room)
         _check.warn(
             f"result.steps has no rows, as {log.steps:,} of them need too much memory: "
             f"requests={int(float(f'{0.95 * fewer:.1e}'))} keeps them, keep='requests' does without"
         )
-    result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
-    warning = ""
-    if find_warmup:
-        result, warning = drop_warmup(result)
-    dropped = warmup_requests(result.warmup, count)
+
+
+def _doubts(result: Result, count: int, columns: bool) -> tuple[str, str]:
+    """Return why the metrics may not be those of a steady state: parts of a day, and cold starts."""
+    dropped, scenario = warmup_requests(result.warmup, count), result.scenario
     periods = Periods.of(scenario.workload, count - dropped, dropped)
-    partial = "" if periods is None else periods.warning(keep == "all")
+    partial = "" if periods is None else periods.warning(columns)
     cold = ""
-    if replications > 1 and scenario.service.compile_ms is not None and not dropped:
-        each = f"a cold start in each of {replications} replications"
+    if len(result.runs) > 1 and scenario.service.compile_ms is not None and not dropped:
+        each = f"a cold start in each of {len(result.runs)} replications"
         cold = f"the metrics include {each}: warmup='auto' estimates the steady state"
-    return result, [each for each in (warning, partial, cold) if each]
+    return partial, cold
 
 
 def _listed(inputs: Any) -> list[Any]:

@@ -27,7 +27,9 @@ class Init(Command):
         if self.path.is_file() and not self.force:
             raise ValueError(f"{self.path} already exists: choose another name, or --force")
         template = files("batchsim.cli").joinpath("scenario.toml").read_text(encoding="utf-8")
-        text = template.replace("# OTHER_RULES\n", "\n".join(other_rules()))
+        text = template.replace(
+            "# OTHER_RULES (`batchsim init` writes them here)\n", "\n".join(other_rules())
+        )
         with replacing(self.path) as file:
             file.write(text.replace("THIS_FILE", os.fspath(self.path)).encode())
         output.echo(f"Wrote {self.path}. Next: batchsim simulate {self.path}")

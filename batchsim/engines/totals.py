@@ -1,4 +1,4 @@
-"""The sums of a run and the histograms of its latencies: metrics are made from these.
+"""The sums of a run, the histograms of its latencies, and their percentiles: metrics are made from these.
 
 `engines/compiled/sums.py` fills them, from the columns of a whole run or from one window after another. A run
 with keep="summary" keeps nothing else.
@@ -7,7 +7,7 @@ with keep="summary" keeps nothing else.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Annotated, Any, Protocol, Self, get_type_hints
 
 import numpy as np
 
@@ -15,23 +15,24 @@ from batchsim._clock import PER_S, WHOLE, on_grid
 from batchsim.engines.log import Status
 from batchsim.scenario.rules import Trigger
 
-Sum = Any  # one number, or an array with a row a part of a run
+Sum = Any  # one number, or an array with a row for each section of a run
 Count = Annotated[Any, int]  # the dtype of the array; a number after it is the number of sums
 Seconds = Annotated[Any, float]
+Joules = Annotated[Any, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Totals:
     """The sums over the requests after the warm-up, and over the window from the first of them.
 
-    The window begins at time 0 without a warm-up, and ends at the last finish. The totals of several parts of
-    a run have arrays, with a row a part. The sum of two totals is that of both runs. A sum with a default may
-    be missing in a file of an earlier version.
+    The window begins at time 0 without a warm-up, and ends at the last finish. The totals of several
+    sections of a run have arrays, with a row for each. The sum of two totals is that of both runs. A sum with
+    a default may be missing in a file of an earlier version.
     """
 
     requests: Count
     statuses: Annotated[Sum, int, len(Status)]  # requests by `Status`
-    parts_s: Annotated[Sum, float, 4]  # over the served: latency, forming, queueing, computing
+    parts_s: Annotated[Sum, float, 4]  # over the served: latency, and its parts: forming, queueing, computing
     finished: Count  # requests that finish in the window, warm-up included
     busy_s: Seconds  # of all servers, in the window
     window_s: Seconds
@@ -46,7 +47,7 @@ class Totals:
     oversized: Count = 0  # requests above the rule's limit, rejected or truncated
     replica_s: Seconds = 0.0  # with an autoscaler: of all replicas, in the window, from being asked for on
     cycles: Count = 0  # of the autoscaler: see `engines.autoscaling.rises`
-    joules: Seconds = 0.0  # that servers draw while they compute, of batches that finish in the window
+    joules: Joules = 0.0  # that servers draw while they compute, of batches that finish in the window
 
     @classmethod
     @cache
@@ -56,16 +57,18 @@ class Totals:
         return {name: (hint.__metadata__[0], hint.__metadata__[1:]) for name, hint in hints.items()}
 
     @classmethod
-    def zeros(cls, parts: int) -> Self:
-        """Return the totals of so many parts of a run of which nothing has been added yet."""
-        return cls(**{name: np.zeros((parts, *shape), kind) for name, (kind, shape) in cls.kinds().items()})
+    def zeros(cls, sections: int) -> Self:
+        """Return the totals of so many sections of a run of which nothing has been added yet."""
+        return cls(
+            **{name: np.zeros((sections, *shape), kind) for name, (kind, shape) in cls.kinds().items()}
+        )
 
     def each(self, change: Callable[[Any], Any]) -> Self:
         """Return the totals with every sum changed."""
         return type(self)(**{name: change(column) for name, column in vars(self).items()})
 
     def grouped(self, counts: Sequence[int]) -> Self:
-        """Return the totals of groups of neighbours, see `grouped`: of all sums in one table."""
+        """Return the totals of groups of neighbours: the function `grouped` of all sums at once."""
         columns = {name: column.reshape(len(column), -1) for name, column in vars(self).items()}
         table, sums, at = grouped(np.concatenate([*columns.values()], axis=1), counts), {}, 0
         for name, column in columns.items():
@@ -74,7 +77,7 @@ class Totals:
         return type(self)(**sums)
 
     def whole(self) -> Self:
-        """Return the totals of all parts together."""
+        """Return the totals of all sections together."""
         return self.each(lambda column: found if (found := np.add.reduce(column)).ndim else found.item())
 
     def __add__(self, other: Self) -> Self:
@@ -82,7 +85,7 @@ class Totals:
 
 
 def grouped(column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """Return a column's sums over `counts` groups of neighbours, one after the other; fewer and fewer."""
+    """Return a column's sums over `counts` groups of neighbours, in turn; each count divides the last."""
     found = []
     for count in counts:
         if count < column.shape[0]:
@@ -121,6 +124,7 @@ class TokenHistograms:
 # may have exactly that latency: those that waited for `max_wait_ms`.
 FIRST = 10_000  # up to it a nanosecond each
 A_DECADE = 9_000  # in each of the next ones
+EXACT = FIRST - A_DECADE  # the first of them: the rest of FIRST is a decade like any other, of nanoseconds
 DECADES = 12  # up to 10^16 ns, which no duration reaches
 BINS = FIRST + 1 + A_DECADE * DECADES
 
@@ -132,9 +136,9 @@ def middles_s() -> np.ndarray:
     >>> round(1e9 * float(middles_s()[binned(0.016)]), 1)  # of the nanoseconds from 15,990,001 to 16,000,000
     15995000.5
     """
-    decade, place = np.divmod(np.maximum(np.arange(BINS) - 1001, 0), A_DECADE)
+    decade, place = np.divmod(np.maximum(np.arange(BINS) - EXACT - 1, 0), A_DECADE)
     width = 10.0**decade
-    last = np.where(np.arange(BINS) > 1000, (place + 1001) * width, np.arange(BINS))
+    last = np.where(np.arange(BINS) > EXACT, (place + EXACT + 1) * width, np.arange(BINS))
     return (last - (width - 1) / 2) / PER_S
 
 
@@ -144,7 +148,7 @@ def binned(seconds: Any) -> Any:
     >>> binned(np.array([0.016, 0.016000001, 0.01601, 0.016010001])) - binned(0.016)
     array([0, 1, 1, 2])
     """
-    ticks = seconds * PER_S + WHOLE - WHOLE
+    ticks = seconds * PER_S + WHOLE - WHOLE  # rounded, half to even: floats this large are whole numbers
     decade = np.searchsorted(FIRST * 10.0 ** np.arange(DECADES), ticks)
     return np.minimum(A_DECADE * decade + np.ceil(ticks / 10.0**decade).astype(int), BINS - 1)
 
@@ -166,3 +170,25 @@ class Histogram:
         """Return how many latencies are at most that; a limit of more than four digits is taken to 0.1 %."""
         limit_s = on_grid(objective_ms / 1000)
         return int(self.counts[: np.searchsorted(middles_s(), limit_s, side="right")].sum())
+
+
+class Ranked(Protocol):
+    """A column with values by rank: all latencies, sorted where they are kept, or a `Histogram`."""
+
+    def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray: ...
+
+
+def percentiles(column: Ranked, qs: np.ndarray, values: int, count: int) -> np.ndarray:
+    """Return percentiles, `qs` in percent, of `count` requests, of which `values` are in the column.
+
+    The others, not served, are infinitely late. A percentile has a rank, mostly between two whole ones: it
+    lies between the latencies of these. There must be at least one value.
+    """
+    ranks = qs / 100 * (count - 1)
+    lows, highs = np.floor(ranks), np.ceil(ranks)
+    places = np.minimum([lows, highs], values - 1).astype(int)
+    below_ms, above_ms = column.at_ranks_ms(places)
+    # NumPy's "linear", to its last bit.
+    parts, rises_ms = ranks - lows, above_ms - below_ms
+    found_ms = np.where(parts < 0.5, below_ms + rises_ms * parts, above_ms - rises_ms * (1 - parts))
+    return np.where(highs < values, found_ms, np.inf)

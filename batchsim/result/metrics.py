@@ -14,8 +14,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.log import Status
-from batchsim.engines.totals import Histogram, TokenTotals, Totals
-from batchsim.result.value_columns import OrderStatistics, percentiles, pooled
+from batchsim.engines.totals import Histogram, TokenTotals, Totals, percentiles
+from batchsim.result.value_columns import OrderStatistics, pooled
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.rules.rule import ENDLESS

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -161,12 +161,6 @@ class Weighted:
         return int(self._counts[: np.searchsorted(self._values, limit_ms, side="right")].sum())
 
 
-class Ranked(Protocol):
-    """What has values by rank: `OrderStatistics`, a `Histogram`, `AtRanks`."""
-
-    def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray: ...
-
-
 class AtRanks:
     """The values of a column by rank, for a single query: many times as fast as a sort of a short column."""
 
@@ -176,18 +170,3 @@ class AtRanks:
     def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
         """Return the values with that many smaller ones."""
         return np.partition(self._values, np.unique(ranks))[ranks]
-
-
-def percentiles(column: Ranked, qs: np.ndarray, values: int, count: int) -> np.ndarray:
-    """Return percentiles of `count` requests; `values` of them, at least one, are in the column.
-
-    The others, not served, are infinitely late.
-    """
-    ranks = qs / 100 * (count - 1)
-    lows, highs = np.floor(ranks), np.ceil(ranks)
-    places = np.minimum([lows, highs], values - 1).astype(int)
-    below_ms, above_ms = column.at_ranks_ms(places)
-    # NumPy's "linear", to its last bit.
-    parts, rises_ms = ranks - lows, above_ms - below_ms
-    found_ms = np.where(parts < 0.5, below_ms + rises_ms * parts, above_ms - rises_ms * (1 - parts))
-    return np.where(highs < values, found_ms, np.inf)

@@ -15,11 +15,11 @@ from batchsim._clock import between_ms
 from batchsim.engines.draws import Streams, length_seeds
 from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan
-from batchsim.engines.totals import TokenTotals
+from batchsim.engines.totals import TokenTotals, percentiles
 from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
 from batchsim.result.sections import section_edges, sums
 from batchsim.result.token_run import tpot_ms
-from batchsim.result.value_columns import AtRanks, percentiles
+from batchsim.result.value_columns import AtRanks
 from batchsim.scenario import Continuous, Rule, Scenario, StepTime, Tokens
 from batchsim.scenario.prefixes import PrefixGroups
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths, servable

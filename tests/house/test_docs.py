@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 PATH = (
     "batcher.py", "scenario/rules/size_or_wait.py", "cli/scenario.toml", "engines/reference/instants.py",
-    "simulate.py", "engines/totals.py", "result/intervals.py", "view/pictures/batches.py",
+    "simulate.py", "engines/totals.py", "result/standard_error.py", "view/pictures/batches.py",
     "view/explorer/knob.py", "teaching/exercises/why_batch.py",
 )  # fmt: skip
 KINDS = "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"
@@ -19,7 +19,7 @@ def test_the_path_to_read_is_ten_files_of_about_as_many_lines_as_it_states():
     assert re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE) == list(PATH)
     (told,) = re.findall(r"^About ([\d,]+) lines", section, re.MULTILINE)
     assert abs(sum(lines) - int(told.replace(",", ""))) <= 50
-    assert sum(lines) <= 1750
+    assert sum(lines) <= 1800
 
 
 def test_the_changelog_lists_each_change_in_one_line_by_version_and_kind():

@@ -17,6 +17,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.log import Status
 
 Process = Generator[simpy.Event, Any, None]
+NO_CLIENT = -1  # the sender of a request of an open loop
 
 
 class At(float):
@@ -35,8 +36,8 @@ class Instants:
     def __init__(self, traffic: Plan, env: simpy.Environment | None = None) -> None:
         self.traffic = traffic
         self.env = env or simpy.Environment(0.0)
-        # The events of this instant: the processes fill these lists, the collector empties them.
-        self.arriving: list[int] = []
+        # The events of this instant: the processes note them here, the collector handles them.
+        self.arriving = 0
         self.ending: list[int] = []
         self.sending: list[int] = []
         self.refused: list[int] = []  # by the rule, in this dispatch
@@ -57,10 +58,10 @@ class Instants:
 
     def source(self, arrival_s: Sequence[float]) -> Process:
         """Send the requests of an open loop, each at its time."""
-        for request, time_s in enumerate(arrival_s):
+        for time_s in arrival_s:
             if time_s > self.env.now:
                 yield self.env.timeout(At(time_s))
-            self.arriving.append(request)
+            self.arriving += 1
             self.wake_collector()
 
     def clients(self, count: int) -> None:
@@ -85,6 +86,7 @@ class Instants:
                 yield self.env.timeout(At(due_s))
 
     def server(self, number: int) -> Process:
+        """Compute the batches that `start` of a subclass assigns, each until its finish."""
         while True:
             finish_s = yield self.assigned[number]
             self.assigned[number] = self.env.event()
@@ -117,14 +119,17 @@ class Instants:
 
     def act(self) -> list[int]:
         """Take the first three steps; return the requests that leave."""
-        arriving, self.arriving = self.arriving, []
-        for _ in arriving:
-            self.enter(client=-1)
+        # 1. Arrivals enter first: whoever comes at the deadline of a batch joins it.
+        for _ in range(self.arriving):
+            self.enter(client=NO_CLIENT)
+        self.arriving = 0
 
+        # 2. Servers that end are free for the dispatch, in the order of their numbers.
         ending, self.ending = self.ending, []
         done = [request for server in sorted(ending) for request in self.release(server)]
         self.dispatch()
 
+        # 3. Timeouts come after the dispatch: whom a server takes at the last instant is served.
         return done + self.turned_away() + self.expire()
 
     def turned_away(self) -> list[int]:
@@ -134,9 +139,12 @@ class Instants:
 
     def answer(self, done: list[int]) -> Process:
         """Take the fourth step, of a closed loop: answer clients, and let them send after thinking."""
+        # 4. One by one, as each sees the batches that the requests of those before it have started.
         for request in done:
             self.answered[self.client[request]].succeed(request)
-        yield from self.gather()  # clients that do not think send again at this instant
+        # Clients that do not think send again at this instant, and wake the collector for a second pass,
+        # in which nothing is left to do.
+        yield from self.gather()
         sending, self.sending = self.sending, []
         for client in sorted(sending):
             if not self.ended:

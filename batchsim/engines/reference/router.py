@@ -21,7 +21,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log
 from batchsim.engines.reference import engine, token_engine
 from batchsim.engines.reference.engine import Collector
-from batchsim.engines.reference.instants import Instants, Process
+from batchsim.engines.reference.instants import NO_CLIENT, Instants, Process
 from batchsim.engines.reference.token_engine import Dispatcher
 from batchsim.engines.replicas import loads_of, merged_log, without_steps
 from batchsim.engines.token_log import TokenLog, TokenPlan
@@ -188,13 +188,13 @@ class Router(Instants):
         return replica.enter(client)
 
     def act(self) -> list[int]:
-        arriving, self.arriving = self.arriving, []
-        if arriving:
+        if self.arriving:
             self.scale()
         sent: list[int] = []
-        for _ in arriving:
-            self.send(self.loads(sent), client=-1)
+        for _ in range(self.arriving):
+            self.send(self.loads(sent), client=NO_CLIENT)
             sent.append(len(self.place) - 1)
+        self.arriving = 0
         done = [
             self.number[number, request]
             for number, each in enumerate(self.replicas) for request in each.act()

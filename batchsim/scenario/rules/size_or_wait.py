@@ -1,8 +1,9 @@
 """The textbook rule: a batch leaves when it is full, or when its oldest request has waited.
 
 An engine asks `decide` whenever something happens while a server is idle, and again at the time that
-`wake_s` returned. Python runs both, and Numba compiles them. A decision is an action, the number of the
-oldest requests that it takes, and the trigger, which is why. `state` is the memory of rules that have one.
+`wake_s` returned: here the deadline, when the oldest request has waited. Python runs both, and Numba compiles
+them. A decision is an action, the number of the oldest requests that it takes, and the trigger, which is why.
+`state` is the memory of rules that have one.
 """
 
 import dataclasses
@@ -16,13 +17,15 @@ from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, uni
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
-    if params.max_batch_units < ENDLESS:  # how many of the oldest fit, and whether no other would
+    if params.max_batch_units < ENDLESS:
+        # How many of the oldest fit, and whether no other would.
         size, full = fitting(waiting, params.max_batch_size, params.max_batch_units, params.units)
     else:
         size = min(waiting.length, params.max_batch_size)
         full = size == params.max_batch_size
     if full:
         return rule_api.START, size, rule_api.FULL
+    # Start if now_s >= the deadline: the trigger is WAIT at it, and BACKLOG after it, as no server was idle.
     return rule_api.by_timer(now_s, waiting, size, params.max_wait_s)
 
 
@@ -49,7 +52,7 @@ class SizeOrWait(Limited):
     units: str = units()
 
     decide = staticmethod(decide)
-    wake_s = staticmethod(rule_api.deadline_s)
+    wake_s = staticmethod(rule_api.deadline_s)  # later(oldest_s(waiting), params.max_wait_s)
     title = "Size or wait"
     used_by = "textbook, Triton, TensorFlow Serving"
     clock = "the clock starts as the oldest request comes, and the batch grows until it leaves"
@@ -67,7 +70,8 @@ class SizeOrWait(Limited):
     @property
     def count_threshold(self) -> Threshold:
         """A wait, how many requests end it, and how many leave at most."""
-        return Threshold(self.max_wait_ms / 1000, self.max_batch_size, self.max_batch_size)
+        size = self.max_batch_size
+        return Threshold(wait_s=self.max_wait_ms / 1000, enough=size, largest=size)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -68,7 +68,7 @@ class BreakEven(Number, name="01.3"):
     """The wait with which batches take as long on average as one at a time, which theory knows exactly."""
 
     unit = "ms"
-    within = 0.1  # a run of 40,000 requests is only an estimate
+    within = 0.1  # of the right answer: a run of 40,000 requests is only an estimate
     rate_per_s = 380
     max_batch_size = 32
     parts = "the mean latency one at a time, and the mean latency in batches, which grows with the wait"

@@ -14,9 +14,10 @@ from batchsim.view.explorer.widgets import plain
 class Knob:
     """One of the explorer's values, in the field `field` and on the slider `slider`, if it has one.
 
-    `show` gives both the value of the state. What a hand does goes to `take`, with whether it slides; if
-    `take` raises, the refused text stays in the field, with the reason below it. A slider counts steps: a
-    page would round any other number, and send it back.
+    `show` gives both the value of the state; `take` ignores the changes that this makes (`Controls.showing`).
+    What a hand does goes to `take`, with whether it slides; if `take` raises, the refused text stays in the
+    field, with the reason below it. A slider counts steps: a page would round any other number, and send it
+    back.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Knob:
         self.field.value, self.field.description = as_typed(value), self._name(alias)
         if slider is not None and value is not None:
             self.range = self.range.covering(value)
-            # A page clips each place to the range that it has then.
+            # A page clips each place to the range that it has then: widen, move, narrow.
             self.slider.max = max(self.slider.max, self.range.steps)
             self.slider.value = self.range.place(value)
             self.slider.max = self.range.steps
