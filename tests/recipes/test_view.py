@@ -29,7 +29,7 @@ class GapsView(View):
     KEY, NAME, SHORT = "gaps", "Gaps between arrivals", "Gaps (s)"
 
     def make(self) -> None:
-        self.set(self.ax, xlabel="requests", ylabel="gap (s)")
+        self.ax.set(xlabel="requests", ylabel="gap (s)")
         (self.gaps,) = self.ax.plot([], [], **self.now_style)
 
     def update(self, data: ViewData) -> None:

@@ -37,9 +37,7 @@ class BatchView(StackedView):
     def make(self) -> None:
         self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.add_bars(self.ax, TRIGGERS)
-        self.set(
-            self.ax, xlabel="batch size (requests)" if self.large else "batch size", ylabel="batches (%)"
-        )
+        self.ax.set(xlabel="batch size (requests)" if self.large else "batch size", ylabel="batches (%)")
         self.mean = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
 
     def update(self, data: ViewData) -> None:

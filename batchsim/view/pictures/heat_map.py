@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from batchsim._format import counted, duration, percent, rate, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
@@ -236,7 +236,7 @@ class HeatMapView(View):
     def _scale(self, surface: Any, rows: int, columns: int, tied: bool) -> None:
         note = "" if not self.large else ", dashed: as good as the best" if tied else ""
         if self.changed("grid", (surface.x, surface.y, surface.x_values, surface.y_values, note)):
-            self.set(self.ax, xlim=(0, columns), ylim=(0, rows))
+            self.ax.set(xlim=(0, columns), ylim=(0, rows))
             box = self.ax.bbox
             for axis, name, values, length in (
                 (self.ax.xaxis, surface.x, surface.x_values, box.width),
@@ -251,8 +251,7 @@ class HeatMapView(View):
                 room = 1.15 if axis is self.ax.yaxis else max(0.62 * len(text) + 0.4 for text in texts)
                 step = math.ceil(room * self.em_px / (length / len(texts)))
                 shown = range((len(texts) - 1) % step, len(texts), step)
-                axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
-                axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
+                axis.set_ticks([i + 0.5 for i in shown], [texts[i] for i in shown])
 
     def setting(self, surface: Any, cell: tuple[int, int]) -> dict[str, str]:
         """Return the value of each parameter of a cell by its label."""

@@ -22,7 +22,7 @@ from batchsim._format import (
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.result.distributions import POINTS, queue_length
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, View, outline
+from batchsim.view.pictures.view import DASHED, Spot, View
 from batchsim.view.scales import nice
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class LatencyView(GrowingView):
                 highest = max(highest, float(share.max()))
         if other is not None:
             self.other_fill.set_data(*self.other_bars.get_data()[:2])
-            self.other_bars.set(**outline(self.other_style(data)))
+            self.other_bars.set(**self.other_style(data))
         for q, line in self.lines.items():
             line.set_xdata([values[q]] * 2)
         if objective_ms is not None:

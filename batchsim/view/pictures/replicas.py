@@ -36,7 +36,7 @@ class ReplicasView(View):
     def make(self) -> None:
         labels = "server time that computes (%)", "mean batch size"
         for ax, label in zip(self.axes, labels, strict=False):
-            self.set(ax, ylabel=label, xlabel="replica")
+            ax.set(ylabel=label, xlabel="replica")
             ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         colour, self.mean_style = self.look.blue, self.style("ink", DASHED, 0.7)
         self.bars = [

@@ -35,7 +35,8 @@ class SeatsView(StepMomentView):
     def make(self) -> None:
         theme, ax = self.look, self.ax
         ax.grid(visible=False)
-        self.set(ax, ylabel="seat")
+        ax.set_ylabel("seat")
+        ax.yaxis.set_major_locator(Ticks(8 if self.large else 5, integer=True))
         self.styles: dict[str, Style] = {name: fill_style(theme, name) for name in NAMES}
         order = dict.fromkeys(NAMES, 2) | {"empty": 1}
         self.paper = self.areas(ax, 1.5, linewidth=0, facecolor=theme.background)
@@ -43,7 +44,7 @@ class SeatsView(StepMomentView):
         self.add_moment()
         if self.strip is not None:
             self.strip.yaxis.set_major_locator(Ticks(2, integer=True))
-            self.taken = self.outlines(self.strip, 3, self.style("blue"))  # as in the steps
+            self.taken = self.outlines(self.strip, 3, **self.style("blue"))  # as in the steps
             self.other_taken = self.outlines(self.strip, 2.5)
             right: Style = {"ha": "right", "va": "bottom", "color": theme.soft}
             self.mean = self.text(self.strip, xycoords="axes fraction", **right)
@@ -53,8 +54,6 @@ class SeatsView(StepMomentView):
         last_ms = 1000 * (now.end_s - begin_s)
         self.label(self.axes[-1].xaxis, "time", last_ms)
         self.limits(self.ax, lanes, x=(0, last_ms), y=(lanes + 0.5, 0.5))
-        if self.changed("lanes", lanes):
-            self.ax.set_yticks(_ticks(lanes, 8 if self.large else 5))
 
         def ms(times_s: np.ndarray) -> np.ndarray:
             return np.clip(1000 * (times_s - begin_s), 0, last_ms)
@@ -182,11 +181,3 @@ def lanes_of(now: Moment) -> int:
     """Return the number of seats to show: all if they are few, otherwise the most taken at once."""
     seats, taken = now.result.scenario.rule.largest_batch, int(now.seats.seat.max(initial=0)) + 1
     return seats if seats <= max(FEW, 1.5 * taken) else taken
-
-
-def _ticks(lanes: int, most: int) -> list[int]:
-    """Return the seats with a number, about `most`: the first, and multiples of a round number."""
-    if lanes <= most:
-        return list(range(1, lanes + 1))
-    step = next(step for step in (2, 5, 10, 20, 50, 100, 200, 500, 10**6) if lanes <= most * step)
-    return [1, *range(step if step > 2 else 2 * step, lanes + 1, step)]

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from batchsim._format import duration, number, percent
 from batchsim.result.distributions import latency_by_size
@@ -80,9 +79,9 @@ class SizesView(View):
         self.latency = self.axes[1] if len(self.axes) > 1 else None
         if self.latency is not None:
             self.limits(self.latency, x=(0, 100))
-            self.set(self.latency, xlabel="size, in tenths of the requests")
+            self.latency.set_xlabel("size, in tenths of the requests")
             self.line_styles = {q: self.style("ink", dashes, 0.9) for q, dashes in PERCENTILES.items()}
-            self.lines = {q: self.outlines(self.latency, 4, style) for q, style in self.line_styles.items()}
+            self.lines = {q: self.outlines(self.latency, 4, **style) for q, style in self.line_styles.items()}
             self.other_line = self.outlines(self.latency, 3)
             self.grows = self.text(self.latency, xycoords="axes fraction", va="top", color=theme.soft)
 
@@ -113,8 +112,7 @@ class SizesView(View):
         self.label(ax.yaxis, "latency", float(ax.get_ylim()[1]))
         if self.changed("sizes", (shares.round(1).tolist(), units.tolist())):
             places = np.arange(0, shares.size, max(int(-(-4 * self.em_px * shares.size // ax.bbox.width)), 1))
-            ax.xaxis.set_major_locator(FixedLocator(shares[places].tolist()))  # an em a digit
-            ax.xaxis.set_major_formatter(FixedFormatter([f"{units[at]:,}" for at in places]))
+            ax.set_xticks(shares[places], [f"{units[at]:,}" for at in places])  # an em a digit
         self.legend(ax, [(f"p{q}", style) for q, style in self.line_styles.items()])
         self.write(self.grows, "overloaded: it grows with the run" * data.overloaded, 0, 1, right=0.3)
 

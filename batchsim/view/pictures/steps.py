@@ -33,7 +33,7 @@ class StepMomentView(MomentView):
         self.strip = self.axes[1] if len(self.axes) > 1 else None
         if self.strip is not None:
             self.ax.tick_params(labelbottom=False)
-            self.set(self.strip, ylabel="taken")
+            self.strip.set_ylabel("taken")
 
     def title(self, data: ViewData) -> str:
         servers = data.result.scenario.all_servers
@@ -72,7 +72,7 @@ class StepsView(StepMomentView, StackedView):
     RANK, PANELS = 2, (0.6, 0.4)
 
     def make(self) -> None:
-        self.set(self.ax, ylabel="tokens")
+        self.ax.set_ylabel("tokens")
         # From the bottom up: every step has tokens of answers.
         self.add_bars(self.ax, {name: (PHASES[name].colour, "") for name in ("decode", "prefill")})
         self.budget = self.ax.axhline(1, zorder=2.5, **self.style("soft", DASHED, 0.6))
@@ -84,7 +84,7 @@ class StepsView(StepMomentView, StackedView):
             self.strip.yaxis.set_major_locator(Ticks(3))
             self.line_styles = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
             self.lines, self.other_lines = (
-                {name: self.outlines(self.strip, zorder, style) for name, style in self.line_styles.items()}
+                {name: self.outlines(self.strip, zorder, **style) for name, style in self.line_styles.items()}
                 for zorder in (3, 2.5)
             )
 
@@ -124,7 +124,7 @@ class StepsView(StepMomentView, StackedView):
                     line.set_data(100 * counts / limits[name], 1000 * (edges_s - now.begin_s))
                     highest = max(highest, 100 * float(counts.max()) / limits[name])
                 if each is not data:
-                    line.set(edgecolor=style["color"], linewidth=style["linewidth"])
+                    line.set(color=style["color"], linewidth=style["linewidth"])
         self.limits(ax, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:

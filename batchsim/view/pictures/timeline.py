@@ -12,7 +12,7 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.pictures.cells import NOWHERE, rectangles
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import MomentView, Spot, Style, outline
+from batchsim.view.pictures.view import MomentView, Spot, Style
 from batchsim.view.scales import nice
 from batchsim.view.theme import COMPONENTS, fill_style, in_words
 
@@ -39,7 +39,7 @@ class TimelineView(MomentView):
         ax.add_collection(self.waits)
         frame: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = self.areas(ax, 3, **frame)
-        self.other_batches = self.areas(ax, 1.5, facecolor="none")
+        self.other_batches = self.areas(ax, 1.5, fill=False)
         mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
         mark["markersize"] = 0.5 * self.em
         self.styles |= {status: mark | {"marker": marker} for status, marker in LOST.items()}
@@ -90,7 +90,7 @@ class TimelineView(MomentView):
             shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
             finish_s = other.result.batches.finish_s
             self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
-            self.other_batches.set(**outline(self.other_style(data)))
+            self.other_batches.set(**self.other_style(data))
 
     def describe(self, data: ViewData) -> list[str]:
         stretch = data.window

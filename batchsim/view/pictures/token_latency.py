@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator
 
 from batchsim._format import duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import ITL, LATENCY, TPOT, TTFT
@@ -85,7 +84,6 @@ class TokenLatencyView(GrowingView):
         if self.changed("span", span):
             room = self.ax.bbox.width / (5 * self.em_px)  # their units make texts wide
             log_ticks(self.ax.xaxis, *span, most=max(min(7 if self.large else 4, int(room)), 2))
-            self.ax.xaxis.set_minor_locator(FixedLocator([]))
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
 
     def _show_queue(self, data: ViewData, other: ViewData | None) -> None:

@@ -49,10 +49,11 @@ class Spot(NamedTuple):
 class View:
     """One subject of a picture: `draw` makes its artists in axes, and `update` gives them new data.
 
-    Artists that `make` adds move with the data. What axes own (ticks, labels, limits) changes rarely, and
-    only by `set`, which compares first: a picture that is redrawn at every move then draws the moving artists
-    alone. Axes only grow until `release` lets them shrink: with new limits at every move, a falling curve
-    would not look lower. A view that is not `large` leaves out numbers and explanations.
+    Artists that `make` adds move with the data. What axes own (ticks, labels, limits) changes rarely: to set
+    it makes all be drawn again, so `update` compares first, by `changed`, and a picture that is redrawn at
+    every move draws the moving artists alone. Axes only grow until `release` lets them shrink: with new
+    limits at every move, a falling curve would not look lower. A view that is not `large` leaves out numbers
+    and explanations.
     """
 
     KEY: ClassVar[str]
@@ -198,9 +199,9 @@ class View:
         areas.set_path(path)
         areas.set_visible(path is not NOWHERE)
 
-    def outlines(self, ax: Axes, zorder: float, style: Style | None = None) -> StepPatch:
+    def outlines(self, ax: Axes, zorder: float, **style: Any) -> StepPatch:
         """Return an empty outline of bars."""
-        return ax.stairs([0], [0, 1], baseline=None, zorder=zorder, **outline(style or self.now_style))
+        return ax.stairs([0], [0, 1], baseline=None, zorder=zorder, **style)
 
     def show_other(self, line: StepPatch, bars: Heights | None, data: ViewData) -> float:
         """Outline another setting's bars, or hide the outline; return the highest of them."""
@@ -208,7 +209,7 @@ class View:
         if bars is None:
             return 0.0
         line.set_data(*bars)
-        line.set(**outline(self.other_style(data)))
+        line.set(**self.other_style(data))
         return float(np.nanmax(bars[0], initial=0.0))
 
     def write(
@@ -236,12 +237,6 @@ class View:
         self.known[what] = value
         return new
 
-    def set(self, ax: Axes, **values: Any) -> None:
-        """Set properties of axes that are new: to set an equal value would make all be drawn again."""
-        new = {name: value for name, value in values.items() if self.changed((ax, name), value)}
-        if new:
-            ax.set(**new)
-
     def limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
         """Set the limits of axes, `x` and `y`, widened to those before if these are of the same `kind`."""
         for name, (first, last) in limits.items():
@@ -250,8 +245,10 @@ class View:
                 grow = (min, max) if first <= last else (max, min)
                 first, last = grow[0](ends[0], first), grow[1](ends[1], last)
             self.held[ax, name] = kind, (first, last)
-            scale = getattr(ax, f"get_{name}scale")()
-            self.set(ax, **{f"{name}lim": (None if scale == "log" and first <= 0 else first, last)})
+            log = getattr(ax, f"get_{name}scale")() == "log"
+            both: tuple[float | None, float] = (None if log and first <= 0 else first, last)
+            if self.changed((ax, name), both):
+                ax.set(**{f"{name}lim": both})
 
     def label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
         """Label an axis; an axis of durations up to `upper_ms` has a suitable unit."""
@@ -351,11 +348,6 @@ def below(ax: Axes, handles: Sequence[Any], widest: int, wide_px: float | None =
         ncols=columns, columnspacing=1.2, borderaxespad=0.1, **options,
     )  # fmt: skip
     return math.ceil(len(handles) / columns)
-
-
-def outline(style: Style) -> Style:
-    """Return the style of a line for the outline of bars."""
-    return {"edgecolor": style["color"], **{key: style[key] for key in ("linestyle", "linewidth")}}
 
 
 def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
