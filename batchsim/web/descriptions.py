@@ -67,7 +67,7 @@ def descriptions() -> dict[str, Any]:
         "groups": GROUPS,
         "load": {"loads": LOADS, "label": LABELS["rate_per_s"]},
         "map": {"sizes": sizes(LARGEST_MAPPED), "waits": WAITS, "columns": COLUMNS, "requests": MAP_REQUESTS,
-            "colours": "".join(bytes(colour[:3]).hex() for colour in cells.COLOURS), "factor": cells.FACTOR,
+            "colours": cells.COLOURS(range(256), bytes=True)[:, :3].tobytes().hex(), "factor": cells.FACTOR,
             "words": {"overloaded": "overloaded", "beyond": "too slow"}},
         "axis": {"steps": scales.STEPS, "coarse": scales.COARSE},
         "triggers": {int(trigger): in_words(trigger.name.lower()) for trigger in Trigger},

@@ -58,6 +58,11 @@ def drawn(kind, data, large=True):
     return kind().draw(Figure(figsize=(8, 6)).subplots(len(kind.PANELS), squeeze=False).ravel(), data, large)
 
 
+def coloured(view):
+    """The colours of a map's cells."""
+    return view.image.to_rgba(view.image.get_array())
+
+
 def over(view, across, down, data):
     """What is at fractions of the first axes' width and height, from the top left."""
     place = view.ax.transAxes.transform((across, 1 - down))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from batchsim import web
 from batchsim.cli import app
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import sizes, waits
-from batchsim.view.pictures.cells import colours
+from batchsim.view.pictures.heat_map import MEASURES
 from batchsim.view.scripts import bundle
 from batchsim.web import page
 from batchsim.web.descriptions import SHOWN, descriptions
@@ -123,9 +124,10 @@ def test_controls_and_the_map_are_those_of_the_explorer():
 def test_the_colours_of_the_map_are_those_of_the_explorer():
     described = descriptions()["map"]
     p99_ms = np.geomspace(5, 120, 50)
-    places = np.clip(np.log(p99_ms / 25 * described["factor"]) / np.log(described["factor"] ** 2), 0, 1) * 255
+    places = np.log(p99_ms / 25 * described["factor"]) / np.log(described["factor"] ** 2) * 256
+    scale, colours = MEASURES["p99_ms"].colours(p99_ms, SimpleNamespace(objective_ms=25.0))
     rgb = np.frombuffer(bytes.fromhex(described["colours"]), np.uint8).reshape(256, 3)
-    assert (rgb[places.round().astype(int)] == colours(p99_ms, 25.0)[:, :3]).all()
+    assert (rgb[np.clip(places, 0, 255).astype(int)] == colours(scale(p99_ms), bytes=True)[:, :3]).all()
 
 
 def test_each_preset_is_a_line_near_the_published_times():

@@ -1,10 +1,10 @@
 """The cells of a grid: their rectangles, the borders between them, and the colours of their values."""
 
-import math
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.path import Path
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 
@@ -54,8 +54,8 @@ def on_white(width: float) -> list[AbstractPathEffect]:
 
 FACTOR = 4.0  # the colours end at this multiple of the objective, and at the objective over it
 # From green, far below the objective, over white to brown: a colour-blind reader tells these apart.
-COLOURS = matplotlib.colormaps["BrBG_r"](np.linspace(0.06, 0.94, 256), bytes=True)
-MIDDLE = 127.5
+COLOURS = ListedColormap(matplotlib.colormaps["BrBG_r"](np.linspace(0.06, 0.94, 256), bytes=True) / 255)
+GREENS = ListedColormap(COLOURS(np.arange(128)))  # without an objective there is no middle
 
 
 def ends(values: np.ndarray, objective: float | None) -> tuple[float, float]:
@@ -68,36 +68,3 @@ def ends(values: np.ndarray, objective: float | None) -> tuple[float, float]:
         return objective / FACTOR, objective * FACTOR
     finite = values[np.isfinite(values) & (values > 0)]
     return nice_span(float(finite.min()), float(finite.max()), FINE) if finite.size else (1.0, 100.0)
-
-
-def colours(
-    values: np.ndarray, objective: float | None, span: tuple[float, float] | None = None
-) -> np.ndarray:
-    """Return the colours of values on a logarithmic scale, uint8 RGBA; transparent for NaN and infinity.
-
-    Without an objective there is no middle, and only the better half is used: the less, the stronger. `span`
-    gives the ends of the scale, by default those of `ends`.
-
-    >>> colours(np.array([[6.25, 100.0, np.nan]]), 25.0)[0].tolist()
-    [[0, 84, 75, 255], [116, 67, 7, 255], [0, 0, 0, 0]]
-    """
-    low, high = ends(values, objective) if span is None else span
-    finite = np.isfinite(values) & (values > 0)
-    share = np.log(np.where(finite, values, low) / low) / math.log(high / low)
-    place = np.clip(share, 0, 1) * (255 if objective else MIDDLE)
-    rgba = COLOURS[place.round().astype(int)]
-    rgba[~finite] = 0
-    return rgba
-
-
-def shades(values: np.ndarray, highest: float) -> np.ndarray:
-    """Return the colours of values of at least 0, uint8 RGBA: the more, the stronger; transparent for NaN.
-
-    >>> shades(np.array([[0.0, 8.0, np.nan]]), 8.0)[0].tolist()
-    [[245, 244, 244, 255], [0, 84, 75, 255], [0, 0, 0, 0]]
-    """
-    known = np.isfinite(values)
-    share = np.clip(np.where(known, values, 0) / highest, 0, 1)
-    rgba = COLOURS[((1 - share) * MIDDLE).round().astype(int)]
-    rgba[~known] = 0
-    return rgba

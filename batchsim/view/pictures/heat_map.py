@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.colors import Colormap, LogNorm, Normalize
 
 from batchsim._format import counted, duration, percent, rate, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
 from batchsim.study.kinds import GOODPUT, TTFT_P99
-from batchsim.view.pictures.cells import NOWHERE, border, colours, ends, on_white, shades, squares
+from batchsim.view.pictures.cells import COLOURS, GREENS, NOWHERE, border, ends, on_white, squares
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Spot, Style, View
+from batchsim.view.pictures.view import Spot, Style, Ticks, View
 from batchsim.view.scales import FINE, log_ticks, nice
 from batchsim.view.theme import BLACK, ORANGE
 
@@ -29,9 +29,7 @@ class P99:
     """The p99 of a duration in every cell: green within its objective, white at it, brown beyond."""
 
     words: str
-    column: str  # of the surface
     limit: str  # the field of `ViewData` with the objective
-    scale = "log"  # of the colours
     fails = "serves 99 of 100 requests"  # after "none": in no cell
     meets = "meet the objective"
 
@@ -39,31 +37,20 @@ class P99:
         limit_ms: float | None = getattr(data, self.limit)
         return limit_ms
 
-    def values(self, surface: Any) -> np.ndarray:
-        """Return the number of each cell, NaN where it has no steady state."""
-        return np.where(surface.overloaded | surface.refused, np.nan, getattr(surface, self.column))
+    def colours(self, values: np.ndarray, data: ViewData) -> tuple[Normalize, Colormap]:
+        """Return the scale and its colours."""
+        limit_ms = self.limit_ms(data)
+        return LogNorm(*ends(values, limit_ms), clip=True), COLOURS if limit_ms else GREENS
 
-    def ends(self, values: np.ndarray, data: ViewData) -> tuple[float, float]:
-        """Return the ends of the scale of colours."""
-        return ends(values, self.limit_ms(data))
-
-    def colours(self, values: np.ndarray, data: ViewData, span: tuple[float, float]) -> np.ndarray:
-        """Return the cells' colours; transparent where there is no finite number."""
-        return colours(values, self.limit_ms(data), span)
-
-    def within(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+    def within(self, data: ViewData) -> np.ndarray:
         """Return which cells are within the objective."""
         limit_ms = self.limit_ms(data)
-        return np.asarray(values <= (math.nan if limit_ms is None else limit_ms))
-
-    def figure(self, surface: Any, cell: tuple[int, int]) -> str:
-        """Return the number of a cell as the legend has it."""
-        return duration(float(getattr(surface, self.column)[cell]))
+        return np.asarray(values_of(data.surface) <= (math.nan if limit_ms is None else limit_ms))
 
     def said(self, surface: Any, cell: tuple[int, int]) -> str:
         """Return the number of a cell as a sentence has it."""
-        lost = math.isinf(getattr(surface, self.column)[cell])
-        return "more than 1 % are lost" if lost else f"{self.words} {self.figure(surface, cell)}"
+        ms = float(surface.values[cell])
+        return "more than 1 % are lost" if math.isinf(ms) else f"{self.words} {duration(ms)}"
 
 
 class Goodput(P99):
@@ -72,33 +59,30 @@ class Goodput(P99):
     Cells are within the objective where 99 of 100 requests keep both.
     """
 
-    scale = "linear"
     fails = "serves a request within both objectives"
     meets = "keep both objectives for 99 of 100 requests"
 
-    def ends(self, values: np.ndarray, data: ViewData) -> tuple[float, float]:
-        return 0.0, nice(float(np.nanmax(values, initial=0.0)))
+    def colours(self, values: np.ndarray, data: ViewData) -> tuple[Normalize, Colormap]:
+        return Normalize(0, nice(float(np.nanmax(values, initial=0.0))), clip=True), GREENS.reversed()
 
-    def colours(self, values: np.ndarray, data: ViewData, span: tuple[float, float]) -> np.ndarray:
-        return shades(values, span[1])
-
-    def within(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+    def within(self, data: ViewData) -> np.ndarray:
         return np.asarray(data.surface.attainment >= MOST)
-
-    def figure(self, surface: Any, cell: tuple[int, int]) -> str:
-        return f"{rate(float(surface.goodput_per_s[cell]))} ({percent(float(surface.attainment[cell]))})"
 
     def said(self, surface: Any, cell: tuple[int, int]) -> str:
         share = percent(float(surface.attainment[cell]))
-        return f"goodput {rate(float(surface.goodput_per_s[cell]))}, {share} of the requests"
+        return f"goodput {rate(float(surface.values[cell]))}, {share} of the requests"
 
 
 # By `Surface.metric`.
 MEASURES = {
-    "p99_ms": P99("p99", "p99_ms", "objective_ms"),
-    TTFT_P99: P99("p99 TTFT", TTFT_P99, "ttft_ms"),
-    GOODPUT: Goodput("Goodput", GOODPUT, "ttft_ms"),
-}
+    "p99_ms": P99("p99", "objective_ms"), TTFT_P99: P99("p99 TTFT", "ttft_ms"),
+    GOODPUT: Goodput("Goodput", "ttft_ms"),
+}  # fmt: skip
+
+
+def values_of(surface: Any) -> np.ndarray:
+    """Return the number of each cell, NaN where it has no steady state."""
+    return np.where(surface.overloaded | surface.refused, np.nan, surface.values)
 
 
 class HeatMapView(View):
@@ -128,8 +112,9 @@ class HeatMapView(View):
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
-        nothing = np.zeros((1, 1, 4), dtype=np.uint8)
-        self.image = ax.imshow(nothing, origin="lower", aspect="auto", interpolation="nearest", zorder=1)
+        # As colours before they are enlarged, which is fast.
+        cells: Style = {"origin": "lower", "aspect": "auto", "interpolation_stage": "rgba", "zorder": 1}
+        self.image = ax.imshow(np.zeros((1, 1)), interpolation="nearest", **cells)
         # Cells without a number, by the reason: hatches are light, as colour alone cannot tell them apart.
         hatched: Style = {"facecolor": theme.background, "edgecolor": theme.ghost, "linewidth": 0}
         styles = {OVERLOADED: hatched | {"facecolor": theme.faint}, REFUSED: hatched | {"hatch": "xx"}}
@@ -155,14 +140,7 @@ class HeatMapView(View):
         self.bar: Axes | None = None
         if self.large:
             self.bar = ax.inset_axes((1.015, 0, 0.025, 1))
-            self.bar.imshow(
-                nothing, aspect="auto", origin="lower", extent=(0, 1, 0, 1), transform=self.bar.transAxes
-            )
-            self.bar.spines[:].set_visible(False)
-            self.bar.grid(visible=False)
-            self.bar.set_xticks([])
-            self.bar.yaxis.tick_right()
-            self.bar.yaxis.set_label_position("right")
+            ax.figure.colorbar(self.image, cax=self.bar).outline.set_visible(False)
             room = self.text(ax, xycoords="axes fraction", alpha=0)  # for numbers that other data may have
             room.set_in_layout(True)
             self.fixed.append(room)
@@ -171,10 +149,14 @@ class HeatMapView(View):
     def update(self, data: ViewData) -> None:
         surface = data.surface
         measure = MEASURES[surface.metric]
-        refused, values = surface.refused, measure.values(surface)
+        refused, values = surface.refused, values_of(surface)
         rows, columns = refused.shape
-        span = measure.ends(values, data)
-        self.image.set_data(measure.colours(values, data, span))
+        (norm, colour_map), limit_ms = measure.colours(values, data), measure.limit_ms(data)
+        if self.changed("colours", (measure.words, norm.vmin, norm.vmax, limit_ms)):
+            self.image.set(norm=norm, cmap=colour_map)
+            if self.bar is not None:
+                self._mark_bar(self.bar, norm, limit_ms)
+        self.image.set_data(np.ma.masked_invalid(values))
         if self.changed("extent", (rows, columns)):
             self.image.set_extent((0, columns, 0, rows))
         reasons = {OVERLOADED: surface.overloaded & ~refused, REFUSED: refused, LOSING: np.isinf(values)}
@@ -184,7 +166,7 @@ class HeatMapView(View):
                 row, column = np.argwhere(cells).mean(axis=0) if cells.any() else (0, 0)
                 room = cells.mean() > ROOM and cells[int(row), int(column)]
                 self.write(self.reasons[name], name * bool(room), column + 0.5, row + 0.5)
-        self.border.set_path(border(measure.within(values, data)))
+        self.border.set_path(border(measure.within(data)))
         best, ties = surface.best(), surface.ties()
         tied = ties if ties.sum() > 1 else np.zeros_like(ties)
         self.fill(self.ties, squares(tied, INSET) if self.large else NOWHERE)
@@ -195,24 +177,19 @@ class HeatMapView(View):
             line.set_data(*([], []) if (x := at[mark]) is None else ([x[0]], [x[1]]))
         self._name_marks(data, at, columns)
         self._scale(surface, rows, columns, bool(tied.any()))
-        limit_ms = measure.limit_ms(data)
-        if self.bar is not None and self.changed("colours", (measure.words, span, limit_ms)):
-            self._show_bar(self.bar, measure, data, span)
 
-    def _show_bar(self, bar: Axes, measure: P99, data: ViewData, span: tuple[float, float]) -> None:
-        """Give the bar beside the map its colours, its scale and its unit."""
-        logarithmic, limit_ms = measure.scale == "log", measure.limit_ms(data)
-        unit, ms = unit_of(span[1]) if logarithmic else ("per s", 1.0)
-        bar.set(yscale=measure.scale, ylim=span, ylabel=unit)
-        values = (np.geomspace if logarithmic else np.linspace)(*span, 256)
-        bar.images[0].set_data(measure.colours(values[:, None], data, span))
+    def _mark_bar(self, bar: Axes, norm: Normalize, limit_ms: float | None) -> None:
+        """Give the bar of the colours its ticks and its unit."""
+        logarithmic, (low, high) = isinstance(norm, LogNorm), bar.get_ylim()
+        unit, ms = unit_of(high) if logarithmic else ("per s", 1.0)
+        bar.set_ylabel(unit)
         if not logarithmic:
-            bar.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            bar.yaxis.set_major_locator(Ticks(5))
         elif limit_ms is None:
-            log_ticks(bar.yaxis, *span, finest=FINE)
+            log_ticks(bar.yaxis, low, high, finest=FINE)
         else:
-            bar.yaxis.set_major_locator(FixedLocator([span[0], limit_ms, span[1]]))
-        bar.yaxis.set_minor_locator(NullLocator())
+            bar.set_yticks([low, limit_ms, high])
+        bar.minorticks_off()
         bar.yaxis.set_major_formatter(tick_in(ms))
 
     def _name_marks(self, data: ViewData, at: dict[str, Any], columns: int) -> None:
@@ -286,7 +263,7 @@ class HeatMapView(View):
             if tied := int(surface.ties().sum()) - 1:
                 text += f"; {counted(tied, 'other')} {'does' if tied == 1 else 'do'} not differ significantly"
             if measure.limit_ms(data) is not None:
-                text += f"; {int(measure.within(measure.values(surface), data).sum())} {measure.meets}"
+                text += f"; {int(measure.within(data).sum())} {measure.meets}"
         if surface.overloaded.any() and steady.any():
             text += f"; {int(surface.overloaded.sum())} are overloaded"
         return [f"{text}."]

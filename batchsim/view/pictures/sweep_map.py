@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, LogNorm, Normalize
+from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch, Rectangle
 
 from batchsim._format import fixed
 from batchsim.result.metrics import better, heading
 from batchsim.view.pictures import figures
-from batchsim.view.pictures.cells import COLOURS, border, ends, on_white
+from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
 
@@ -125,22 +125,21 @@ def heat_map(
     return drawn_on
 
 
-def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, ListedColormap]:
+def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, Colormap]:
     """Return the scale and the colours: green within the objective, white at it, brown beyond it.
 
     Without an objective there is no middle: the better a number, the stronger the green.
     """
-    colours = COLOURS / 255
-    if better(value) == "higher":
-        colours = colours[::-1]
     low, high = float(finite.min()), float(finite.max())
+    colours = GREENS if objective is None else COLOURS
+    if better(value) == "higher":
+        colours = colours.reversed()
     if objective is None:
-        half = colours[len(colours) // 2 :] if better(value) == "higher" else colours[: len(colours) // 2]
-        return (LogNorm if figures.is_wide(finite.tolist()) else Normalize)(low, high), ListedColormap(half)
+        return (LogNorm if figures.is_wide(finite.tolist()) else Normalize)(low, high), colours
     if value.endswith("_ms") and objective > 0:
-        return LogNorm(*ends(finite, objective), clip=True), ListedColormap(colours)
+        return LogNorm(*ends(finite, objective), clip=True), colours
     far = max(abs(low - objective), abs(high - objective)) or 1.0
-    return Normalize(objective - far, objective + far), ListedColormap(colours)
+    return Normalize(objective - far, objective + far), colours
 
 
 def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:

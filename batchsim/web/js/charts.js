@@ -325,7 +325,7 @@ function drawMap(chart, data, before) {
     const [x, y] = [chart.x(cell % columns), chart.y(Math.floor(cell / columns) + 1)];
     const over = map.overloaded[cell % columns];
     if (!over && (best < 0 || ms < map.p99_ms[best])) best = cell;
-    const place = Math.round(clip(Math.log((ms / limit) * d.map.factor) / Math.log(d.map.factor ** 2), 0, 1) * 255);
+    const place = Math.min(Math.floor(256 * Math.max(Math.log((ms / limit) * d.map.factor) / Math.log(d.map.factor ** 2), 0)), 255);
     const colour = `#${d.map.colours.slice(6 * place, 6 * place + 6)}`;
     ctx.fillStyle = over ? hatched(ctx, theme.faint, "/", theme.grey) : ms > limit ? hatched(ctx, colour, ".", "#4D4D4D") : colour;
     ctx.fillRect(x, y, wide + 0.5, tall + 0.5);

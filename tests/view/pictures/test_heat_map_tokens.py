@@ -5,11 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from pictures import drawn, over
+from pictures import coloured, drawn, over
 
 import batchsim as bs
 from batchsim.study.surface import load_curve, surface
-from batchsim.view.pictures.cells import shades
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.heat_map import MEASURES, TokenHeatMapView, position
 from batchsim.view.pictures.load import TokenLoadView
@@ -51,7 +50,7 @@ def cases():
 def test_a_cell_without_a_steady_number_has_no_colour(cases):
     for data in cases.values():
         view = drawn(TokenHeatMapView, data)
-        painted = np.asarray(view.image.get_array())[..., 3] > 0
+        painted = coloured(view)[..., 3] > 0
         np.testing.assert_array_equal(painted, np.isfinite(data.surface.values))
 
 
@@ -68,19 +67,21 @@ def test_the_map_is_of_goodput_where_both_objectives_are_set(cases):
 
 
 def test_the_more_goodput_the_stronger_the_colour():
-    grey = shades(np.linspace(0, 9, 50)[None], 9.0)[0, :, :3] @ [0.299, 0.587, 0.114]
+    per_s = np.linspace(0, 9, 50)
+    scale, colours = MEASURES["goodput_per_s"].colours(per_s, None)
+    grey = colours(scale(per_s))[:, :3] @ [0.299, 0.587, 0.114]
     assert (np.diff(grey) <= 0).all()
 
 
 def test_the_line_surrounds_the_settings_that_keep_the_objectives(cases):
     both, one = cases["both"], cases["one"]
-    within = MEASURES[both.surface.metric].within(both.surface.values, both)
+    within = MEASURES[both.surface.metric].within(both)
     np.testing.assert_array_equal(within, both.surface.attainment >= 0.99)
-    within = MEASURES[one.surface.metric].within(one.surface.values, one)
+    within = MEASURES[one.surface.metric].within(one)
     np.testing.assert_array_equal(within, one.surface.ttft_p99_ms <= 700)
     assert 0 < within.sum() < np.isfinite(one.surface.ttft_p99_ms).sum()
     memory = cases["memory"]
-    assert not MEASURES[memory.surface.metric].within(memory.surface.values, memory).any()
+    assert not MEASURES[memory.surface.metric].within(memory).any()
 
 
 @pytest.mark.parametrize("name", ["both", "memory"])
