@@ -87,6 +87,9 @@ def texts_in(part):
                     hidden |= {tick.label1, tick.label2}
             if not ax.axison:
                 hidden |= {axis.label, axis.offsetText}
+        legend = ax.get_legend()
+        if legend is not None and not legend.get_visible():
+            hidden |= {*legend.get_texts()}
     found = part.findobj(
         lambda each: (
             isinstance(each, Text) and each.get_visible() and each.get_text() and each.get_alpha() != 0

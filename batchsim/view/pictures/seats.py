@@ -104,8 +104,7 @@ class SeatsView(StepMomentView):
         self.fill(self.bars[name], rectangles(from_ms[some], to_ms[some], *edges))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
-        if (now := data.moment(self.server)) is None:
-            return None
+        now = self.now(data)
         if ax is self.strip:
             return self._spot_of_taken(now, now.begin_s + x / 1000, data)
         at_s, seat = now.begin_s + x / 1000, round(y)
@@ -137,9 +136,7 @@ class SeatsView(StepMomentView):
         return Spot(self.KEY, here + "".join(f", {each:,} {_name_of_other(data)}" for each in counts[1:]))
 
     def describe(self, data: ViewData) -> list[str]:
-        now = data.moment(self.server)
-        if now is None:
-            return []
+        now = self.now(data)
         found, lanes = now.seats, lanes_of(now)
         whole_s = lanes * (now.end_s - now.begin_s)
 

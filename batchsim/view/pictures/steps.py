@@ -21,6 +21,8 @@ PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 class StepMomentView(MomentView):
     """Some steps of one server; below, in a large view, what they take, in axes of its own."""
 
+    LACKS = "no step ran\non this server"
+
     def add_moment(self) -> None:
         """Add what all views of steps have."""
         self.add_place()
@@ -39,14 +41,17 @@ class StepMomentView(MomentView):
         servers = data.result.scenario.all_servers
         return super().title(data) + f", server {self.server + 1:,}" * (servers > 1 and not self.large)
 
+    def lacks(self, data: ViewData) -> bool:
+        return data.moment(self.server) is None
+
+    def now(self, data: ViewData) -> Moment:
+        """Return the steps that are shown."""
+        found = data.moment(self.server)
+        assert found is not None  # else the view lacks them, and is not drawn
+        return found
+
     def update(self, data: ViewData) -> None:
-        now = data.moment(self.server)
-        for artist in self.moving:
-            if artist is not self.lack:
-                artist.set_visible(now is not None)
-        if now is None:
-            self.legend(self.axes[-1], [])
-            return
+        now = self.now(data)
         servers = now.result.scenario.all_servers
         self.write_place(now.begin_s, f", server {now.server + 1:,} of {servers:,}" * (servers > 1))
         self.show_moment(data, now)
@@ -128,9 +133,7 @@ class StepsView(StepMomentView, StackedView):
         self.limits(ax, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
-        now = data.moment(self.server)
-        if now is None:
-            return None
+        now = self.now(data)
         edges_ms = _edges_ms(now)
         place = int(np.searchsorted(edges_ms, x, side="right")) - 1
         if place >= edges_ms.size - 1:
@@ -153,9 +156,7 @@ class StepsView(StepMomentView, StackedView):
         return Spot(self.KEY, text)
 
     def describe(self, data: ViewData) -> list[str]:
-        now = data.moment(self.server)
-        if now is None:
-            return []
+        now = self.now(data)
         span = duration(1000 * (now.end_s - now.begin_s))
         steps = f"{counted(now.steps.size, 'step')} from {number(now.begin_s, 4)} s on, {span} in all"
         means = (float(each.mean()) for each in (now.prompt_tokens, now.answer_tokens))

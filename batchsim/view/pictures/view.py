@@ -149,6 +149,8 @@ class View:
         if self.changed("lacks", lacks):
             for ax in self.axes:
                 ax.axis("off" if lacks else "on")
+                if (legend := ax.get_legend()) is not None:
+                    legend.set_visible(not lacks)
             for artist in (*self.moving, *self.fixed):
                 artist.set_visible(not lacks)
             self.write(self.lack, self.LACKS * lacks, 0, 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from oracles.token_plans import crowded_plans, token_plans
 from oracles.watched import Watched
-from pictures import drawn, names_of
+from pictures import drawn, names_of, texts_in
 from token_pictures import TOKENS, token_data_of
 
 import batchsim as bs
@@ -22,6 +22,7 @@ from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import moment, window
 from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.steps import StepsView
+from batchsim.view.pictures.views import in_words
 
 
 class Counting(Watched):
@@ -176,12 +177,17 @@ def test_steps_and_seats_are_those_of_the_server_that_is_chosen(token_cases):
 
 @pytest.mark.parametrize("kind", [SeatsView, StepsView])
 def test_a_run_without_a_step_shows_no_seats_and_no_names_of_the_run_before(token_cases, kind):
-    view = drawn(kind, token_cases["short"])
-    assert names_of(view.axes[-1])
-    view.show(token_cases["nobody"])
-    assert names_of(view.axes[-1]) == []
+    view, nobody = drawn(kind, token_cases["short"]), token_cases["nobody"]
+    legend = view.axes[-1].get_legend()
+    assert legend.get_visible()
+    view.show(nobody)
+    seen = {text.get_text() for text in texts_in(view.ax.figure)}
+    assert "no step ran\non this server" in seen
+    assert seen.isdisjoint(names_of(view.axes[-1]))
     assert not view.preempted.get_visible()
-    assert view.spot(view.ax, 1.0, 1.0, token_cases["nobody"]) is None
+    assert in_words([view], nobody) == ""
+    view.show(token_cases["short"])
+    assert legend.get_visible()
 
 
 def test_the_window_of_a_run_has_its_requests_batch_by_batch_where_some_overtake():
