@@ -189,18 +189,17 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     for part in parts:
         look, length = COMPONENTS[part], lengths[part]
         fill: dict[str, Any] = {"color": getattr(LIGHT, look.colour), "edgecolor": "white"}
-        ax.barh(range(len(rows)), length, 0.62, left, label=part, **fill)
-        widest = int(np.argmax(length))
-        if length[widest] > SEEN * np.max(total):
-            middle = left[widest] + length[widest] / 2
-            ax.text(middle, widest, part, ha="center", va="center", bbox={"color": "white", "pad": 1.5})
+        bars = ax.barh(range(len(rows)), length, 0.62, left, label=part, **fill)
+        names = [""] * len(rows)
+        if length.max() > SEEN * np.max(total):
+            names[int(np.argmax(length))] = part
+        ax.bar_label(bars, names, label_type="center", bbox={"color": "white", "pad": 1.5})
         left += length
-    for place, ms in enumerate(np.asarray(total)):
-        weight = "bold" if list(rows)[place] == answer else "normal"
-        ax.annotate(f"{ms:,.2f} ms", (ms, place), (6, 0), va="center", weight=weight, **FROM_DATA)
     ax.set_yticks(range(len(rows)), list(rows))
-    for label in ax.get_yticklabels():
-        label.set_fontweight("bold" if label.get_text() == answer else "normal")
+    totals = ax.bar_label(bars, [f"{ms:,.2f} ms" for ms in left], padding=6)
+    for name, *labels in zip(rows, ax.get_yticklabels(), totals, strict=True):
+        for label in labels:
+            label.set_fontweight("bold" if name == answer else "normal")
     ax.grid(visible=False, axis="y")
     ax.margins(x=0.15)
     ax.set_xlim(left=0)

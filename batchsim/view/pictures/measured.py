@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from batchsim._format import number
 from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
@@ -22,7 +21,7 @@ from batchsim.view.theme import BLACK, BLUE, GREEN, VERMILION
 WIDTH = 0.12  # width of a size's samples, in powers of 2
 WIDE = 5  # largest over smallest number: beyond, a scale is logarithmic
 LABELLED = 12  # the most sizes that all have a number on the axis
-QUIET: dict[str, Any] = {"color": BLUE, "linestyle": "none", "marker": ".", "markersize": 4, "alpha": 0.6}
+QUIET: dict[str, Any] = {"color": BLUE, "linestyle": "none", "marker": ".", "markersize": 4}
 DISTURBED = QUIET | {"color": VERMILION, "marker": "x"}
 CURVE: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 5}
 HOLLOW: dict[str, Any] = {"linestyle": "none", "marker": "o", "markerfacecolor": "white"}
@@ -49,40 +48,44 @@ def measured(measurement: Measurement) -> Picture:
     _show_samples(top, measurement)
     _show_curve(top, measurement, throughput=False)
     _show_curve(low, measurement, throughput=True)
+    knee, sizes = measurement.knee, [*measurement.batch_sizes]
     unfitting = [size for size, _ in measurement.not_fitting]
     for ax in (top, low):
-        ax.axvline(measurement.knee, zorder=0, **KNEE)
+        ax.axvline(knee, zorder=0, label=f"knee: {knee:,}" + " or beyond" * (knee == max(sizes)), **KNEE)
         for size in unfitting:
-            ax.axvline(size, zorder=0, **FULL)
+            ax.axvline(size, zorder=0, label="does not fit in memory", **FULL)
         low_end, high_end = ax.get_ylim()
         if high_end > WIDE * max(low_end, 0):
             ax.set_yscale("log")
             ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high_end < 1000 * low_end else (1,)))
             ax.yaxis.set_major_formatter(lambda value, _: number(value))
-            ax.yaxis.set_minor_locator(NullLocator())
+            ax.minorticks_off()
         else:
             ax.set_ylim(bottom=0)
-        ax.grid(alpha=0.3)
     low.set_xscale("log", base=2)
-    marked = [*measurement.batch_sizes, *unfitting]
+    marked = sizes + unfitting
     if len(marked) > LABELLED:
         marked = [2**power for power in range(math.ceil(math.log2(max(marked))) + 1)]
     low.set_xticks(marked, figures.texts(marked))
-    low.xaxis.set_minor_locator(NullLocator())
+    low.set_xticks([], minor=True)
     low.set(xlabel="batch size", ylabel="throughput (per s)")
     top.set_ylabel("time of a batch (ms)")
     top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
-    figures.show_legend(low, _handles(measurement))
+    named = dict(zip(*top.get_legend_handles_labels()[::-1], strict=True))  # each name once
+    figures.show_legend(low, [*named.values()])
     return picture
 
 
 def _show_samples(ax: Axes, measurement: Measurement) -> None:
-    for size, row in zip(measurement.batch_sizes, measurement.samples_ms, strict=True):
-        times, quiet = np.array(row), measurement.quiet[size]
-        # From left to right in the order of measuring, so that a drift is visible.
-        at = size * 2 ** (WIDTH * (np.arange(times.size) / max(times.size - 1, 1) - 0.5))
-        ax.plot(at[quiet], times[quiet], **QUIET | {"alpha": min(max(20 / times.size, 0.1), 0.6)})
-        ax.plot(at[~quiet], times[~quiet], **DISTURBED)
+    """Draw the samples of each size from left to right in the order of measuring: a drift is visible."""
+    rows = dict(zip(measurement.batch_sizes, measurement.samples_ms, strict=True))
+    at = [size * 2 ** (WIDTH * (np.linspace(0, 1, len(row)) - 0.5)) for size, row in rows.items()]
+    quiet = np.concatenate([measurement.quiet[size] for size in rows])
+    samples = np.concatenate(at), np.concatenate([*rows.values()])
+    alpha = min(max(20 * len(rows) / quiet.size, 0.1), 0.6)
+    ax.plot(*(each[quiet] for each in samples), **QUIET, alpha=alpha, label="samples")
+    if not quiet.all():
+        ax.plot(*(each[~quiet] for each in samples), **DISTURBED, alpha=0.6, label="disturbed samples")
 
 
 def _show_curve(ax: Axes, measurement: Measurement, throughput: bool) -> None:
@@ -96,30 +99,17 @@ def _show_curve(ax: Axes, measurement: Measurement, throughput: bool) -> None:
 
     medians = shown(measurement.median_ms)
     ends = [shown({size: ends[at] for size, ends in measurement.interval_ms.items()}) for at in (0, 1)]
-    ax.plot(sizes, medians, zorder=2, **CURVE)
+    ax.plot(sizes, medians, zorder=2, label="median of the quiet samples", **CURVE)
     known = np.isfinite(ends[0])
     ax.vlines(sizes[known], *(end[known] for end in ends), color=BLACK, linewidth=1.5, zorder=3)
-    ax.plot(sizes[doubtful], medians[doubtful], zorder=4, **DOUBTFUL)
-    if measurement.bound_ms:
-        ax.plot(sizes, shown(measurement.bound_ms), zorder=2, **ROOF)
-
-
-def _handles(measurement: Measurement) -> list[Any]:
-    """Return the legend's entries, for drawn series only."""
-    disturbed = not all(quiet.all() for quiet in measurement.quiet.values())
-    drawn = [(CURVE, "median of the quiet samples"), (QUIET, "samples")]
-    drawn += [(DISTURBED, "disturbed samples")] * disturbed
-    drawn += [(DOUBTFUL, "doubtful: see the notes")] * any(note.key != "memory" for note in measurement.notes)
-    drawn += [(FULL, "does not fit in memory")] * bool(measurement.not_fitting)
-    knee, largest = measurement.knee, max(measurement.batch_sizes)
-    drawn.append((KNEE, f"knee: {knee:,}" + " or beyond" * (knee == largest)))
+    if doubtful.any():
+        ax.plot(sizes[doubtful], medians[doubtful], zorder=4, label="doubtful: see the notes", **DOUBTFUL)
     if measurement.bound_ms:
         flop_per_s, bytes_per_s = measurement.roofline
         rates = f"{number(flop_per_s / 1e9)} GFLOP/s, {number(bytes_per_s / 1e9)} GB/s"
-        drawn.append((ROOF, f"roofline: {rates}"))
+        ax.plot(sizes, shown(measurement.bound_ms), zorder=2, label=f"roofline: {rates}", **ROOF)
     else:
-        drawn.append(({"linestyle": "none"}, "no roofline: operations unknown"))
-    return [Line2D([], [], label=label, **style) for style, label in drawn]
+        ax.plot([], [], "none", label="no roofline: operations unknown")
 
 
 HELD_OUT = HOLLOW | {"color": VERMILION}
@@ -139,21 +129,18 @@ def calibrated(calibration: Calibration) -> Picture:
     picture = figures.panels(len(shown), sharex=True)
     for ax, (name, label) in zip(picture.axes, shown, strict=True):
         measured_values, simulated = (frame[each].to_numpy(float) for each in (name, f"{name}_simulated"))
-        handles = [
-            *ax.plot(places, simulated, **CURVE | {"marker": "x"}, label="simulated"),
-            *ax.plot(places[fits], measured_values[fits], **FITTED, label="measured, fitted"),
-            *ax.plot(places[~fits], measured_values[~fits], **HELD_OUT, label="measured, held out"),
-        ]
+        ax.plot(places, simulated, **CURVE | {"marker": "x"}, label="simulated")
+        ax.plot(places[fits], measured_values[fits], **FITTED, label="measured, fitted")
+        ax.plot(places[~fits], measured_values[~fits], **HELD_OUT, label="measured, held out")
         ax.set_ylabel(label)
         if np.nanmax(measured_values) > WIDE * np.nanmin(measured_values) > 0:
             ax.set_yscale("log")
             ax.yaxis.set_major_formatter(lambda value, _: number(value))
         else:
             ax.set_ylim(0, None)
-        ax.grid(alpha=0.3)
     ax.set_xticks(places, frame["load"])
     ax.set_xlabel("load of the stage")
-    figures.show_legend(ax, handles)
+    figures.show_legend(ax, ax.get_legend_handles_labels()[0])
     return picture
 
 
@@ -180,7 +167,7 @@ def overlay(compared: Fidelity) -> Picture:
     low_ms, high_ms = np.quantile(repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     band: dict[str, Any] = {"color": BLUE, "alpha": 0.2, "linewidth": 0}
     band["label"] = f"{100 * LEVEL:.0f} of 100 simulated repeats"
-    handles: list[Any] = [latency.fill_betweenx(SHARES, low_ms, high_ms, **band)]
+    latency.fill_betweenx(SHARES, low_ms, high_ms, **band)
     both = {
         "replayed": (compared.replayed.metrics.percentiles(SHARES), compared.replayed.percentile(99)),
         "simulated": (np.median(repeats.latency_ms, axis=0), compared.predicted("p99_ms")),
@@ -189,7 +176,7 @@ def overlay(compared: Fidelity) -> Picture:
     for (name, (at_ms, p99_ms)), result, colour, style, side in zip(
         both.items(), results, (VERMILION, BLUE), ("-", "--"), (-BAR_WIDTH / 2, BAR_WIDTH / 2), strict=True
     ):
-        handles += latency.plot(at_ms, SHARES, style, color=colour, label=f"{name} (dot: p99)")
+        latency.plot(at_ms, SHARES, style, color=colour, label=f"{name} (dot: p99)")
         latency.plot(p99_ms, 99, "o", color=colour, markeredgecolor=BLACK, zorder=5)
         sizes, counts = np.unique(result.batches.batch_size, return_counts=True)
         percent = 100 * counts / counts.sum()
@@ -211,7 +198,5 @@ def overlay(compared: Fidelity) -> Picture:
         verdict = f"DISTURBED, no verdict: {compared.disturbed}"
         lines.append(textwrap.shorten(verdict, 100, placeholder=" …"))
     latency.set_title("\n".join(textwrap.fill(line, TITLE) for line in lines), fontsize="medium")
-    for ax in (latency, batches):
-        ax.grid(alpha=0.3)
-    figures.show_legend(batches, handles)
+    figures.show_legend(batches, latency.get_legend_handles_labels()[0])
     return picture

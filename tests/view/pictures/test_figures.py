@@ -17,7 +17,7 @@ def ax():
 
 
 def texts(ax):
-    return {text.get_text(): text for text in ax.texts}
+    return {text.get_text(): text for text in ax.texts if text.get_text()}
 
 
 def test_each_line_has_its_name_at_its_end_in_its_colour(ax):
