@@ -20,9 +20,9 @@ from batchsim.view.film.film import REQUESTS, PlayRange, RequestFilm
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_window
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.lanes import Lanes
-from batchsim.view.pictures.live import moment_picture
 from batchsim.view.pictures.moments import window
 from batchsim.view.pictures.picture import PNG, Picture
+from batchsim.view.pictures.plot import plot
 from batchsim.view.scripts import widget
 from batchsim.view.theme import looks
 
@@ -228,4 +228,4 @@ def run_film(result: Result, requests: int) -> tuple[Window, str, Callable[[], P
     around = window(result)
     found = request_window(film, (around.begin_s, around.end_s), requests).from_first()
     name = counted(min(result.arrival_s.size, requests), "request")
-    return found, name, lambda: moment_picture(result)
+    return found, name, lambda: plot(result, "timeline")

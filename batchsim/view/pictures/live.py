@@ -12,14 +12,12 @@ from matplotlib.transforms import Bbox, ScaledTranslation
 from PIL import Image
 
 from batchsim import _check
-from batchsim.result import Result
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import as_line, levels
 from batchsim.view.pictures.picture import Picture, styled
-from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.pictures.view import Spot, View
 from batchsim.view.pictures.views import VIEWS, in_words, views_of
-from batchsim.view.theme import PAGE, SIZES, THEMES, named
+from batchsim.view.theme import SIZES, THEMES, named
 
 LEAST_PX, MOST_PX = 240, 4096
 PRINT_DPI = 200
@@ -261,16 +259,3 @@ def keep_room(view: View) -> None:
         for x, side in ((0, "right"), (1, "center")):
             if x or len(ax.get_yticks()):
                 ax.text(x, 0, "100%", ha=side, va="bottom", alpha=0, transform=ax.transAxes)
-
-
-WIDTH_PX, HEIGHT_PX = 900, 260
-
-
-def moment_picture(result: Result) -> Picture:
-    """Return the timeline of a result, the still of its film."""
-    data, view = ViewData(result), TimelineView()
-    with styled(THEMES["light"], PAGE.em_px(WIDTH_PX)):
-        picture = Picture(figsize=(WIDTH_PX / POINTS, HEIGHT_PX / POINTS), dpi=POINTS, layout="constrained")
-        view.draw(picture.subplots(), data)
-    picture.words = in_words([view], data)
-    return picture
