@@ -57,7 +57,7 @@ FILLS = {
     "again": Fill(PHASES["prefill"].colour, "xxxx"),
     "decode": Fill(*PHASES["decode"][:2]),
     "padded": Fill("background", "/////", "blue"),
-    "empty": Fill("", "..", "grey"),
+    "empty": Fill("", "..", "ghost"),
 }
 TELLING = 0.7  # of a seat's height: prompts fill it, tokens do not
 

@@ -28,12 +28,9 @@ class BreakdownView(StackedView):
         self.names = {
             name: self.text(self.ax, va="center" if self.large else "baseline") for name in self.bars
         }
-        # The layout reserves room on the right for the longest name: other data may need it.
-        room = self.text(self.ax, alpha=0)
-        room.set_in_layout(True)
-        self.write(room, max(map(in_words, self.names), key=len), 100, 0, right=0.4)
-        # In a small view they are at even distances, and rarely change.
-        self.fixed += [room] if self.large else [room, *self.names.values()]
+        self.reserve(self.ax, max(map(in_words, self.names), key=len), 1, right=0.4)
+        if not self.large:  # they are at even distances, and rarely change
+            self.fixed += self.names.values()
         self.mean = self.text(self.ax, xycoords="axes fraction", va="top", color=self.look.soft)
 
     def update(self, data: ViewData) -> None:

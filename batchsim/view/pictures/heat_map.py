@@ -141,10 +141,7 @@ class HeatMapView(View):
         if self.large:
             self.bar = ax.inset_axes((1.015, 0, 0.025, 1))
             ax.figure.colorbar(self.image, cax=self.bar).outline.set_visible(False)
-            room = self.text(ax, xycoords="axes fraction", alpha=0)  # for numbers that other data may have
-            room.set_in_layout(True)
-            self.fixed.append(room)
-            self.write(room, "100.000", 1.04, 0.5, right=0.6)
+            self.reserve(ax, "100.000", 1.04, right=0.6)
 
     def update(self, data: ViewData) -> None:
         surface = data.surface
@@ -182,7 +179,7 @@ class HeatMapView(View):
         """Give the bar of the colours its ticks and its unit."""
         logarithmic, (low, high) = isinstance(norm, LogNorm), bar.get_ylim()
         unit, ms = unit_of(high) if logarithmic else ("per s", 1.0)
-        bar.set_ylabel(unit)
+        bar.set_title(unit, loc="left", size=self.em, weight="normal", color=self.look.soft)
         if not logarithmic:
             bar.yaxis.set_major_locator(Ticks(5))
         elif limit_ms is None:

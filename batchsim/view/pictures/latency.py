@@ -295,7 +295,7 @@ class LatencyView(GrowingView):
         intervals = {} if data.overloaded else data.result.intervals([f"p{q}_ms" for q in PERCENTILES])
         for low, high in intervals.values():
             if low < high:
-                self.ax.axvspan(low, high, color=self.look.ink, alpha=0.18, lw=0, zorder=3.5)
+                self.ax.axvspan(low, high, ymax=ABOVE, color=self.look.ink, alpha=0.18, lw=0, zorder=3.5)
 
     def show_theory(self, answer: "Answer", data: ViewData) -> None:
         """Draw the distribution that theory expects, or its mean if that is all it gives."""

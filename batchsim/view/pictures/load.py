@@ -33,11 +33,11 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Axes with some curves: durations on a logarithmic scale, or a rate."""
+    """Axes with some curves: durations on a logarithmic scale with their objective, or a rate without one."""
 
     label: str
     curves: tuple[Curve, ...]
-    durations: bool = True
+    objective: str = ""  # the field of `ViewData`
 
 
 class LoadPanels(View):
@@ -53,29 +53,24 @@ class LoadPanels(View):
     SMALL: ClassVar[Panel]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
 
-    def objectives(self, data: ViewData) -> Sequence[float | None]:
-        """Return the objective of each panel of durations."""
-        raise NotImplementedError
-
     def make(self) -> None:
         self.panels = self.CURVES[: len(self.axes)] if self.large else (self.SMALL,)
         for ax in self.axes[:-1]:
             ax.tick_params(labelbottom=False)
         for panel, ax in zip(self.panels, self.axes, strict=True):
-            if panel.durations:
+            if panel.objective:
                 ax.set_yscale("log")
                 ax.minorticks_off()
             else:
                 ax.set_ylabel(panel.label)
                 ax.yaxis.set_major_locator(Ticks(3))
-
         dots: Style = {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {}
         self.drawn = [curve for panel in self.panels for curve in panel.curves]
         axes = [ax for panel, ax in zip(self.panels, self.axes, strict=True) for _ in panel.curves]
-        looks = [self.style("now", *curve.look) | dots for curve in self.drawn]
-        self.curves = [self.line(ax, 3, **each) for ax, each in zip(axes, looks, strict=True)]
+        self.styles = [self.style("now", *curve.look) | dots for curve in self.drawn]
+        self.curves = [self.line(ax, 3, **each) for ax, each in zip(axes, self.styles, strict=True)]
         self.theory = self.line(self.ax, 3.5, **self.style("ink", ":", 0.65))
-        of_durations = [ax for panel, ax in zip(self.panels, self.axes, strict=True) if panel.durations]
+        of_durations = [ax for panel, ax in zip(self.panels, self.axes, strict=True) if panel.objective]
         objective = self.style("objective", width=0.8)
         self.objective_lines = [ax.axhline(1, zorder=2.2, **objective) for ax in of_durations]
         self.other_curves = [self.line(ax, 2.5, **self.now_style) for ax in axes]
@@ -86,12 +81,6 @@ class LoadPanels(View):
         # An area across the whole height is independent of the scale: a logarithmic one has no 0.
         self.beyond = [ax.axvspan(0, 0, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
         self.names = [self.text(ax, va="center", color=self.look.now) for ax in axes]
-        if not self.large:
-            words = [curve.name for curve in self.drawn]
-            options = self.legend_style | {"handlelength": 1.6, "labelspacing": 0.2, "framealpha": 0.8}
-            self.ax.legend(
-                self.curves, words, loc="upper left", borderpad=0.1, frameon=True, edgecolor="none", **options
-            )
         self.theory_name = self.text(self.ax, va="center")
         self.saturated = self.text(
             self.ax, xycoords=self.ax.get_xaxis_transform(), ha="right", va="center", rotation=90,
@@ -133,8 +122,9 @@ class LoadPanels(View):
         room = bool(wide_px > 6 * self.em_px)  # for the names of the curves, too
         self.write(self.saturated, "overloaded" * (self.large and room), right, 0.22, right=-0.3)
         roomy = self.large and self.ax.bbox.width > 34 * self.em_px
-        objectives = zip(self.objective_lines, self.objective_names, self.objectives(data), strict=False)
-        for line, text, limit_ms in objectives:
+        limits = [panel.objective for panel in self.panels if panel.objective]
+        for line, text, name in zip(self.objective_lines, self.objective_names, limits, strict=True):
+            limit_ms: float | None = getattr(data, name)
             line.set_ydata([limit_ms or np.nan] * 2)
             low, high = line.axes.get_ylim()  # type: ignore[union-attr]
             inside = roomy and limit_ms is not None and low < limit_ms < high
@@ -142,6 +132,9 @@ class LoadPanels(View):
             self.write(text, words, 0, limit_ms or 1, right=0.3, up=0.15)
         if self.large:
             self._name_curves(right)
+        else:
+            names = (curve.name for curve in self.drawn)
+            self.legend(self.ax, [*zip(names, self.styles, strict=True)])
 
     def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
         """Draw the curves and the setting's point on each; return the heights of each curve."""
@@ -162,7 +155,7 @@ class LoadPanels(View):
         heights = list(heights)
         for panel, ax in zip(self.panels, self.axes, strict=True):
             every = np.concatenate([heights.pop(0) for _ in panel.curves])
-            if not panel.durations:
+            if not panel.objective:
                 self.limits(ax, x, x=(0, right), y=(0, nice(1.08 * float(np.nanmax(every)))))
                 continue
             positive = every[np.isfinite(every) & (every > 0)]
@@ -267,14 +260,11 @@ class LoadView(LoadPanels):
     CURVES = (
         Panel("latency", (
             Curve("p99", "p99_ms", SOLID, "p99 about {}"), Curve("mean", "mean_ms", THIN, "mean {}"),
-        )),
-        Panel("throughput (per s)", (Curve("", "throughput_per_s", SOLID),), durations=False),
+        ), "objective_ms"),
+        Panel("throughput (per s)", (Curve("", "throughput_per_s", SOLID),)),
     )  # fmt: skip
     SMALL = CURVES[0]
     ENDS: ClassVar = {"mean": "mean_ms", "p99": "p99_ms"}
-
-    def objectives(self, data: ViewData) -> Sequence[float | None]:
-        return (data.objective_ms,)
 
     def output(self, data: ViewData) -> str:
         s = data.summary
@@ -290,21 +280,20 @@ class TokenLoadView(LoadPanels):
     SMALL = Panel("TTFT", (
         Curve("p99", "ttft_p99_ms", SOLID, "TTFT p99 about {}"),
         Curve("mean", "mean_ttft_ms", THIN, "mean {}"),
-    ))  # fmt: skip
+    ), "ttft_ms")  # fmt: skip
     CURVES = (
-        Panel("TTFT, answer", (*SMALL.curves, Curve("answer p99", "p99_ms", DOTS, "answer p99 {}"))),
+        Panel("TTFT, answer", (
+            *SMALL.curves, Curve("answer p99", "p99_ms", DOTS, "answer p99 {}"),
+        ), "ttft_ms"),
         Panel("TPOT", (
             Curve("p99", "tpot_p99_ms", SOLID, "TPOT p99 {}"), Curve("mean", "mean_tpot_ms", THIN, "mean {}"),
-        )),
-        Panel("answers (per s)", (Curve("", "throughput_per_s", SOLID),), durations=False),
+        ), "tpot_ms"),
+        Panel("answers (per s)", (Curve("", "throughput_per_s", SOLID),)),
     )  # fmt: skip
     ENDS: ClassVar = {
         "mean TTFT": "mean_ttft_ms", "p99 TTFT": "ttft_p99_ms", "mean TPOT": "mean_tpot_ms",
         "p99 TPOT": "tpot_p99_ms", "p99 of answers": "p99_ms",
     }  # fmt: skip
-
-    def objectives(self, data: ViewData) -> Sequence[float | None]:
-        return data.ttft_ms, data.tpot_ms
 
     def output(self, data: ViewData) -> str:
         s = data.summary

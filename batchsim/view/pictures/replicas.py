@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, percent
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, View
+from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
 
 WIDTH = 0.8  # of a bar
@@ -34,17 +34,15 @@ class ReplicasView(View):
     PANELS, BESIDE = (1.0, 1.0), True
 
     def make(self) -> None:
-        labels = "server time that computes (%)", "mean batch size"
+        labels = "server time that computes (%)" if self.large else "busy (%)", "mean batch size"
         for ax, label in zip(self.axes, labels, strict=False):
             ax.set(ylabel=label, xlabel="replica")
             ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-        colour, self.mean_style = self.look.blue, self.style("ink", DASHED, 0.7)
-        self.bars = [
-            ax.stairs([0], [0, 1], baseline=0, fill=True, zorder=2, color=colour, linewidth=0)
-            for ax in self.axes
-        ]
+        bars: Style = {"baseline": 0, "fill": True, "color": self.look.blue, "linewidth": 0}
+        self.bars = [ax.stairs([0], [0, 1], zorder=2, **bars) for ax in self.axes]
         self.others = [self.outlines(ax, 3) for ax in self.axes]
-        self.means = [self.line(ax, 4, **self.mean_style) for ax in self.axes]
+        self.means = [self.line(ax, 4, **self.style("ink", DASHED, 0.7)) for ax in self.axes]
+        self.of_all = self.text(self.ax, ha="right", va="bottom")
         right = {"ha": "right", "va": "top", "color": self.look.soft}
         self.imbalance = self.text(self.axes[-1], xycoords="axes fraction", **right)
 
@@ -59,9 +57,9 @@ class ReplicasView(View):
             self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
             before = None if other is None else _apart(unit * np.nan_to_num(_columns(other)[column]))
             highest = max(self.show_other(self.others[at], before, data), float(heights.max(initial=1.0)))
-            top = 100.0 if column == "utilisation" else nice(1.05 * highest)
+            top = 100.0 if column == "utilisation" else nice(1.15 * highest)
             self.limits(self.axes[at], x=(-0.5, most - 0.5), y=(0, top))
-        self.legend(self.ax, [("all replicas", self.mean_style)] * self.large)
+        self.write(self.of_all, "all replicas" * self.large, count - 0.5, of_all[0], up=0.2)
         self.write(self.imbalance, f"imbalance {fixed(data.result.imbalance)}" * self.large, 1, 1, up=-0.2)
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:

@@ -80,8 +80,11 @@ class SizesView(View):
         if self.latency is not None:
             self.limits(self.latency, x=(0, 100))
             self.latency.set_xlabel("size, in tenths of the requests")
-            self.line_styles = {q: self.style("ink", dashes, 0.9) for q, dashes in PERCENTILES.items()}
-            self.lines = {q: self.outlines(self.latency, 4, **style) for q, style in self.line_styles.items()}
+            self.lines = {
+                q: self.outlines(self.latency, 4, **self.style("ink", dashes, 0.9))
+                for q, dashes in PERCENTILES.items()
+            }
+            self.names = {q: self.text(self.latency, ha="right", va="bottom") for q in PERCENTILES}
             self.other_line = self.outlines(self.latency, 3)
             self.grows = self.text(self.latency, xycoords="axes fraction", va="top", color=theme.soft)
 
@@ -101,8 +104,10 @@ class SizesView(View):
 
     def _show_latency(self, ax: Axes, data: ViewData) -> None:
         found, shares, units = latency_by_size(data.result, [*PERCENTILES])
-        for line, values in zip(self.lines.values(), found, strict=True):
+        for (q, line), values in zip(self.lines.items(), found, strict=True):
             line.set_data(values, shares)
+            there = bool(np.isfinite(values[-1]))
+            self.write(self.names[q], f"p{q}" * there, 100, values[-1] if there else 0, up=0.2)
         other = None
         if data.other is not None and data.other.sizes is not None:
             of_other, edges, _ = latency_by_size(data.other.result, [*PERCENTILES])
@@ -113,7 +118,6 @@ class SizesView(View):
         if self.changed("sizes", (shares.round(1).tolist(), units.tolist())):
             places = np.arange(0, shares.size, max(int(-(-4 * self.em_px * shares.size // ax.bbox.width)), 1))
             ax.set_xticks(shares[places], [f"{units[at]:,}" for at in places])  # an em a digit
-        self.legend(ax, [(f"p{q}", style) for q, style in self.line_styles.items()])
         self.write(self.grows, "overloaded: it grows with the run" * data.overloaded, 0, 1, right=0.3)
 
     def followed(self, data: ViewData) -> tuple[float, float] | None:

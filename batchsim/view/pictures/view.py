@@ -89,7 +89,8 @@ class View:
                 ax.xaxis.set_major_locator(Ticks(6 if large else 4))
         self.now_style = self.style("now")
         self.heading = self.ax.set_title(self.NAME)
-        self.legend_style = {"fontsize": rcParams["legend.fontsize"], "labelcolor": self.look.ink}
+        self.legend_style: Style = {"fontsize": rcParams["legend.fontsize"], "labelcolor": self.look.ink}
+        self.legend_style["frameon"] = False
         self.make()
         # The request that the reader follows: a frame over the height of the axes.
         frame: Style = {
@@ -186,6 +187,11 @@ class View:
         found.set_in_layout(False)
         return found
 
+    def reserve(self, ax: Axes, words: str, x: float, right: float) -> None:
+        """Let the layout leave room right of `x`, a fraction of the width, for words that other data have."""
+        at: Style = FROM_AXES | {"alpha": 0}
+        self.fixed.append(ax.annotate(words, (x, 0.5), (right * self.em, 0), **at))
+
     def line(self, ax: Axes, zorder: float, **style: Any) -> Line2D:
         """Return a line, or marks, without a point yet."""
         return ax.plot([], [], zorder=zorder, **style)[0]
@@ -268,7 +274,8 @@ class View:
         self.rows[ax] = 0
         if not entries:
             return
-        options = self.legend_style | {"frameon": False, "handlelength": 0.8, "handletextpad": 0.5}
+        areas = any("facecolor" in style for _, style in entries)  # else dashes tell lines apart
+        options = self.legend_style | {"handlelength": 0.8 if areas else 1.8, "handletextpad": 0.5}
         with self.styled():
             handles = [
                 Patch(label=name, **style) if "facecolor" in style else Line2D([], [], label=name, **style)
