@@ -86,12 +86,8 @@ class BatchView(StackedView):
         edges = np.asarray(self.bars[Trigger.FULL].get_data()[1])
         if answer.batch_size_pmf is None or edges[1] - edges[0] > 1:
             return
-        style: Style = {
-            "marker": "o",
-            "linestyle": "none",
-            "color": self.look.ink,
-            "markersize": 0.3 * self.em,
-        }
+        style: Style = {"linestyle": "none", "marker": "o", "markersize": 0.3 * self.em}
+        style["color"] = self.look.ink
         sizes, expected = np.arange(1, answer.batch_size_pmf.size), 100 * answer.batch_size_pmf[1:]
         self.ax.plot(sizes, expected, zorder=4, **style)
         self.legend(self.ax, [*self.entries, ("theory", style)])

@@ -132,11 +132,9 @@ class HeatMapView(View):
         self.now = self.line(ax, 6, marker="o", markersize=5.5 * width, color=BLACK, **ring)
         star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
         self.star = self.line(ax, 5, markersize=8 * width, markeredgewidth=0.6 * width, **star)
-        halo: Style = {
-            "color": BLACK,
-            "bbox": {"facecolor": "white", "alpha": 0.75, "pad": 0.6, "linewidth": 0},
-        }
-        self.marks = {mark: self.text(ax, va="center", **halo) for mark in ("now", "other", "best")}
+        halo: Style = {"facecolor": "white", "alpha": 0.75, "pad": 0.6, "linewidth": 0}
+        look: Style = {"va": "center", "color": BLACK, "bbox": halo}
+        self.marks = {mark: self.text(ax, **look) for mark in ("now", "other", "best")}
         self.bar: Axes | None = None
         if self.large:
             self.bar = ax.inset_axes((1.015, 0, 0.025, 1))

@@ -133,11 +133,7 @@ def calibrated(calibration: Calibration) -> Picture:
         ax.plot(places[fits], measured_values[fits], **FITTED, label="measured, fitted")
         ax.plot(places[~fits], measured_values[~fits], **HELD_OUT, label="measured, held out")
         ax.set_ylabel(label)
-        if np.nanmax(measured_values) > WIDE * np.nanmin(measured_values) > 0:
-            ax.set_yscale("log")
-            ax.yaxis.set_major_formatter(lambda value, _: number(value))
-        else:
-            ax.set_ylim(0, None)
+        figures.scale(ax, measured_values)
     ax.set_xticks(places, frame["load"])
     ax.set_xlabel("load of the stage")
     figures.show_legend(ax, ax.get_legend_handles_labels()[0])

@@ -93,13 +93,8 @@ class View:
         self.legend_style["frameon"] = False
         self.make()
         # The request that the reader follows: a frame over the height of the axes.
-        frame: Style = {
-            "edgecolor": self.look.vermilion,
-            "linewidth": self.line_pt,
-            "fill": False,
-            "zorder": 6,
-        }
-        self.frame = self.axes[min(self.FRAMED, len(self.axes) - 1)].axvspan(0, 0, **frame)
+        frame: Style = {"fill": False, "edgecolor": self.look.vermilion, "linewidth": self.line_pt}
+        self.frame = self.axes[min(self.FRAMED, len(self.axes) - 1)].axvspan(0, 0, zorder=6, **frame)
         self.lack = self.text(self.ax, color=self.look.soft, xycoords="axes fraction", va="top")
         every = (artist for ax in self.axes for artist in ax.get_children())
         still = (Axes, Legend)  # what changes rarely
@@ -225,10 +220,8 @@ class View:
     ) -> None:
         """Write words at a place, moved by so many ems; those of `self.fixed` rarely change."""
         if self.changed(text, (words, x, y, right, up)) or text.get_visible() != bool(words):
-            text.set_visible(bool(words))
-            text.set_text(words)
+            text.set(text=words, visible=bool(words), position=(right * self.em, up * self.em))
             text.xy = (x, y)
-            text.set_position((right * self.em, up * self.em))
 
     @property
     def em_px(self) -> float:
@@ -248,8 +241,8 @@ class View:
     def limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
         """Set the limits of axes, `x` and `y`, widened to those before if these are of the same `kind`."""
         for name, (first, last) in limits.items():
-            before, ends = self.held.get((ax, name), (None, (first, last)))
-            if before == kind and (ax, name) in self.held:
+            before, ends = self.held.get((ax, name), (kind, (first, last)))
+            if before == kind:
                 grow = (min, max) if first <= last else (max, min)
                 first, last = grow[0](ends[0], first), grow[1](ends[1], last)
             self.held[ax, name] = kind, (first, last)
