@@ -12,7 +12,7 @@ import batchsim as bs
 from batchsim._clock import between_ms
 from batchsim.engines.token_log import PREEMPTIONS, TokenLog
 from batchsim.result.metrics import COMPUTING, OF_FLEETS, TOKENS
-from batchsim.view.film.seats import seats
+from batchsim.result.seats import seats
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 LENGTHS = bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20))

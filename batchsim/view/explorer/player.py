@@ -13,6 +13,7 @@ from batchsim import _check
 from batchsim._format import counted
 from batchsim.engines.estimates import warn_if_large
 from batchsim.result import Result
+from batchsim.result.moments import window
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import available, simulated
@@ -20,7 +21,6 @@ from batchsim.view.film.film import REQUESTS, PlayRange, RequestFilm
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_window
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.lanes import Lanes
-from batchsim.view.pictures.moments import window
 from batchsim.view.pictures.picture import PNG, Picture
 from batchsim.view.pictures.plot import plot
 from batchsim.view.scripts import widget

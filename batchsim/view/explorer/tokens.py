@@ -11,6 +11,7 @@ from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER
 from batchsim.measured.published import published, published_names
 from batchsim.result.comparison import Difference
+from batchsim.result.seats import beginning, seats, spells
 from batchsim.result.sections import sums
 from batchsim.result.shares import students_t
 from batchsim.scenario import (
@@ -59,7 +60,6 @@ from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, PER_PAIR_MS, o
 from batchsim.view.explorer.runs import Stored, run
 from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import TokenLanes
-from batchsim.view.film.seats import beginning, seats, spells
 from batchsim.view.film.token_film import TokenFilm
 from batchsim.view.film.window import Window, step_window
 from batchsim.view.pictures.data import ViewData

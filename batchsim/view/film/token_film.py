@@ -10,9 +10,9 @@ from batchsim._format import counted, duration, listed
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
+from batchsim.result.seats import last_tokens, seats, spells
 from batchsim.scenario import Continuous
 from batchsim.view.film.film import Film, until
-from batchsim.view.film.seats import last_tokens, seats, spells
 
 
 class QueueLength(NamedTuple):

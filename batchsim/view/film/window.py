@@ -10,10 +10,10 @@ import numpy as np
 
 from batchsim.engines.log import Status
 from batchsim.result import Result
+from batchsim.result.seats import Seats
 from batchsim.scenario import OpenLoop
 from batchsim.scenario.sized_time import padded_to, unit_cost
 from batchsim.view.film.film import REQUESTS, Film, PlayRange, RequestFilm
-from batchsim.view.film.seats import Seats
 from batchsim.view.film.token_film import QueueLength, TokenFilm, life
 
 Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it

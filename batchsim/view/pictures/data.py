@@ -12,8 +12,8 @@ from batchsim.result import Result
 from batchsim.result.comparison import Comparison
 from batchsim.result.distributions import Ranking, percentile
 from batchsim.result.metrics import DEVICE_WAIT, ITL, LATENCY, TPOT, TTFT
+from batchsim.result.moments import Moment, Window, moment, window
 from batchsim.scenario import Scenario
-from batchsim.view.pictures.moments import Moment, Window, moment, window
 from batchsim.view.theme import COMPONENTS, PHASES
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from batchsim._format import counted, duration, listed, number, percent
+from batchsim.result.moments import Moment, taken
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.moments import Moment, taken
 from batchsim.view.pictures.steps import StepMomentView
 from batchsim.view.pictures.view import Spot, Style, Ticks
 from batchsim.view.scales import nice

@@ -5,9 +5,9 @@ from matplotlib.axes import Axes
 
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
+from batchsim.result.moments import Moment, taken
 from batchsim.scenario import Continuous
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.moments import Moment, taken
 from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks
 from batchsim.view.scales import nice
 from batchsim.view.theme import PHASES

@@ -9,10 +9,10 @@ from refusals import refusals
 
 import batchsim as bs
 from batchsim._format import duration
+from batchsim.result.seats import seats
 from batchsim.servers.comparison import Group
 from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import TokenLanes, since
-from batchsim.view.film.seats import seats
 from batchsim.view.film.token_film import SeatFilm
 
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090

@@ -9,7 +9,7 @@ import numpy as np
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.token_log import LATE, PREEMPTIONS, TokenLog
 from batchsim.engines.token_log import STEPS as COLUMNS
-from batchsim.result import Result
+from batchsim.result.result import Result
 from batchsim.result.token_run import NO_TOKENS, TokenRun
 from batchsim.scenario import Continuous
 

@@ -14,9 +14,9 @@ from refusals import refusals
 import batchsim as bs
 from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result
+from batchsim.result.seats import seats
 from batchsim.result.token_run import TokenRun
 from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
-from batchsim.view.film.seats import seats
 
 EASY = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090

@@ -1,4 +1,4 @@
-"""The part of a run that a view shows in detail: consecutive batches or steps, and their requests."""
+"""A part of a run in detail: consecutive batches or steps, and their requests."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,9 +7,9 @@ import numpy as np
 
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
-from batchsim.result import Result
+from batchsim.result.result import Result
+from batchsim.result.seats import Seats, beginning, seats, spells
 from batchsim.scenario import Continuous
-from batchsim.view.film.seats import Seats, beginning, seats, spells
 
 BATCHES, REQUESTS = 4, 12  # the fewest in a window
 LONG = 2.0  # windows: longer waits before a window are cut off
