@@ -10,6 +10,7 @@ from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result.result import Result
 from batchsim.result.seats import Seats, beginning, seats, spells
 from batchsim.scenario import Continuous
+from batchsim.scenario.sized_time import padded_to, unit_cost
 
 BATCHES, REQUESTS = 4, 12  # the fewest in a window
 LONG = 2.0  # windows: longer waits before a window are cut off
@@ -61,6 +62,42 @@ def window(result: Result, at_s: float | None = None) -> Window:
         # Batch by batch, so that batches do not overlap; lost requests first.
         requests = requests[np.lexsort((result.batch_index[requests], result.replica[requests]))]
     return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)
+
+
+class Stacks(NamedTuple):
+    """Some consecutive batches, and their requests in the order of the queue."""
+
+    requests: np.ndarray
+    size: np.ndarray
+    row: np.ndarray  # of each request, from the top
+    batch: np.ndarray  # of each request, its place in the columns below
+    first: np.ndarray  # row of each batch
+    rows: np.ndarray
+    computed: np.ndarray  # units of a row; 0: its requests' own
+
+    @property
+    def height(self) -> int:
+        return int(self.first[-1] + self.rows[-1]) if self.first.size else 1
+
+
+def stacks(result: Result, requests: np.ndarray, most: int) -> Stacks:
+    """Return the batches of consecutive requests with sizes, at least one and up to `most` rows."""
+    scenario, index = result.scenario, result.batch_index[requests]
+    order = np.argsort(index, kind="stable")[np.count_nonzero(index < 0) :]
+    requests = requests[order]
+    size = scenario.cut(result.size[requests])
+    _, begin, batch, counts = np.unique(
+        index[order], return_index=True, return_inverse=True, return_counts=True
+    )
+    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
+    longest = np.maximum.reduceat(size, begin) if counts.size else counts
+    rows, computed = padded_to(counts, longest, cost)
+    first = np.cumsum(rows + 1) - rows - 1  # an empty row between two
+    kept = max(int(np.count_nonzero(first + rows <= most)), 1)
+    row = first[batch] + np.arange(batch.size) - begin[batch]
+    some = batch < kept
+    requests, size, row, batch = (each[some] for each in (requests, size, row, batch))
+    return Stacks(requests, size, row, batch, first[:kept], rows[:kept], computed[:kept])
 
 
 SETTLED = 100, 2  # the fewest requests before the moment, in all and for each that runs

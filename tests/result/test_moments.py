@@ -9,7 +9,7 @@ from oracles.watched import Watched
 
 import batchsim as bs
 from batchsim.result import Result, moments
-from batchsim.result.moments import moment, window
+from batchsim.result.moments import moment, stacks, window
 from batchsim.result.seats import seats
 from batchsim.result.token_run import TokenRun
 
@@ -62,3 +62,41 @@ def test_the_window_of_a_run_has_its_requests_batch_by_batch_where_some_overtake
     assert (np.diff(batches) >= 0).all()
     assert np.unique(batches).tolist() == list(range(seen.first, seen.last + 1))
     assert seen.begin_s <= result.batches.start_s[seen.first]
+
+
+SIZES = bs.Lognormal(80, cv=1, at_most=512)
+RULE = bs.SizeOrWait(16, 20)
+PADDED = bs.PaddedTime(5, 0.25, 0.01)
+SERVICES = {
+    "padded": PADDED,
+    "to lengths": PADDED.padded_to([4, 16], lengths=[128, 256, 512]),
+    "packed": bs.PackedTime(5, 0.25, 0.01),
+    "by count": bs.Affine(5, 0.25),
+}
+
+
+def sized(service=PADDED, rule=RULE, **more):
+    return bs.simulate(bs.Scenario(bs.Poisson(150).with_sizes(SIZES), rule, service, **more), 2000)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_stacks_are_the_batches_of_the_moment_with_their_units(name):
+    result = sized(SERVICES[name])
+    seen = window(result)
+    found = stacks(result, seen.requests, 1000)
+    batches = np.arange(seen.first, seen.last + 1)
+    assert found.rows.size == batches.size
+    for place, number in enumerate(batches):
+        mine = found.batch == place
+        assert sorted(found.requests[mine]) == np.flatnonzero(result.batch_index == number).tolist()
+        assert found.size[mine].tolist() == result.size[found.requests[mine]].tolist()
+        if result.batches.units is not None:
+            computed = found.computed[place] * found.rows[place] or found.size[mine].sum()
+            assert computed == result.batches.units[number]
+    assert len(set(found.row)) == found.row.size
+    assert stacks(result, seen.requests, 1).rows.size == 1
+
+
+def test_a_request_that_is_cut_is_drawn_as_it_is_computed():
+    result = sized(rule=bs.SizeOrWait(16, 20, max_batch_units=128), oversize_action="truncate")
+    assert stacks(result, window(result).requests, 1000).size.max() <= 128 < result.size.max()

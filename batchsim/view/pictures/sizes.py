@@ -1,13 +1,11 @@
 """Requests of different sizes: batches as stacks of them, with the padding, and the latency by size."""
 
-from typing import NamedTuple
-
 import numpy as np
 from matplotlib.axes import Axes
 
 from batchsim._format import duration, number, percent
 from batchsim.result.distributions import latency_by_size
-from batchsim.scenario.sized_time import padded_to, unit_cost
+from batchsim.result.moments import Stacks, stacks
 from batchsim.view.pictures.cells import NOWHERE, rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, Spot, Style, View
@@ -17,43 +15,6 @@ from batchsim.view.theme import fill_style
 MOST_ROWS, SOME_ROWS = 80, 40  # of a large view, and of a small one
 LEAST_ROWS = 12  # the height of a request is at most this part of the axes
 PERCENTILES = {50: DASHED, 99: "-"}  # and their dashes
-
-
-class Stacks(NamedTuple):
-    """Some consecutive batches, and their requests in the order of the queue."""
-
-    requests: np.ndarray
-    size: np.ndarray
-    row: np.ndarray  # of each request, from the top
-    batch: np.ndarray  # of each request, its place in the columns below
-    first: np.ndarray  # row of each batch
-    rows: np.ndarray
-    computed: np.ndarray  # units of a row; 0: its requests' own
-
-    @property
-    def height(self) -> int:
-        return int(self.first[-1] + self.rows[-1]) if self.first.size else 1
-
-
-def stacks(data: ViewData, most: int) -> Stacks:
-    """Return the batches of a moment of the run, at least one and up to `most` rows."""
-    result, scenario = data.result, data.result.scenario
-    index = result.batch_index[data.window.requests]
-    order = np.argsort(index, kind="stable")[np.count_nonzero(index < 0) :]
-    requests = data.window.requests[order]
-    size = scenario.cut(result.size[requests])
-    _, begin, batch, counts = np.unique(
-        index[order], return_index=True, return_inverse=True, return_counts=True
-    )
-    cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
-    longest = np.maximum.reduceat(size, begin) if counts.size else counts
-    rows, computed = padded_to(counts, longest, cost)
-    first = np.cumsum(rows + 1) - rows - 1  # an empty row between two
-    kept = max(int(np.count_nonzero(first + rows <= most)), 1)
-    row = first[batch] + np.arange(batch.size) - begin[batch]
-    some = batch < kept
-    requests, size, row, batch = (each[some] for each in (requests, size, row, batch))
-    return Stacks(requests, size, row, batch, first[:kept], rows[:kept], computed[:kept])
 
 
 class SizesView(View):
@@ -89,7 +50,8 @@ class SizesView(View):
             self.grows = self.text(self.latency, xycoords="axes fraction", va="top", color=theme.soft)
 
     def update(self, data: ViewData) -> None:
-        shown = self.shown = stacks(data, MOST_ROWS if self.large else SOME_ROWS)
+        most = MOST_ROWS if self.large else SOME_ROWS
+        shown = self.shown = stacks(data.result, data.window.requests, most)
         self.bars.set_path(rectangles(0 * shown.row, shown.size, shown.row, shown.row + 1))
         padded = bool(shown.computed.any())
         sides = 0 * shown.first, shown.computed, shown.first, shown.first + shown.rows

@@ -1,7 +1,6 @@
-"""The view of requests with sizes: stacks with their padding, and the latency by size."""
+"""The view of requests with sizes: batches with their padding, and the latency by size."""
 
 import numpy as np
-import pytest
 from pictures import drawn, names_of
 
 import batchsim as bs
@@ -9,44 +8,15 @@ from batchsim._format import percent
 from batchsim.result.distributions import latency_by_size
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.sizes import SizesView, stacks
+from batchsim.view.pictures.sizes import SizesView
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)
 RULE = bs.SizeOrWait(16, 20)
 PADDED = bs.PaddedTime(5, 0.25, 0.01)
-SERVICES = {
-    "padded": PADDED,
-    "to lengths": PADDED.padded_to([4, 16], lengths=[128, 256, 512]),
-    "packed": bs.PackedTime(5, 0.25, 0.01),
-    "by count": bs.Affine(5, 0.25),
-}
 
 
 def run(service=PADDED, rule=RULE, **more):
     return bs.simulate(bs.Scenario(bs.Poisson(150).with_sizes(SIZES), rule, service, **more), 2000)
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_stacks_are_the_batches_of_the_moment_with_their_units(name):
-    result = run(SERVICES[name])
-    data = ViewData(result)
-    found = stacks(data, 1000)
-    batches = np.arange(data.window.first, data.window.last + 1)
-    assert found.rows.size == batches.size
-    for place, number in enumerate(batches):
-        mine = found.batch == place
-        assert sorted(found.requests[mine]) == np.flatnonzero(result.batch_index == number).tolist()
-        assert found.size[mine].tolist() == result.size[found.requests[mine]].tolist()
-        if result.batches.units is not None:
-            computed = found.computed[place] * found.rows[place] or found.size[mine].sum()
-            assert computed == result.batches.units[number]
-    assert len(set(found.row)) == found.row.size
-    assert stacks(data, 1).rows.size == 1
-
-
-def test_a_request_that_is_cut_is_drawn_as_it_is_computed():
-    result = run(rule=bs.SizeOrWait(16, 20, max_batch_units=128), oversize_action="truncate")
-    assert stacks(ViewData(result), 1000).size.max() <= 128 < result.size.max()
 
 
 def test_a_plot_and_a_live_picture_have_the_view_if_requests_have_sizes():
