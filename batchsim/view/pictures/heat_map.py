@@ -177,7 +177,8 @@ class HeatMapView(View):
         """Give the bar of the colours its ticks and its unit."""
         logarithmic, (low, high) = isinstance(norm, LogNorm), bar.get_ylim()
         unit, ms = unit_of(high) if logarithmic else ("per s", 1.0)
-        bar.set_title(unit, loc="left", size=self.em, weight="normal", color=self.look.soft)
+        above: Style = {"loc": "left", "pad": 0.7 * self.em}
+        bar.set_title(unit, size=self.em, weight="normal", color=self.look.soft, **above)
         if not logarithmic:
             bar.yaxis.set_major_locator(Ticks(5))
         elif limit_ms is None:
