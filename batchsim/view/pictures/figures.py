@@ -9,13 +9,12 @@ import numpy as np
 import pandas
 from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 from matplotlib.ticker import LogFormatter
 
 from batchsim import _check, _format
-from batchsim.view.pictures.picture import Picture, styled
+from batchsim.view.pictures.picture import Picture, is_light, styled
 from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart, below
 from batchsim.view.theme import COMPONENTS, LIGHT
 
@@ -175,7 +174,7 @@ def _end(ax: Axes, handle: Any) -> tuple[float, float]:
 def _colour(handle: Any) -> Any:
     """Return a line's colour; a grey for areas, and where letters of the line's colour would be faint."""
     colour = handle.get_color() if isinstance(handle, Line2D) else LIGHT.soft
-    return LIGHT.soft if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > FAINT else colour
+    return LIGHT.soft if is_light(colour, FAINT) else colour
 
 
 def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = "") -> None:

@@ -70,13 +70,14 @@ def styled(theme: Theme, font_px: float, line_px: float = 1.6) -> AbstractContex
 def look() -> Theme:
     """Return the colours for the present settings of matplotlib: their ink and paper, and what suits them."""
     paper = rcParams["axes.facecolor"]
-    base = LIGHT if _is_light(paper) else DARK
+    base = LIGHT if is_light(paper) else DARK
     ink, soft, faint = (to_hex(rcParams[name]) for name in ("text.color", "axes.labelcolor", "grid.color"))
     return replace(base, background=to_hex(paper), ink=ink, soft=soft, faint=faint)
 
 
-def _is_light(colour: Any) -> bool:
-    return bool(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.5)
+def is_light(colour: Any, brightness: float = 0.5) -> bool:
+    """Return whether a colour is brighter than so much, from 0, black, to 1, white."""
+    return bool(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > brightness)
 
 
 def told(figure: Figure) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def told(figure: Figure) -> dict[str, Any]:
 
     A light one says so by the key of matplotlib's own formatter for a transparent one, for dark pages.
     """
-    on_white = {"needs_background": "light"} if _is_light(figure.get_facecolor()) else {}
+    on_white = {"needs_background": "light"} if is_light(figure.get_facecolor()) else {}
     return {PNG: {"alt": described(figure)}} | on_white
 
 

@@ -14,7 +14,7 @@ from batchsim._format import fixed
 from batchsim.result.metrics import better, heading
 from batchsim.view.pictures import figures
 from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white
-from batchsim.view.pictures.picture import Picture
+from batchsim.view.pictures.picture import Picture, is_light
 from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def heat_map(
             handles += [Patch(**style)] if hatched.any() else []
         if today is not None and today[0] in columns and today[1] in rows:
             corner = columns.index(today[0]), rows.index(today[1])
-            ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY))
-            handles.append(Patch(**TODAY))
+            handles.append(ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY)))
         ax.set(xlim=(0, len(columns)), ylim=(0, len(rows)), xlabel=heading(x), ylabel=heading(y))
         ax.set_xticks(np.arange(len(columns)) + 0.5, figures.texts(columns))
         ax.set_yticks(np.arange(len(rows)) + 0.5, figures.texts(rows))
@@ -154,8 +153,7 @@ def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: Sca
     size = 9 if max(numbers.shape) <= 10 else 7
     for row, column in np.argwhere(np.isfinite(numbers)):
         number, weight = numbers[row, column], "bold" if bold[row, column] else "normal"
-        bright = np.dot(colours.to_rgba(number)[:3], (0.299, 0.587, 0.114)) > 0.5
-        ink, at = BLACK if bright else "white", (column + 0.5, row + 0.5)
+        ink, at = BLACK if is_light(colours.to_rgba(number)) else "white", (column + 0.5, row + 0.5)
         ax.text(*at, fixed(number), ha="center", va="center", fontsize=size, color=ink, weight=weight)
 
 
