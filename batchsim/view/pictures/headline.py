@@ -6,7 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
-from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT, percentile_key
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import NAMED, ViewData
 
@@ -62,13 +62,7 @@ def as_line(data: ViewData) -> str:
 
 def figures_of(data: ViewData) -> list[Figure]:
     """Return the four figures of a run."""
-    intervals = data.intervals
-    # The intervals of percentiles ignore lost requests.
-    figures = []
-    for q, objective_ms in ((50, None), (99, data.objective_ms)):
-        interval = None if data.loss else intervals.get(f"p{q}_ms")
-        figure = latency_figure(data, q, interval, objective_ms=objective_ms)
-        figures.append(figure._replace(levels=levels(data, q)))
+    figures = [latency_figure(data, q)._replace(levels=levels(data, q)) for q in (50, 99)]
     return [*figures, rate_figure(data, "throughput", "throughput_per_s"), load_figure(data)]
 
 
@@ -99,12 +93,10 @@ def _devices(data: ViewData) -> str:
     return f"devices {percent(data.summary['device_utilisation'])}" if data.has(DEVICE_WAIT) else ""
 
 
-def latency_figure(
-    data: ViewData, q: int, interval: tuple[float, float] | None, column: str = LATENCY,
-    objective_ms: float | None = None,
-) -> Figure:  # fmt: skip
-    """Return a percentile of a column of durations, against its objective."""
+def latency_figure(data: ViewData, q: int, column: str = LATENCY) -> Figure:
+    """Return a percentile of a column of durations, a p99 against its objective."""
     name, value, missed = f"p{q}", data.percentile_of_all(q, column), False
+    objective_ms = data.limits_ms.get(column) if q == 99 else None
     grows = data.overloaded and column != TPOT  # the time of a step does not depend on the queue
     if objective_ms is not None:
         missed = value > objective_ms or grows  # NaN, a TPOT of no request, meets it
@@ -126,6 +118,8 @@ def latency_figure(
     if before is not None and (column == TPOT or not before.overloaded):
         old = before.percentile_of_all(q, column)
     change = change_of(value, old, write)
+    # The intervals of percentiles ignore lost requests.
+    interval = None if data.loss else data.intervals.get(percentile_key(q, column))
     return Figure(name, write(value), unit, _between(interval, write), change, alert=missed)
 
 
@@ -184,11 +178,10 @@ def token_figures_of(data: ViewData) -> list[Figure]:
 
 def _p99(data: ViewData, column: str) -> Figure:
     """Return the p99 of a column against its objective, followed by the p50."""
-    name = NAMED[column]
-    interval = None if data.loss else data.intervals.get(f"{name.lower()}_p99_ms")
-    figure = latency_figure(data, 99, interval, column, data.limits_ms.get(column))
-    p50_ms = data.percentile_of_all(50, column)
-    return figure._replace(name=f"{name} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit))
+    figure, p50_ms = latency_figure(data, 99, column), data.percentile_of_all(50, column)
+    return figure._replace(
+        name=f"{NAMED[column]} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit)
+    )
 
 
 FIGURES: dict[str, Callable[[ViewData], list[Figure]]] = {"requests": figures_of, "tokens": token_figures_of}
