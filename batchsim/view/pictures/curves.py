@@ -260,17 +260,13 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
         # On this logarithmic scale, each further nine of the percentile takes the same room.
         places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
         drawn: list[float] = []
-        lines: list[tuple[Group, np.ndarray]] = []  # equal ones are one, with the names of all
+        lines: dict[Any, tuple[Group, np.ndarray]] = {}  # equal ones are one, with the names of all
         for group in comparison.groups:
             latencies = group.result.metrics.percentiles(100 * (1 - 10**-places))
-            alike = (
-                at for at, (_, its) in enumerate(lines) if group.stable and np.array_equal(its, latencies)
-            )
-            if (at := next(alike, None)) is None:
-                lines.append((group, latencies))
-            else:
-                lines[at] = replace(lines[at][0], names=(*lines[at][0].names, *group.names)), latencies
-        for (colour, style, _), (group, latencies) in zip(cycle(STYLES), lines, strict=False):
+            key = latencies.tobytes() if group.stable else group.names
+            names = lines[key][0].names if key in lines else ()
+            lines[key] = replace(group, names=(*names, *group.names)), latencies
+        for (colour, style, _), (group, latencies) in zip(cycle(STYLES), lines.values(), strict=False):
             if group.stable:
                 ax.plot(places, latencies, style, color=colour, label=_wrapped(group))
                 drawn += latencies[[0, -1]].tolist()

@@ -97,7 +97,9 @@ class HeatMapView(View):
     NAME, SHORT = "p99 of every setting at this load", "p99 by setting"
 
     def name(self, surface: Any, name: str) -> str:
-        """Return the name of an axis, without its unit."""
+        """Return the name of an axis, without its unit: of `Continuous`, the servers' own."""
+        if isinstance(surface.scenario.rule, Continuous):
+            return name
         label: str = surface.scenario.rule.parameters()[name].label.removesuffix(" (ms)")
         return label[0].lower() + label[1:]
 
@@ -296,8 +298,3 @@ class TokenHeatMapView(HeatMapView):
     """Over two knobs of `Continuous`: goodput, where both objectives are set, else the p99 of TTFT."""
 
     NAME, SHORT = "Goodput of every setting at this load", "Goodput by setting"
-
-    def name(self, surface: Any, name: str) -> str:
-        if isinstance(surface.scenario.rule, Continuous):
-            return name  # the servers' own
-        return super().name(surface, name)

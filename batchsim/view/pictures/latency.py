@@ -7,18 +7,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from batchsim._format import (
-    MINUS,
-    duration,
-    fixed,
-    number,
-    percent,
-    signed,
-    tick,
-    typed,
-    typed_duration,
-    unit_of,
-)
+from batchsim._format import MINUS, duration, fixed, number, percent, signed, typed, typed_duration, unit_of
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.result.distributions import POINTS, queue_length
 from batchsim.view.pictures.data import ViewData
@@ -93,16 +82,14 @@ class GrowingView(View):
                 highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
         self.limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
         self.label(self.ax.xaxis, "time (s)")
-        if self.changed("y label", "queue"):
-            self.ax.yaxis.set_major_formatter(tick)
-            self.ax.yaxis.set_label_text("requests waiting")
+        self.label(self.ax.yaxis, "requests waiting")
         growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
         self.write(self.note, growth * self.large, 1, 1, up=-0.3)
 
     def show_percent(self, label: str) -> None:
         """Label the vertical axis with percentages."""
-        if self.changed("y label", "percent"):
-            self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+        if self.changed((self.ax.yaxis, "label"), label):
+            self.ax.yaxis.set_major_formatter("{x:g}%")
             self.ax.yaxis.set_label_text(label)  # `set_ylabel` would centre it
 
     def spot_of_queue(self, at_s: float, data: ViewData) -> Spot | None:

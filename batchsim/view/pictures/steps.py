@@ -85,7 +85,7 @@ class StepsView(StepMomentView, StackedView):
         self.budget_name = self.text(self.ax, xycoords=self.ax.get_yaxis_transform(), **right)
         self.add_moment()
         if self.strip is not None:
-            self.strip.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+            self.strip.yaxis.set_major_formatter("{x:g}%")
             self.strip.yaxis.set_major_locator(Ticks(3))
             self.line_styles = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
             self.lines, self.other_lines = (

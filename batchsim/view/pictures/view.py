@@ -96,10 +96,10 @@ class View:
         frame: Style = {"fill": False, "edgecolor": self.look.vermilion, "linewidth": self.line_pt}
         self.frame = self.axes[min(self.FRAMED, len(self.axes) - 1)].axvspan(0, 0, zorder=6, **frame)
         self.lack = self.text(self.ax, color=self.look.soft, xycoords="axes fraction", va="top")
-        every = (artist for ax in self.axes for artist in ax.get_children())
+        there.update(self.fixed)
+        every = (artist for ax in self.axes for artist in ax.get_children() if artist not in there)
         still = (Axes, Legend)  # what changes rarely
-        mine = (each for each in every if each not in there and not isinstance(each, still))
-        self.moving = sorted((each for each in mine if each not in self.fixed), key=Artist.get_zorder)
+        self.moving = sorted((each for each in every if not isinstance(each, still)), key=Artist.get_zorder)
         for artist in self.moving:
             if not isinstance(artist, Text):
                 artist.set_in_layout(False)  # it is within the axes, and to measure it would take long
