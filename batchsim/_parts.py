@@ -13,10 +13,14 @@ EXTRAS = {
     "IPython": "notebook", "anywidget": "notebook", "distributed": "distributed", "google": "servers",
     "ipykernel": "notebook", "ipywidgets": "notebook", "jax": "device", "jupyter_server": "app",
     "jupyterlab": "notebook", "psutil": "device", "pyarrow": "distributed", "rich": "shell",
-    "segno": "app", "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "typer": "shell",
-    "voila": "app", "yaml": "servers",
+    "segno": "app", "tomlkit": "shell", "tornado": "app", "traitlets": "notebook", "tree_sitter": "servers",
+    "tree_sitter_bash": "servers", "typer": "shell", "voila": "app", "yaml": "servers",
 }  # fmt: skip
-PACKAGES = {"google": "protobuf", "yaml": "pyyaml"}  # libraries with another name than their package
+# Libraries with another name than their package.
+PACKAGES = {
+    "google": "protobuf", "tree_sitter": "tree-sitter", "tree_sitter_bash": "tree-sitter-bash",
+    "yaml": "pyyaml",
+}  # fmt: skip
 
 
 class MissingPart(ModuleNotFoundError):

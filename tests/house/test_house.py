@@ -62,6 +62,8 @@ ROOMS = {
     "tornado": ["app/*.py"],
     "google": ["servers/formats/*.py"],
     "yaml": ["servers/formats/*.py"],
+    "tree_sitter": ["servers/formats/shell.py"],
+    "tree_sitter_bash": ["servers/formats/shell.py"],
 }
 
 

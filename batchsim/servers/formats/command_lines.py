@@ -195,6 +195,7 @@ class CommandLine:
                 own = re.compile(r"[^\n]*" if "\n" in command.item else "[\"']?").match(text, end)
                 at = own.end() if own else end  # behind a comment, or a quote
                 return f"{text[:at]}{new}{text[at:]}"
+            new += " " * (text[end : end + 1] in ("<", ">"))  # else a number is that of a file
             before, start = text[begin:end], text.rfind("\n", 0, end) + 1
             alone = start <= first and not text[start:first].strip()  # on lines of its own
             long = end - start + len(new) > LONGEST_LINE and alone

@@ -12,17 +12,28 @@ from typing import Any
 from batchsim.servers.formats import shell
 from batchsim.servers.formats.document import Node, Source
 from batchsim.servers.formats.keyed_text import parse_yaml
-from batchsim.servers.formats.shell import Command, Remark, Word, commands, expanded, inside, words_of
+from batchsim.servers.formats.shell import (
+    RENDERED,
+    Command,
+    Known,
+    Remark,
+    Script,
+    Word,
+    commands,
+    expanded,
+    inside,
+    words_of,
+)
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
 _TEMPLATED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*[ \t]*\{\{")  # from its first line on
-RENDERED = "; a template must be rendered first, as by `helm template`"
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
 OF_WORKERS = Node(0, 0, (0, 0))  # the replicas of those that a leader stands for
 MOST_MANIFESTS = 50  # in a script
 _FILES = ("envFrom", "env_file")  # which set variables of a container
 ELSEWHERE = "variables of another file are not read, and may set more"
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
+_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
 _DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
 _UNIT = re.compile(r"^(ExecStart[ \t]*=|\[Container\])", re.MULTILINE)
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
@@ -38,19 +49,38 @@ def commands_of(text: str) -> list[Command]:
     if _TEMPLATED.match(text):
         raise ValueError(f"the text must be a script or a manifest, got a template{RENDERED}")
     if _DOCKERFILE.match(text):
-        return _of_dockerfile(shell.without_heredocs(text))
+        return _of_dockerfile(_without_heredocs(text))
     if _UNIT.search(text):
         return _of_unit(text)
     if shell.YAML.match(text):
         return _of_manifest(text)
-    found = commands(text)
-    manifests = [each for _, *each in shell.heredocs(text) if shell.YAML.match(text, *each)]
-    if len(manifests) > MOST_MANIFESTS:
-        raise ValueError(f"a script must have at most {MOST_MANIFESTS} manifests, got {len(manifests):,}")
-    for begin, end in manifests:  # that the script applies or saves
+    script = Script({})
+    script.read(text)
+    found, count = script.commands(), len(script.manifests)
+    if count > MOST_MANIFESTS:
+        raise ValueError(f"a script must have at most {MOST_MANIFESTS} manifests, got {count:,}")
+    for begin, end in script.manifests:  # that the script applies or saves
         with contextlib.suppress(ValueError):
-            found += _of_manifest(shell.blanked(text[:begin]) + text[begin:end])
+            found += _of_manifest(_blanked(text[:begin]) + text[begin:end])
     return found
+
+
+def _blanked(text: str) -> str:
+    """Return blanks in place of a text, with its ends of lines."""
+    return re.sub(r"[^\r\n]", " ", text)
+
+
+def _without_heredocs(text: str) -> str:
+    lines, parts, end = text.splitlines(keepends=True), list[str](), ""
+    last = {line.strip(): number for number, line in enumerate(lines)}
+    for number, line in enumerate(lines):
+        match = None if end else _HEREDOC.search(line)
+        parts.append(_blanked(line) if end else line)
+        if match and last.get(match["end"], 0) > number:
+            end = match["end"]
+        elif line.strip() == end:
+            end = ""
+    return "".join(parts)
 
 
 def _of_manifest(text: str) -> list[Command]:
@@ -148,7 +178,7 @@ def _map_of(node: Node, maps: dict[str, Node]) -> Node | None:
     return maps[str(name.value)].items["data"] if name is not None and str(name.value) in maps else None
 
 
-def _all_known(variables: dict[str, Word]) -> dict[str, list[Word] | None]:
+def _all_known(variables: dict[str, Word]) -> Known:
     return {name: _known(word.value) for name, word in variables.items()}
 
 
@@ -168,7 +198,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
 
 def _of_unit(text: str) -> list[Command]:
     """Return the commands of a unit of systemd, whose empty ExecStart removes those before, or of Quadlet."""
-    found, variables, known = list[Command](), dict[str, Word](), dict[str, list[Word] | None]()
+    found, variables, known = list[Command](), dict[str, Word](), Known()
     image, unread = list[Word](), list[Remark]()
     for key, rest, at in _instructions(text):
         if key == "Environment":
@@ -188,7 +218,7 @@ def _of_unit(text: str) -> list[Command]:
 
 def _of_dockerfile(text: str) -> list[Command]:
     """Return the commands of the last stage, with what it has from the stages on which it builds."""
-    stages, known = dict[str, dict[str, Any]](), dict[str, list[Word] | None]()
+    stages, known = dict[str, dict[str, Any]](), Known()
     before: dict[str, Any] = {"ENV": {}}
     stage = before
     for key, rest, at in _instructions(text):
@@ -219,7 +249,7 @@ def _of_dockerfile(text: str) -> list[Command]:
     return [inner for command in last for inner in inside(command, known)]
 
 
-def _set(rest: str, at: int, variables: dict[str, Word], known: dict[str, list[Word] | None]) -> None:
+def _set(rest: str, at: int, variables: dict[str, Word], known: Known) -> None:
     """Set the variables of an instruction, written as A=1 B=2, "A=1", or A 1."""
     words = words_of(rest, at)
     if words and "=" not in words[0].text:

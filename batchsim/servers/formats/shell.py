@@ -4,21 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchsim.servers.formats.document import Node, Source, place_in
+from batchsim.servers.formats.document import Node, Source, Span
 
-_WORD = re.compile(  # "if": the next command may not run
-    r"(?P<comment>\#[^\n]*)|(?P<continued>\\\r?\n)|(?P<if>(?:&&|\|\|)(?![;|&])\s*)|(?P<end>[\n;|&]+)"
-    r"|(?P<blank>[ \t\r]+)"
-    r"|(?P<open>\(+(?=\s*[\w./]))|(?P<word>(?:`[^`\n]*`|[$<>]\((?:[^()]|\([^()]*\))*+\)|[^\s'\"\\;|&]|\\.|'[^']*+'|\"(?:[^\"\\]++|\\.)*+\")++)|(?P<other>.)",
-    re.DOTALL,
-)
-_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
+if TYPE_CHECKING:
+    import tree_sitter
+
 _SHELLS = re.compile(r"\b(cat|tee|(ba)?sh|ssh|docker)\b")  # whose heredocs may be scripts
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
-_VARIABLE = re.compile(r"[A-Za-z_]\w*\+?=")
-_ARRAY = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=\(")
 YAML = re.compile(  # the first key of such a text
     r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
     r"(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)"
@@ -28,10 +23,23 @@ _EXPANSION = re.compile(
     r"\$\$?(?:(?P<plain>\w+|@)|\((?P<call>\w+)\)"
     r"|\{(?P<name>\w+)(?:\[[@*]\])?(?::?[-=](?P<default>[^{}'\"$]*))?\})"
 )
-_SETTERS: tuple[list[str], ...] = ([], ["export"], ["local"], ["readonly"], ["declare"])
-ENDS = ("fi", "done", "esac")
+# Statements in which others stand: those that run, and those that may run.
+_RUN = {
+    "program", "list", "pipeline", "negated_command", "redirected_statement", "variable_assignments",
+    "compound_statement", "subshell", "function_definition",
+}  # fmt: skip
+_MAY_RUN = {
+    "if_statement", "elif_clause", "else_clause", "case_statement", "case_item", "while_statement",
+    "for_statement", "c_style_for_statement", "do_group",
+}  # fmt: skip
+_WITHIN = _RUN | _MAY_RUN | {"command", "declaration_command"}
+_NO_WORDS = {"comment", "herestring_redirect", "<<<"}
+RENDERED = "; a template must be rendered first, as by `helm template`"
 SEVERAL = "may start several of these, here one"
 MOST_WORDS = 30_000  # of a script, with those of its variables
+# Of a script, since a parser may take the square of its time for many that do not fit together.
+MOST_LETTERS, MOST_SIGNS = 100_000, 2000
+_SIGN = re.compile(r"[()<>|&\[]|(?<!\S)=[=~](?!\S)")
 
 
 @dataclass(frozen=True)
@@ -81,14 +89,16 @@ class Command:
 
     words: list[Word] = field(default_factory=list)
     variables: dict[str, Word] = field(default_factory=dict)
-    sure: bool = True  # whether it runs
     item: str = ""
     alone: tuple[int, str] | None = None
     replicas: int = 1
     remarks: list[Remark] = field(default_factory=list)
 
 
-def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None = None) -> list[Command]:
+Known = dict[str, list[Word] | None]  # the words of each variable; None: not known
+
+
+def commands(text: str, at: int = 0, known: Known | None = None) -> list[Command]:
     r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
 
     `at` is where the text begins in a longer one. `known` has the words of variables that were set once, and
@@ -98,91 +108,157 @@ def commands(text: str, at: int = 0, known: dict[str, list[Word] | None] | None 
     >>> [word.text for word in command.words], command.words[-1].raw
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
-    found, exported, depth, count, within = [Command()], dict[str, Word](), 0, 0, False
-    loop: int | None = None  # where it begins
-    known, array = {} if known is None else known, None
+    script = Script({} if known is None else known)
+    script.read(text, at)
+    return script.commands()
 
-    def counted(words: list[Word]) -> list[Word]:
-        nonlocal count
-        count += len(words)
-        if count > MOST_WORDS:
+
+class Script:
+    """The commands of a shell's texts, and where manifests stand in them: in the text of a heredoc."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.manifests: list[Span] = []
+        self._found: list[Command] = []
+        self._exported: dict[str, Word] = {}
+        self._calls = Counter[str]()
+        self._functions: list[
+            tuple[str, int, int]
+        ] = []  # each with its first command, and one behind its last
+        self._count = 0
+        self._text, self._at = "", 0
+
+    def commands(self) -> list[Command]:
+        """Return all commands; those of a function that is called several times have a remark."""
+        for name, first, last in self._functions:
+            if (calls := self._calls[name]) > 1:
+                for command in self._found[first:last]:
+                    remark = Remark(command.words[0].at, f"{name} is called {calls} times, and {SEVERAL}")
+                    command.remarks = [*command.remarks, remark]
+        return self._found
+
+    def read(self, text: str, at: int = 0) -> None:
+        """Add the commands of a text that begins at a place; of an invalid text, one that is refused."""
+        outer, self._text, self._at = (self._text, self._at), text, at
+        root = _tree(text)
+        if not root.has_error:
+            self._visit(root, sure=True, remarks=[])
+        elif words := self._counted(words_of(text, at)):
+            wrong = min(_wrong(root).start_byte, len(text))
+            got = text[wrong:].strip().partition("\n")[0] or "its end"
+            hint = RENDERED if "{{" in text else ""
+            remark = Remark(at + wrong, f"a script must be valid for a shell, got {got}{hint}", "refusal")
+            self._found.append(Command(words, remarks=[remark]))
+        self._text, self._at = outer
+
+    def _counted(self, words: list[Word]) -> list[Word]:
+        self._count += len(words)
+        if self._count > MOST_WORDS:
             raise ValueError(f"a script must have at most {MOST_WORDS:,} words, got more")
         return words
 
-    def set_(name: str, words: list[Word], *, more: bool = False) -> None:
-        if name.endswith("+"):  # =, of a text
-            more, name = True, name[:-1]
-            if known.get(name) and not re.match(r"['\"]\s", words[0].raw):  # within a word
-                known[name] = None
-                return
-        before, own = known.get(name, []), re.match(rf'"?\$\{{?{name}\b', words[0].raw) if words else None
-        parts = [part for word in words for part in split(word) if part.text]
-        new = counted([each for part in parts for each in expanded(part, known)])
-        if not found[-1].sure and (more or own) and before and new:  # perhaps more
-            raw = f"{name}={words[0].raw}" if own else f"{name}+=({' '.join(each.raw for each in words)})"
-            new, own = [Word(Source(raw), raw, words[0].at)], None
-        elif not found[-1].sure or before is None or not (more or own or not before):
-            known[name] = None
-            return
-        known[name] = [*((not own and before) or []), *new]
+    def _visit(self, node: "tree_sitter.Node", *, sure: bool, remarks: list[Remark]) -> None:
+        """Add the commands of a statement; `sure`: whether it runs."""
+        kind, first = node.type, len(self._found)
+        if kind == "variable_assignment":
+            self._assign(node, sure=sure)
+        elif kind == "declaration_command":
+            for child in node.named_children:
+                if child.type == "variable_assignment":
+                    name, word = self._assign(child, sure=sure)
+                    if node.children[0].type == "export":
+                        self._exported[name] = word
+        elif kind == "command":
+            self._add([node], sure=sure, remarks=remarks)
+        elif kind == "redirected_statement":
+            body = node.child_by_field_name("body")
+            if body is None or body.type == "command":
+                self._add(node.children, sure=sure, remarks=remarks)
+            else:
+                self._visit(body, sure=sure, remarks=remarks)
+            for child in node.named_children:
+                if child.type == "heredoc_redirect":
+                    self._read_heredoc(child, sure=sure, remarks=remarks)
+        elif kind in _WITHIN:
+            if kind in ("for_statement", "c_style_for_statement"):
+                remarks = [Remark(self._at + node.start_byte, f"a loop {SEVERAL}")]
+                if variable := node.child_by_field_name("variable"):
+                    self.known[self._word(variable).raw] = None
+            for number, child in enumerate(node.named_children):
+                runs = sure and kind in _RUN and not (kind == "list" and number)
+                self._visit(child, sure=runs, remarks=remarks)
+            if kind == "function_definition":
+                name = self._word(node.named_children[0]).raw
+                self._functions.append((name, first, len(self._found)))
 
-    for kind, word in _pieces(text, at):
-        command = found[-1]
-        within |= kind == "open"  # a subshell
-        if kind in ("end", "if", "open") and array is None and (command.words or command.variables):
-            for name, each in command.variables.items() if not command.words else ():
-                set_(name, [each.value])
+    def _add(self, nodes: "list[tree_sitter.Node]", *, sure: bool, remarks: list[Remark]) -> None:
+        """Add a command of nodes."""
+        command = Command(remarks=remarks)
+        for node in _parts(nodes):
+            if node.type == "variable_assignment":
+                word = self._word(node)
+                command.variables[word.text.partition("=")[0]] = word
+            else:
+                command.words += self._counted(expanded(self._word(node), self.known))
+        if command.words:
+            command.variables = self._exported | command.variables
+            self._calls[command.words[0].text] += 1
             if [each.text for each in command.words[:2]] == ["set", "--"]:  # the arguments of the script
-                known["@"] = command.words[2:] if command.sure else None
-            found.append(Command(sure=kind == "end" and not depth))
-        if word is None:
-            continue
-        if within and array is None and word.raw.endswith(")") and "(" not in word.raw:
-            within, word = False, _word(word.raw[:-1], word.at)
-        heads = [each.text for each in command.words[:3] if each.text != "-a"]
-        if array is None and heads in _SETTERS and (start := _ARRAY.match(word.raw)):
-            array = (start["name"], bool(start["more"]), list[Word]())
-            word = _word(word.raw[start.end() :], word.at + start.end())
-        if array is not None:
-            inner = _word(word.raw.removesuffix(")"), word.at)
-            array[2].extend([inner] if inner.raw else [])
-            if inner.raw != word.raw:
-                set_(array[0], array[2], more=array[1])
-                array = None
-            continue
-        name = word.text.partition("=")[0]
-        if _VARIABLE.match(word.text) and heads in _SETTERS:
-            command.variables[name] = word
-            if command.words:
-                exported |= {name: word} if command.words[0].text == "export" else {}
-                set_(name, [word.value])
-        elif command.words or word.text not in ("then", "else", "do", "{"):
-            if not command.words:
-                command.variables = exported | command.variables
-                depth += (word.text in ("if", "for", "while", "until", "case")) - (word.text in ENDS)
-                loop = word.at if word.text == "for" else loop if depth else None
-                if loop is not None:
-                    command.remarks.append(Remark(loop, f"a loop {SEVERAL}"))
-            elif command.words[0].text == "for" or (depth and _VARIABLE.match(word.text)):
-                known[name.removesuffix("+")] = None  # of a loop, or behind a case
-            command.words += counted(expanded(word, known))
-    found = [command for command in found if command.words]
-    _mark_functions(found)
-    return [inner for command in found for inner in inside(command, known)]
+                self.known["@"] = command.words[2:] if sure else None
+            inner = inside(command, self.known)
+            for each in inner if inner != [command] else ():
+                self._counted(each.words)
+            self._found += inner
+
+    def _read_heredoc(self, node: "tree_sitter.Node", *, sure: bool, remarks: list[Remark]) -> None:
+        """Read the text of a heredoc, if that may be a script, and the commands behind its sign."""
+        line = self._text[self._text.rfind("\n", 0, node.start_byte) + 1 : node.start_byte]
+        for child in node.named_children:
+            if child.type != "heredoc_body":
+                self._visit(child, sure=sure and child.type == "pipeline", remarks=remarks)
+                continue
+            begin, end = child.start_byte, child.end_byte
+            if YAML.match(self._text, begin):
+                self.manifests.append((self._at + begin, self._at + end))
+            elif _SHELLS.search(line):
+                self.read(self._text[begin:end], self._at + begin)
+
+    def _assign(self, node: "tree_sitter.Node", *, sure: bool) -> tuple[str, Word]:
+        """Set a variable, and return its name, and the word that does so."""
+        word, name, more = self._word(node), self._word(node.children[0]).raw, node.children[1].type == "+="
+        before, value = self.known.get(name, []), node.child_by_field_name("value")
+        words = [word.value]
+        if value is not None and value.type == "array":
+            words = [self._word(each) for each in value.named_children if each.type != "comment"]
+        elif more and before and not re.match(r"['\"]\s", words[0].raw):  # within a word
+            sure, more = True, False
+        own = re.match(rf'"?\$\{{?{re.escape(name)}\b', words[0].raw) if words else None
+        parts = [part for each in words for part in split(each) if part.text]
+        new = self._counted([each for part in parts for each in expanded(part, self.known)])
+        if not sure and (more or own) and before and new:  # perhaps more
+            self.known[name] = [*before, Word(Source(word.raw), word.raw, word.at)]
+        elif not sure or before is None or not (more or own or not before):
+            self.known[name.partition("[")[0]] = None
+        else:
+            self.known[name] = new if own else [*before, *new]
+        return name, word
+
+    def _word(self, node: "tree_sitter.Node") -> Word:
+        return _word(self._text[node.start_byte : node.end_byte], self._at + node.start_byte)
 
 
-def _mark_functions(found: list[Command]) -> None:
-    """Add a remark to the commands of a function that is called several times."""
-    calls, function = Counter(command.words[0].text for command in found), ""
-    for command in found:
-        words = [word.text for word in command.words if word.text != "function"]
-        if words[1:2] == ["{"] or words[0].endswith("()"):
-            function = words[0].removesuffix("()")
-        if calls[function] > 1:
-            text = f"{function} is called {calls[function]} times, and {SEVERAL}"
-            command.remarks.append(Remark(command.words[0].at, text))
-        if words[-1] == "}":
-            function = ""
+def _parts(nodes: "list[tree_sitter.Node]") -> "Iterator[tree_sitter.Node]":
+    """Yield the words of a command, and what sets variables in front of it, without redirections."""
+    for node in nodes:
+        if node.type == "command":
+            yield from _parts(node.children)
+        elif node.type == "file_redirect":
+            yield from node.children_by_field_name("destination")[1:]
+        elif node.type == "heredoc_redirect":
+            yield from _parts(node.children_by_field_name("redirect"))
+            yield from node.children_by_field_name("argument")
+        elif node.type not in _NO_WORDS:
+            yield node
 
 
 def split(word: Word) -> list[Word]:
@@ -194,10 +270,22 @@ def split(word: Word) -> list[Word]:
 
 def words_of(text: str, at: int) -> list[Word]:
     """Return the words of a text that begins at a place, whatever stands between them."""
-    return [word for _, word in _pieces(text, at) if word is not None]
+    root = _tree(text)
+    spans = [(node.start_byte, node.end_byte) for node in _leaves(root)]
+    if root.has_error:
+        spans = [match.span() for match in re.finditer(r"\S+", text)]
+    return [_word(text[begin:end], at + begin) for begin, end in spans]
 
 
-def expanded(word: Word, known: dict[str, list[Word] | None]) -> list[Word]:
+def _leaves(node: "tree_sitter.Node") -> "Iterator[tree_sitter.Node]":
+    for child in node.named_children:
+        if child.type in _WITHIN:
+            yield from _leaves(child)
+        elif child.type not in _NO_WORDS:
+            yield child
+
+
+def expanded(word: Word, known: Known) -> list[Word]:
     """Return the words that a variable or its default gives; else the word, with known values."""
     if not isinstance(word.text, Source) or re.search(r"['\s]", word.raw):
         return [word]
@@ -226,7 +314,7 @@ def expanded(word: Word, known: dict[str, list[Word] | None]) -> list[Word]:
     return [word if isinstance(found.text, Source) else replace(word, text=found.text)]
 
 
-def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Command]:
+def inside(command: Command, known: Known) -> list[Command]:
     """Return the commands in the text of `bash -c` or `eval`, or the command itself."""
     texts = [word.text for word in command.words]
     shells = (n for n, text in enumerate(texts) if re.search(r"(^|/)(ba|z|da)?sh$|^eval$", text))
@@ -246,50 +334,42 @@ def inside(command: Command, known: dict[str, list[Word] | None]) -> list[Comman
         inner = commands(str(last.text), 0, known)
         for each in inner:
             each.words = [Word(word.text, raw, at) for word in each.words]
-    for each in inner:
-        each.variables = command.variables | each.variables
-    return [replace(command, words=each.words, variables=each.variables, item="") for each in inner]
+            each.remarks = [remark._replace(at=at) for remark in each.remarks]
+    return [
+        replace(
+            command, words=each.words, variables=command.variables | each.variables, item="",
+            remarks=[*command.remarks, *each.remarks],
+        )
+        for each in inner
+    ]  # fmt: skip
 
 
-def heredocs(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the heredocs of a text: the line in front of each, and where it begins and ends."""
-    if "<<" not in text:
-        return
-    lines, begin, end, head, at = text.splitlines(keepends=True), 0, "", "", 0
-    last = {line.strip(): number for number, line in enumerate(lines)}
-    for number, line in enumerate(lines):
-        match = None if end else _HEREDOC.search(line)
-        if match and last.get(match["end"], 0) > number:
-            begin, end, head = at + len(line), match["end"], line[: match.start()]
-        elif end and line.strip() == end:
-            yield head, begin, at
-            end = ""
-        at += len(line)
+@cache
+def _bash() -> "tree_sitter.Language":
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Language(tree_sitter_bash.language())
 
 
-def blanked(text: str) -> str:
-    """Return blanks in place of a text, with its ends of lines."""
-    return re.sub(r"[^\r\n]", " ", text)
+def _tree(text: str) -> "tree_sitter.Node":
+    """Return the syntax tree of a text, whose bytes are its characters."""
+    import tree_sitter
+
+    letters, signs = sum(map(len, text.split())), len(_SIGN.findall(text))
+    if letters > MOST_LETTERS or signs > MOST_SIGNS:
+        must = f"a script must have at most {MOST_LETTERS:,} letters and {MOST_SIGNS:,} signs"
+        raise ValueError(f"{must}, got {letters:,} and {signs:,}")
+    # For the grammar, <> is no redirection, and a continued line must not be the last.
+    plain = re.sub(r"[^\x01-\x7f]", ".", text).replace("<>", ">>") + "\n\n"
+    return tree_sitter.Parser(_bash()).parse(plain.encode()).root_node
 
 
-def without_heredocs(text: str, *, but_scripts: bool = False) -> str:
-    """Return a text with blanks for its heredocs, except for those that a shell may run."""
-    parts, done = list[str](), 0
-    for head, begin, end in heredocs(text):
-        script = but_scripts and _SHELLS.search(head) and not YAML.match(text, begin)
-        parts += [text[done:begin], text[begin:end] if script else blanked(text[begin:end])]
-        done = end
-    return "".join(parts) + text[done:]
-
-
-def _pieces(text: str, at: int) -> Iterator[tuple[str, Word | None]]:
-    text = without_heredocs(text, but_scripts=True)
-    for match in _WORD.finditer(text):
-        kind, raw = match.lastgroup or "", match.group()
-        if kind == "other" and raw.strip():  # an unclosed quote
-            line = "" if at else f"line {place_in(text, match.start())[0]}: "  # else of another text
-            raise ValueError(f"{line}a quote must end, got {raw}")
-        yield kind, _word(raw, at + match.start()) if kind == "word" else None
+def _wrong(node: "tree_sitter.Node") -> "tree_sitter.Node":
+    """Return the first node at which a text is invalid."""
+    while not (node.is_error or node.is_missing):
+        node = next(child for child in node.children if child.has_error)
+    return node
 
 
 def _word(raw: str, at: int) -> Word:

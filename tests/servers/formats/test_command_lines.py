@@ -91,6 +91,11 @@ SCRIPTS = {
     "behind dashes": "kubectl run x --image=vllm/vllm-openai -- --model m --max-num-seqs 64 --block-size 32",
     "on another machine": 'ssh host "vllm serve m --max-num-seqs 64 --block-size 32"',
     "in another window": "tmux new-session -d -s llm 'vllm serve m --max-num-seqs 64 --block-size 32'",
+    "a function's parts": "f() (\n vllm serve m --max-num-seqs 64 --block-size 32 &\n)\n! f",
+    "an older substitution": "I=`ip | cut -d ' ' -f 1`\nvllm serve m --max-num-seqs 64 --block-size 32",
+    "a redirection between": "exec 3<>/dev/h\nvllm serve m > log 2>&1 --max-num-seqs 64 --block-size 32",
+    "behind a heredoc's sign": "cat <<E >x && y\nvllm serve m \\\n --max-num-seqs 64 --block-size 32\nE\n",
+    "an open line at the end": "vllm serve m --block-size 32 --max-num-seqs 64 \\\n",
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
     "words about a command": (
         'docker pull vllm/vllm-openai:1\npkill -f "vllm serve"\necho "vllm serve starts"; pip install vllm\n'
@@ -112,6 +117,9 @@ def test_a_flag_more_stands_behind_the_command_not_in_the_definition_of_its_last
     assert servers.parse(text).settings == {"model": "/models/org/m"}
     edited = servers.edited(text, bs.Continuous(77, 2048)).text
     assert edited == text.replace("=$PORT", "=$PORT --max-num-seqs 77")
+    glued = "vllm serve m --enforce-eager> log &\n"  # where 77> would be the file of that number
+    edited = servers.edited(glued, bs.Continuous(77, 2048)).text
+    assert edited == glued.replace(">", " --max-num-seqs 77 >")
 
 
 @pytest.mark.parametrize(
@@ -236,8 +244,18 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
             "vllm serve m --max-num-seqs 300 --max-num-batched-tokens 200",
             "must be at least max_num_seqs, 300, got 200",
         ),
-        ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
+        ("vllm serve m --max-num-seqs 'x", "line 1, column 28: a script must be valid for a shell, got 'x"),
         ('A="$A b"\n' * 2000 + "vllm serve $A", "a script must have at most 30,000 words, got more"),
+        (
+            "a=(\n" * 2001 + "vllm serve m",
+            "a script must have at most 100,000 letters and 2,000 signs, got 6,013",
+        ),
+        ("a" * 100_000 + "\nvllm serve m", "at most 100,000 letters and 2,000 signs, got 100,010 and 0"),
+        (
+            "if true; then\n  vllm serve m\n",
+            "line 3, column 1: a script must be valid for a shell, got its end",
+        ),
+        ("vllm serve m --port $(( {{ .N }} ))", r"for a shell, got .*; a template must be rendered first"),
         ("cat <<E\na: 1\nE\n" * 51 + "vllm serve m", "a script must have at most 50 manifests, got 51"),
         ("[ $X ] &&\n  A=8\nvllm serve m --max-num-seqs ${A:-9}", "max_num_seqs must be a literal value"),
         ("A=8\nA+=1\nvllm serve m --max-num-seqs $A", "max_num_seqs must be a literal value, got"),
@@ -296,7 +314,7 @@ def test_a_value_that_is_not_known_is_noted_where_it_changes_little_or_given_in_
 
 
 def test_variables_of_an_export_hold_for_what_follows():
-    first, second = commands("A=1 x\nexport B=2\nC=3 y -f 'a b'")[::2]
+    first, second = commands("A=1 x\nexport B=2\nC=3 y -f 'a b'")
     assert [*first.variables] == ["A"]
     assert {name: word.value.text for name, word in second.variables.items()} == {"B": "2", "C": "3"}
     assert [word.text for word in second.words] == ["y", "-f", "a b"]
