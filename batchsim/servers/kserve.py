@@ -5,7 +5,7 @@ from batchsim._format import brief, several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
 from batchsim.servers.formats.document import Document, Node
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.formats.keys import Keys
+from batchsim.servers.formats.keys import Keys, table
 from batchsim.servers.server import Format, Server, Words
 
 DEFAULT_MS = 5000  # which also replaces a maxLatency of 0
@@ -28,26 +28,11 @@ def kserve(maxBatchSize: int = 32, maxLatency: int = DEFAULT_MS) -> PullThenWait
 KIND = "InferenceService"
 PREDICTOR, TRANSFORMER = COMPONENTS = "spec.predictor", "spec.transformer"  # each may have a batcher
 # The keys that each path may have. A predictor takes those of a component, of a model server and of a pod.
-_KNOWN = {
-    "": "apiVersion kind metadata spec status",
-    "spec": "predictor transformer explainer",
-    PREDICTOR: """
-    annotations batcher canaryTrafficPercent containerConcurrency deploymentStrategy labels logger
-    maxReplicas minReplicas scaleMetric scaleMetricType scaleTarget autoScaling timeout huggingface
-    lightgbm model onnx paddle pmml pytorch sklearn storageUris tensorflow triton workerSpec xgboost
-    activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy
-    enableServiceLinks ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname
-    imagePullSecrets initContainers nodeName nodeSelector os overhead preemptionPolicy priority
-    priorityClassName readinessGates resourceClaims resources restartPolicy runtimeClassName
-    schedulerName schedulingGates securityContext serviceAccount serviceAccountName setHostnameAsFQDN
-    shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints
-    volumes
-    """,
-}
+_KNOWN = table("keys.csv", "kserve")
 KEYS = {
     component: Keys(
         YAML,
-        {path.replace(PREDICTOR, component): names.split() for path, names in _KNOWN.items()}
+        {path.replace(PREDICTOR, component): tuple(names) for path, names in _KNOWN.items()}
         | {f"{component}.batcher": ("maxBatchSize", "maxLatency", "timeout")},
         {f"{component}.timeout": f"{component}.timeout"},  # not the batcher's
     )

@@ -11,7 +11,7 @@ from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.formats.keys import Keys
+from batchsim.servers.formats.keys import Keys, table
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 NO_EVICT = "GUARANTEED_NO_EVICT"
@@ -111,38 +111,7 @@ LINE = CommandLine(
     },
 )  # fmt: skip
 # The fields of the options file (llmapi/llm_args.py, 1.2), which overwrite the flags.
-_KNOWN = {
-    "": """
-        model tokenizer tokenizer_mode custom_tokenizer skip_tokenizer_init trust_remote_code dtype revision
-        tokenizer_revision tensor_parallel_size pipeline_parallel_size context_parallel_size gpus_per_node
-        moe_cluster_parallel_size moe_tensor_parallel_size moe_expert_parallel_size enable_attention_dp
-        enable_lm_head_tp_in_adp cp_config load_format fail_fast_on_attention_window_too_large enable_lora
-        lora_config kv_cache_config enable_chunked_prefill guided_decoding_backend iter_stats_max_iterations
-        request_stats_max_iterations peft_cache_config scheduler_config cache_transceiver_config
-        sparse_attention_config speculative_config max_batch_size max_input_len max_seq_len max_beam_width
-        max_num_tokens gather_generation_logits num_postprocess_workers postprocess_tokenizer_dir
-        reasoning_parser otlp_traces_endpoint backend return_perf_metrics perf_metrics_max_requests
-        orchestrator_type env_overrides build_config garbage_collection_gen0_threshold cuda_graph_config
-        attention_dp_config disable_overlap_scheduler moe_config nvfp4_gemm_config attn_backend sampler_type
-        sampler_force_async_worker enable_iter_perf_stats enable_iter_req_stats print_iter_log
-        batch_wait_timeout_ms batch_wait_timeout_iters batch_wait_max_tokens_ratio torch_compile_config
-        enable_autotuner enable_layerwise_nvtx_marker allreduce_strategy checkpoint_loader checkpoint_format
-        checkpoint_kwargs kv_connector_config mm_encoder_only ray_worker_extension_cls enable_sleep
-        stream_interval force_dynamic_quantization disagg_cluster video_pruning_rate quant_config fast_build
-        extended_runtime_perf_knob_config normalize_log_probs use_cuda_graph cuda_graph_padding_enabled
-        cuda_graph_batch_sizes moe_backend kv_cache_dtype autotuner_enabled
-    """,
-    "kv_cache_config": """
-        enable_block_reuse max_tokens max_attention_window sink_token_length free_gpu_memory_fraction
-        host_cache_size onboard_blocks cross_kv_cache_fraction secondary_offload_min_priority
-        event_buffer_max_size attention_dp_events_gather_period_ms enable_partial_reuse copy_on_partial_reuse
-        use_uvm max_gpu_total_bytes dtype mamba_ssm_cache_dtype tokens_per_block use_kv_cache_manager_v2
-    """,
-    "scheduler_config": """
-        capacity_scheduler_policy context_chunking_policy dynamic_batch_config waiting_queue_policy
-    """,
-}
-KEYS = Keys(YAML, {path: names.split() for path, names in _KNOWN.items()})
+KEYS = Keys(YAML, table("keys.csv", "tensorrt_llm"))
 
 
 def _read_options(document: Document, text: str, which: str | None) -> None:

@@ -10,7 +10,7 @@ from batchsim._format import several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
 from batchsim.servers.formats import keyed_text
 from batchsim.servers.formats.document import Document, Node, Place, place_in, refused
-from batchsim.servers.formats.keys import Keys
+from batchsim.servers.formats.keys import Keys, table
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
@@ -41,37 +41,11 @@ SNAPSHOT = "model_snapshot"  # of a running server, in whose file it writes its 
 QUEUE, QUEUE_OF_MODEL = "job_queue_size", "jobQueueSize"
 ZEROS = ("batchSize", "maxBatchDelay", "minWorkers")  # in a model's JSON, 0 means the default
 
-# The keys of config.properties, and those of a model, there or in its own YAML file.
-_PROPERTIES = """
-    allowed_urls async_logging blacklist_env_vars certificate_file cors_allowed_headers
-    cors_allowed_methods cors_allowed_origin cpp_log_config cpu_launcher_args cpu_launcher_enable debug
-    decode_input_request default_response_timeout default_service_handler default_startup_timeout
-    default_workers_per_model disable_system_metrics disable_token_authorization enable_envvars_config
-    enable_grpc_ssl enable_metrics_api enable_model_api grpc_inference_address
-    grpc_inference_max_connection_age_grace_ms grpc_inference_max_connection_age_ms grpc_inference_port
-    grpc_management_address grpc_management_max_connection_age_grace_ms
-    grpc_management_max_connection_age_ms grpc_management_port inference_address
-    initial_distribution_port initial_worker_port install_py_dep_per_model io_ratio ipex_enable
-    ipex_gpu_enable job_queue_size keystore keystore_pass keystore_type limit_max_image_pixels
-    load_models management_address max_request_size max_response_size metric_time_interval
-    metrics_address metrics_config metrics_mode model_metrics_auto_detect model_server_home
-    model_snapshot model_store models netty_client_threads number_of_gpu number_of_netty_threads
-    prefer_direct_buffer private_key_file python service_envelope snapshot_store system_metrics_cmd
-    token_expiration_min ts_header_key_sequence_end ts_header_key_sequence_id
-    ts_header_key_sequence_start ts_open_inference_protocol unregister_model_timeout use_env_allowed_urls
-    use_native_io version vmargs workflow_store
-"""
-_MODEL_KEYS = """
-    asyncCommunication batchSize clientTimeoutInMills continuousBatching defaultVersion deviceIds
-    deviceType jobQueueSize marName maxBatchDelay maxNumSequence maxRetryTimeoutInSec
-    maxSequenceJobQueueSize maxWorkers minWorkers modelName modelVersion parallelLevel parallelType
-    responseTimeout runtimeType sequenceBatching sequenceMaxIdleMSec sequenceTimeoutMSec startupTimeout
-    torchrun useJobTicket useVenv
-"""
-_HANDLER_KEYS = "handler deepspeed micro_batching pippy pt2"  # read by handlers
-TOP = Keys(keyed_text.PROPERTIES, {"": _PROPERTIES.split()})
-OWN = Keys(keyed_text.JSON, {"": _MODEL_KEYS.split()}, {QUEUE_OF_MODEL: QUEUE})
-FILE = Keys(keyed_text.YAML, {"": f"{_MODEL_KEYS} {_HANDLER_KEYS}".split()}, OWN.called)
+# The keys of config.properties, those of a model, there or in its own YAML file, and those of handlers.
+_KNOWN = table("keys.csv", "torchserve")
+TOP = Keys(keyed_text.PROPERTIES, {"": _KNOWN["config.properties"]})
+OWN = Keys(keyed_text.JSON, {"": _KNOWN["model"]}, {QUEUE_OF_MODEL: QUEUE})
+FILE = Keys(keyed_text.YAML, {"": _KNOWN["model"] | _KNOWN["handler"]}, OWN.called)
 
 
 def _no_model(text: str, name: str, new: str) -> str:

@@ -10,9 +10,8 @@ from batchsim._format import listed, typed
 from batchsim.scenario.priorities import MOST
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, SizeOrWait
 from batchsim.servers.formats.document import Document, Node, Section, refused, replaced
-from batchsim.servers.formats.keys import Keys
-from batchsim.servers.formats.text_proto import PROTO, parse
-from batchsim.servers.formats.triton_schema import SCHEMA
+from batchsim.servers.formats.keys import Keys, table
+from batchsim.servers.formats.text_proto import PROTO, Schema, parse
 from batchsim.servers.language import OPTIONS
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
@@ -200,6 +199,10 @@ COMPLETED_SIZE = 4  # of a file without one, by the latter
 INSIDE = re.compile("vllm|tensorrtllm")  # these batch in a way of their own
 COUNT, GPUS = "count", "gpus"
 MESSAGE = "ModelConfig"
+SCHEMA = Schema({  # one of its messages has no fields
+    name: " ".join(map(":".join, fields.items())).strip(":")
+    for name, fields in table("keys.csv", "triton messages").items()
+}, {name: " ".join(values) for name, values in table("keys.csv", "triton enumerations").items()})  # fmt: skip
 KEYS = Keys(PROTO, {
     "": SCHEMA.names(MESSAGE),
     BATCHING: SCHEMA.names("ModelDynamicBatching"),

@@ -1,6 +1,5 @@
 """Settings on a command line: the flags of a server, and its environment variables."""
 
-import csv
 import functools
 import json
 import re
@@ -9,20 +8,19 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from batchsim._format import several
 from batchsim.servers.formats.containers import commands_of
 from batchsim.servers.formats.document import Document, Node, Section, Source, place_in, refused
-from batchsim.servers.formats.keys import indent_of
+from batchsim.servers.formats.keys import indent_of, table
 from batchsim.servers.formats.shell import Command, Word
 from batchsim.servers.server import Format
 
 # The flags of each server, and whether a flag takes a "value", a "list", an "optional" value, or nothing (a
 # "switch"). Sources: the parsers of vLLM 0.19.0 and SGLang 0.5.23 (tools/real_parsers.py), the code of
 # text-embeddings-inference 1.9.3, the reference of TGI 3.3, and TensorRT-LLM's commands/serve.py of 2026.
-FLAGS = Path(__file__).with_name("flags.csv")
+FLAGS = "flags.csv"
 
 # Words in front of a command that is not run.
 ABOUT = re.compile(
@@ -30,15 +28,13 @@ ABOUT = re.compile(
 )
 
 
-@functools.cache
 def flags_of(server: str) -> dict[str, str]:
     """Return a server's flags, each with the kind of its value.
 
     >>> flags_of("vllm")["--max-num-seqs"], flags_of("tgi")["--json-output"]
     ('value', 'switch')
     """
-    with FLAGS.open(newline="", encoding="utf-8") as file:
-        return {row["flag"]: row["takes"] for row in csv.DictReader(file) if row["server"] == server}
+    return table(FLAGS, server).get("", {})
 
 
 @functools.cache

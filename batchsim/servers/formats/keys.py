@@ -1,13 +1,32 @@
 """A format as a table of its keys, which sorts those of a text."""
 
+import csv
+import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchsim.servers.formats.document import Document, Node, Section, refused
 
 _REST = re.compile(r"[ \t]*[,;]?[ \t]*((#|//).*)?$", re.MULTILINE)  # of a line, without another key
+
+
+@functools.cache
+def table(file: str, name: str) -> dict[str, dict[str, str]]:
+    """Return the rows of a table in this folder under a name: by their section, each key with its type.
+
+    >>> table("keys.csv", "triton messages")["ModelResponseCache"], table("flags.csv", "vllm")[""]["--seed"]
+    ({'enable': 'bool'}, 'value')
+    """
+    found: dict[str, dict[str, str]] = {}
+    with Path(__file__).with_name(file).open(newline="", encoding="utf-8") as rows:
+        for first, *section, key, kind in itertools.islice(csv.reader(rows), 1, None):
+            if first == name:
+                found.setdefault("".join(section), {})[key] = kind
+    return found
 
 
 class Syntax(NamedTuple):

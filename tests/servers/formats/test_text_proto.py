@@ -13,9 +13,9 @@ from places import DATA
 from batchsim.servers import parse
 from batchsim.servers.formats import text_proto
 from batchsim.servers.formats.document import Document
-from batchsim.servers.formats.triton_schema import SCHEMA
 from batchsim.servers.registry import ALL
 from batchsim.servers.tf_serving import SCHEMA as TF_SERVING
+from batchsim.servers.triton import SCHEMA
 
 CONFIG = SCHEMA.message("ModelConfig")
 EXAMPLE = DATA / "servers" / "triton" / "config.pbtxt"
