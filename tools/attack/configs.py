@@ -62,6 +62,9 @@ BOMBS = {
     "unknown flags": "vllm serve m " + "--k1 " * 9000,
     "many commands": "vllm serve m\n" * 7000,
     "many manifests": "cat <<E\na: 1\nE\n" * 2800 + "vllm serve m",
+    "open arrays": "a=(" * 9000 + "\nvllm serve m",
+    "open pipes": "vllm serve m\n" + "a | " * 9000,
+    "an invalid text again and again": f"A='{'a=(' * 900}'\n" + 'bash -c "$A"\n' * 3000 + "vllm serve m",
     "many words": f"A=({'x ' * 9000})\n" + "vllm serve m ${A[@]}\n" * 900,
 }  # fmt: skip
 

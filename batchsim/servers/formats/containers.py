@@ -12,18 +12,7 @@ from typing import Any
 from batchsim.servers.formats import shell
 from batchsim.servers.formats.document import Node, Source
 from batchsim.servers.formats.keyed_text import parse_yaml
-from batchsim.servers.formats.shell import (
-    RENDERED,
-    Command,
-    Known,
-    Remark,
-    Script,
-    Word,
-    commands,
-    expanded,
-    inside,
-    words_of,
-)
+from batchsim.servers.formats.shell import RENDERED, Command, Known, Remark, Word, commands, expanded, inside
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
 _TEMPLATED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*[ \t]*\{\{")  # from its first line on
@@ -54,7 +43,7 @@ def commands_of(text: str) -> list[Command]:
         return _of_unit(text)
     if shell.YAML.match(text):
         return _of_manifest(text)
-    script = Script({})
+    script = shell.Script({})
     script.read(text)
     found, count = script.commands(), len(script.manifests)
     if count > MOST_MANIFESTS:
@@ -208,9 +197,9 @@ def _of_unit(text: str) -> list[Command]:
         elif key == "ExecStart":
             found = [*found, *commands(rest, at, known)] if rest.strip() else []
         elif key == "Image":  # of a container, with arguments in Exec
-            image, found = words_of(rest, at), [Command(words_of(rest, at))]
+            image, found = shell.words_of(rest, at), [Command(shell.words_of(rest, at))]
         elif key == "Exec":
-            found = [Command([*image, *words_of(rest, at)])]
+            found = [Command([*image, *shell.words_of(rest, at)])]
     for command in found:
         command.variables, command.remarks = variables | command.variables, [*command.remarks, *unread]
     return found
@@ -223,7 +212,7 @@ def _of_dockerfile(text: str) -> list[Command]:
     stage = before
     for key, rest, at in _instructions(text):
         if key == "FROM":
-            names = [each for word in words_of(rest, at) for each in expanded(word, known)]
+            names = [each for word in shell.words_of(rest, at) for each in expanded(word, known)]
             names = [word for word in names if not word.text.startswith("--")] or [Word("", "", at)]
             before = stages.get(names[0].text, {"ENV": {}, "image": names[0]})
             stage = stages[names[-1].text] = {**before, "ENV": dict(before["ENV"])}
@@ -251,7 +240,7 @@ def _of_dockerfile(text: str) -> list[Command]:
 
 def _set(rest: str, at: int, variables: dict[str, Word], known: Known) -> None:
     """Set the variables of an instruction, written as A=1 B=2, "A=1", or A 1."""
-    words = words_of(rest, at)
+    words = shell.words_of(rest, at)
     if words and "=" not in words[0].text:
         words = [_variable(words[0].text, word) for word in words[1:2]]
     for word in words:

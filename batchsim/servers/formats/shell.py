@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchsim.servers.formats.document import Node, Source, Span
@@ -32,8 +32,8 @@ _MAY_RUN = {
     "if_statement", "elif_clause", "else_clause", "case_statement", "case_item", "while_statement",
     "for_statement", "c_style_for_statement", "do_group",
 }  # fmt: skip
-_WITHIN = _RUN | _MAY_RUN | {"command", "declaration_command"}
-_NO_WORDS = {"comment", "herestring_redirect", "<<<"}
+_WITHIN = _RUN | _MAY_RUN | {"command", "declaration_command", "heredoc_redirect"}
+_NO_WORDS = {"comment", "herestring_redirect", "<<<", "heredoc_start", "heredoc_body", "heredoc_end"}
 RENDERED = "; a template must be rendered first, as by `helm template`"
 SEVERAL = "may start several of these, here one"
 MOST_WORDS = 30_000  # of a script, with those of its variables
@@ -114,7 +114,10 @@ def commands(text: str, at: int = 0, known: Known | None = None) -> list[Command
 
 
 class Script:
-    """The commands of a shell's texts, and where manifests stand in them: in the text of a heredoc."""
+    """The commands of a shell's texts, and where manifests stand in them: in the text of a heredoc.
+
+    `_functions` has the name of each function, the index of its first command, and that behind its last.
+    """
 
     def __init__(self, known: Known) -> None:
         self.known = known
@@ -122,9 +125,7 @@ class Script:
         self._found: list[Command] = []
         self._exported: dict[str, Word] = {}
         self._calls = Counter[str]()
-        self._functions: list[
-            tuple[str, int, int]
-        ] = []  # each with its first command, and one behind its last
+        self._functions: list[tuple[str, int, int]] = []
         self._count = 0
         self._text, self._at = "", 0
 
@@ -168,12 +169,10 @@ class Script:
                     name, word = self._assign(child, sure=sure)
                     if node.children[0].type == "export":
                         self._exported[name] = word
-        elif kind == "command":
-            self._add([node], sure=sure, remarks=remarks)
-        elif kind == "redirected_statement":
+        elif kind in ("command", "redirected_statement"):
             body = node.child_by_field_name("body")
             if body is None or body.type == "command":
-                self._add(node.children, sure=sure, remarks=remarks)
+                self._add(node, sure=sure, remarks=remarks)
             else:
                 self._visit(body, sure=sure, remarks=remarks)
             for child in node.named_children:
@@ -191,15 +190,15 @@ class Script:
                 name = self._word(node.named_children[0]).raw
                 self._functions.append((name, first, len(self._found)))
 
-    def _add(self, nodes: "list[tree_sitter.Node]", *, sure: bool, remarks: list[Remark]) -> None:
-        """Add a command of nodes."""
+    def _add(self, node: "tree_sitter.Node", *, sure: bool, remarks: list[Remark]) -> None:
+        """Add a command, or the commands in its text."""
         command = Command(remarks=remarks)
-        for node in _parts(nodes):
-            if node.type == "variable_assignment":
-                word = self._word(node)
+        for part in _parts(node):
+            word = self._word(part)
+            if part.type == "variable_assignment":
                 command.variables[word.text.partition("=")[0]] = word
             else:
-                command.words += self._counted(expanded(self._word(node), self.known))
+                command.words += self._counted(expanded(word, self.known))
         if command.words:
             command.variables = self._exported | command.variables
             self._calls[command.words[0].text] += 1
@@ -247,18 +246,16 @@ class Script:
         return _word(self._text[node.start_byte : node.end_byte], self._at + node.start_byte)
 
 
-def _parts(nodes: "list[tree_sitter.Node]") -> "Iterator[tree_sitter.Node]":
-    """Yield the words of a command, and what sets variables in front of it, without redirections."""
-    for node in nodes:
-        if node.type == "command":
-            yield from _parts(node.children)
-        elif node.type == "file_redirect":
-            yield from node.children_by_field_name("destination")[1:]
-        elif node.type == "heredoc_redirect":
-            yield from _parts(node.children_by_field_name("redirect"))
-            yield from node.children_by_field_name("argument")
-        elif node.type not in _NO_WORDS:
-            yield node
+def _parts(node: "tree_sitter.Node") -> "Iterator[tree_sitter.Node]":
+    """Yield the words of commands, and what sets variables in front of them, without redirections."""
+    for child in node.children:
+        if child.type in _WITHIN:
+            if node.type != "heredoc_redirect":  # behind whose sign others may stand
+                yield from _parts(child)
+        elif child.type == "file_redirect":
+            yield from child.children_by_field_name("destination")[1:]
+        elif child.type not in _NO_WORDS and (child.is_named or node.type == "command"):
+            yield child
 
 
 def split(word: Word) -> list[Word]:
@@ -271,18 +268,10 @@ def split(word: Word) -> list[Word]:
 def words_of(text: str, at: int) -> list[Word]:
     """Return the words of a text that begins at a place, whatever stands between them."""
     root = _tree(text)
-    spans = [(node.start_byte, node.end_byte) for node in _leaves(root)]
+    spans = [(node.start_byte, node.end_byte) for node in _parts(root)]
     if root.has_error:
         spans = [match.span() for match in re.finditer(r"\S+", text)]
     return [_word(text[begin:end], at + begin) for begin, end in spans]
-
-
-def _leaves(node: "tree_sitter.Node") -> "Iterator[tree_sitter.Node]":
-    for child in node.named_children:
-        if child.type in _WITHIN:
-            yield from _leaves(child)
-        elif child.type not in _NO_WORDS:
-            yield child
 
 
 def expanded(word: Word, known: Known) -> list[Word]:
@@ -354,14 +343,19 @@ def _bash() -> "tree_sitter.Language":
 
 def _tree(text: str) -> "tree_sitter.Node":
     """Return the syntax tree of a text, whose bytes are its characters."""
-    import tree_sitter
-
     letters, signs = sum(map(len, text.split())), len(_SIGN.findall(text))
     if letters > MOST_LETTERS or signs > MOST_SIGNS:
         must = f"a script must have at most {MOST_LETTERS:,} letters and {MOST_SIGNS:,} signs"
         raise ValueError(f"{must}, got {letters:,} and {signs:,}")
     # For the grammar, <> is no redirection, and a continued line must not be the last.
     plain = re.sub(r"[^\x01-\x7f]", ".", text).replace("<>", ">>") + "\n\n"
+    return (_parsed if letters < MOST_LETTERS // 10 else _parsed.__wrapped__)(plain)
+
+
+@lru_cache(maxsize=32)  # a variable may be run again and again
+def _parsed(plain: str) -> "tree_sitter.Node":
+    import tree_sitter
+
     return tree_sitter.Parser(_bash()).parse(plain.encode()).root_node
 
 
