@@ -129,4 +129,6 @@ class Moment:
         if held := sum(times.asked_s[batch] <= self.time_s < times.begin_s[batch] for batch in self.members):
             parts[-1] += f", {held} waiting for a device"
         parts.append(f"{self.arrived} arrived, {self.served} served, {self.lost} lost")
-        return f"At {ms:,.7g} ms: {'; '.join(parts)}."
+        batches_ms = 1000 * (batches.finish_s - batches.start_s)
+        decimals = 2 - math.floor(math.log10(batches_ms.mean())) if batches_ms.size else 0
+        return f"At {ms:,.{min(max(decimals, 0), 9)}f} ms: {'; '.join(parts)}."

@@ -80,6 +80,15 @@ class Film(ABC):
     def words(self, time_s: float, within_s: float = 0.0) -> str:
         """Return a moment in words."""
 
+    @property
+    def decimals(self) -> int:
+        """The digits after the point of its times in ms, in its words and on its clock."""
+        return 1
+
+    def at(self, time_s: float) -> str:
+        """Return how a sentence about a moment begins."""
+        return f"At {time_s * 1000:,.{self.decimals}f} ms"
+
     def line(self, time_s: float, within_s: float = 0.0) -> int | None:
         """Return the index of the acting line of the pseudo-code, None if there is none."""
         return None
@@ -183,7 +192,7 @@ class RequestFilm(Film):
     >>> film.instants.round(6).tolist()
     [0.0, 0.004, 0.012, 0.015, 0.032, 0.042]
     >>> print(film.words(0.002))
-    At 2 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served, 0 lost.
+    At 2.0 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served, 0 lost.
     >>> film.lines[film.line(0.004)].text
     'elif 2 or more wait: send the oldest 2'
     """
@@ -198,12 +207,17 @@ class RequestFilm(Film):
     def instants(self) -> np.ndarray:
         return np.unique(np.concatenate([self.arrival_s, self.left_s, self.done_s]))
 
+    @cached_property
+    def decimals(self) -> int:
+        batch_s = np.mean(self.batches.finish_s - self.batches.start_s) if self.batches.start_s.size else 1.0
+        return min(max(math.ceil(-math.log10(1000 * batch_s)) + 2, 0), 9)
+
     def words(self, time_s: float, within_s: float = 0.0) -> str:
         time_s = float(_check.real("time_s", time_s, at_least=0))
         arrived, served, lost = self.counts(time_s)
         parts = [self.state(time_s, within_s)[0], *self.queue_words(time_s), self._busy(time_s)]
         parts.append(f"{arrived:,} arrived, {served:,} served, {lost:,} lost")
-        return f"At {time_s * 1000:,.7g} ms: {'; '.join(parts)}."
+        return f"{self.at(time_s)}: {'; '.join(parts)}."
 
     def line(self, time_s: float, within_s: float = 0.0) -> int:
         return self.state(time_s, within_s)[1]

@@ -83,7 +83,8 @@ class TokenFilm(Film):
             parts = self._step(time_s)
         arrived, served, _ = self.counts(time_s)
         parts.append(f"{arrived:,} arrived, {served:,} served")
-        return f"At {at_ms or f'{time_s * 1000:,.1f}'} ms{where}: {'; '.join(parts)}."
+        at = f"At {at_ms} ms" if at_ms else self.at(time_s)
+        return f"{at}{where}: {'; '.join(parts)}."
 
     def line(self, time_s: float, within_s: float = 0.0) -> int | None:
         if self.whole:

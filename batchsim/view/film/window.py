@@ -52,8 +52,7 @@ class Window:
 
     def said(self, time_s: float, within_s: float) -> str:
         """Return a moment in words, with its time in the window's unit."""
-        digits = ".3f" if "moments" in self.lanes[0] else ".7g"  # of a step, or of anything else
-        at = rf"At {time_s:,{digits}} s" if self.unit[0] == "s" else r"\g<0>"
+        at = f"At {time_s:,.{self.lanes[0].get('decimals', 1) + 2}f} s" if self.unit[0] == "s" else r"\g<0>"
         return re.sub(r"^At \S+ ms", at, self.words(time_s, within_s))
 
     def from_first(self) -> "Window":
@@ -109,7 +108,7 @@ def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
     counts = np.bincount(result.status[:first], minlength=len(Status)).tolist()
     times, rule, levels = result.run.device_time, result.scenario.rule, film.order.levels
     lane: Lane = {
-        "kind": "requests", "title": [], "servers": film.servers, "first": first,
+        "kind": "requests", "title": [], "servers": film.servers, "first": first, "decimals": film.decimals,
         "arrival_s": arrival_s[rows], "left_s": film.left_s[rows], "done_s": film.done_s[rows],
         "status": result.status[rows], "batch": np.where(known, place, -1),
         "batches": {
@@ -211,4 +210,4 @@ def moments(film: TokenFilm, stretch: PlayRange) -> dict[str, Any]:
 def lanes_words(films: Sequence[tuple[str, Film]], time_s: float) -> str:
     """Return a moment of several runs in one sentence."""
     said = [f"{name}: {film.words(time_s)}" for name, film in films]
-    return f"At {time_s * 1000:,.7g} ms: {'; '.join(said)}."
+    return f"{films[0][1].at(time_s)}: {'; '.join(said)}."

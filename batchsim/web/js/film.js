@@ -2,7 +2,7 @@
 //
 // film = { begin_s, until_s, lanes, start: { time_s, within_s }?, page_s?, title?, legend?, unit?: its name, and its ms }
 // A lane of requests has columns by request, in order of arrival, and by batch, in order of start:
-//   { kind: "requests", title: [names], notes: [[text, shorter ...] ...]?, servers, first, arrival_s, left_s, done_s,
+//   { kind: "requests", title: [names], notes: [[text, shorter ...] ...]?, servers, first, decimals?: of its times in ms, arrival_s, left_s, done_s,
 //     status, batch, batches: { start_s, finish_s, server, trigger, size, ready_s?, asked_s?, begin_s? },
 //     rule: { largest, enough?, max_wait_ms }, code?: [{ trigger?, activity?, because? }], open?: whether arrivals are
 //     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake,
@@ -66,10 +66,10 @@ function rounded(value, digits = 3) { // to these digits, but all before the poi
 }
 const inMs = (ms) => (Math.abs(ms) < 5e-6 ? "0 ms" : `${rounded(ms)} ms`);
 export const unitOf = (ms) => (ms >= 1000 ? ["s", 1000] : ms >= 1 ? ["ms", 1] : ["µs", 0.001]);
-/** A time in the unit of a film, with so many digits after the point of its ms; without them in 7 digits. */
+/** A time in the unit of a film, with so many digits after the point of its ms. */
 export function timeIn(film, t, digits) {
   const [unit, ms] = film.unit ?? ["ms", 1], value = (1000 * t) / ms;
-  return `${digits === undefined ? precise(value, 7) : fixed(value, clamp(digits + Math.round(Math.log10(ms) / 1.5), 0, 9))} ${unit}`;
+  return `${fixed(value, clamp(digits + Math.round(Math.log10(ms) / 1.5), 0, 9))} ${unit}`;
 }
 const listed = (parts) => (parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : parts[0]);
 const slower = (times) => (times === 1 ? "In real time" : times > 1 ? `${whole(times)}x slower` : `${whole(1 / times)}x faster`);
@@ -171,7 +171,7 @@ export class Requests {
     this.members.forEach((all, b) => this.inTurn(all, start_s[b] * (1 - Number.EPSILON))); // one may be late at its start
     this.batch_s = start_s.length ? sum(Array.from(start_s, (s, b) => finish_s[b] - s)) / start_s.length : 1;
     this.instants = unique(this.arrival_s, this.left_s, this.done_s);
-    this.decimals = clamp(Math.ceil(-Math.log10(this.batch_s * 1000)) + 2, 0, 9);
+    this.decimals ??= clamp(Math.ceil(-Math.log10(this.batch_s * 1000)) + 2, 0, 9);
     this.digits = Math.min(String(this.first + count).length, 3);
     const times = unique(this.arrival_s, this.left_s, start_s, finish_s);
     this.parts = Array.from({ length: this.replicas }, (_, k) => {
@@ -267,7 +267,7 @@ export class Requests {
     const all = servers === 1 ? `server ${busy ? "busy" : "idle"}` : `${whole(busy)} of ${whole(servers)} servers busy`;
     parts.push(all + (compiling ? `, ${servers === 1 ? "" : `${whole(compiling)} `}compiling` : "") + (held ? `, ${whole(held)} waiting for a device` : ""));
     parts.push(`${whole(now.arrived)} arrived, ${whole(now.served)} served, ${whole(now.lost)} lost`);
-    return `At ${timeIn(this.film, now.t)}: ${parts.join("; ")}.`;
+    return `At ${timeIn(this.film, now.t, this.decimals)}: ${parts.join("; ")}.`;
   }
 
   shortWords(now) { // next to other lanes
@@ -998,7 +998,7 @@ export class Film {
     }
     const [t, within] = this.moment, { lanes } = this;
     if (lanes.length === 1 && (this.staged || lanes[0].moments)) return lanes[0].words(lanes[0].at(t), within);
-    return `At ${timeIn(this.film, t)}: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
+    return `At ${timeIn(this.film, t, lanes[0].decimals)}: ${lanes.map((lane) => `${lane.title.join(", ")}: ${lane.shortWords(lane.at(t))}`).join("; ")}.`;
   }
 
   get lineFollowed() { return this.picked === null ? -1 : this.lanes[0].lineOf(this.picked); }

@@ -71,7 +71,7 @@ def test_the_explorers_film_begins_as_the_largest_batch_of_its_middle_leaves_and
 def test_it_works_without_a_page(player):
     player.time_ms = 12.5
     assert player.time_ms == 12.5
-    assert player.words.startswith("At 12.5 ms:")
+    assert player.words.startswith("At 12.50 ms:")
     instants = player.window.instants
     later = instants[instants > 0.0125].tolist()
     for time_s in later[:3]:
@@ -115,7 +115,7 @@ def test_a_page_is_told_where_to_go_and_when_to_play(player):
 def test_what_a_page_reports_is_the_films_time(player):
     report(player, 0.02, True)
     assert (player.time_ms, player.playing) == (20.0, True)
-    assert player.words.startswith("At 20 ms:")
+    assert player.words.startswith("At 20.00 ms:")
 
 
 def test_another_window_that_comes_while_a_film_plays_is_played_from_its_beginning(player):

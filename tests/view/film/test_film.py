@@ -112,11 +112,11 @@ def test_a_run_by_hand():
     scenario = bs.Scenario(bs.Trace([0.000, 0.004, 0.012]), bs.SizeOrWait(2, 5), bs.Affine(9, 1))
     film = RequestFilm(bs.simulate(scenario))
     for time_s, said in {
-        0.002: "2 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served",
-        0.004: "4 ms: a batch of 2 leaves: 2 requests have gathered, a full batch; server busy; 2 arrived",
-        0.013: "13 ms: waiting for a server; 1 waiting, the oldest for 1 ms; server busy; 3 arrived",
-        0.017: "17 ms: a batch of 1 leaves: the oldest has waited 5 ms; server busy; 3 arrived, 2 served",
-        9: "9,000 ms: no request waits; server idle; 3 arrived, 3 served, 0 lost.",
+        0.002: "2.0 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived",
+        0.004: "4.0 ms: a batch of 2 leaves: 2 requests have gathered, a full batch; server busy; 2",
+        0.013: "13.0 ms: waiting for a server; 1 waiting, the oldest for 1 ms; server busy; 3 arrived",
+        0.017: "17.0 ms: a batch of 1 leaves: the oldest has waited 5 ms; server busy; 3 arrived, 2 served",
+        9: "9,000.0 ms: no request waits; server idle; 3 arrived, 3 served, 0 lost.",
     }.items():
         assert film.words(time_s).startswith(f"At {said}")
     assert film.lines[film.line(0.017)].trigger is bs.Trigger.WAIT

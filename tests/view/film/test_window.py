@@ -112,7 +112,7 @@ def test_each_instant_of_a_server_has_its_line_and_a_sentence_that_holds_until_t
 
 @pytest.mark.parametrize(
     ("more", "until_s", "said"),
-    [({}, 0.9, "At 500 ms: idle."), ({}, 2, "At 0.5 s: idle."), ({"page_s": 0.2}, 2, "At 500 ms: idle.")],
+    [({}, 0.9, "At 500 ms: idle."), ({}, 2, "At 0.500 s: idle."), ({"page_s": 0.2}, 2, "At 500 ms: idle.")],
 )
 def test_a_window_says_its_times_in_one_unit(more, until_s, said):
     def words(time_s, within_s):
