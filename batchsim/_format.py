@@ -78,13 +78,14 @@ def rate(per_s: float, digits: int = 3) -> str:
     return f"{number(per_s, digits)}/s"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless it is one.
+def counted(count: float, noun: str) -> str:
+    """Return a count, or a mean count, with its noun, in the plural unless it is one.
 
-    >>> counted(1, "server"), counted(2400, "setting")
-    ('1 server', '2,400 settings')
+    >>> counted(1, "server"), counted(2400, "setting"), counted(1.0004, "request")
+    ('1 server', '2,400 settings', '1 request')
     """
-    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
+    text = f"{count:,}" if isinstance(count, int) else number(count)
+    return f"{text} {noun}" + ("" if text == "1" else "es" if noun.endswith("ch") else "s")
 
 
 def size(count: int) -> str:

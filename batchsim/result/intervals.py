@@ -25,6 +25,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from batchsim._format import number
 from batchsim.result.metrics import METRICS, Kind, Metric, Metrics
 from batchsim.result.run_length import EVENTS, WAITS, rounded_up
 from batchsim.result.shares import (
@@ -273,7 +274,9 @@ def _too_few_jams(metric: Metric, sample: Sample, error: StandardError) -> NoInt
     enough, load = rounded_up(requests * JAMS / max(seen, 1)), whole.scenario.load
     each = " in each replication" if sample.replications > 1 else ""
     got = f"got {requests:,} with {seen:.1f}"
-    return NoInterval(f"needs about {enough:,} requests{each} at load {load:.3g} to see {JAMS} jams, {got}")
+    return NoInterval(
+        f"needs about {enough:,} requests{each} at load {number(load)} to see {JAMS} jams, {got}"
+    )
 
 
 def _moved_by_jams_ms(sample: Sample, error: StandardError, queueing: StandardError, t: float) -> float:

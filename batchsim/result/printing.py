@@ -2,6 +2,7 @@
 
 import math
 
+from batchsim._format import number, percent
 from batchsim.result.metrics import COMPUTING, Metrics
 from batchsim.scenario import Continuous
 from batchsim.scenario.tokens import a_request
@@ -13,21 +14,23 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     """Return the lines, by their heading."""
     s = metrics.summary(rate_range_per_s is not None)
     lost = "".join(f", {s[key]:,} {key.replace('_', ' ')}" for key in LOST if s.get(key))
-    rate = "closed loop" if math.isnan(s["load"]) else f"load {s['load']:.2f}"
+    rate = "closed loop" if math.isnan(s["load"]) else f"load {seen(s['load'])}"
     unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
     if not s["stable"] and s["load"] < 1:  # smaller batches could carry the rate, full ones cannot
-        unstable += f" (full batches: {metrics.scenario.full_batches_per_s:.1f}/s)"
+        unstable += f" (full batches: {seen(metrics.scenario.full_batches_per_s, 1)}/s)"
     # Some saturation rates are estimates, see `scenario/saturation.py`.
-    most = "about " * (not metrics.scenario.saturation_error < 0.01) + f"{s['saturation_per_s']:.1f}/s"
-    percentiles = ", ".join(f"p{q} {s[f'p{q}_ms']:.2f}" for q in (50, 95, 99))
-    shares = ", ".join(f"{key.removesuffix('_share')} {share:.0%}" for key, share in metrics.shares().items())
+    most = "about " * (not metrics.scenario.saturation_error < 0.01) + f"{seen(s['saturation_per_s'], 1)}/s"
+    percentiles = ", ".join(f"p{q} {seen(s[f'p{q}_ms'])}" for q in (50, 95, 99))
+    shares = ", ".join(
+        f"{key.removesuffix('_share')} {rounded(share)}" for key, share in metrics.shares().items()
+    )
     lines = {
         "requests": f"{s['requests']:,}, {s['served']:,} served{lost}",
-        "latency": f"mean {s['mean_latency_ms']:.2f} ms, {percentiles}",
+        "latency": f"mean {seen(s['mean_latency_ms'])} ms, {percentiles}",
         "breakdown": ", ".join(
-            f"{part.replace('_', ' ')} {s[f'mean_{part}_ms']:.2f} ms" for part in metrics.components
+            f"{part.replace('_', ' ')} {seen(s[f'mean_{part}_ms'])} ms" for part in metrics.components
         ),
-        "throughput": f"{s['throughput_per_s']:.1f}/s of {most}, {rate}{unstable}",
+        "throughput": f"{seen(s['throughput_per_s'], 1)}/s of {most}, {rate}{unstable}",
         "utilisation": f"{s['utilisation']:.3f}",
         "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
@@ -63,3 +66,23 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
             f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them; look at the run over time"
         )
     return lines
+
+
+def seen(value: float, digits: int = 2) -> str:
+    """Return a number with so many digits after its point, or more where these would all be 0.
+
+    >>> seen(12.345), seen(0), seen(0.000111), seen(987_654_321, 1)
+    ('12.35', '0.00', '0.00011', '987,654,321.0')
+    """
+    text = f"{value:.{digits}f}" if value < 1e6 else f"{value:,.{digits}f}"
+    return text if not value or float(text.replace(",", "")) else number(value, 2)
+
+
+def rounded(share: float) -> str:
+    """Return a fraction as a whole percentage, or with more digits where it is not quite 0 or 1.
+
+    >>> rounded(0.414), rounded(0.9967), rounded(1)
+    ('41%', '99.67%', '100%')
+    """
+    text = f"{share:.0%}"
+    return percent(share) if text in ("0%", "100%") else text

@@ -368,7 +368,7 @@ class Periods:
         """Why an interval or a verdict cannot be had of a run whose periods are not whole; else ""."""
         if self.whole:
             return ""
-        of = f"periods of {self.day.period_s:g} s"
+        of = f"periods of {self.day.period_s:,g} s"
         return f"needs whole {of}, got {self.covered}: requests={self.enough()} would do"
 
     def warning(self, columns: bool) -> str:
@@ -380,7 +380,7 @@ class Periods:
             return ""
         enough = self.enough()
         keep = ", keep='summary'" if columns and enough > COLUMNS else ""
-        rule = f"requests must cover whole periods of {self.day.period_s:g} s, got {self.covered} of them"
+        rule = f"requests must cover whole periods of {self.day.period_s:,g} s, got {self.covered} of them"
         return f"{rule}: take requests={enough}{keep}, or another period_s"
 
     @property
@@ -388,7 +388,7 @@ class Periods:
         """Why there is no interval of one run: its periods are not whole, or too few; else ""."""
         if self.whole >= FEW or self.partial:
             return self.partial
-        of = f"{FEW} periods of {self.day.period_s:g} s"
+        of = f"{FEW} periods of {self.day.period_s:,g} s"
         return f"needs {of}, or replications, got {self.whole}: requests={self.enough(FEW)} would do"
 
     @property

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._format import number
 from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run import Run
 from batchsim.result.run_length import (
@@ -131,9 +132,9 @@ class Sample:
             if requests < needed * (1 - ROUNDING):
                 load = whole.scenario.load
                 if needed == math.inf:
-                    return f"needs a queue that stays finite, got load {load:.3g}"
+                    return f"needs a queue that stays finite, got load {number(load)}"
                 each = " in each replication" if replications > 1 else ""
-                at = "" if math.isnan(load) else f" at load {load:.3g}"
+                at = "" if math.isnan(load) else f" at load {number(load)}"
                 return f"needs about {rounded_up(needed):,} requests{each}{at}, got {requests:,}"
         for what, per_section, got in (
             ("served requests", least, whole.served), ("batches", BEYOND, whole.totals.batches),

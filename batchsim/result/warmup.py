@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._format import number
 from batchsim.result.metrics import metric
 from batchsim.result.result import Result
 from batchsim.result.run_length import Periods, rounded_up, run_length
@@ -64,7 +65,7 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
     if len(columns_ms) == 1 and 0 < length.relaxation < math.inf:
         if requests < (needed := length.needed(metric("mean_latency_ms"))):
             others = "" if isinstance(scenario.workload, Trace) else ", or replications"
-            got = f"at load {scenario.load:.3g}{others}, got {requests:,}: none is dropped"
+            got = f"at load {number(scenario.load)}{others}, got {requests:,}: none is dropped"
             return result.with_warmup(
                 0.0
             ), f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import File, naming
-from batchsim._format import brief
+from batchsim._format import brief, counted
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.trace_files import Name, read_times_s
 from batchsim.scenario.workload import OpenLoop
@@ -205,5 +205,7 @@ class Trace(OpenLoop):
 
     def __repr__(self) -> str:
         note = f", {self.note}" if self.note else ""
-        what = f"{self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s"
+        what = (
+            f"{counted(self.times_s.size, 'arrival')} in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s"
+        )
         return f"Trace({what}{note})" + self._suffix()

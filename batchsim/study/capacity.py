@@ -237,7 +237,7 @@ class _Search:
         highest = _traffic(self.scenario, self.seed, self.requests, top)
         periods = Periods.of(highest.scenario.workload, highest.requests)
         if periods is not None and not highest.whole:
-            needed = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
+            needed = f"a period of {periods.day.period_s:,g} s takes requests={periods.enough()}"
             return self.found(f"{needed} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
         count, auto = highest.requests, self.scenario.autoscale
         most = min(LONGEST * self.requests, available(self.scenario, count))

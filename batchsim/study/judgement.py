@@ -52,11 +52,13 @@ class Estimate(NamedTuple):
 
         >>> Estimate(17.58, 17.4, 17.73).in_words("p99_ms")
         'p99 17.58 ms (17.4 to 17.73)'
+        >>> Estimate(math.inf, 11.34, math.inf).in_words("p99_ms")
+        'p99 ∞ (11.34 to ∞)'
         """
         label, unit, scale = described(key)
         value, low, high = (_format.number(each * scale, digits) for each in self)
         interval = "" if math.isnan(self.low) or low == high else f" ({low} to {high})"
-        return f"{label} {value}{unit}{interval}"
+        return f"{label} {value}{unit * math.isfinite(self.value)}{interval}"
 
 
 class Verdict(Enum):

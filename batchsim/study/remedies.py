@@ -71,7 +71,7 @@ def longer(judgement: Judgement, requests: int, scenario: Scenario, slo: SLO) ->
     """Return the length of a run that may decide, if so many requests arrive."""
     periods = Periods.of(scenario.workload, requests)
     if judgement.partial and periods is not None:
-        text = f"run a period of {periods.day.period_s:g} s: requests={periods.enough()}"
+        text = f"run a period of {periods.day.period_s:,g} s: requests={periods.enough()}"
         return (Remedy("requests", periods.enough(), text),)
     least, times, most = LONGER
     if not math.isnan(judgement.longer):

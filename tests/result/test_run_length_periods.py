@@ -66,13 +66,13 @@ def test_a_run_of_a_part_of_a_day_warns_in_one_line_with_the_number_that_would_d
         night = bs.simulate(DAY)
     (warning,) = caught
     assert str(warning.message) == (
-        "requests must cover whole periods of 86400 s, got 0.00289 of them:"
+        "requests must cover whole periods of 86,400 s, got 0.00289 of them:"
         " take requests=172800000, keep='summary', or another period_s"
     )
     assert warning.filename == __file__
     assert night.throughput_per_s == pytest.approx(400, rel=0.01)  # of midnight
     for key in KEYS:
-        assert "needs whole periods of 86400 s" in night.intervals([key])[key].reason
+        assert "needs whole periods of 86,400 s" in night.intervals([key])[key].reason
 
 
 @pytest.mark.parametrize("knobs", [{}, {"warmup": 0.25}, {"keep": "summary"}, {"replications": 2}])
@@ -171,7 +171,7 @@ def test_capacity_is_not_shown_by_a_part_of_a_day():
     assert not found.met
     assert math.isnan(found.rate_per_s)
     assert math.isnan(found.low_per_s)
-    assert "no run can show p99 at most 25 ms; a period of 86400 s takes" in repr(found)
+    assert "no run can show p99 at most 25 ms; a period of 86,400 s takes" in repr(found)
     assert found.to_frame().empty
 
 

@@ -17,6 +17,7 @@ def test_a_trace_starts_at_0_and_keeps_its_gaps():
     assert trace.offered_per_s == 1
     assert trace.max_requests == 4
     assert repr(trace) == "Trace(4 arrivals in 3 s, 1/s)"
+    assert repr(bs.Trace([7])) == "Trace(1 arrival in 0 s, 0/s)"
 
 
 def test_a_trace_is_its_own_copy_and_cannot_be_changed():

@@ -184,10 +184,8 @@ def _rows(result: Result) -> float:
 
 
 def _of_clients(workload: ClosedLoop, things: str) -> str:
-    return (
-        f"Each of {workload.clients:,} clients sends its next request after an answer: "
-        f"faster answers mean more {things}."
-    )
+    who = f"Each of {workload.clients:,} clients" if workload.clients > 1 else "The client"
+    return f"{who} sends its next request after an answer: faster answers mean more {things}."
 
 
 def _why_throughput(before: Result, after: Result) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from batchsim._format import fixed, number, percent
+from batchsim._format import counted, fixed, number, percent
 from batchsim.result.distributions import bar_edges, by_trigger
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.view.pictures.data import ViewData
@@ -79,7 +79,7 @@ class BatchView(StackedView):
             for trigger, share in sorted(shares.items(), key=lambda pair: -pair[1])
             if share
         )
-        return [f"Batches hold {number(s['mean_batch_size'])} requests on average and leave: {reasons}."]
+        return [f"Batches hold {counted(s['mean_batch_size'], 'request')} on average and leave: {reasons}."]
 
     def show_theory(self, answer: "Answer", data: ViewData) -> None:
         """Mark the share of each batch size that theory expects, if it gives one."""

@@ -251,7 +251,8 @@ class HeatMapView(View):
     def describe(self, data: ViewData) -> list[str]:
         surface, measure = data.surface, MEASURES[data.surface.metric]
         steady = ~(surface.overloaded | surface.refused)
-        text = f"Of {int((~surface.refused).sum())} settings, each run with {surface.requests:,} requests,"
+        settings, each = int((~surface.refused).sum()), counted(surface.requests, "request")
+        text = f"{counted(settings, 'setting')}, each run with {each}:"
         best = surface.best()
         if best is None:
             text += f" none {measure.fails if steady.any() else 'keeps up'}"
@@ -261,7 +262,7 @@ class HeatMapView(View):
             if tied := int(surface.ties().sum()) - 1:
                 text += f"; {counted(tied, 'other')} {'does' if tied == 1 else 'do'} not differ significantly"
             if measure.limit_ms(data) is not None:
-                text += f"; {int(measure.within(data).sum())} {measure.meets}"
+                text += f"; {int(measure.within(data).sum()) or 'none'} {measure.meets}"
         if surface.overloaded.any() and steady.any():
             text += f"; {int(surface.overloaded.sum())} are overloaded"
         return [f"{text}."]

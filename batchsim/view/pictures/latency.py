@@ -117,7 +117,7 @@ class GrowingView(View):
             grows = f"the queue grows by {number(arriving - possible)} per second"
             sentences = [f"Overloaded: {rates}: {grows}, and {self.UNSTEADY} has no steady state."]
         elif not s["served"]:
-            sentences = [f"None of {s['requests']:,} requests is served."]
+            sentences = [f"No request of {s['requests']:,} is served."]
         else:
             sentences = self.describe_times(data)
         return sentences + self.describe_difference(data)

@@ -227,7 +227,7 @@ class LoadPanels(View):
         if isinstance(scenario.workload, ClosedLoop):
             return [f"{counted(scenario.workload.clients, 'client')}: {output}."]
         offered, saturation = s["offered_per_s"], scenario.full_batches_per_s
-        load = f"{number(100 * offered / saturation)}% of the saturation rate, {number(saturation)}/s"
+        load = f"{percent(offered / saturation)} of the saturation rate, {number(saturation)}/s"
         sentences = [f"Arrival rate {number(offered)}/s{_observed(data.result, offered)}, {load}: {output}."]
         if theory is not None and theory.reason:
             sentences.append(f"No theory applies: {theory.reason.rstrip('.')}.")

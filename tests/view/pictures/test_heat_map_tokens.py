@@ -128,7 +128,7 @@ def test_the_present_setting_stands_on_the_map_also_with_memory_without_end(case
 
 def test_the_map_in_words(cases):
     (text,) = drawn(TokenHeatMapView, cases["both"]).describe(cases["both"])
-    assert text.startswith("Of 12 settings, each run with 300 requests, the best is max_num_seqs")
+    assert text.startswith("12 settings, each run with 300 requests: the best is max_num_seqs")
     assert "goodput" in text
     (text,) = drawn(TokenHeatMapView, cases["one"]).describe(cases["one"])
     assert "p99 TTFT" in text

@@ -87,6 +87,18 @@ def test_a_map_without_a_best_setting_says_why(link, reason):
     assert_says(described(link), "settings", reason)
 
 
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ("max_batch_size=1", "Batches hold 1 request on average"),
+        ("objective_ms=0.001", "; none meet the objective"),
+        ("max_batch_size=32&rate_per_s=2461", "99.97% of the saturation rate"),  # of 2,461.5
+    ],
+)
+def test_a_number_at_its_limit_has_words_that_fit(link, said):
+    assert_says(described(link), said)
+
+
 def test_settings_that_make_no_sense_are_not_counted():
     panel = bs.explore(requests=300, link="rule=at_least")
     kept = int((~panel.data.surface.refused).sum())
@@ -97,7 +109,7 @@ def test_settings_that_make_no_sense_are_not_counted():
 @pytest.mark.parametrize("link", ["timeout_ms=0", "timeout_ms=0.1&rate_per_s=100", "timeout_ms=3&servers=2"])
 def test_a_setting_that_serves_nobody_says_so_and_no_nan(link):
     words = described(link)
-    assert words.startswith("None of 300 requests")
+    assert words.startswith("No request of 300 is served")
     assert not re.search(r"\bnan\b", words)
 
 

@@ -139,6 +139,7 @@ def test_what_was_seen_before_stays_below_the_cover_and_is_the_ghost_after(panel
         ({}, {"fixed_ms": 10}, {"p50": "computing grew"}),
         ({}, {"queue_limit": 1}, {"throughput": "are lost"}),
         ({"workload": "closed"}, {"workload": "closed", "clients": 8}, {"throughput": "8 clients"}),
+        ({"workload": "closed"}, {"workload": "closed", "clients": 1}, {"throughput": "The client sends"}),
     ],
 )
 def test_why_is_read_off_the_runs(before, after, why):
