@@ -25,6 +25,7 @@ ROOM = 12.0  # lines of text that a slide holds
 LINE = 80  # characters of text in a line
 LONGEST_CODE = 14  # lines of code that still fit a slide
 SHORT = 3.2  # lines: too few for a slide of their own
+PROSE = 8.0  # lines of paragraphs: longer ones are several ideas, and begin slides of their own
 SPARE = 2.7  # further lines that still fit, as the foot of a slide is free
 ASIDE_LINE = 44  # characters of text in a line beside a picture
 SKIPPED = ("Set-up", "Try it yourself", "Be the batcher")  # sections that are useful only at a computer
@@ -37,6 +38,11 @@ AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
     |At\s+each\s+question\s+marked[^.]*\.\s+The\s+result\s+appears\s+only\s+then\.
     |Code\s+(that\s+only\s+draws|is\s+folded)[^.]*\.
     |\*Going\s+further\*,[^.]*\.
+    |JupyterLab\s+folds\s[^.]*\.
+    |(Watch\s+the\s+same\s+run\s+as\s+a\s+film:\s+p|P)ress\s+\*\*Next\s+event\*\*[^.]*\.
+    |(Press\s+Play|Drag\s+\*\*Time\*\*)[^.:]*[.:]
+    |Try\s+it:\s+in\s+the\s+set-up,[^.]*\.
+    |If\s+you\s+see\s+no\s+bars,[^.]*\.
     |(The\s+exercises\s+at\s+the\s+end|To\s+experiment\s+with\s+sliders)[^.]*\.
     |(Now\s+r|R)un\s+this\s+cell\b[^.]*(\.|:$|$)
     |[^.]*\[glossary\]\([^)]*\)[^.]*\.)(?=\s|$)""",
@@ -61,6 +67,7 @@ class Deck:
 
     def __init__(self):
         self.cells, self.left, self.title, self.depth, self.outcome = [], 0.0, "", 1, []
+        self.prose = 0.0  # lines of paragraphs on the slide
 
     def section(self, depth, title):
         """Begin a slide with a heading; a subsection's slide is below its section's."""
@@ -78,7 +85,7 @@ class Deck:
             kind = "slide" if first and self.depth < 3 else "subslide"
             heading = nbformat.v4.new_markdown_cell(f"{'#' * min(self.depth, 2)} {self.title}")
             self._put(heading, kind)
-            kind, self.left = "-", ROOM
+            kind, self.left, self.prose = "-", ROOM, 0.0
         self._put(cell, kind)
         self.left -= lines
 
@@ -87,9 +94,13 @@ class Deck:
         self.cells.append(cell)
 
     def text(self, text):
-        """Add Markdown, paragraph by paragraph."""
+        """Add Markdown, paragraph by paragraph; two long ones are on two slides."""
         for block in fitting(shown(text)):
-            self.add(nbformat.v4.new_markdown_cell(block), lines_of(block))
+            lines = lines_of(block)
+            if min(lines, self.prose) > SHORT and lines + self.prose > PROSE and is_prose(block):
+                self.break_slide()
+            self.add(nbformat.v4.new_markdown_cell(block), lines)
+            self.prose += lines * is_prose(block)
 
     def explain(self, text):
         """Add the explanation of an outcome: beside the picture or the table, if it points at it."""
@@ -237,6 +248,9 @@ def show(deck, cell, answer):
     if not hidden and source != LIVE_HERE and source.count("\n") < LONGEST_CODE and not LIVE.search(source):
         code = nbformat.v4.new_markdown_cell(f"```python\n{source}\n```")
         deck.add(code, 0.75 * (source.count("\n") + 2))
+    for output in cell.outputs:
+        if (data := output.get("data", {})).get("text/plain"):
+            data["text/plain"] = AT_A_COMPUTER.sub("", data["text/plain"])
     for output in sorted(cell.outputs, key=lambda output: "image/png" not in output.get("data", {})):
         lines = height(output)
         deck.add(nbformat.v4.new_code_cell("", outputs=[output]), lines)
@@ -287,6 +301,11 @@ def fitting(text):
     return [part for block in found for part in (ITEM.split(block) if lines_of(block) > ROOM else [block])]
 
 
+def is_prose(block):
+    """Return whether a block of Markdown is a paragraph: no list, table, listing, formula or picture."""
+    return not re.match(r"[-|`$#<]|\d+\. ", block)
+
+
 def headed(block):
     """Return a block, or its heading and the text below it."""
     first, _, rest = block.partition("\n")
@@ -320,7 +339,8 @@ def question(asked):
 
 def shown(text):
     """Return Markdown as a slide shows it: without instructions for a computer or links to files."""
-    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", AT_A_COMPUTER.sub("", text)).strip()
+    text = re.sub(r":\s+press\s+Play\.", ".", AT_A_COMPUTER.sub("", text))
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text).strip()
 
 
 def formulas(text):

@@ -116,8 +116,25 @@ def test_headings_and_predictions_and_explanations_begin_slides(slides):
 def test_no_slide_has_one_line_only(path, slides):
     for page in pages(slides.slides(nbformat.read(path, as_version=4)).cells):
         told = [cell for cell in page[1:] if cell.cell_type == "markdown"]
-        if len(told) == len(page) - 1 and "<div" not in text(page):
+        if len(told) == len(page) - 1 and not re.search("<div|not part of the 45 minutes", text(page)):
             assert sum(slides.lines_of(cell.source) for cell in told) > slides.SHORT, text(page)
+
+
+@every_lesson
+def test_a_slide_has_one_long_paragraph_or_a_few_short_ones(path, slides):
+    for page in pages(slides.slides(nbformat.read(path, as_version=4)).cells):
+        told = [cell.source for cell in page if cell.cell_type == "markdown" and slides.is_prose(cell.source)]
+        lines = sorted(map(slides.lines_of, told))
+        long = [each for each in lines if each > slides.SHORT]
+        assert len(long) < 2 or sum(lines) <= slides.PROSE + slides.SHORT or "<div" in text(page), text(page)
+
+
+@every_lesson
+def test_a_slide_asks_for_nothing_that_only_a_notebook_has(path, slides):
+    said = text(cells := slides.slides(nbformat.read(path, as_version=4)).cells)
+    said += str([cell.outputs for cell in cells if cell.cell_type == "code"])
+    asked = r"Run\s+this\s+cell|[Pp]ress\s+(Play|\*\*)|Drag\s+\*\*|click\s+the|JupyterLab\s+folds"
+    assert re.findall(asked, said) == []
 
 
 @every_lesson
