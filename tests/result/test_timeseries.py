@@ -122,7 +122,7 @@ def test_traffic_that_stays_the_same_is_not_flagged(workload):
 
 
 def test_a_night_does_not_drift_and_is_no_day():
-    with pytest.warns(UserWarning, match="must cover whole periods of 100000 s, got"):
+    with pytest.warns(UserWarning, match="must cover whole periods of 100,000 s, got"):
         night = run(bs.Diurnal(800, 1.5, 100_000))
     assert night.summary()["drifting"] is False
 

@@ -195,7 +195,7 @@ def film(
     >>> player = film(Scenario(Constant(1000), SizeOrWait(4, 10), Affine(5, 0.25)), requests=20)
     >>> player.time_ms = 2.5
     >>> player.words
-    'At 2.5 ms: waiting for company; 2 waiting, the oldest for 1.5 ms; server idle; 2 arrived, 0 served, ...
+    'At 2.50 ms: waiting for company; 2 waiting, the oldest for 1.5 ms; server idle; 2 arrived, 0 served, ...
     >>> player.next()
     >>> player.time_ms
     3.0

@@ -259,7 +259,7 @@ class Session:
                 raise
             said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
             state, data = found
-        if before is not None and not same_kind(before, data):
+        if before is not None and (alike(before.result, data.result) or not same_kind(before, data)):
             before = None
         self.data, self.data_state = replace(data, before=before, followed=self.followed), state
         self.data_coarse = self.moving and state.kind.shortens
@@ -411,6 +411,11 @@ def alone(data: ViewData) -> ViewData:
 def same_kind(a: ViewData, b: ViewData) -> bool:
     """Return whether both are of the same kind of run."""
     return a.result.scenario.kind == b.result.scenario.kind
+
+
+def alike(a: Result, b: Result) -> bool:
+    """Return whether two runs are the same, as where only an objective differs."""
+    return a.scenario == b.scenario and (a.seed, a.arrival_s.size) == (b.seed, b.arrival_s.size)
 
 
 def incomparable(a: Result, b: Result) -> str:

@@ -283,3 +283,11 @@ class Reader(RuleBasedStateMachine):
 
 TestReader = pytest.mark.dear("hundreds of moves are followed by runs")(Reader.TestCase)
 TestReader.settings = settings(stateful_step_count=10, max_examples=15, deadline=None)
+
+
+def test_another_objective_is_no_move_to_compare_with():
+    panel = bs.explore(requests=300)
+    panel.controls["objective_ms"].value = 30
+    assert panel.data.before is None
+    panel.controls["max_wait_ms"].value = 20
+    assert panel.data.before is not None
