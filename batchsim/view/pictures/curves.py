@@ -81,10 +81,13 @@ def frontier(
         title = "The trade-off between latency and saturation rate"
         varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
         if varied and len(front) <= LABELLED:
-            title += f"\nbeside each point: {', '.join(map(heading, varied))}"
+            title += f"\nbelow each point: {', '.join(map(heading, varied))}"
+            box = {"facecolor": ax.get_facecolor(), "alpha": 0.8, "pad": 0.5, "linewidth": 0}
             for _, row in front.iterrows():
                 text = ", ".join(figures.texts(row[knob] for knob in varied))
-                ax.annotate(text, (row[x], row[value]), (0, 9), fontsize=8, ha="center", **FROM_DATA)
+                # Below the point, as no setting with as many servers is.
+                look = {"fontsize": 8, "ha": "center", "va": "top", "bbox": box, **FROM_DATA}
+                ax.annotate(text, (row[x], row[value]), (0, -7), **look)
         answer = ""
         if best is not None and math.isfinite(best[value]):
             answer = best["outcome"]
