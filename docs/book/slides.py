@@ -40,6 +40,7 @@ AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
     |\*Going\s+further\*,[^.]*\.
     |JupyterLab\s+folds\s[^.]*\.
     |(Watch\s+the\s+same\s+run\s+as\s+a\s+film:\s+p|P)ress\s+\*\*Next\s+event\*\*[^.]*\.
+    |In\s+the\s+film[^.]*\.
     |(Press\s+Play|Drag\s+\*\*Time\*\*)[^.:]*[.:]
     |Try\s+it:\s+in\s+the\s+set-up,[^.]*\.
     |If\s+you\s+see\s+no\s+bars,[^.]*\.

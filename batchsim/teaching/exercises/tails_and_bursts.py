@@ -98,9 +98,9 @@ class SeenByUsers(Number, name="05.3"):
     def because(self, right: float) -> str:
         stalled = self.rate_per_s * self.stall_ms // 1000
         return (
-            f"{right * self.requests / 100:.0f} of {self.requests:,} requests. {stalled} of them arrived "
-            "during the stall, and the others while the server cleared the queue. Their p99 is far "
-            f"above {self.slow_ms} ms; a closed-loop client reports one slow request."
+            f"{right:.1f} %, {right * self.requests / 100:.0f} of {self.requests:,} requests. {stalled} of "
+            "them arrived during the stall, and the others while the server cleared the queue. Their p99 is "
+            f"far above {self.slow_ms} ms; a closed-loop client reports one slow request."
         )
 
     def mistakes(self, right: float) -> Mistakes:
