@@ -1,8 +1,8 @@
 """The saturation rate of an engine of token generation, measured by a run whose queue never empties.
 
 While requests always wait, the rule and the lengths alone determine what each step serves, at whatever time.
-So one run gives the rate for any `StepTime`. With several engines, each has the rate of a single one, unless
-memory is short: a preempted request may resume on another engine.
+So one run gives the rate for any `StepTime` whose sums over steps suffice. With several engines, each has the
+rate of a single one, unless memory is short: a preempted request may resume on another engine.
 """
 
 import functools
@@ -60,7 +60,7 @@ class Saturated:
         products_ms = np.maximum(cost.weights_ms, cost.per_token_ms * self.tokens) + cost.fixed_ms
         took_ms = np.add.reduceat(products_ms, self.first)
         took_ms += cost.per_read_ms * self.reads + cost.per_pair_ms * self.pairs
-        took_ms = self.took_ms if step.draft else took_ms
+        took_ms = took_ms if step.by_sums else self.took_ms
         served, took = self.served / self.served.mean(axis=0), took_ms / took_ms.mean()
         others, rest = served[:, 1:] - served[:, :1], took - served[:, 0]
         square = others.T @ others + RIDGE * np.eye(others.shape[1])  # no 0 / 0 if all lengths are the same

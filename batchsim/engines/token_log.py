@@ -98,7 +98,7 @@ class TokenPlan:
     @property
     def cost(self) -> WholeCost:
         assert isinstance(self.scenario.service, StepTime)
-        return self.scenario.service.whole_cost
+        return self.scenario.service.whole_cost(self.scenario.rule.largest_batch)
 
 
 def draw_tokens(

@@ -37,7 +37,7 @@ from batchsim.scenario.lengths import Lengths, Listed, points
 from batchsim.scenario.prefixes import PrefixGroups
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import Continuous
-from batchsim.scenario.step_time import StepCost, StepTime
+from batchsim.scenario.step_time import StepCost, StepTime, step_ms
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop
 
@@ -73,8 +73,10 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)
         narrowed = rule
-        if isinstance(rule, Continuous) and rule.kv_blocks is not None and not shares(rule, tokens):
-            # Seats far beyond the memory are never used: equivalent settings share one run.
+        shorten = step.captured is None and not shares(rule, tokens)
+        if isinstance(rule, Continuous) and rule.kv_blocks is not None and shorten:
+            # Seats far beyond the memory are never used: equivalent settings share one run. But they decide
+            # which sizes are captured.
             narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
         found = MEASURES["tokens"](narrowed, tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
@@ -100,7 +102,7 @@ def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
 
 def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
     """Return a step time under which steps serve the same requests: any, for a single engine."""
-    if step.draft:
+    if not step.by_sums:
         return replace(step, noise=None)
     cost = step.cost if servers > 1 else StepCost(0.0, 1.0, 0.0, 0.0, 0.0)
     return StepTime(*cost, ragged=step.ragged and not isinstance(rule, Continuous))
@@ -119,7 +121,7 @@ def load_to_tell(scenario: Any, roughly: bool) -> float:
     count = scenario.most_replicas  # the one with most requests decides
     per_s = scenario.workload.offered_per_s * scenario.router.hottest(count) * count
     load = per_s / estimate_per_s(scenario)
-    unclear = bool(scenario.service.draft) or (shares(scenario.rule, scenario.tokens) and load > 1)
+    unclear = not scenario.service.by_sums or (shares(scenario.rule, scenario.tokens) and load > 1)
     if not CLEAR[0] < load < CLEAR[1] and not unclear:
         return float(load)
     load = per_s / saturation_of(scenario, roughly=True).per_s
@@ -144,7 +146,16 @@ def estimate_per_s(scenario: Any) -> float:
 
 def _estimated(rule: Any, step: StepTime, tokens: Tokens) -> float:
     """Return an estimate of the requests per millisecond of one server."""
-    return (_continuous if isinstance(rule, Continuous) else _whole)(rule, step, tokens)
+    per_ms = (_continuous if isinstance(rule, Continuous) else _whole)(rule, step, tokens)
+    # Most steps are full ones of decodes: captured sizes change their time by a factor.
+    count = at_once(rule, tokens) if isinstance(rule, Continuous) else rule.largest_batch
+    plain = replace(step, captured=None, beyond_ms=0)
+    return per_ms * (_decodes_ms(plain, rule, count) / _decodes_ms(step, rule, count))
+
+
+def _decodes_ms(step: StepTime, rule: Rule, count: int) -> float:
+    """Return the time of a step of so many decodes, without keys."""
+    return step_ms(step.whole_cost(rule.largest_batch), count, 0, 0, count)
 
 
 def at_once(rule: Any, tokens: Tokens) -> int:
@@ -175,7 +186,7 @@ def _by_memory(rule: Any, tokens: Tokens) -> int:
 
 def _in_closed_form(rule: Rule, step: StepTime, tokens: Tokens) -> float | None:
     """Return requests per ms if there is an exact formula, else None."""
-    if shares(rule, tokens) or step.draft:
+    if shares(rule, tokens) or not step.by_sums:
         return None
     if not isinstance(rule, Continuous):
         listed = any(isinstance(each, Listed) for each in (tokens.prompt, tokens.output))
@@ -377,14 +388,17 @@ def _running(scenario: Any) -> tuple[float, float]:
     keys += cost.per_pair_ms * float((prompts**2).mean()) / 2 / output
     products = cost.per_token_ms * (prompt + output - 1) / output
 
-    def step_ms(count: float) -> float:
-        return cost.fixed_ms + max(cost.weights_ms, products * count) + keys * count
+    def mean_ms(count: float) -> float:
+        own_ms = cost.fixed_ms + max(cost.weights_ms, products * count) + keys * count
+        if scenario.service.by_sums:
+            return own_ms
+        return max(own_ms, _decodes_ms(scenario.service, rule, math.ceil(count)))
 
     while before < count < rule.max_num_seqs and count > before * 1.001:
-        before, count = count, max(per_ms * output * step_ms(count), count)
+        before, count = count, max(per_ms * output * mean_ms(count), count)
     count = min(count, float(rule.max_num_seqs))
     growing_ms = (products * count if products * count > cost.weights_ms else 0.0) + keys * count
-    return scenario.servers * count, growing_ms / step_ms(count)
+    return scenario.servers * count, growing_ms / mean_ms(count)
 
 
 def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:

@@ -180,12 +180,12 @@ class Scenario:
                 if isinstance(part, (StepTime, Continuous)):
                     raise ValueError(f"a {type(part).__name__} needs tokens=Tokens(prompt, output), got none")
             return
-        if not isinstance(tokens, Tokens):
-            raise TypeError(f"tokens must be a Tokens of batchsim, got {tokens!r}")
+        _check.instance("tokens", tokens, Tokens, "a Tokens of batchsim")
         if not isinstance(service, StepTime):
             raise ValueError(f"tokens need a StepTime as service, got {service!r}")
         if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)) or rule.by_size:
             raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast by number as rule, got {rule!r}")
+        service.check_seats(rule.largest_batch)
         if isinstance(rule, Continuous):
             rule.check_tokens(tokens)
         if self.workload.priorities is not None:

@@ -1,5 +1,6 @@
 """How long a batch computes: the service time, its noise, and servers that share a device."""
 
+import bisect
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,6 +95,11 @@ class Noise:
 # Service times.
 
 
+def next_size(sizes: Sequence[int], size: int) -> int:
+    """Return the size that a batch is padded to: the smallest of rising `sizes` that holds it."""
+    return sizes[bisect.bisect_left(sizes, size)]
+
+
 @dataclass(frozen=True)
 class Service:
     """A mean time for each batch size; optionally noise, padding and a cold start."""
@@ -126,7 +132,7 @@ class Service:
 
     def _shape(self, size: int) -> int:
         """Return the padded size of a batch."""
-        return size if self.padding is None else next(padded for padded in self.padding if padded >= size)
+        return size if self.padding is None else next_size(self.padding, size)
 
     def table(self, max_batch_size: int) -> np.ndarray:
         """Return the seconds for sizes 0..max_batch_size, shape (max_batch_size + 1,), NaN at 0.

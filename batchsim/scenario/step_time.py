@@ -1,6 +1,8 @@
 """The time of a step of token generation, from its tokens, reads and pairs."""
 
 import dataclasses
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Self
@@ -9,10 +11,14 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
-from batchsim.scenario.service import Service
+from batchsim.scenario.parameters import LARGEST_BATCH
+from batchsim.scenario.service import Service, next_size
 
 MOST_DRAFT = 1000
-SPECULATION = ("draft", "acceptance", "draft_ms")
+MORE = (
+    "ragged", "draft", "acceptance", "draft_ms", "captured", "captured_padding", "captured_prompts",
+    "beyond_ms",
+)  # fmt: skip
 
 
 class StepCost(NamedTuple):
@@ -26,7 +32,7 @@ class StepCost(NamedTuple):
 
 
 class WholeCost(NamedTuple):
-    """The numbers of a `StepTime` and its speculation, as the engines take them."""
+    """The numbers of a `StepTime`, its speculation and its captured sizes, as the engines take them."""
 
     fixed_ms: float
     weights_ms: float
@@ -36,6 +42,10 @@ class WholeCost(NamedTuple):
     draft: int  # tokens; 0: no speculation
     draft_ms: float
     share: float  # of a speculating step that counts for each of its tokens
+    captured: np.ndarray  # the captured size that each number of sequences is padded to; 0: none
+    most_captured: int
+    captures_prompts: bool
+    beyond_ms: float
 
 
 def step_ms(cost: WholeCost, tokens: int, reads: int, pairs: int, decodes: int) -> float:
@@ -43,15 +53,22 @@ def step_ms(cost: WholeCost, tokens: int, reads: int, pairs: int, decodes: int) 
 
     Python runs this, and Numba compiles it; both evaluate it in this order and round each operation.
     """
+    more, padding, least_ms, alone = cost.draft * decodes, 0, cost.beyond_ms, tokens == decodes
+    if alone or cost.captures_prompts:
+        size = -(-(tokens + more) // (1 + cost.draft))
+        if size <= cost.most_captured and cost.captured[size] > 0:
+            padding, least_ms = int(cost.captured[size]) * (1 + cost.draft) - tokens - more, 0.0
     if cost.draft == 0 or decodes == 0:
-        products_ms = max(cost.weights_ms, cost.per_token_ms * tokens)
-        return cost.fixed_ms + products_ms + cost.per_read_ms * reads + cost.per_pair_ms * pairs
-    more = cost.draft * decodes
+        products_ms = max(cost.weights_ms, cost.per_token_ms * (tokens + padding))
+        own_ms = cost.fixed_ms + products_ms + cost.per_read_ms * reads + cost.per_pair_ms * pairs
+        return max(own_ms, least_ms)
     before_ms = cost.fixed_ms + cost.draft_ms + cost.per_read_ms * reads
-    alone_ms = max(cost.weights_ms, cost.per_token_ms * (decodes + more))
-    products_ms = max(cost.weights_ms, cost.per_token_ms * (tokens + more))
+    alone_ms = max(cost.weights_ms, cost.per_token_ms * (decodes + more + (padding if alone else 0)))
+    products_ms = max(cost.weights_ms, cost.per_token_ms * (tokens + more + padding))
     prompts_ms = products_ms - alone_ms + cost.per_pair_ms * pairs
-    return (before_ms + alone_ms) * cost.share + prompts_ms
+    # A real step with prompts happens as often as here, unlike one of decodes alone.
+    missing_ms = max(least_ms - (before_ms + alone_ms + prompts_ms), 0.0) * (cost.share if alone else 1.0)
+    return (before_ms + alone_ms) * cost.share + prompts_ms + missing_ms
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,13 +80,24 @@ class StepTime(Service):
     weights / per_token tokens, reading the model's weights determines the time.
 
     A whole batch (`SizeOrWait`, `AtLeast`) pads prompts to its longest and computes every row to the end,
-    unless `ragged`. Needs `tokens` in the scenario. The other parameters are those of `speculative`.
+    unless `ragged`. Needs `tokens` in the scenario. `draft`, `acceptance` and `draft_ms` are those of
+    `speculative`.
+
+    A server records its kernels for some batch sizes (CUDA graphs), and replays them. `captured` has these
+    numbers of sequences: a step in which each request makes one token takes the time of the next captured
+    size, because it is padded; without `captured_padding` only the sizes themselves are replayed. Sizes above
+    the seats of the rule are left out, as servers do. Any other step is launched kernel by kernel, and takes
+    at least `beyond_ms`. Steps with prompts are not captured, unless `captured_prompts`: then the sizes are
+    numbers of tokens, and also apply to steps with prompts. Without `captured`, no step is.
 
     >>> step = StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001, per_pair_ms=0.00001)
     >>> step.ms(tokens=100, pairs=5050)  # a prompt of 100
     12.0505
     >>> step.ms(tokens=1, reads=101)  # its next token
     10.101
+    >>> step = StepTime(2, 8, 0.1, captured=(1, 2, 4, *range(8, 97, 8)), beyond_ms=60)
+    >>> [round(step.ms(size, decodes=size), 1) for size in (80, 89, 96, 97)]
+    [10.0, 11.6, 11.6, 60.0]
     """
 
     fixed_ms: float
@@ -82,9 +110,13 @@ class StepTime(Service):
     draft: int = 0
     acceptance: float = 0.0
     draft_ms: float = 0.0
+    captured: tuple[int, ...] | None = None
+    captured_padding: bool = True
+    captured_prompts: bool = False
+    beyond_ms: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in (*StepCost._fields, "draft_ms"):
+        for name in (*StepCost._fields, "draft_ms", "beyond_ms"):
             _check.fix_real(self, name, at_least=0)
         _check.fix_whole(self, "draft", at_least=0, at_most=MOST_DRAFT)
         _check.fix_real(self, "acceptance", at_least=0, at_most=1)
@@ -93,10 +125,14 @@ class StepTime(Service):
             raise ValueError(f"draft must be at least 1 with an acceptance or draft_ms, got 0 and {given}")
         if self.fixed_ms + max(self.weights_ms, self.per_token_ms) <= 0:
             raise ValueError("a step of one token must take longer than 0 ms, got 0")
-        _check.instance("ragged", self.ragged, bool, "True or False")
+        for name in ("ragged", "captured_padding", "captured_prompts"):
+            _check.instance(name, getattr(self, name), bool, "True or False")
+        if self.captured is not None:
+            object.__setattr__(self, "captured", _check.sizes("captured", self.captured, LARGEST_BATCH))
         if self.padding is not None:
             rule = "padded sizes need a service time by batch size, as Affine or Table"
-            raise ValueError(f"{rule}, got a StepTime (whole batches are padded unless ragged=True)")
+            hint = "whole batches are padded unless ragged=True, and steps to the sizes in captured"
+            raise ValueError(f"{rule}, got a StepTime ({hint})")
         super().__post_init__()
 
     @classmethod
@@ -128,6 +164,9 @@ class StepTime(Service):
 
         `steps` and `ms` as `fit` takes them.
         """
+        if not self.by_sums:
+            rule = "errors must be those of steps without speculation and captured sizes"
+            raise ValueError(f"{rule}, got {self!r}")
         rows, times_ms, of = measured(steps, ms)
         fixed, weights, per_token, per_read, per_pair = self.cost
         each_ms = fixed + np.maximum(weights, per_token * rows[:, 0]) + rows[:, 1:] @ [per_read, per_pair]
@@ -210,13 +249,43 @@ class StepTime(Service):
         return StepCost(*(float(getattr(self, name)) for name in StepCost._fields))
 
     @property
-    def whole_cost(self) -> WholeCost:
-        """The numbers that `step_ms` takes."""
-        return WholeCost(*self.cost, self.draft, float(self.draft_ms), 1 / self.tokens_a_step)
+    def by_sums(self) -> bool:
+        """Whether tokens, reads and pairs alone give a step's time, so that formulas cover it."""
+        return not self.draft and self.captured is None and not self.beyond_ms
+
+    def check_seats(self, seats: int) -> None:
+        """Raise ValueError if all captured sizes are above the seats."""
+        if self.captured and not self.captured_prompts:
+            least = "the smallest size in captured"
+            _check.at_most(least, self.captured[0], seats, "the number of seats")
+
+    def whole_cost(self, seats: float = math.inf) -> WholeCost:
+        """Return the numbers that `step_ms` takes, of a server with these seats."""
+        sizes = self.captured or ()
+        most = max((size for size in sizes if size <= seats or self.captured_prompts), default=0)
+        shared = (
+            self.draft,
+            float(self.draft_ms),
+            1 / self.tokens_a_step,
+            _table(sizes, self.captured_padding),
+        )
+        return WholeCost(*self.cost, *shared, most, self.captured_prompts, float(self.beyond_ms))
+
+    def padded_decodes(self, sizes: Any, seats: float = math.inf) -> np.ndarray:
+        """Return the captured sizes of steps with one token of each of `sizes` requests; 0: not captured.
+
+        >>> StepTime(2, 8, 0.1, captured=[1, 2, 4, 8]).padded_decodes([1, 3, 6, 8, 9], seats=7)
+        array([1, 4, 0, 0, 0])
+        """
+        cost, sizes = self.whole_cost(seats), np.asarray(sizes, int)
+        return np.where(sizes > cost.most_captured, 0, cost.captured[np.minimum(sizes, cost.most_captured)])
 
     def ms(self, tokens: int, reads: int = 0, pairs: int = 0, decodes: int = 0) -> float:
-        """Return the mean milliseconds of a step; `decodes`: its rows of one token, for speculation."""
-        return step_ms(self.whole_cost, tokens, reads, pairs, decodes)
+        """Return the mean milliseconds of a step; `decodes`: its rows of one token.
+
+        They matter for speculation and captured sizes.
+        """
+        return step_ms(self.whole_cost(), tokens, reads, pairs, decodes)
 
     def __call__(self, batch_size: int) -> float:
         raise TypeError(
@@ -226,7 +295,7 @@ class StepTime(Service):
     def scaled(self, factor: float, max_batch_size: int) -> "StepTime":  # type: ignore[override]
         """Return this time multiplied by `factor`, at all sizes; the noise stays."""
         factor = _check.real("factor", factor, above=0)
-        times_ms = self.cost._asdict() | {"draft_ms": self.draft_ms}
+        times_ms = self.cost._asdict() | {"draft_ms": self.draft_ms, "beyond_ms": self.beyond_ms}
         return dataclasses.replace(self, **{name: ms * factor for name, ms in times_ms.items()})
 
     def table(self, max_batch_size: int) -> np.ndarray:
@@ -234,10 +303,19 @@ class StepTime(Service):
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={getattr(self, name)!r}" for name in StepCost._fields)
-        more = ", ragged=True" * self.ragged
-        if self.draft:
-            more += "".join(f", {name}={getattr(self, name)!r}" for name in SPECULATION)
-        return f"StepTime({numbers}{more})" + self._suffix()
+        given = [field for field in dataclasses.fields(self) if field.name in MORE]
+        named = {field.name: getattr(self, field.name) for field in given}
+        more = [
+            f", {field.name}={named[field.name]!r}" for field in given if named[field.name] != field.default
+        ]
+        return f"StepTime({numbers}{''.join(more)})" + self._suffix()
+
+
+@functools.lru_cache(maxsize=64)
+def _table(sizes: tuple[int, ...], pads: bool) -> np.ndarray:
+    """Return the captured size of each number of sequences up to the largest one, 0 where there is none."""
+    each = range(1, sizes[-1] + 1 if sizes else 1)
+    return np.array([0, *(next_size(sizes, size) if pads or size in sizes else 0 for size in each)], np.int64)
 
 
 # The fit of a `StepTime` to measured steps.

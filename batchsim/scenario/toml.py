@@ -110,6 +110,7 @@ LENGTHS = ("prompt", "output", "sizes")  # each a number, or one of the kinds of
 OMITTED = (
     "host_ms", "contention", "timeout_action", "correlation", "memory_batches", "oversize_action",
     "size_unit", "units", "replicas", "routing", "stale_ms", "draft", "acceptance", "draft_ms",
+    "captured_padding", "captured_prompts", "beyond_ms",
 )  # fmt: skip
 OF_REQUESTS = ("priorities", "sizes", "size_unit")  # keys of any workload, that of a trace's file too
 S = TypeVar("S")  # the class Scenario, which imports this module

@@ -171,7 +171,14 @@ def run_cells(
     ran: list[tuple[Rule, grid_runs.PeakUse, CellRun]] = []
 
     def known(cell: Scenario) -> CellRun | None:
-        return next((run for rule, peak, run in ran if grid_runs.same_steps(rule, peak, cell.rule)), None)
+        for rule, peak, run in ran:
+            if grid_runs.same_steps(rule, peak, cell.rule):
+                # The seats limit the captured sizes, too.
+                step: Any = cell.service
+                costs = (step.whole_cost(each.largest_batch) for each in (rule, cell.rule))
+                if len({min(cost.most_captured, peak.running) for cost in costs}) == 1:
+                    return run
+        return None
 
     def run(cell: Scenario) -> CellRun:
         if (found := known(cell)) is None:

@@ -232,8 +232,9 @@ SURE = 8  # standard deviations above the mean: a number assumed never to exceed
 def _of_tokens(scenario: Any) -> TokenAnswer:
     """Return the steady state of a scenario with tokens; raise UnsolvedError if theory has none."""
     _check_served(scenario)
-    if scenario.service.draft:
-        raise UnsolvedError(f"steps must be without speculation, got {scenario.service!r}")
+    if not scenario.service.by_sums:
+        must = "steps must be without speculation and captured sizes"
+        raise UnsolvedError(f"{must}, got {scenario.service!r}")
     if shares(scenario.rule, scenario.tokens):
         raise UnsolvedError(f"prompts must not share their beginnings, got {scenario.tokens.prefixes!r}")
     for length in (scenario.tokens.prompt, scenario.tokens.output):

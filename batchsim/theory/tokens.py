@@ -61,8 +61,9 @@ GIVEN = ("offered_per_s", "load")  # numbers that a closed loop does not have
 
 def _check_service(service: Any) -> None:
     _check.instance("service", service, StepTime, "a StepTime")
-    if service.draft:
-        raise ValueError(f"the service of a formula must be without speculation, got {service!r}")
+    if not service.by_sums:
+        must = "the service of a formula must be without speculation and captured sizes"
+        raise ValueError(f"{must}, got {service!r}")
 
 
 def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> TokenAnswer:

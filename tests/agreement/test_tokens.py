@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from oracles.agreement import assert_columns_equal
 from oracles.golden_tokens import CLIENTS, LARGE, SMALL, traffic
+from oracles.token_plans import naive
 
 import batchsim as bs
 from batchsim.engines.compiled import token_engine
@@ -52,6 +53,24 @@ def test_golden_values_of_large_cases(case, engine):
     assert means == pytest.approx((ttft_ms, tpot_ms, answer_ms, end_s), rel=1e-7)
     again = result.steps.tokens.sum() - (result.prompt_tokens + result.output_tokens - 1).sum()
     assert (len(result.steps), result.preemptions.sum(), again) == (steps, preemptions, recomputed)
+
+
+@pytest.mark.parametrize(("seats", "padded"), [(100, (96, 96, 0, 0)), (104, (96, 96, 104, 104))])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_step_under_multiples_of_eight_costs_what_the_table_says(seats, padded, whole):
+    step = bs.StepTime(2, 1, 0.25, captured=(1, 2, 4, *range(8, 257, 8)), beyond_ms=300)
+    for size, captured in zip((95, 96, 97, 100), padded, strict=True):
+        rule = bs.SizeOrWait(seats, 0) if whole else bs.Continuous(seats)
+        scenario = bs.Scenario(bs.Trace([0.0] * size), rule, step, tokens=bs.Tokens(2, 3))
+        plan = draw_tokens(scenario, size, 0)
+        oracle = naive(plan)
+        took_ms = [1000 * (finish_s - start_s) for start_s, finish_s, *_ in oracle.steps]
+        for engine in ENGINES.values():
+            log = engine.run(plan)
+            took_ms += list((log.batch_finish_s - log.batch_start_s) * 1000)
+        prompts_ms, *decodes_ms = np.reshape(took_ms, (3, 3)).T
+        assert prompts_ms == pytest.approx(300)  # each kernel is launched
+        assert np.ravel(decodes_ms) == pytest.approx(2 + 0.25 * captured if captured else 300)
 
 
 def test_a_cancelled_run_is_given_up_at_its_next_slice(monkeypatch):

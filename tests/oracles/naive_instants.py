@@ -82,14 +82,17 @@ class NaiveInstants:
     def start(self, number, server, now):
         if server.rows or not self.schedule(server, now):
             return False
+        seats = self.rule.get("seats") or self.rule.get("largest") or 256
         tokens = sum(n for _, n, _ in server.rows)
         reads = sum(held + 1 for _, n, held in server.rows if n == 1)
         pairs = sum(n * held + n * (n + 1) // 2 for _, n, held in server.rows if n > 1)
         cost = self.cost
-        ms = cost["fixed"] + max(cost["weights"], cost["per_token"] * tokens) + cost["per_read"] * reads
-        seconds = (ms + cost["per_pair"] * pairs) / 1000
-        if cost.get("draft") and (decodes := sum(n == 1 for _, n, _ in server.rows)):
-            seconds = self.speculating_ms(tokens, decodes, reads, pairs) / 1000
+        decodes = sum(n == 1 for _, n, _ in server.rows)
+        captured, at_least = self.captured(seats, tokens, decodes)
+        ms = cost["fixed"] + max(cost["weights"], cost["per_token"] * captured) + cost["per_read"] * reads
+        seconds = max(ms + cost["per_pair"] * pairs, at_least) / 1000
+        if cost.get("draft") and decodes:
+            seconds = self.speculating_ms(tokens, decodes, reads, pairs, captured, at_least) / 1000
         server.until = after(now, max(seconds * (self.noise[len(self.steps)] if self.noise else 1), 1e-9))
         used = self.used(server)
         assert used + server.free == (self.rule.get("kv_blocks") or 2**60)
@@ -101,15 +104,32 @@ class NaiveInstants:
             r.start = now if math.isnan(r.start) else r.start
         return True
 
-    def speculating_ms(self, tokens, decodes, reads, pairs):
+    def captured(self, seats, tokens, decodes):
+        """The tokens that a step computes, with its padding, and the least time that it takes in ms.
+
+        Each of a graph's sequences has a token, or one and its drafts.
+        """
+        wide, ladder = 1 + self.cost.get("draft", 0), list(self.cost.get("captured") or ())
+        computed = tokens + decodes * (wide - 1)
+        if not self.cost.get("captured_prompts"):
+            ladder = [size for size in ladder if size <= seats] if tokens == decodes else []
+        room = min((size * wide for size in ladder if size * wide >= computed), default=None)
+        if room is not None and not self.cost["padding"] and room - computed >= wide:
+            room = None
+        return (computed, self.cost.get("beyond", 0)) if room is None else (room, 0)
+
+    def speculating_ms(self, tokens, decodes, reads, pairs, captured, at_least):
         """A share of the step that the decodes need alone, and what prompts add to it."""
-        cost, drafted = self.cost, self.cost["draft"] * decodes
+        cost, only = self.cost, tokens == decodes
 
         def products(count):
-            return max(cost["weights"], cost["per_token"] * (count + drafted))
+            return max(cost["weights"], cost["per_token"] * count)
 
-        alone = cost["fixed"] + cost["draft_ms"] + cost["per_read"] * reads + products(decodes)
-        return alone * cost["share"] + (products(tokens) - products(decodes) + cost["per_pair"] * pairs)
+        own = captured if only else decodes * (1 + cost["draft"])
+        alone = cost["fixed"] + cost["draft_ms"] + cost["per_read"] * reads + products(own)
+        more = products(captured) - products(own) + cost["per_pair"] * pairs
+        launched = max(at_least - (alone + more), 0)
+        return alone * cost["share"] + more + (launched * cost["share"] if only else launched)
 
     def used(self, s):
         return sum(r.blocks for r in s.running)

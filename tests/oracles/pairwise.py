@@ -105,6 +105,7 @@ OF_TOKENS = {
         bs.StepTime(2, 8, 0.1, 0.001, 0.00001), bs.StepTime(20, 0, 0),
         bs.StepTime(2, 8, 0.1, 0.02, 0.001, ragged=True),
         bs.StepTime(2, 8, 0.1, 0.001).speculative(3, 0.7, 4.3),
+        bs.StepTime(2, 2, 0.7, 0.001, captured=(1, 2, 6, 16), beyond_ms=31),
     ],
     "prompt": [
         bs.Lognormal(60, 1, at_most=300), bs.Geometric(40, at_most=200), bs.Uniform(5, 80), 50, LENGTHS,

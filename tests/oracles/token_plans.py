@@ -26,6 +26,15 @@ COSTS = [
 ]
 
 
+def with_captured(choose, service):
+    """A step time with a random ladder of captured sizes, or with none and a time of launching."""
+    ladder = choose([None, (1, 2, 4, 8), (1, 3, 7, 9, 16), (1, 5), (1,)])
+    return dataclasses.replace(
+        service, captured=ladder, captured_padding=choose([True, True, False]),
+        captured_prompts=choose([True, False, False]), beyond_ms=choose([0, 11.3, 250]),
+    )  # fmt: skip
+
+
 @st.composite
 def token_plans(draw_):
     """Plans of up to 20 requests: rules, memories, engines, clients, limits."""
@@ -44,9 +53,10 @@ def token_plans(draw_):
         rule = bs.AtLeast(choose(range(1, size + 1)), size)
         if kind == "size or wait":
             rule = bs.SizeOrWait(size, choose([0, 0, 125, 250, 30, 100, 300, math.inf]))
+    plain, service = service, with_captured(choose, service) if choose([True, False]) else service
     queue_limit = choose([None, None, None, None, 1, 3])
     if choose([True, False]):
-        gap_s = {COSTS[0]: 0.125, COSTS[4]: 0.1}.get(service) or choose([0.02, 0.3])
+        gap_s = {COSTS[0]: 0.125, COSTS[4]: 0.1}.get(plain) or choose([0.02, 0.3])
         workload = bs.Trace(np.cumsum(chance.choices([0, 0, 1, 1, 2, 5, 9], k=count)) * gap_s)
     else:
         think_s = choose([0, 0.5] if queue_limit is None else [0.5])
@@ -132,8 +142,11 @@ def continuous(choose, prompts, outputs, limit):
 
 def cost_of(service):
     """The numbers of a step time in the oracle's words."""
-    names = ("fixed", "weights", "per_token", "per_read", "per_pair", "draft", "draft_ms", "share")
-    return dict(zip(names, service.whole_cost, strict=True))
+    costs = dict(zip(("fixed", "weights", "per_token", "per_read", "per_pair"), service.cost, strict=True))
+    costs |= {name: getattr(service, name) for name in ("draft", "draft_ms", "captured", "captured_prompts")}
+    return costs | {
+        "share": 1 / service.tokens_a_step, "padding": service.captured_padding, "beyond": service.beyond_ms,
+    }  # fmt: skip
 
 
 def lengths_of(plan):

@@ -1,3 +1,4 @@
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -8,14 +9,16 @@ import batchsim as bs
 from batchsim.engines.compiled import jit
 from batchsim.measured import published
 from batchsim.scenario.data_sheets import CARDS, Card, LanguageModel
-from batchsim.scenario.step_time import WholeCost, step_ms
+from batchsim.scenario.step_time import StepCost, step_ms
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 
 
 def cases(count=20_000):
     generator = np.random.default_rng(0)
-    costs = (WholeCost(*row, 0, 0.0, 1.0) for row in generator.random((count, 5)).tolist())
+    ladder = bs.StepTime(1, 1, 1, captured=range(8, 97, 8)).whole_cost()
+    costs = (ladder._replace(**dict(zip(StepCost._fields, row, strict=True)), beyond_ms=row[0] * 9)
+             for row in generator.random((count, 5)).tolist())  # fmt: skip
     numbers = generator.integers(0, [3000, 10**6, 10**9, 100], (count, 4)).tolist()
     return list(zip(costs, numbers, strict=True))
 
@@ -31,10 +34,14 @@ def fused(cost, tokens, reads, pairs, _):
 def test_numba_evaluates_a_step_as_python_does_and_fuses_nothing():
     loop = jit.compiled_uncached(step_ms)
     differ = 0
-    for cost, numbers in cases():
+    for cost, (tokens, *numbers) in cases():
+        captured = cost._replace(captures_prompts=bool(tokens % 3))
+        for count in (tokens, numbers[2]):  # with prompts, and of decodes alone
+            assert loop(captured, count, *numbers) == step_ms(captured, count, *numbers)
+        cost, numbers = cost._replace(most_captured=0, beyond_ms=0.0), [tokens, *numbers]
         assert loop(cost, *numbers) == step_ms(cost, *numbers)
         differ += fused(cost, *numbers) != step_ms(cost, *numbers)
-        drafting = cost._replace(draft=numbers[3] % 9, draft_ms=cost.fixed_ms, share=cost.weights_ms)
+        drafting = captured._replace(draft=numbers[3] % 9, draft_ms=cost.fixed_ms, share=cost.weights_ms)
         assert loop(drafting, *numbers) == step_ms(drafting, *numbers)
     assert differ > 1000  # so that a fused one would show
 
@@ -99,6 +106,85 @@ def test_noise_is_kept_and_written():
     assert REAL.with_noise(0.2).noise == bs.Noise(0.2)
     assert repr(REAL.with_noise(0.2)).endswith("with_noise(0.2, 'lognormal')")
     assert "ragged=True" in repr(bs.StepTime(1, 1, 1, ragged=True))
+
+
+# Captured sizes.
+
+
+EIGHTS = (1, 2, 4, *range(8, 257, 8))
+
+
+def test_a_step_of_decodes_takes_the_time_of_the_next_captured_size():
+    plain, step = bs.StepTime(2, 8, 0.1, 0.001), bs.StepTime(2, 8, 0.1, 0.001, captured=EIGHTS, beyond_ms=70)
+    for size, padded in {1: 1, 3: 4, 95: 96, 96: 96, 97: 104, 100: 104, 256: 256}.items():
+        assert step.ms(size, reads=500 * size, decodes=size) == plain.ms(padded, reads=500 * size)
+    assert step.ms(257, decodes=257) == 70
+    assert step.ms(9000, decodes=9000) == plain.ms(9000)  # it takes longer than its launches
+    # With prompts, each kernel is launched.
+    assert step.ms(97, reads=96, pairs=3, decodes=95) == 70
+    every = dataclasses.replace(step, captured_prompts=True)
+    assert every.ms(97, reads=96, pairs=3, decodes=95) == plain.ms(104, reads=96)
+    assert every.ms(257, reads=96, pairs=3, decodes=95) == 70
+
+
+def test_without_padding_only_the_sizes_themselves_are_captured():
+    step = bs.StepTime(2, 8, 0.1, captured=(1, 2, 4, 96), captured_padding=False, beyond_ms=30)
+    assert [step.ms(size, decodes=size) for size in (2, 3, 4, 95, 96)] == [
+        10,
+        30,
+        10,
+        30,
+        pytest.approx(11.6),
+    ]
+    assert step.padded_decodes(range(6)).tolist() == [0, 1, 2, 0, 4, 0]
+
+
+def test_without_captured_sizes_every_step_is_launched():
+    step = bs.StepTime(2, 8, 0.1, beyond_ms=30)
+    assert (step.ms(1, decodes=1), step.ms(400, pairs=80200)) == (30, 42)
+    assert step.padded_decodes([0, 1, 300]).tolist() == [0, 0, 0]
+
+
+def test_sizes_above_the_seats_are_not_captured():
+    step = bs.StepTime(2, 8, 0.1, captured=EIGHTS, beyond_ms=70)
+    assert step.padded_decodes([95, 96, 97, 100], seats=100).tolist() == [96, 96, 0, 0]
+    assert step.padded_decodes([95, 96, 97, 100], seats=104).tolist() == [96, 96, 104, 104]
+    by_tokens = dataclasses.replace(step, captured_prompts=True)
+    assert by_tokens.padded_decodes([97], seats=100).tolist() == [104]
+
+
+def test_a_speculating_step_is_captured_with_the_drafts_of_its_sequences():
+    step = bs.StepTime(2, 1, 0.1, captured=(1, 8), beyond_ms=50)
+    fast = step.speculative(4, 1, 0)  # a step makes 5 tokens
+    assert fast.ms(3, decodes=3) == pytest.approx((2 + 0.1 * 8 * 5) / 5)
+    assert fast.ms(9, decodes=9) == pytest.approx(50 / 5)
+    # A prompt makes the step one without a graph: what it adds to the decodes counts in full.
+    alone_ms = 2 + 0.1 * 3 * 5
+    assert fast.ms(13, pairs=55, decodes=3) == pytest.approx(alone_ms / 5 + (50 - alone_ms))
+
+
+def test_captured_sizes_are_kept_by_a_factor_and_in_files_and_words():
+    step = bs.StepTime(2, 8, 0.1, captured=[1, 2, 4], captured_padding=False, beyond_ms=30).with_noise(0.2)
+    assert eval(repr(step), {"StepTime": bs.StepTime}) == step
+    assert step.scaled(2, 8).ms(3, decodes=3) == 60
+    scenario = bs.Scenario(bs.Poisson(1), bs.Continuous(4), step, tokens=bs.Tokens(8, 8))
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+    assert scenario.replace(captured=(1, 4)).service.captured == (1, 4)
+    assert "captured" not in scenario.replace(service=REAL).to_toml()
+
+
+def test_saturation_is_that_of_captured_steps_and_formulas_refuse_them():
+    step, tokens = bs.StepTime(2, 8, 0.1, captured=(1, 2, 4, 8), beyond_ms=80), bs.Tokens(2, 1000)
+    eight = bs.Scenario(bs.Poisson(1), bs.Continuous(8, 8192), step, tokens=tokens)
+    assert eight.saturation_per_s == pytest.approx(8 / 10, rel=0.1)
+    assert eight.replace(max_num_seqs=9).saturation_per_s == pytest.approx(9 / 80, rel=0.02)
+    assert eight.replace(max_num_seqs=9, rate_per_s=0.3).stable is False
+    assert eight.replace(rate_per_s=0.3).stable is True
+    with pytest.raises(ValueError, match="without speculation and captured sizes, got StepTime"):
+        bs.theory.request_alone(step, tokens)
+    assert "captured sizes" in bs.theory.expected(eight).why
+    with pytest.raises(ValueError, match="without speculation and captured sizes"):
+        step.errors({"tokens": [1], "reads": [1], "pairs": [0]}, [10])
 
 
 # Fitted to measured steps.
@@ -244,6 +330,11 @@ def test_a_roofline_of_nothing_is_refused():
     """
 
 
+def seated(seats):
+    step = bs.StepTime(1, 1, 1, captured=(8, 16))
+    return bs.Scenario(bs.Poisson(1), bs.Continuous(seats), step, tokens=bs.Tokens(1, 1))
+
+
 @refusals
 def test_a_step_time_that_makes_no_sense_is_refused():
     """
@@ -252,6 +343,15 @@ def test_a_step_time_that_makes_no_sense_is_refused():
     bs.StepTime(1, math.nan, 1) -> weights_ms must be a number, got nan
     bs.StepTime(1, 1, math.inf) -> per_token_ms must be
     bs.StepTime(1, 1, 1, ragged=1) -> TypeError: ragged must be True or False, got 1
+    bs.StepTime(1, 1, 1, captured=[]) -> captured must not be empty, got []
+    bs.StepTime(1, 1, 1, captured=[4, 2]) -> captured must increase, got [4, 2]
+    bs.StepTime(1, 1, 1, captured=[0, 2]) -> a size in captured must be at least 1, got 0
+    bs.StepTime(1, 1, 1, captured=[1, 10**7]) -> a size in captured must be at most
+    bs.StepTime(1, 1, 1, captured="8") -> TypeError: captured must be a list of sizes, got '8'
+    bs.StepTime(1, 1, 1, captured=8) -> TypeError: captured must be a list of sizes, got 8
+    bs.StepTime(1, 1, 1, beyond_ms=-3) -> beyond_ms must be at least 0, got -3
+    bs.StepTime(1, 1, 1, captured_padding=0) -> TypeError: captured_padding must be True or False, got 0
+    seated(7) -> the smallest size in captured must be at most the number of seats, 7, got 8
     REAL.padded_to([1, 2]) -> padded sizes need a service time by batch size
     REAL(4) -> TypeError: batch_size=4
     """

@@ -20,6 +20,7 @@ from batchsim.result.token_run import TokenRun
 from batchsim.study.capacity import capacity
 from batchsim.study.judgement import Verdict, judge, out_of_reach, percentile, share_within
 from batchsim.study.slo import SLO
+from batchsim.study.surface import surface
 from batchsim.study.sweep import columns_of, sweep
 from batchsim.study.tokens import alone_ms, first_unserved
 from batchsim.study.traffic import Traffic
@@ -334,6 +335,21 @@ def test_a_tpot_that_no_answer_has_has_no_interval():
     run = bs.simulate(scenario, 20_000)
     for key in ("tpot_p99_ms", "mean_tpot_ms"):
         assert "got none" in run.intervals([key])[key].reason
+
+
+def test_a_map_tells_settings_with_other_captured_sizes_apart():
+    """No run takes more than 14 seats, but 14 leave only 8 sizes captured, and 16 leave 16."""
+    step = bs.StepTime(20, 1, 0.1, captured=(1, 2, 4, 8, 16), beyond_ms=45)
+    tokens = bs.Tokens(2, bs.Geometric(30, at_most=60))
+    scenario = bs.Scenario(bs.Poisson(6), bs.Continuous(16, 2048), step, tokens=tokens)
+    seats, values = (14, 15, 16, 20), []
+    found = surface(scenario, seats, [512, 2048], requests=300)
+    for each in seats:
+        run = bs.simulate(scenario.replace(max_num_seqs=each), 300)
+        assert 8 < run.token_log.most_running <= 14
+        values.append(run.percentile(99, column="ttft_ms"))
+    assert found.ttft_p99_ms[1] == pytest.approx(values)
+    assert values[0] == values[1] > values[2] == values[3]
 
 
 # The time of a request alone, and objectives below it.

@@ -43,7 +43,8 @@ class Loop:
     def __init__(self, scenario: Scenario, requests: int, draw: Callable[[int], np.ndarray] | None) -> None:
         service, workload = scenario.service, scenario.workload
         assert isinstance(service, StepTime)
-        self.batching, self.cost = Batching.of(scenario), service.whole_cost
+        self.batching = Batching.of(scenario)
+        self.cost = service.whole_cost(scenario.rule.largest_batch)
         seats = min(self.batching.seats, requests)
         assert scenario.tokens is not None
         self.prefixes = PrefixBlocks.of(scenario.tokens.prefixes, self.batching.block_size)
