@@ -185,8 +185,8 @@ class StepRows:
     def _note_ended(self, arrival_s: np.ndarray, until_s: float, *more: np.ndarray) -> None:
         """Note what ended by the arrival of each of the next requests, which came by `until_s`."""
         ending = np.concatenate([self.ending, *more], axis=1)
-        ending = ending[:, np.argsort(ending[0])]
-        sums = self.ended + np.cumsum(np.append(np.zeros((3, 1)), ending[1:], axis=1), axis=1)
+        ending = ending[:, np.argsort(ending[0], kind="stable")]
+        sums = np.cumsum(np.append(self.ended, ending[1:], axis=1), axis=1)
         before = sums[:, np.searchsorted(ending[0], arrival_s, side="right")]
         self.ended_before[:, self.came : self.came + arrival_s.size] = before
         self.ended_before[:, -1] = sums[:, -1]

@@ -31,7 +31,7 @@ from batchsim._clock import on_grid
 from batchsim.engines.compiled import engine as compiled
 from batchsim.engines.draws import draw
 from batchsim.engines.reference import engine as reference
-from batchsim.engines.token_log import TokenPlan
+from batchsim.engines.token_log import TokenPlan, draw_tokens
 
 TEXTBOOK = (bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes, bs.PreferredUntilLate)
 OF_SERVERS = (*TIMERS, bs.LearnedCork, bs.LearnedSizes)
@@ -97,6 +97,19 @@ def test_tokens_agree(plan, chunk, room, warmup):
 @given(crowded_plans())
 def test_tokens_agree_when_victims_move_on_to_other_engines(plan):
     assert_tokens_agree(plan)
+
+
+def test_sums_of_gaps_do_not_depend_on_the_pieces_in_which_steps_are_folded():
+    prompts = [78, 1, 22, 71, 1, 78, 92, 64, 85, 57, 1, 8, 36, 57, 71, 92, 1, 71, 85]
+    outputs = [13, 3, 11, 11, 12, 9, 1, 1, 3, 6, 9, 4, 9, 13, 1, 7, 5, 15, 15]
+    rule = bs.Continuous(
+        256, 1, first="prefill", kv_blocks=103, block_size=2, watermark_blocks=3,
+        long_prefill_token_threshold=5,
+    )  # fmt: skip
+    step = bs.StepTime(100, 0, 0, captured=(1, 3, 7, 9, 16), beyond_ms=250)
+    tokens = bs.Tokens(prompts, outputs)
+    scenario = bs.Scenario(bs.ClosedLoop(7), rule, step, servers=3, tokens=tokens)
+    assert_tokens_agree(draw_tokens(scenario, len(prompts), 8))
 
 
 @pytest.mark.plain
