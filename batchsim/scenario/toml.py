@@ -34,7 +34,7 @@ from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
 from batchsim.scenario.prefixes import PREFIXES
 from batchsim.scenario.routing import ROUTINGS
 from batchsim.scenario.rules import RULES, RULES_OF_SIZES
-from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.rules.continuous import BatchWait, Continuous, NewTokenRatio, WaitingServedRatio
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
@@ -59,7 +59,7 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(*WORKLOADS)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
-    "rule": _by_name(*RULES, *RULES_OF_SIZES, Continuous, NewTokenRatio, WaitingServedRatio),
+    "rule": _by_name(*RULES, *RULES_OF_SIZES, Continuous, BatchWait, NewTokenRatio, WaitingServedRatio),
     "service": _by_name(
         Affine, Table, PaddedTime, PackedTime, SizeTable, StepTime
     ),  # `batchsim.measured` adds its own

@@ -19,7 +19,6 @@ CAVEATS = {
         "requests are served in order of arrival":
             "scheduling_policy schedule_policy enable_priority_scheduling",
         "no request is refused": "max_concurrent_requests",
-        "a step starts at once": "batch_wait_timeout_ms batch_wait_timeout_iters",
     }.items() for name in names.split()
 }  # fmt: skip
 # Keys of the one server's YAML file that the other's has not.

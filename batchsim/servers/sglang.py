@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.rules.continuous import MOST, Continuous, NewTokenRatio
+from batchsim.scenario.rules.continuous import DELAYS, MOST, Continuous, NewTokenRatio
 from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.server import Server, ServerConfig, Words
@@ -53,6 +53,8 @@ def sglang(
     chunked_prefill_size: int | None = None, max_prefill_tokens: int = 16_384,
     schedule_conservativeness: float = 1.0, enable_mixed_chunk: bool = False, page_size: int = 1,
     context_length: int | None = None, mem_fraction_static: float | None = None,
+    enable_prefill_delayer: bool = False, prefill_delayer_queue_min_ratio: float = 0,
+    prefill_delayer_max_delay_ms: float = 5000, prefill_delayer_token_usage_low_watermark: float = 0,
     model_path: str | None = None, gpu: str | float | None = None, tp_size: int = 1,
 ) -> NewTokenRatio:  # fmt: skip
     """Return the rule of SGLang 0.5.23's scheduler, policy fcfs; only the SimPy engine runs it.
@@ -67,7 +69,7 @@ def sglang(
     according to `batchsim.kv_blocks`, at most max_total_tokens; without any of these, it is unlimited.
 
     Not simulated: the radix cache and its policies (lpm, dfs-weight), the overlap loop, which sees outputs a
-    step later, priorities, and the exact look-ahead with ignore_eos.
+    step later, priorities, the exact look-ahead with ignore_eos, and a delay on which data parallel ranks agree.
 
     >>> rule = sglang(max_running_requests=64, max_total_tokens=41_000, gpu="rtx-4090")
     >>> rule.kv_blocks, rule.max_num_batched_tokens, rule.init_new_token_ratio
@@ -87,6 +89,9 @@ def sglang(
         if tokens < page:
             raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")
         blocks = min(tokens // page, blocks or MOST)
+    if blocks is None and prefill_delayer_token_usage_low_watermark:
+        must = "SGLang's max_total_tokens must be given with prefill_delayer_token_usage_low_watermark"
+        raise ValueError(f"{must}, got none; give it in a comment: # batchsim: max_total_tokens=...")
     running = language.maybe_whole("SGLang's max_running_requests", max_running_requests)
     length = language.maybe_whole("SGLang's context_length", context_length)
     if running is None:
@@ -99,7 +104,9 @@ def sglang(
         running, language.UNCUT if whole else chunk, kv_blocks=blocks, block_size=page,
         max_prefill_tokens=_check.whole("SGLang's max_prefill_tokens", max_prefill_tokens, at_most=MOST),
         init_new_token_ratio=first, min_new_token_ratio=first * LEAST, mixed=enable_mixed_chunk,
-        max_model_len=length,
+        max_model_len=length, prefill_delayer=enable_prefill_delayer,
+        queue_min_ratio=prefill_delayer_queue_min_ratio, max_delay_ms=prefill_delayer_max_delay_ms,
+        token_usage_low_watermark=prefill_delayer_token_usage_low_watermark,
     )  # fmt: skip
 
 
@@ -147,11 +154,13 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
         settings |= {
             "page_size": rule.block_size, "max_prefill_tokens": rule.max_prefill_tokens,
             "schedule_conservativeness": _conservativeness(rule.init_new_token_ratio),
-            "enable_mixed_chunk": rule.mixed,
-        }  # fmt: skip
+            "enable_mixed_chunk": rule.mixed, "enable_prefill_delayer": rule.prefill_delayer,
+        } | {f"prefill_delayer_{name}": getattr(rule, name) for name in DELAYS}  # fmt: skip
     return language.without_defaults(
         settings, page_size=1, max_prefill_tokens=16_384, schedule_conservativeness=1.0,
-        enable_mixed_chunk=False,
+        enable_mixed_chunk=False, enable_prefill_delayer=False,
+        prefill_delayer_queue_min_ratio=0, prefill_delayer_max_delay_ms=5000,
+        prefill_delayer_token_usage_low_watermark=0,
     )  # fmt: skip
 
 
@@ -177,7 +186,10 @@ LINE = CommandLine(
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
-    caveats=language.CAVEATS | {"load_balance_method": "the router is the default one"},
+    caveats=language.CAVEATS | {
+        "load_balance_method": "the router is the default one",
+        "prefill_delayer_max_delay_passes": "each engine decides for itself",
+    },
     title="SGLang", started=r"\bsglang_router\b",
     modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(

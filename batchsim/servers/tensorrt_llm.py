@@ -6,7 +6,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import Rule, SizeOrWait
-from batchsim.scenario.rules.continuous import MOST, Continuous
+from batchsim.scenario.rules.continuous import MOST, WAITS, BatchWait, Continuous
 from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.formats.document import Document
@@ -22,7 +22,9 @@ def tensorrt_llm(
     *, max_batch_size: int = 2048, max_num_tokens: int = 8192,
     capacity_scheduler_policy: str = NO_EVICT, enable_chunked_prefill: bool = False,
     max_tokens: int | None = None, max_seq_len: int | None = None, tokens_per_block: int = 32,
-    free_gpu_memory_fraction: float = 0.9,
+    free_gpu_memory_fraction: float = 0.9, batch_wait_timeout_iters: int = 0,
+    batch_wait_max_tokens_ratio: float = 0, batch_wait_timeout_ms: float = 0,
+    disable_overlap_scheduler: bool = False,
     model: str | None = None, gpu: str | float | None = None, tensor_parallel_size: int = 1,
 ) -> Rule:  # fmt: skip
     """Return the rule of TensorRT-LLM's batch manager (1.0, capacity and micro batch schedulers of 2025-06).
@@ -38,6 +40,9 @@ def tensorrt_llm(
     STATIC_BATCH, `SizeOrWait` returns all answers of a batch with its last. Not simulated: block reuse,
     chunks rounded to a unit, EQUAL_PROGRESS, and one more token that GUARANTEED_NO_EVICT reserves.
 
+    The batch_wait settings make it `BatchWait`, which only the SimPy engine runs. batch_wait_timeout_iters
+    and batch_wait_max_tokens_ratio have an effect only together.
+
     Memory is what `model` leaves on `gpu`, according to `batchsim.kv_blocks`, times free_gpu_memory_fraction,
     and at most kv_cache_config's max_tokens; without any of these it is unlimited.
 
@@ -46,7 +51,14 @@ def tensorrt_llm(
     """
     _check.one_of("TensorRT-LLM's capacity_scheduler_policy", capacity_scheduler_policy, POLICIES)
     size = _check.whole("TensorRT-LLM's max_batch_size", max_batch_size, at_most=MOST)
+    waits = BatchWait(
+        batch_wait_timeout_iters=batch_wait_timeout_iters, batch_wait_timeout_ms=batch_wait_timeout_ms,
+        batch_wait_max_tokens_ratio=batch_wait_max_tokens_ratio, overlap=not disable_overlap_scheduler,
+    )  # fmt: skip
     if capacity_scheduler_policy == "STATIC_BATCH":
+        if waits.waits:
+            got = ", ".join(f"{name}={getattr(waits, name)}" for name in WAITS)
+            raise ValueError(f"TensorRT-LLM's waits must be 0 with STATIC_BATCH, got {got}")
         return SizeOrWait(size, 0)
     page = _check.whole("TensorRT-LLM's tokens_per_block", tokens_per_block, at_most=MOST)
     tokens = language.maybe_whole("TensorRT-LLM's max_tokens", max_tokens)
@@ -60,22 +72,25 @@ def tensorrt_llm(
         blocks = min(tokens // page, MOST if blocks is None else blocks)
     if blocks is not None and blocks < 1:
         raise ValueError(f"TensorRT-LLM's max_tokens must be at least tokens_per_block, {page}, got {tokens}")
-    return Continuous(
-        size, _check.whole("TensorRT-LLM's max_num_tokens", max_num_tokens, at_most=MOST),
-        chunked=enable_chunked_prefill, kv_blocks=blocks, block_size=page,
-        reserve="step" if capacity_scheduler_policy == "MAX_UTILIZATION" else "life",
-        max_model_len=language.maybe_whole("TensorRT-LLM's max_seq_len", max_seq_len),
-    )  # fmt: skip
+    limits: dict[str, Any] = {
+        "max_num_seqs": size,
+        "max_num_batched_tokens": _check.whole("TensorRT-LLM's max_num_tokens", max_num_tokens, at_most=MOST),
+        "chunked": enable_chunked_prefill, "kv_blocks": blocks, "block_size": page,
+        "reserve": "step" if capacity_scheduler_policy == "MAX_UTILIZATION" else "life",
+        "max_model_len": language.maybe_whole("TensorRT-LLM's max_seq_len", max_seq_len),
+    }  # fmt: skip
+    return replace(waits, **limits) if waits.waits else Continuous(**limits)
 
 
 def config(*, enable_attention_dp: bool = False, **settings: Any) -> ServerConfig:
     """Return the meaning of `trtllm-serve` and its options file.
 
     With `enable_attention_dp`, each of the `tensor_parallel_size` ranks has requests, limits and memory of
-    its own (_torch/pyexecutor/scheduler, 1.2): they are replicas.
+    its own (_torch/pyexecutor/scheduler, 1.2): they are replicas. They hold no prompts back, and each waits
+    for its own requests here, where the server waits for those of all.
     """
-    rule = tensorrt_llm(**settings)
     _check.instance("enable_attention_dp", enable_attention_dp, bool, "True or False")
+    rule = tensorrt_llm(**settings | ({"batch_wait_timeout_iters": 0} if enable_attention_dp else {}))
     if not enable_attention_dp:
         return ServerConfig("tensorrt_llm", rule)
     ranks = settings.get("tensor_parallel_size")
@@ -95,8 +110,10 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
         "capacity_scheduler_policy": "MAX_UTILIZATION" if rule.reserve == "step" else NO_EVICT,
         "enable_chunked_prefill": rule.chunked, "tokens_per_block": rule.block_size,
         "max_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
-        "max_seq_len": rule.max_model_len,
-    }, capacity_scheduler_policy=NO_EVICT, enable_chunked_prefill=False, tokens_per_block=32)  # fmt: skip
+        "max_seq_len": rule.max_model_len, **{name: getattr(rule, name, 0) for name in WAITS},
+        "disable_overlap_scheduler": not getattr(rule, "overlap", True),
+    }, capacity_scheduler_policy=NO_EVICT, enable_chunked_prefill=False, tokens_per_block=32,
+        **dict.fromkeys(WAITS, 0), disable_overlap_scheduler=False)  # fmt: skip
 
 
 LINE = CommandLine(

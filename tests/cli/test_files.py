@@ -51,7 +51,7 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
         assert tables[part]["kind"] == kind
         return
     tables[part] = tomllib.loads(re.sub("^# ", "", block[0], flags=re.M))[part]
-    if kind in ("Continuous", "NewTokenRatio", "StepTime", "WaitingServedRatio"):
+    if kind in ("Continuous", "BatchWait", "NewTokenRatio", "StepTime", "WaitingServedRatio"):
         end = written.index("# In place of Continuous")
         all_three = written[written.index('# [rule]\n# kind = "Continuous"') : end]
         tables = (

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from oracles.naive import after
 from oracles.naive_instants import NEVER
 from oracles.naive_tokens import NaiveTokens
 
@@ -72,6 +73,102 @@ class NaiveTgi(NaiveTokens):
                 self.give(s, r, n, 0)
 
 
+class NaiveTensorrt(NaiveTokens):
+    """TensorRT-LLM: a schedule comes first, and memory is given out once it is known which prompts run.
+
+    `ms`, `iters` and `ratio` are its three waits, `drafts` the drafted tokens of a request.
+    """
+
+    fetched = frozenset()
+
+    def instants(self):
+        yield from super().instants()
+        for s in self.servers:
+            if not s.rows and (s.running or self.waiting) and self.fetch_ends(s) > self.clock:
+                yield self.fetch_ends(s)
+
+    def four_steps(self, now):
+        self.clock = now
+        super().four_steps(now)
+
+    def fetch_ends(self, s):
+        """When the executor no longer waits for items of its request queue."""
+        if len({r.number for r in self.waiting} - self.fetched) >= self.rule["seats"] or not self.rule["ms"]:
+            return -NEVER
+        free = getattr(s, "launched" if self.rule["overlap"] else "done", 0.0)
+        return after(free if s.running else max(free, self.waiting[0].arrival), self.rule["ms"] / 1000)
+
+    def schedule(self, s, now):
+        if (s.running or self.waiting) and now < self.fetch_ends(s):
+            return []
+        self.fetched |= {r.number for r in self.waiting}
+        s.context, s.joined = [], []
+        super().schedule(s, now)
+        generation = list(s.rows)
+        if s.context and generation and self.waits(s, generation):
+            for r in reversed(s.joined):
+                s.running.remove(r)
+                self.waiting.insert(0, r)
+            s.free += sum(blocks for _, _, blocks in s.context)
+        else:
+            for r in s.joined:
+                s.running.remove(r)
+                super().let_in(s, r)
+            for r, n, blocks in s.context:
+                s.free += blocks
+                super().give(s, r, n, blocks)
+        s.rows = [row for r in s.running for row in s.rows if row[0] is r]
+        s.launched = now if s.rows else getattr(s, "launched", 0.0)
+        return s.rows
+
+    def waits(self, s, generation):
+        s.count = getattr(s, "count", 0)
+        scheduled = sum(n for _, n, _ in s.context) + sum(1 + self.rule["drafts"] for _ in generation)
+        waiting = s.count < self.rule["iters"] and scheduled < self.rule["ratio"] * self.rule["budget"]
+        s.count = s.count + 1 if waiting else 0
+        return waiting
+
+    def let_in(self, s, r):
+        s.joined.append(r)
+        s.running.append(r)
+
+    def give(self, s, r, n, blocks):
+        if r.held and not r.cut and r.made:  # its prompt is done: generation
+            return super().give(s, r, n, blocks)
+        s.context.append((r, n, blocks))
+        s.left, s.free = s.left - n, s.free - blocks
+
+    def end(self, s, now):
+        super().end(s, now)
+        s.done = now
+
+
+class Delayer:
+    """SGLang's prefill delayer, of one rank."""
+
+    def __init__(self, ratio, max_s, low):
+        self.ratio, self.max_s, self.low = ratio, max_s, low
+        self.start, self.skip_first, self.largest = None, True, 0
+
+    def negotiate(self, now, running, waiting, seats, usage):
+        if usage < self.low:
+            self.start = None
+            return True
+        by_slots, by_queue = seats - running < self.largest, False
+        if running > 0:
+            needed = min(math.floor(running * self.ratio), self.largest)
+            by_queue = needed > 0 and waiting < needed
+        if by_queue and self.start is not None and now >= after(self.start, self.max_s):
+            by_queue = False
+        if by_slots or by_queue:
+            if not self.skip_first:
+                self.start = now if self.start is None else self.start
+                return False
+            self.skip_first = False
+        self.start = None
+        return True
+
+
 class NaiveSglang(NaiveTokens):
     """SGLang: prompts alone, memory for a share of the answers, the talkative stay."""
 
@@ -84,6 +181,15 @@ class NaiveSglang(NaiveTokens):
             s.ratio = rule["ratio"]
         talking = [r for r in s.running if not r.cut]
         cut = [r for r in s.running if r.cut]
+        usage, queued, verdict = self.used(s) / (rule["kv_blocks"] or 2**60), len(self.waiting), []
+        s.delayer = getattr(s, "delayer", None) or Delayer(*rule.get("delayer", (0, 0, 0)))
+
+        def may():
+            if not verdict:
+                on = rule.get("delays", False)
+                verdict.append(not on or s.delayer.negotiate(now, len(talking), queued, rule["seats"], usage))
+            return verdict[0]
+
         if cut or (self.waiting and not s.full):
             free = s.free * size - sum(self.rest(r) * s.ratio for r in talking)
             entry, chunk = rule["entry"], rule["budget"]
@@ -92,6 +198,7 @@ class NaiveSglang(NaiveTokens):
             for r in cut:
                 n = min(r.P + r.made - r.held, max(chunk, 1), (s.free + r.blocks) * size - r.held)
                 if n > 0:
+                    may()
                     ends = n == r.P + r.made - r.held
                     self.grow(s, r, n)
                     free, entry, chunk = free - n - ends * self.rest(r), entry - n, chunk - n
@@ -106,9 +213,14 @@ class NaiveSglang(NaiveTokens):
                 n = min(all_, chunk)
                 if n <= 0 or entry <= 0 or (all_ > entry and s.rows) or self.blocks(n) > s.free:
                     break
+                if not may():
+                    break
                 self.let_in(s, self.waiting.pop(0))
                 self.grow(s, r, n)
                 free, entry, chunk = free - n - (n == all_) * self.rest(r), entry - n, chunk - n
+        s.delayer.largest = max(s.delayer.largest, len(s.rows))
+        if not verdict:
+            s.delayer.start = None
         if not s.rows or (rule["mixed"] and self.need(talking) <= s.free):
             if talking and self.need(talking) > s.free:
                 talking = self.retract(s, talking)

@@ -18,7 +18,7 @@ import numpy as np
 
 import batchsim as bs
 from batchsim.scenario.rules import RULES, RULES_OF_SIZES
-from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio, WaitingServedRatio
 
 MOST = 150  # requests
 LENGTHS = [1 + 7 * k % 160 for k in range(MOST)]
@@ -87,7 +87,7 @@ OF_TOKENS = {
     "routing": [*COMMON["routing"], "least_tokens"],
     "speed": [0.1, 0.5, 4],
     "timeout_ms": [None, 80.0, 0],
-    "rule": [bs.Continuous, bs.SizeOrWait, bs.AtLeast, NewTokenRatio, WaitingServedRatio],
+    "rule": [bs.Continuous, bs.SizeOrWait, bs.AtLeast, NewTokenRatio, WaitingServedRatio, BatchWait],
     "max_batch_size": [8, 256, 1],
     "max_wait_ms": [30.0, 0, math.inf],
     "max_num_batched_tokens": [2048, 400],
@@ -132,7 +132,16 @@ MORE = {
     bs.CompetingWindows: [{}, {"poll_ms": 0.4}, {"poll_ms": math.inf}],
     bs.Buckets: [{"edges": [1000]}, {"edges": [50, 1000]}, {"edges": [10, 100, 700]}],
     bs.SortedWindow: [{}, {"window": 8}, {"window": 20}],
-    NewTokenRatio: [{}, {"max_prefill_tokens": 350}, {"init_new_token_ratio": 0.5, "decay_steps": 9}],
+    BatchWait: [
+        {},
+        {"batch_wait_timeout_iters": 3, "batch_wait_max_tokens_ratio": 0.2},
+        {"batch_wait_timeout_ms": 9, "overlap": False},
+    ],
+    NewTokenRatio: [
+        {},
+        {"max_prefill_tokens": 350, "prefill_delayer": True, "queue_min_ratio": 0.5, "max_delay_ms": 80},
+        {"init_new_token_ratio": 0.5, "decay_steps": 9},
+    ],
     WaitingServedRatio: [{}, {"waiting_served_ratio": 1.2}, {"max_waiting_tokens": 2}],
 }
 OF_SCENARIO = {field.name for field in dataclasses.fields(bs.Scenario)} - {"workload", "rule", "service"}

@@ -9,7 +9,7 @@ from refusals import refusals
 
 import batchsim as bs
 from batchsim import servers
-from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio, WaitingServedRatio
 
 STEP = bs.StepTime(10, 0, 0)  # every step takes 10 ms, so that a hand can follow
 PROMPTS_FIRST = bs.Continuous(256, 2048, first="prefill", chunked=False)  # as vLLM did before V1
@@ -258,6 +258,16 @@ def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
             servers.sglang(schedule_conservativeness=2),
             NewTokenRatio(2048, 4096, init_new_token_ratio=1.0, min_new_token_ratio=0.14),
         ),
+        (
+            servers.sglang(
+                enable_prefill_delayer=True, prefill_delayer_queue_min_ratio=0.3, max_total_tokens=6000,
+                prefill_delayer_max_delay_ms=800, prefill_delayer_token_usage_low_watermark=0.2,
+            ),
+            NewTokenRatio(
+                2048, 4096, kv_blocks=6000, prefill_delayer=True, queue_min_ratio=0.3, max_delay_ms=800,
+                token_usage_low_watermark=0.2,
+            ),
+        ),
         (servers.tgi(), WaitingServedRatio(2**31, 4096, chunked=True, block_size=1)),
         (
             servers.tgi(
@@ -278,6 +288,19 @@ def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
             servers.tensorrt_llm(capacity_scheduler_policy="STATIC_BATCH", max_batch_size=8),
             bs.SizeOrWait(8, 0),
         ),
+        (
+            servers.tensorrt_llm(
+                batch_wait_timeout_iters=8, batch_wait_max_tokens_ratio=0.5, batch_wait_timeout_ms=4,
+                disable_overlap_scheduler=True,
+            ),
+            BatchWait(
+                2048, 8192, chunked=False, reserve="life", block_size=32, batch_wait_timeout_iters=8,
+                batch_wait_max_tokens_ratio=0.5, batch_wait_timeout_ms=4, overlap=False,
+            ),
+        ),
+        # Each of the two has an effect only with the other.
+        (servers.tensorrt_llm(batch_wait_timeout_iters=8), servers.tensorrt_llm()),
+        (servers.tensorrt_llm(batch_wait_max_tokens_ratio=0.5), servers.tensorrt_llm()),
         (servers.orca(8), bs.Continuous(8, 2**31, chunked=False, reserve="life")),
     ],
 )  # fmt: skip
@@ -303,6 +326,12 @@ def test_what_a_server_does_not_accept_is_refused_with_its_range():
     servers.tgi(max_batch_total_tokens=1) -> must be at least 2, got 1
     servers.tensorrt_llm(capacity_scheduler_policy="NO_EVICT") -> must be one of
     servers.tensorrt_llm(max_tokens=31) -> at least tokens_per_block, 32, got 31
+    servers.tensorrt_llm(batch_wait_max_tokens_ratio=2) -> tokens_ratio must be at most 1, got 2
+    servers.tensorrt_llm(capacity_scheduler_policy="STATIC_BATCH", batch_wait_timeout_ms=5)
+        -> must be 0 with STATIC_BATCH, got
+    servers.sglang(prefill_delayer_max_delay_ms=-1) -> max_delay_ms must be at least 0, got -1
+    servers.sglang(prefill_delayer_token_usage_low_watermark=0.3)
+        -> max_total_tokens must be given with prefill_delayer_token_usage_low_watermark, got none
     servers.orca(0) -> Orca's max_batch_size must be at least 1, got 0
     servers.config("vlm") -> did you mean 'vllm'
     servers.config("vllm", max_num_seq=8) -> did you mean 'max_num_seqs'
@@ -317,6 +346,31 @@ def test_each_server_runs_with_its_defaults_and_says_what_it_ignores(server):
     scenario = found.scenario(bs.Poisson(20), bs.StepTime(2, 8, 0.1), bs.Tokens(50, bs.Geometric(9)))
     assert scenario.rule == found.rule
     assert bs.simulate(scenario, 60, engine="simpy").metrics.served == 60
+
+
+def test_the_waits_in_a_file_are_read_and_edited():
+    options = (
+        "max_num_tokens: 4096\nbatch_wait_timeout_iters: 20\nbatch_wait_max_tokens_ratio: 0.5  # tried\n"
+    )
+    found = servers.parse(options, "tensorrt_llm")
+    waits = found.rule.batch_wait_timeout_iters, found.rule.batch_wait_max_tokens_ratio
+    assert (type(found.rule), waits, found.rule.overlap) == (BatchWait, (20, 0.5), True)
+    edited = servers.edited(options, replace(found.rule, batch_wait_max_tokens_ratio=0.25))
+    assert edited.text == options.replace("0.5", "0.25")
+    ranks = "enable_attention_dp: true\ntensor_parallel_size: 4\n"
+    assert not servers.parse(options + ranks, "tensorrt_llm").rule.holds  # they have another wait
+    line = (
+        "sglang serve --model-path a/b --enable-prefill-delayer --prefill-delayer-queue-min-ratio 0.25 \\\n"
+    )
+    line += "  --prefill-delayer-max-delay-passes 30\n"
+    found = servers.parse(line)
+    assert (found.rule.prefill_delayer, found.rule.queue_min_ratio, found.rule.max_delay_ms) == (
+        True,
+        0.25,
+        5000,
+    )
+    edited = servers.edited(line, replace(found.rule, queue_min_ratio=0.5))
+    assert edited.text == line.replace("0.25", "0.5")
 
 
 def test_engines_are_replicas_and_each_has_the_length_of_the_line():

@@ -42,7 +42,8 @@ class Dispatcher(Instants):
         self.queue: deque[Request] = deque()
         make, memory = engine_for(scenario.rule), self.batching.kv_blocks
         self.engines = [
-            make(number, self.batching, memory, scenario.rule) for number in range(scenario.servers)
+            make(number, self.batching, memory, scenario.rule, self.cost.draft)
+            for number in range(scenario.servers)
         ]
         self.step_of = [-1 for _ in self.engines]  # the number of each engine's step
         # The rest of the log: a row for each request, step and preemption.
@@ -53,7 +54,6 @@ class Dispatcher(Instants):
         self.back_s: dict[int, float] = {}  # when those requests were preempted that are preempted now
         self.token_s = [math.nan] * count  # when each request made its last token
         self.stall_s = [0.0] * count
-        self.ended_s = [math.nan for _ in self.engines]
         self.late: list[tuple[float, ...]] = []  # not in `rows` yet, as `LATE`
         self.log_rows: list[list[int]] = []  # as in `PREEMPTIONS`
         self.log_row: dict[int, int] = {}  # of a request's latest preemption, until it makes a token again
@@ -79,7 +79,7 @@ class Dispatcher(Instants):
     def release(self, server: int) -> list[int]:
         """End an engine's step; return the requests that leave."""
         step, (made, done) = self.step_of[server], self.engines[server].finish_step()
-        self.ended_s[server] = self.env.now
+        self.engines[server].ended_s = self.env.now
         for request in made:
             if request.generated > request.output:
                 continue  # a whole batch computes it on
@@ -105,6 +105,8 @@ class Dispatcher(Instants):
 
     def start(self, engine: Engine) -> bool:
         """Start the next step of an engine; return whether it has one."""
+        if self.env.now < engine.ready_s(self.queue):
+            return False
         engine.schedule(self.queue, self.env.now, self.ended)
         for victim in engine.preempted:
             self.preemptions[victim.number] += 1
@@ -113,7 +115,7 @@ class Dispatcher(Instants):
             self.log_rows.append([victim.number, self.started, -1, -1])
         if not engine.rows:
             return False
-        rows, number = engine.rows, engine.number
+        rows, number, engine.begun_s = engine.rows, engine.number, self.env.now
         sums = [sum(getattr(row, name) for row in rows) for name in ("tokens", "reads", "pairs")]
         decodes = sum(row.tokens == 1 for row in rows)
         seconds = step_ms(self.cost, sums[0], sums[1], sums[2], decodes) / 1000 * next(self.noise)
@@ -128,7 +130,7 @@ class Dispatcher(Instants):
                 away_s[row.request.number] += self.env.now - self.back_s.pop(row.request.number)
                 self.log_rows[self.log_row[row.request.number]][RESUMED] = self.started
         froms = Counter(self.token_s[request.number] for request in engine.making() if request.generated)
-        gaps = froms.pop(self.ended_s[number], 0)
+        gaps = froms.pop(engine.ended_s, 0)
         self.late += [(self.started, from_s, count) for from_s, count in froms.items()]
         used = self.batching.kv_blocks - engine.free
         self.step_of[number] = self.started
@@ -153,9 +155,13 @@ class Dispatcher(Instants):
         return [request.number for request in late]
 
     def due_s(self) -> float:
+        idle = [engine.ready_s(self.queue) for engine in self.engines if not engine.rows]
+        ready_s = min((ready_s for ready_s in idle if ready_s > self.env.now), default=math.inf)
         oldest = next((request for request in self.queue if not request.started), None)
-        if oldest is None:
-            return math.inf
+        return ready_s if oldest is None else min(ready_s, self.due_of(oldest))
+
+    def due_of(self, oldest: Request) -> float:
+        """Return when the oldest request that has not started leaves, or its batch does."""
         due_s = later(oldest.arrival_s, self.timeout_s)
         if self.batching.whole and not all(engine.rows for engine in self.engines):
             wake_s = later(oldest.arrival_s, self.batching.wait_s)

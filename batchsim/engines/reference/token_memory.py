@@ -6,13 +6,14 @@ from itertools import takewhile
 from typing import Any
 
 from batchsim.engines.reference.token_steps import (
+    BatchWaitEngine,
     Engine,
     NewTokenRatioEngine,
     Request,
     ServedRatioEngine,
     WholeEngine,
 )
-from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.rules.continuous import BatchWait, Continuous, NewTokenRatio, WaitingServedRatio
 
 
 @dataclass(eq=False)
@@ -150,5 +151,5 @@ def engine_for(rule: Any) -> type[Engine]:
 
 
 ENGINE_FOR_RULE: dict[type, type[Engine]] = {  # others: `Engine`
-    WaitingServedRatio: ServedRatioEngine, NewTokenRatio: NewTokenRatioEngine,
+    BatchWait: BatchWaitEngine, WaitingServedRatio: ServedRatioEngine, NewTokenRatio: NewTokenRatioEngine,
 }  # fmt: skip

@@ -32,11 +32,17 @@ class Request:
     blocks: int = 0
     truncated: bool = False  # whether its last row computed only a part of the known tokens
     started: bool = False
+    seen: bool = False  # by an engine that waits for new ones
     shared: Sequence[int] = ()  # the contents of its first blocks, which others may share
 
     @property
     def known(self) -> int:
         return self.prompt + self.generated
+
+    @property
+    def prefills(self) -> bool:
+        """Whether its next row computes a prompt, or a part of what a preempted one has to compute again."""
+        return self.truncated or not self.generated or self.known - self.cached > 1
 
 
 @dataclass(eq=False)
@@ -65,14 +71,25 @@ class Engine:
     batching: Batching
     free: int
     rule: Any
+    drafts: int = 0  # tokens that are drafted for each request
     running: list[Request] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # empty: idle
     budget: float = 0
     preempted: list[Request] = field(default_factory=list)  # by the present step, in order
     trigger: int = NO_TRIGGER
+    begun_s: float = -math.inf  # when its last step began and ended
+    ended_s: float = -math.inf
+
+    def ready_s(self, queue: deque[Request]) -> float:
+        """Return the time before which no step begins."""
+        return -math.inf
 
     def schedule(self, queue: deque[Request], now_s: float, ended: bool) -> None:
         """Choose the rows of the next step under `Continuous`."""
+        self.choose(queue)
+        self.settle()
+
+    def choose(self, queue: deque[Request]) -> None:
         self.budget, self.preempted, self.rows = self.batching.budget, [], []
         if self.batching.decode_first:
             self.serve_running(list(self.running), queue)
@@ -84,7 +101,6 @@ class Engine:
             if not self.rows:  # a step of decodes
                 self.budget = math.inf
                 self.serve_running(list(self.running), queue)
-        self.settle()
 
     def settle(self) -> None:
         """Count the tokens of the step's rows as cached from now on: no later step computes them again."""
@@ -232,6 +248,50 @@ class WholeEngine(Engine):
 
 
 @dataclass(eq=False)
+class BatchWaitEngine(Engine):
+    """An engine under `BatchWait`."""
+
+    held: int = 0  # steps from which prompts were held back, since some went on
+
+    def ready_s(self, queue: deque[Request]) -> float:
+        wait_s = self.rule.batch_wait_timeout_ms / 1000
+        if not wait_s or not (self.running or queue):
+            return -math.inf
+        if sum(not request.seen for request in queue) >= self.batching.seats:
+            return -math.inf
+        since_s = self.begun_s if self.rule.overlap else self.ended_s
+        return float(later(since_s if self.running else max(since_s, queue[0].arrival_s), wait_s))
+
+    def choose(self, queue: deque[Request]) -> None:
+        for request in queue:
+            request.seen = True
+        super().choose(queue)
+        prompts = [row for row in self.rows if row.request.prefills]
+        decodes = len(self.rows) - len(prompts)
+        if prompts and decodes:
+            tokens = sum(row.tokens for row in prompts) + (1 + self.drafts) * decodes
+            enough = self.rule.batch_wait_max_tokens_ratio * self.batching.budget
+            if self.held >= self.rule.batch_wait_timeout_iters or tokens >= enough:
+                self.held = 0
+            else:
+                self.held += 1
+                self.hold_back(prompts, queue)
+
+    def hold_back(self, prompts: list[Row], queue: deque[Request]) -> None:
+        """Take rows out of the step; requests that would have joined wait again, in order."""
+        for request in [row.request for row in reversed(prompts)]:
+            blocks = self.blocks_for(request.cached)
+            if not request.cached:
+                self.running.remove(request)
+                queue.appendleft(request)
+            elif self.batching.life:
+                continue
+            self.free += request.blocks - blocks
+            request.blocks = blocks
+        self.rows = [row for row in self.rows if not row.request.prefills]
+
+
+@dataclass(eq=False)
 class ServedRatioEngine(Engine):
     """An engine under `WaitingServedRatio`."""
 
@@ -307,16 +367,23 @@ class NewTokenRatioEngine(Engine):
 
     ratio: float = math.nan
     full: bool = False
+    most: int = 0  # prompts in a step so far
+    delay_s: float = math.nan  # since when prompts are held back
+    refused: bool = False  # whether they have ever been
+    admits: bool | None = None  # whether prompts may join this step; None: nobody asked
 
     def schedule(self, queue: deque[Request], now_s: float, ended: bool) -> None:
-        self.rows, self.preempted, size = [], [], self.batching.block_size
+        self.rows, self.preempted, size, self.admits = [], [], self.batching.block_size, None
         if not self.running:
             self.full = False
             if not queue or math.isnan(self.ratio):  # idle, rather than between two requests of a queue
                 self.ratio = self.rule.init_new_token_ratio
         decoding = [request for request in self.running if not request.truncated]
         if len(decoding) < len(self.running) or (queue and not self.full):
-            self.serve_prompts(decoding, queue, size)
+            self.serve_prompts(decoding, queue, size, now_s)
+            self.most = max(self.most, len(self.rows))
+        if self.admits is None:
+            self.delay_s = math.nan
         if not self.rows or (self.rule.mixed and self.needed(decoding) <= self.free):
             self.serve_tokens(decoding, queue)
         self.settle()
@@ -325,7 +392,28 @@ class NewTokenRatioEngine(Engine):
         """Return how many tokens a request may still generate, as far as the server looks ahead."""
         return min(request.limit - request.generated, CLIP)
 
-    def serve_prompts(self, decoding: list[Request], queue: deque[Request], size: int) -> None:
+    def may_join(self, running: int, waiting: int, used: int, now_s: float) -> bool:
+        """Return whether prompts may join this step: the same answer to all that ask."""
+        if self.admits is None:
+            rule = self.rule
+            short = waiting < min(int(running * rule.queue_min_ratio), self.most)
+            # No comparison holds while there is no delay, NaN.
+            over = now_s >= later(self.delay_s, rule.max_delay_ms / 1000)
+            refuses = (short and not over) or self.batching.seats - running < self.most
+            low = used / self.batching.kv_blocks < rule.token_usage_low_watermark
+            refuses &= rule.prefill_delayer and not low
+            self.admits = not (refuses and self.refused)
+            self.refused |= refuses
+            if self.admits:
+                self.delay_s = math.nan
+            elif math.isnan(self.delay_s):
+                self.delay_s = now_s
+        return self.admits
+
+    def serve_prompts(
+        self, decoding: list[Request], queue: deque[Request], size: int, now_s: float
+    ) -> None:  # fmt: skip
+        asks = len(decoding), len(queue), self.batching.kv_blocks - self.free, now_s
         total = self.free * size - sum(self.rest(request) * self.ratio for request in decoding)
         mixed = len(decoding) if self.rule.mixed else 0
         given, chunk = self.rule.max_prefill_tokens - mixed, self.batching.budget - mixed
@@ -334,6 +422,7 @@ class NewTokenRatioEngine(Engine):
             rest = request.known - request.cached
             tokens = min(rest, max(chunk, 1), self.free * size + request.blocks * size - request.cached)
             if tokens > 0:
+                self.may_join(*asks)
                 self.add(request, tokens)
                 total -= tokens + (self.rest(request) if tokens == rest else 0)
                 given, chunk = given - tokens, chunk - tokens
@@ -347,6 +436,8 @@ class NewTokenRatioEngine(Engine):
                 self.full = True
                 return
             if spent or (known > given and not first) or self.blocks_for(tokens) > self.free:
+                return
+            if not self.may_join(*asks):
                 return
             self.running.append(queue.popleft())
             self.add(request, tokens)

@@ -15,6 +15,9 @@ from batchsim.scenario.rules.rule import Rule, Step
 FIRST = ("decode", "prefill")
 RESERVE = ("step", "life")
 MOST = 2**31
+WAITS = "batch_wait_timeout_iters", "batch_wait_max_tokens_ratio", "batch_wait_timeout_ms"
+DELAYS = "queue_min_ratio", "max_delay_ms", "token_usage_low_watermark"
+QUIET = "max_model_len", "prefill_delayer", *DELAYS  # `repr` omits their defaults
 
 
 class Ending(StrEnum):
@@ -29,6 +32,11 @@ class Ending(StrEnum):
 
 class NeverServed(ValueError):
     """A request that no run can serve."""
+
+
+def _share(name: str, about: str, default: float = 0.0, **more: Any) -> Any:
+    """Return a field of a real number, at least 0, in a server's own word."""
+    return parameter(name, about, default=default, kind="real", at_least=0, **{"usual": default} | more)
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,7 @@ class Continuous(Rule):
     title = "Continuous batching"
     used_by = "vLLM, TensorRT-LLM, Orca"
     map_knobs = ("max_num_seqs", "max_num_batched_tokens")
+    holds = False  # whether prompts may have to wait although they would fit
 
     def check(self) -> None:
         _check.one_of("first", self.first, FIRST)
@@ -126,8 +135,9 @@ class Continuous(Rule):
 
     def __repr__(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
-        if self.max_model_len is None:
-            del values["max_model_len"]
+        for f in fields(self):
+            if f.name in QUIET and values[f.name] == f.default:
+                del values[f.name]
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def check_fixed(self, **fixed: Any) -> None:
@@ -164,12 +174,14 @@ class Continuous(Rule):
         limited, grows = self.kv_blocks is not None, self.reserve == "step"
         blocks = "no blocks for the next" if grows else "no blocks for the next one's life"
         budget = "the budget is used", "others wait"
+        held = ", or held back" * self.holds
         if not self.chunked:
             above = "the next is above budget or memory" if limited else "the next is above the budget"
-            budget = above, "it waits"
+            budget = above + held, "it waits"
         found = [("blocks run out", "preempt the last", Ending.PREEMPT)] * (limited and grows)
         found += [(*budget, Ending.BUDGET), (f"{self.max_num_seqs:,} run", "others wait", Ending.SEATS)]
-        found += [(blocks, "it waits", Ending.MEMORY)] * (limited and self.chunked)
+        blocks = blocks + held if limited else "the next is held back"
+        found += [(blocks, "it waits", Ending.MEMORY)] * ((limited or self.holds) and self.chunked)
         join = "all that wait join"
         return (*(Step(*each, f"{each[0]}: {each[1]}") for each in found), Step("", join, Ending.ALL, join))
 
@@ -248,6 +260,68 @@ def servable(rule: Rule, prompts: np.ndarray, outputs: np.ndarray, limits: np.nd
     return kept
 
 
+# TensorRT-LLM's waits.
+
+
+@dataclass(frozen=True, repr=False)
+class BatchWait(Continuous):
+    """TensorRT-LLM's waits: prompts are held back until a step has enough tokens, or time is over.
+
+    As `Continuous`, but a step with prompts and with next tokens is judged again (`_waiting_requests`,
+    _torch/pyexecutor/py_executor.py, 2026):
+
+        tokens = those of its prompts' rows, and one, plus what is drafted, for each other row
+        if held >= batch_wait_timeout_iters or tokens >= batch_wait_max_tokens_ratio * max_num_batched_tokens:
+          held = 0
+        else: its prompts neither run nor take memory; held += 1
+
+    So each of the two numbers has an effect only with the other: without iterations, or with a ratio of 0, no
+    prompt is held back. Versions before 2026 count all tokens of a cut prompt.
+
+    batch_wait_timeout_ms (`get_from_request_queue`, executor_request_queue.py) waits before EVERY step, also
+    while answers run, until max_num_seqs new requests have come or the time is over. It begins with the last
+    step, whose results are not awaited: a shorter time costs nothing while steps follow each other. Without
+    `overlap` it begins at the last step's end. An idle engine waits from its first request on.
+
+    Only the SimPy engine has this rule. Needs `tokens`, and a `StepTime`.
+
+    >>> BatchWait(64, batch_wait_timeout_iters=10, batch_wait_max_tokens_ratio=0.5).holds
+    True
+    """
+
+    _: KW_ONLY
+    batch_wait_timeout_iters: int = parameter(
+        "batch_wait_timeout_iters", "No prompt is held back for more steps", default=0, at_least=0,
+        at_most=MOST, usual=10,
+    )  # fmt: skip
+    batch_wait_max_tokens_ratio: float = _share(
+        "batch_wait_max_tokens_ratio",
+        "A step with this share of the budget holds none",
+        at_most=1,
+        usual=0.25,
+    )
+    batch_wait_timeout_ms: float = _share("batch_wait_timeout_ms", "Each step waits for new requests")
+    overlap: bool = True
+
+    title = "Continuous, batch wait"
+    used_by = "TensorRT-LLM"
+    compiled = False
+
+    def check(self) -> None:
+        super().check()
+        self.check_fixed(first="decode", prefix_reuse=False)
+        _check.instance("overlap", self.overlap, bool, "True or False")
+
+    @property
+    def holds(self) -> bool:  # type: ignore[override]
+        return self.batch_wait_timeout_iters > 0 and self.batch_wait_max_tokens_ratio > 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether it differs from `Continuous`."""
+        return self.holds or self.batch_wait_timeout_ms > 0
+
+
 # SGLang's rule.
 
 
@@ -280,6 +354,16 @@ class NewTokenRatio(Continuous):
     The memory is no longer `full` once a request leaves; an idle engine starts again with
     init_new_token_ratio. Only the SimPy engine has this rule. Needs `tokens`, and a `StepTime`.
 
+    With `prefill_delayer` (managers/prefill_delayer.py, 2026, one rank) a request that could join, and a cut
+    prompt, ask first, once a step; after a no none joins, while a cut prompt and running requests go on:
+
+        yes, if the used share of the memory is below token_usage_low_watermark
+        most = the most prompts in a step so far
+        short = fewer wait than min(floor(queue_min_ratio * running), most), for less than max_delay_ms
+        no, if short, or if fewer than `most` seats are free; but the very first no is a yes
+
+    A delay ends at a yes, and at a step at which nobody asks.
+
     >>> NewTokenRatio(max_num_seqs=64, kv_blocks=40_000).min_new_token_ratio
     0.098
     """
@@ -291,17 +375,20 @@ class NewTokenRatio(Continuous):
         "max_prefill_tokens", "A step begins no more prompts than these tokens", default=16_384,
         at_most=MOST, usual=16_384,
     )  # fmt: skip
-    init_new_token_ratio: float = parameter(
-        "init_new_token_ratio", "The share of the remaining output that is kept free at first", default=0.7,
-        kind="real", at_least=0, at_most=1, usual=0.7,
-    )  # fmt: skip
-    min_new_token_ratio: float = parameter(
-        "min_new_token_ratio", "The final share", default=0.098, kind="real", at_least=0, usual=0.098
+    init_new_token_ratio: float = _share(
+        "init_new_token_ratio", "The share of the remaining output that is kept free at first", 0.7, at_most=1
     )
+    min_new_token_ratio: float = _share("min_new_token_ratio", "The final share", 0.098)
     decay_steps: int = parameter(
         "Decay (steps)", "Steps of tokens until the ratio is the least", default=600, at_most=MOST, usual=600
     )
     mixed: bool = False
+    prefill_delayer: bool = False
+    queue_min_ratio: float = _share("queue_min_ratio", "This many must wait, for each running request")
+    max_delay_ms: float = _share("max_delay_ms", "Fewer than that wait no longer", 5000.0)
+    token_usage_low_watermark: float = _share(
+        "token_usage_low_watermark", "No prompt is held back while less of the memory is used", at_most=1
+    )
 
     title = "Continuous, new token ratio"
     used_by = "SGLang"
@@ -311,8 +398,15 @@ class NewTokenRatio(Continuous):
         super().check()
         self.check_fixed(first="prefill", chunked=True, reserve="step", watermark_blocks=0)
         self.check_fixed(long_prefill_token_threshold=0, prefix_reuse=False)
-        _check.instance("mixed", self.mixed, bool, "True or False")
+        for name in ("mixed", "prefill_delayer"):
+            _check.instance(name, getattr(self, name), bool, "True or False")
         _check.fix_real(self, "min_new_token_ratio", at_least=0, at_most=self.init_new_token_ratio)
+        if self.token_usage_low_watermark and self.kv_blocks is None:
+            raise ValueError("kv_blocks must be given with token_usage_low_watermark, got None")
+
+    @property
+    def holds(self) -> bool:  # type: ignore[override]
+        return self.prefill_delayer
 
 
 # Text Generation Inference's rule.
@@ -347,10 +441,9 @@ class WaitingServedRatio(Continuous):
     first: str = "prefill"
     chunked: bool = False
     reserve: str = "life"
-    waiting_served_ratio: float = parameter(
-        "waiting_served_ratio", "This many must wait, for each running request, to join", default=0.3,
-        kind="real", at_least=0, usual=0.3,
-    )  # fmt: skip
+    waiting_served_ratio: float = _share(
+        "waiting_served_ratio", "This many must wait, for each running request, to join", 0.3
+    )
     max_waiting_tokens: int = parameter(
         "max_waiting_tokens", "After this many turns without new requests, any may join", default=20,
         at_least=0, at_most=MOST, usual=20,

@@ -25,9 +25,12 @@ from batchsim.scenario import (
 )
 from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.rules.continuous import (
+    DELAYS,
     FIRST,
     MOST,
     RESERVE,
+    WAITS,
+    BatchWait,
     NewTokenRatio,
     WaitingServedRatio,
 )
@@ -66,7 +69,7 @@ from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.seats import SeatsView, lanes_of
 
 ON, OFF = "on", "off"
-SWITCHES = "chunked", "mixed"
+SWITCHES = "chunked", "mixed", "overlap", "prefill_delayer"
 LIMITS = "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size", "max_model_len"
 CONTINUOUS = (
     *LIMITS, "first", "chunked", "reserve", "watermark_blocks", "long_prefill_token_threshold",
@@ -122,8 +125,10 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "outputs": _lengths("output"),
     "batching": {
         "continuous": _continuous(Continuous, *CONTINUOUS),
+        "batch_wait": _continuous(BatchWait, *LIMITS, "chunked", "reserve", "watermark_blocks",
+            "long_prefill_token_threshold", *WAITS, "overlap"),
         "new_token_ratio": _continuous(NewTokenRatio, *LIMITS, "max_prefill_tokens", "init_new_token_ratio",
-            "min_new_token_ratio", "decay_steps", "mixed"),
+            "min_new_token_ratio", "decay_steps", "mixed", "prefill_delayer", *DELAYS),
         "waiting_served_ratio": _continuous(WaitingServedRatio, *LIMITS, "chunked", "waiting_served_ratio",
             "max_waiting_tokens"),
         **{
@@ -140,12 +145,13 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
 }  # fmt: skip
 
 # The controls. Parameters of `Continuous` describe themselves.
-_parameters = NewTokenRatio.parameters() | WaitingServedRatio.parameters() | Continuous.parameters()
+_rules = NewTokenRatio, WaitingServedRatio, BatchWait, Continuous
+_parameters = {name: each for rule in _rules for name, each in rule.parameters().items()}
 _costs = OPTIONS["step"][STEP].make().cost  # type: ignore[misc]
 
 
-def _described(name: str, page: str = RULE) -> dict[str, Control]:
-    return {name: kind.of_parameter(_parameters[name], page)}
+def _described(*names: str, page: str = RULE) -> dict[str, Control]:
+    return {name: kind.of_parameter(_parameters[name], page) for name in names}
 
 
 def _of_lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, Control]:
@@ -177,8 +183,7 @@ _rows: dict[str, Control] = {
     **{name: _each[name] for name in ("prompt_mean", "output_mean")},  # before the rest of the lengths
     **_each,
     **{name: PARAMETERS[name] for name in ("max_batch_size", "max_wait_ms", "min_batch_size")},
-    **_described("max_num_seqs", MAIN),
-    **_described("max_num_batched_tokens", MAIN),
+    **_described("max_num_seqs", "max_num_batched_tokens", page=MAIN),
     "kv_blocks": Control("kv_blocks",
         "Blocks of each server's memory for keys and values; empty: no limit",
         "whole", 2599, MAIN, Slider("log whole", 100, 20_000, 0.01), {"at_most": MOST}, True),
@@ -190,14 +195,14 @@ _rows: dict[str, Control] = {
     "max_model_len": Control("max_model_len",
         "Most tokens of a request, prompt and output together; empty: no limit",
         "whole", None, RULE, None, {"at_most": MOST}, True),
-    **_described("max_prefill_tokens"),
-    **_described("init_new_token_ratio"),
-    **_described("min_new_token_ratio"),
-    **_described("decay_steps"),
+    **_described("max_prefill_tokens", "init_new_token_ratio", "min_new_token_ratio", "decay_steps"),
     "mixed": choice("enable_mixed_chunk", "Whether prompts share a step with next tokens", OFF, RULE,
         {ON: "On: in one step", OFF: "Off: prompts alone"}),
-    **_described("waiting_served_ratio"),
-    **_described("max_waiting_tokens"),
+    "prefill_delayer": choice("enable_prefill_delayer", "Whether prompts may be held back", OFF, RULE,
+        {ON: "On: while few seats are free", OFF: "Off: prompts never wait"}),
+    **_described(*DELAYS, "waiting_served_ratio", "max_waiting_tokens", *WAITS),
+    "overlap": choice("Overlap scheduler", "Whether a step is prepared while the last one computes", ON, RULE,
+        {ON: "On: it waits meanwhile", OFF: "Off: it waits afterwards"}),
     "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
@@ -205,8 +210,7 @@ _rows: dict[str, Control] = {
     "limit": Control("Limit (tokens)",
         "Largest output a client may request; memory is reserved for it; empty: the output's own length",
         "whole", None, DEVICE, None, {"at_most": LONGEST}, True),
-    **_described("block_size", DEVICE),
-    **_described("watermark_blocks", DEVICE),
+    **_described("block_size", "watermark_blocks", page=DEVICE),
     "step": choice("Step time", "How long a step computes", STEP, COMPUTING, OPTIONS["step"]),
     "fixed_ms": FIXED_MS,
     "weights_ms": _cost("weights_ms", "Weights (ms)", "Time to read the model's weights in every step",
@@ -273,7 +277,7 @@ class TokenGeneration(Kind):
     conditions: Mapping[str, Any] = {
         "limit": lambda values: (
             values["batching"] == "waiting_served_ratio"
-            or (values["batching"] == "continuous" and values["reserve"] == "life")
+            or (values["batching"] in ("continuous", "batch_wait") and values["reserve"] == "life")
         ),
         "token_map": lambda values: values["batching"] == "continuous",
         **kind.CONDITIONS,

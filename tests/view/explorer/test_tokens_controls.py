@@ -54,7 +54,9 @@ def test_every_control_moves_the_picture(panel, control, value):
 
 # Settings with little memory, under which each parameter of these rules matters.
 SGLANG = {"batching": "new_token_ratio", "kv_blocks": 400, "init_new_token_ratio": 0.7}
+DELAYED = {"batching": "new_token_ratio", "prefill_delayer": "on", "queue_min_ratio": 0.5}
 TGI = {"batching": "waiting_served_ratio", "chunked": "off", "prompt_most": 2048}
+TENSORRT = {"batching": "batch_wait"}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,14 @@ TGI = {"batching": "waiting_served_ratio", "chunked": "off", "prompt_most": 2048
         (SGLANG, "min_new_token_ratio", 0.5),
         (SGLANG, "decay_steps", 3),
         (SGLANG, "mixed", "on"),
+        (DELAYED | {"prefill_delayer": "off"}, "prefill_delayer", "on"),
+        (DELAYED, "queue_min_ratio", 0.1),
+        (DELAYED, "max_delay_ms", 20),
+        (DELAYED, "token_usage_low_watermark", 0.9),
+        (TENSORRT, "batch_wait_timeout_iters", 2),
+        (TENSORRT, "batch_wait_max_tokens_ratio", 0.1),
+        (TENSORRT, "batch_wait_timeout_ms", 40),
+        (TENSORRT | {"batch_wait_timeout_ms": 40}, "overlap", "off"),
         (TGI, "waiting_served_ratio", 2),
         (TGI | {"waiting_served_ratio": 2}, "max_waiting_tokens", 2),
         ({"replicas": 2}, "routing", "least_tokens"),
