@@ -69,7 +69,7 @@ def sglang(
     according to `batchsim.kv_blocks`, at most max_total_tokens; without any of these, it is unlimited.
 
     Not simulated: the radix cache and its policies (lpm, dfs-weight), the overlap loop, which sees outputs a
-    step later, priorities, the exact look-ahead with ignore_eos, and a delay on which data parallel ranks agree.
+    step later, priorities, exact look-ahead with ignore_eos, and a delay on which data parallel ranks agree.
 
     >>> rule = sglang(max_running_requests=64, max_total_tokens=41_000, gpu="rtx-4090")
     >>> rule.kv_blocks, rule.max_num_batched_tokens, rule.init_new_token_ratio
