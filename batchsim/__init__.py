@@ -10,7 +10,7 @@ from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
 from batchsim.measured.load_commands import load_command
 from batchsim.measured.load_tests import LoadTest, load_test
-from batchsim.measured.published import published, published_names, published_source
+from batchsim.measured.published import published, published_names, published_source, published_watts
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import routing
@@ -89,8 +89,8 @@ __all__ = [
     "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WAIT", "batch_inference", "calibrate",
     "capacity", "capacity_curves", "compare", "compare_routing", "compare_servers", "device", "explore",
     "figure", "film", "frontier", "heat_map", "kv_blocks", "lanes", "later", "load_command", "load_test",
-    "oldest_s", "plot", "predict", "published", "published_names", "published_source", "routing", "servers",
-    "simulate", "sweep", "teaching", "theory", "tune",
+    "oldest_s", "plot", "predict", "published", "published_names", "published_source", "published_watts",
+    "routing", "servers", "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -22,15 +22,16 @@ omitted:
 - 1 table whose page contradicts itself: BERT-dist6l with ONNX Runtime on T4, with a largest batch of 1 and
   times for batches of 16.
 
-The module also has published times of steps of token generation.
+The module also has published times of steps of token generation, and the power of servers by batch size.
 """
 
 import csv
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from batchsim import _check
 from batchsim._format import listed
@@ -78,11 +79,13 @@ def published(name: str) -> Table | StepTime:
     return published_source(name).service
 
 
-def published_names(match: str | None = None, *, tokens: bool = False) -> tuple[str, ...]:
+def published_names(
+    match: str | None = None, *, tokens: bool = False, watts: bool = False
+) -> tuple[str, ...]:
     """Return the published names, sorted; with `match`, those that contain it as whole words.
 
     Slashes and hyphens separate words, so "t4" matches the device, but not a part of "bert4". With `tokens`,
-    the names of steps of token generation instead.
+    the names of steps of token generation instead; with `watts`, those that `published_watts` knows.
 
     >>> published_names("nnunet")
     ('nnunet/t4/fp16', 'nnunet/v100-32gb/fp16')
@@ -90,9 +93,11 @@ def published_names(match: str | None = None, *, tokens: bool = False) -> tuple[
     (90, 47, 2)
     >>> published_names("llama-3.1-8b", tokens=True)
     ('llama-3.1-8b/h100/trt-llm', 'llama-3.1-8b/rtx-4090', 'llama-3.1-8b/rtx-pro-6000')
+    >>> published_names("llama-3.1-8b", watts=True)
+    ('llama-3.1-8b/a100-40gb', 'llama-3.1-8b/b200', 'llama-3.1-8b/h100')
     """
     _check.instance("match", match, (str, type(None)), "a string")
-    names = step_tables() if tokens else _tables()
+    names: Iterable[str] = _watts() if watts else step_tables() if tokens else _tables()
     return tuple(name for name in names if _words(match or "") in _words(name))
 
 
@@ -106,10 +111,15 @@ def published_source(name: str) -> "Published | PublishedSteps":
     6.16
     """
     _check.instance("the name of a published table", name, str, "a string")
-    tables: dict[str, Published | PublishedSteps] = {**_tables(), **step_tables()}
     if name in REMOVED:
         why = "it timed the client, not the model: the server carries 1.7 to 3.6 times what it said"
         raise ValueError(f"the published table {name!r} was removed: {why}")
+    found: Published | PublishedSteps = _named(name, {**_tables(), **step_tables()})
+    return found
+
+
+def _named(name: str, tables: Mapping[str, Any]) -> Any:
+    """Return the table of a name, or raise with the nearest known one."""
     if name not in tables:
         hint = alike(name, tables) or "; `batchsim published` lists them"
         raise ValueError(f"there is no published table {name!r}{hint}")
@@ -186,3 +196,64 @@ def _steps_table(row: dict[str, str]) -> PublishedSteps:
     service = StepTime(*(float(row[name]) for name in StepCost._fields))
     about = {column: row[column] for column in ABOUT}
     return PublishedSteps(service=service, mean_error=float(row["mean_error"]), **about)
+
+
+# Published power of servers by batch size, each with its source.
+
+
+@dataclass(frozen=True)
+class PublishedWatts:
+    """Measured power and energy by batch size, the backend, and the source.
+
+    `watts` is {batch size: what all GPUs of the server draw while they compute}, for `Scenario(watts=...)`;
+    `joules` is {batch size: energy of one token, or of one image}, as `per` says. The source has neither idle
+    power nor the lengths of prompts: a server that is idle counts as drawing the watts of the smallest size,
+    unless you add a size 0.
+    """
+
+    name: str
+    watts: Mapping[int, float]
+    joules: Mapping[int, float]
+    per: str
+    backend: str
+    source_url: str
+    licence: str
+
+    @property
+    def gain(self) -> float:
+        """How many times less energy the best batch size takes than the smallest one."""
+        return self.joules[min(self.joules)] / min(self.joules.values())
+
+
+def published_watts(name: str) -> PublishedWatts:
+    """Return the measured power and energy by batch size of a model on a device.
+
+    ML.ENERGY measured them: language models answer chats, full batches all the time; image generators make
+    one batch after the other. The mean batch size is rounded. Of its chats on H100 and B200 (2026), and on
+    A100 (2024), batchsim has all curves of five sizes or more; of its image generators (2024) those of four.
+    An unknown name raises ValueError with the nearest known one.
+
+    >>> llama = published_watts("llama-3.1-8b/h100")
+    >>> llama.watts[8], llama.watts[511]
+    (486.4, 688.3)
+    >>> llama.joules[8], llama.joules[511], llama.per
+    (0.4548, 0.07019, 'token')
+    >>> round(llama.gain, 1), round(published_watts("stable-diffusion-xl/h100").gain, 1)
+    (6.5, 1.3)
+    """
+    _check.instance("the name of a published table", name, str, "a string")
+    found: PublishedWatts = _named(name, _watts())
+    return found
+
+
+@functools.cache
+def _watts() -> dict[str, PublishedWatts]:
+    """Return every table of watts by its name, sorted."""
+    return {row["name"]: _watts_table(row) for row in _rows("published_watts.csv")}
+
+
+def _watts_table(row: dict[str, str]) -> PublishedWatts:
+    points = [point.split(":") for point in row["points"].split()]  # batch size, watts, joules
+    watts, joules = ({int(of[0]): float(of[each]) for of in points} for each in (1, 2))
+    about = {column: row[column] for column in (*ABOUT, "per") if column in row}
+    return PublishedWatts(watts=watts, joules=joules, **about)

@@ -16,8 +16,8 @@ PAGES = {
         "Workload, rule, service time, and number of servers.",
         ["Scenario", "Autoscale", *(workload.__name__ for workload in WORKLOADS), "OpenLoop", "Trace",
          "Affine", "Table", "Noise", "PaddedTime", "PackedTime", "SizeTable", "published", "published_names",
-         "published_source",
-         "LoadTest", "load_test", "load_command", "calibrate", "predict", "Calibration"],
+         "published_source", "published_watts", "LoadTest", "load_test", "load_command", "calibrate",
+         "predict", "Calibration"],
     ),
     "rules": (
         "Rules: when a batch leaves",

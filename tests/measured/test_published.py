@@ -352,3 +352,71 @@ def test_the_shell_lists_them_with_their_numbers_and_sources():
 def test_an_unknown_name_of_steps_is_refused_with_the_nearest():
     with pytest.raises(ValueError, match=r"did you mean 'llama-3\.1-8b/rtx-4090'"):
         bs.published("llama-3.1-8b/rtx-490")
+
+
+# Published power: what its source says, and what physics allows.
+
+
+WATTS = bs.published_names(watts=True)
+MOST_W = {"a100-40gb": 400, "h100": 700, "b200": 1000}  # of one GPU, by its data sheet
+
+
+def test_the_power_of_llama_on_one_h100_is_what_its_source_says():
+    llama = bs.published_watts("llama-3.1-8b/h100")
+    assert [*llama.watts] == [*llama.joules] == [8, 16, 32, 64, 96, 128, 192, 255, 383, 511, 691]
+    assert (llama.watts[8], llama.joules[8]) == (486.4, 0.4548)
+    assert (llama.per, llama.backend) == ("token", "vLLM")
+    assert llama.source_url.endswith(
+        "/public/data/models/meta-llama__Llama-3.1-8B-Instruct__lm-arena-chat.json"
+    )
+    assert llama.licence.startswith("Apache-2.0")
+
+
+def test_the_energy_of_an_image_is_what_its_source_says():
+    turbo = bs.published_watts("sdxl-turbo/h100")  # 419.58 J in 1.9746 s
+    assert turbo.joules[1] == 419.6
+    assert turbo.watts[1] == pytest.approx(419.5822999998927 / 1.9746390342712403, rel=5e-4)
+    assert turbo.per == "image"
+
+
+@pytest.mark.parametrize("name", WATTS)
+def test_no_gpu_draws_more_than_its_data_sheet_says(name):
+    found, (count, gpu) = bs.published_watts(name), re.fullmatch(r".*/(?:(\d+)x)?(.*)", name).groups()
+    most = int(count or 1) * MOST_W[gpu]
+    assert found.name == name
+    assert [*found.watts] == sorted(found.watts) == [*found.joules]
+    assert all(0.2 * most < drawn <= most for drawn in found.watts.values())
+    assert len(found.watts) >= (5 if found.per == "token" else 4)
+    assert found.gain >= 1
+    assert re.match(
+        r"https://github\.com/ml-energy/leaderboard(-v2)?/(blob|tree)/[0-9a-f]{40}/\S+$", found.source_url
+    )
+
+
+def test_language_models_gain_much_by_batches_and_image_generators_little():
+    gains = {
+        per: np.median([each.gain for each in map(bs.published_watts, WATTS) if each.per == per])
+        for per in ("token", "image")
+    }
+    assert gains == {"token": pytest.approx(6.9, abs=0.05), "image": pytest.approx(1.3, abs=0.05)}
+
+
+def test_what_is_published_of_power_is_what_a_scenario_takes():
+    llama = bs.published_watts("llama-3.1-8b/h100")
+    size, watts = 64, llama.watts[64]
+    workload, full = bs.ClosedLoop(size), bs.SizeOrWait(size, float("inf"))
+    result = bs.simulate(bs.Scenario(workload, full, bs.Affine(12, 0), watts=llama.watts), 10 * size)
+    assert result.summary()["joules_per_request"] == pytest.approx(watts * 0.012 / size)
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b/h100/vllm", "llama-3.1-8b/rtx-4090"])
+def test_an_unknown_name_of_power_is_refused_with_the_nearest(name):
+    with pytest.raises(ValueError, match=f"no published table '{name}'; did you mean 'llama-3.1-8b/"):
+        bs.published_watts(name)
+
+
+def test_power_has_names_of_its_own():
+    assert len(WATTS) == 61
+    assert set(WATTS).isdisjoint({*bs.published_names(), *STEPS})
+    with pytest.raises(ValueError, match="no published table"):
+        bs.published(WATTS[0])

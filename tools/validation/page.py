@@ -13,7 +13,7 @@ from scipy.special import ndtr
 import batchsim as bs
 from batchsim import theory
 from batchsim.result.shares import students_t
-from validation import preset_validation, published, questions, token_validation
+from validation import energy, preset_validation, published, questions, token_validation
 from validation.coverage import TABLES
 from validation.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -491,7 +491,7 @@ not verified by MLCommons.""",
 ]
 
 GROUPS += [Group(*each) for each in token_validation.GROUPS]
-GROUPS += [Group(*each) for each in (*preset_validation.GROUPS, *questions.GROUPS)]
+GROUPS += [Group(*each) for each in (*preset_validation.GROUPS, *questions.GROUPS, *energy.GROUPS)]
 
 HEAD = """# Is it true?
 
@@ -620,6 +620,9 @@ FAMILIES = {
     ),
     "Questions that engineers asked": (
         ("Questions that engineers asked",), "percentiles of closed loops, whose noise is not known",
+    ),
+    "Energy by batch size": (
+        tuple(title for title, _, _ in energy.GROUPS), "idle power, the length of prompts, capped clocks",
     ),
     "The servers' own code": (("The servers' own code",), "servers in C++, Java and Rust"),
     "Real runs": (("A real run on this machine",), "GPUs"),
