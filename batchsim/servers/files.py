@@ -262,6 +262,8 @@ def target_of(what: Any) -> ServerConfig:
         max(scenario.levels) if len(scenario.levels) > 1 else 0, devices=scenario.devices,
         oversize_action=scenario.oversize_action if scenario.rule.largest_size < ENDLESS else None,
         replicas=scenario.replicas, routing=scenario.router.name,
+        captured={name: getattr(scenario.service, name) for name in ("captured", "captured_padding")}
+        if getattr(scenario.service, "captured", None) else None,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Shared by the presets of language models' servers: cards, memory, and the settings that are written."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,29 @@ def blocks_beside(
         model, gpu, gpus=gpus, block_size=block_size, memory_utilization=memory_utilization,
         reserved_gib=reserved_gib,
     ).blocks  # fmt: skip
+
+
+def captured(
+    name: str, sizes: Any, most: float = math.inf, padding: bool = True, prompts: bool = False,
+    room: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the fields of a `StepTime` of a server with graphs of these sizes up to `most`; None: without.
+
+    `room`: of larger sizes, the server captures that of all its seats instead.
+    """
+    sizes = () if sizes is None else _check.sizes(name, sorted(sizes) if _check.listed(sizes) else sizes)
+    kept = {size for size in sizes if size <= most}
+    if room is not None and max(kept, default=0) > room:
+        kept = {size for size in kept if size < room} | {room}
+    return {
+        "captured": tuple(sorted(kept)) or None, "captured_padding": padding, "captured_prompts": prompts,
+    }  # fmt: skip
+
+
+def sizes_of(target: Any) -> list[int] | None:
+    """Return the captured sizes of a scenario to be written as settings; None if a server has its own."""
+    captured = None if target.server else (target.captured or {}).get("captured")
+    return None if captured is None else list(captured)
 
 
 def maybe_whole(name: str, value: Any, at_least: int = 1) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from batchsim import _check, _format
 from batchsim._format import typed
-from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
+from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service, StepTime
 from batchsim.scenario.priorities import Shares
 from batchsim.scenario.routing import MOST_REPLICAS
 from batchsim.scenario.rules import LearnedSizes
@@ -36,6 +36,9 @@ class ServerConfig(_check.Renewed):
     `oversize_action`: what becomes of a request above the rule's limit in units; None: as the scenario says.
     `one_shape`: why the server does not batch requests of different sizes; "" if it does.
 
+    `captured`: for which batches the server records CUDA graphs, as fields of a `StepTime`; None: not known.
+    It counts for a step time with `beyond_ms`, which a step without a graph takes.
+
     `devices`: the number of devices that the servers share; None: each server has its own. Files do not
     define how servers share a device: see `apply`. `replicas` of all this are behind a router.
 
@@ -59,6 +62,7 @@ class ServerConfig(_check.Renewed):
     one_shape: str = ""
     replicas: int = 1
     routing: str = "round_robin"
+    captured: Mapping[str, Any] | None = field(default=None, compare=False)  # as the settings are
     settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -109,6 +113,8 @@ class ServerConfig(_check.Renewed):
         """
         _check.instance("scenario", scenario, Scenario, "a Scenario")
         service = scenario.service.padded_to(self.pad_to) if self.pad_to else scenario.service
+        if self.captured is not None and isinstance(service, StepTime) and service.beyond_ms:
+            service = dataclasses.replace(service, **self.captured)
         workload = scenario.workload
         shares = self._shares(workload.priorities)
         if shares != workload.priorities:
@@ -283,6 +289,7 @@ class Server:
     routing: str = "round_robin"  # of the router in front of its replicas
     started: str = ""  # a pattern of texts that start it, while its settings stand in another file
     caveats: Mapping[str, str] = field(default_factory=dict)  # what would change that is not simulated
+    graphs: tuple[str, ...] = ()  # its settings of captured sizes: left at their defaults if not known
     modest: tuple[str, ...] = ()  # what may be unknown without a gpu: it changes memory or lengths
 
     def __post_init__(self) -> None:
@@ -293,6 +300,11 @@ class Server:
         """The names of all its settings, those ignored last."""
         replicas = [self.words.replicas] if self.words.replicas else []
         return [*dict.fromkeys([*self._parameters, *replicas]), *self.ignored]
+
+    @property
+    def may_miss(self) -> tuple[str, ...]:
+        """The settings that a file may leave to a program: without effect on the rule."""
+        return (*self.ignored, *self.graphs)
 
     @cached_property
     def _parameters(self) -> dict[str, inspect.Parameter]:

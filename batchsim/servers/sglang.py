@@ -11,6 +11,7 @@ from batchsim.servers.server import Server, ServerConfig, Words
 
 # Memory below this many GiB: chunked_prefill_size, and the largest batch with a CUDA graph.
 BY_MEMORY = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (90, 8192, 256), (160, 8192, 256))
+LADDER = (1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16))  # sizes with a CUDA graph below 512
 LARGEST, UNKNOWN = (16_384, 512), (4096, 160)
 START, LEAST = 0.7, 0.14  # the first ratio, and the part of it to which it decays
 FEWEST, MOST_RUNNING = 2048, 4096  # the bounds of the default max_running_requests
@@ -112,12 +113,18 @@ def sglang(
 
 def config(
     *, max_queued_requests: int | None = None, dp_size: int = 1, enable_dp_attention: bool = False,
-    **settings: Any,
+    cuda_graph_bs_decode: list[int] | None = None, cuda_graph_max_bs_decode: int | None = None,
+    disable_cuda_graph: bool = False, disable_decode_cuda_graph: bool = False,
+    disable_cuda_graph_padding: bool = False, **settings: Any,
 ) -> ServerConfig:  # fmt: skip
     """Return the meaning of `sglang serve`: the engines of `dp_size` are replicas, each with this limit.
 
     With `enable_dp_attention` they share the chunk, the running requests and the memory of the cards, and are
     less conservative (server_args.py).
+
+    Steps of decodes are captured up to a size that depends on the card's memory (8 to 512; 160 without a
+    gpu): 1, 2, 4, 8, 12, multiples of 8 up to 256, of 16 up to 512, then of 32. If that is more than
+    max_running_requests, this number is captured, too (cuda_graph_runner.py).
     """
     limit, given = language.maybe_whole("SGLang's max_queued_requests", max_queued_requests), dict(settings)
     if enable_dp_attention and dp_size > 1:
@@ -137,7 +144,18 @@ def config(
         whole = sglang(**given | {"max_total_tokens": None}).kv_blocks or MOST * dp_size
         most = rule.kv_blocks if given.get("max_total_tokens") else MOST
         rule = replace(rule, kv_blocks=max(min(most, whole // dp_size), 1))
-    return ServerConfig("sglang", rule, queue_limit=limit)
+    most = (
+        _by_memory(settings.get("gpu"))[1] if cuda_graph_max_bs_decode is None else cuda_graph_max_bs_decode
+    )
+    most = _check.whole("SGLang's cuda_graph_max_bs_decode", most, at_most=MOST_RUNNING)
+    pads = not disable_cuda_graph_padding
+    sizes: Any = (*LADDER, *range(512, most + 1, 32)) if pads else range(1, most + 1)
+    if disable_cuda_graph or disable_decode_cuda_graph:
+        sizes = None
+    elif cuda_graph_bs_decode is not None:
+        sizes, most = cuda_graph_bs_decode, MOST
+    graphs = language.captured("SGLang's cuda_graph_bs_decode", sizes, most, pads, room=rule.max_num_seqs)
+    return ServerConfig("sglang", rule, queue_limit=limit, captured=graphs)
 
 
 def _extras(target: ServerConfig) -> dict[str, Any]:
@@ -148,6 +166,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
         "max_running_requests": rule.max_num_seqs,
         "max_total_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
         "context_length": rule.max_model_len,
+        "cuda_graph_bs_decode": language.sizes_of(target),
         "chunked_prefill_size": rule.max_num_batched_tokens if cut else -1,
     }
     if isinstance(rule, NewTokenRatio):
@@ -190,6 +209,10 @@ SERVER = Server(
         "load_balance_method": "the router is the default one",
         "prefill_delayer_max_delay_passes": "each engine decides for itself",
     },
+    graphs=(
+        "cuda_graph_bs_decode", "cuda_graph_max_bs_decode", "disable_cuda_graph", "disable_decode_cuda_graph",
+        "disable_cuda_graph_padding",
+    ),
     title="SGLang", started=r"\bsglang_router\b",
     modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(

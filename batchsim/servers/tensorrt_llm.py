@@ -82,38 +82,59 @@ def tensorrt_llm(
     return replace(waits, **limits) if waits.waits else Continuous(**limits)
 
 
-def config(*, enable_attention_dp: bool = False, **settings: Any) -> ServerConfig:
+def config(
+    *, enable_attention_dp: bool = False, use_cuda_graph: bool = True,
+    batch_sizes: list[int] | None = None, cuda_graph_max_batch_size: int | None = None,
+    enable_padding: bool = False, **settings: Any,
+) -> ServerConfig:  # fmt: skip
     """Return the meaning of `trtllm-serve` and its options file.
 
     With `enable_attention_dp`, each of the `tensor_parallel_size` ranks has requests, limits and memory of
     its own (_torch/pyexecutor/scheduler, 1.2): they are replicas. They hold no prompts back, and each waits
     for its own requests here, where the server waits for those of all.
+
+    Steps of decodes are captured for the sizes of `cuda_graph_config`: by default 1 to 32, 64 and 128,
+    without padding; with padding 1, 2, 4 and multiples of 8 up to 128. Up to a larger `max_batch_size` of
+    it, powers of 2 follow (llmapi/llm_args.py, 1.0). With padding, the largest is at most all seats.
     """
     _check.instance("enable_attention_dp", enable_attention_dp, bool, "True or False")
     rule = tensorrt_llm(**settings | ({"batch_wait_timeout_iters": 0} if enable_attention_dp else {}))
+    sizes: Any = batch_sizes
+    most = 128 if cuda_graph_max_batch_size is None else cuda_graph_max_batch_size
+    most = _check.whole("TensorRT-LLM's cuda_graph_max_batch_size", most, at_most=MOST)
+    if sizes is None:
+        first = (1, 2, 4, *range(8, 129, 8)) if enable_padding else (*range(1, 33), 64, 128)
+        sizes = {size for size in (*first, *(2**power for power in range(8, 31)), most) if size <= most}
+    room = rule.largest_batch if enable_padding else None
+    graphs = language.captured(
+        "TensorRT-LLM's batch_sizes", sizes if use_cuda_graph else None,
+        math.inf if room else rule.largest_batch, padding=enable_padding, room=room,
+    )  # fmt: skip
     if not enable_attention_dp:
-        return ServerConfig("tensorrt_llm", rule)
+        return ServerConfig("tensorrt_llm", rule, captured=graphs)
     ranks = settings.get("tensor_parallel_size")
     if ranks is None:
         must = "tensor_parallel_size must be given with enable_attention_dp, whose ranks batch for themselves"
         raise ValueError(f"{must}, got none; give it in a comment: # batchsim: tensor_parallel_size=...")
     if isinstance(rule, Continuous) and rule.kv_blocks:
         rule = replace(rule, kv_blocks=max(rule.kv_blocks // ranks, 1))
-    return ServerConfig("tensorrt_llm", rule, replicas=ranks)
+    return ServerConfig("tensorrt_llm", rule, replicas=ranks, captured=graphs)
 
 
 def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
+    sizes = language.sizes_of(target)
     return language.without_defaults({
         "max_batch_size": rule.max_num_seqs, "max_num_tokens": rule.max_num_batched_tokens,
         "capacity_scheduler_policy": "MAX_UTILIZATION" if rule.reserve == "step" else NO_EVICT,
         "enable_chunked_prefill": rule.chunked, "tokens_per_block": rule.block_size,
         "max_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
         "max_seq_len": rule.max_model_len, **{name: getattr(rule, name, 0) for name in WAITS},
-        "disable_overlap_scheduler": not getattr(rule, "overlap", True),
-    }, capacity_scheduler_policy=NO_EVICT, enable_chunked_prefill=False, tokens_per_block=32,
-        **dict.fromkeys(WAITS, 0), disable_overlap_scheduler=False)  # fmt: skip
+        "disable_overlap_scheduler": not getattr(rule, "overlap", True), "batch_sizes": sizes,
+        "enable_padding": sizes is not None and (target.captured or {})["captured_padding"],
+    }, enable_padding=False, capacity_scheduler_policy=NO_EVICT, enable_chunked_prefill=False,
+        tokens_per_block=32, **dict.fromkeys(WAITS, 0), disable_overlap_scheduler=False)  # fmt: skip
 
 
 LINE = CommandLine(
@@ -128,18 +149,26 @@ LINE = CommandLine(
     },
 )  # fmt: skip
 # The fields of the options file (llmapi/llm_args.py, 1.2), which overwrite the flags.
-KEYS = Keys(YAML, table("keys.csv", "tensorrt_llm"))
+KEYS = Keys(
+    YAML, table("keys.csv", "tensorrt_llm"), {"cuda_graph_config.max_batch_size": "cuda_graph_max_batch_size"}
+)
 
 
 def _read_options(document: Document, text: str, which: str | None) -> None:
     """Fill a document with the file of `--config`, also called `--extra_llm_api_options`."""
-    KEYS.read(document, parse_yaml(text)[0])
+    root = parse_yaml(text)[0]
+    graphs = root.items.get("cuda_graph_config")
+    if graphs is not None and graphs.value is None:
+        del root.items["cuda_graph_config"]
+        document.settings["use_cuda_graph"] = False
+    KEYS.read(document, root)
 
 
 SERVER = Server(
     "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse",),
     title="TensorRT-LLM", modest=("tensor_parallel_size", "free_gpu_memory_fraction", "max_seq_len"),
     caveats=language.CAVEATS,
+    graphs=("use_cuda_graph", "batch_sizes", "cuda_graph_max_batch_size", "enable_padding"),
     formats=(
         LINE.format("a command line of TensorRT-LLM", "trtllm-serve.sh", r"\btrtllm-serve\b"),
         Format(

@@ -1,5 +1,8 @@
 """vLLM: `vllm serve`, its V1 scheduler."""
 
+import contextlib
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
@@ -13,6 +16,8 @@ from batchsim.servers.formats.document import Document, Node, Section, refused
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
+MODE, SIZES, MOST_SIZE = "cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"
+MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
 
 
@@ -89,6 +94,47 @@ def vllm(
     )  # fmt: skip
 
 
+def config(
+    *, cudagraph_capture_sizes: list[int] | None = None, max_cudagraph_capture_size: int | None = None,
+    enforce_eager: bool = False, optimization_level: int = 2, compilation_config: Any = None, **settings: Any,
+) -> ServerConfig:  # fmt: skip
+    """Return the meaning of `vllm serve`, with its captured sizes (`_set_cudagraph_sizes` of config/vllm.py).
+
+    By default they are 1, 2, 4, multiples of 8 below 256, and then of 16, up to twice max_num_seqs, at most
+    512. Graphs of decodes are recorded for sizes up to max_num_seqs only, so 100 seats leave steps of 97 to
+    100 sequences without one. In the mode FULL_AND_PIECEWISE, the default, these and steps with prompts
+    consist of pieces: they take at least `beyond_ms`, too, and their padding is not simulated.
+    """
+    rule = vllm(**settings)
+    given = json_of(compilation_config)
+    usual = {0: "NONE", 1: "PIECEWISE"}.get(optimization_level, "FULL_AND_PIECEWISE")
+    mode = _check.one_of("vLLM's cudagraph_mode", str(given.get(MODE, usual)).upper(), MODES)
+    sizes = given.get(SIZES) if cudagraph_capture_sizes is None else cudagraph_capture_sizes
+    most = given.get(MOST_SIZE) if max_cudagraph_capture_size is None else max_cudagraph_capture_size
+    most = language.maybe_whole(f"vLLM's {MOST_SIZE}", most)
+    if sizes is None:
+        top = min(rule.max_num_batched_tokens, min(2 * rule.max_num_seqs, 512) if most is None else most)
+        sizes = [1, 2, 4, *range(8, min(top + 1, 256), 8), *range(256, top + 1, 16)]
+        most = top
+    elif most is not None and _check.listed(sizes) and most != max(sizes, default=0):
+        raise ValueError(
+            f"vLLM's {MOST_SIZE} must be the largest of {SIZES}, {max(sizes, default=0)}, got {most}"
+        )
+    most = min(rule.max_num_batched_tokens, math.inf if most is None else most)
+    off, prompts = enforce_eager is True or mode == "NONE", mode in ("PIECEWISE", "FULL")
+    captured = language.captured(f"vLLM's {SIZES}", None if off else sizes, most, prompts=prompts)
+    told = compilation_config is None or not given.keys().isdisjoint((MODE, SIZES, MOST_SIZE))
+    unused = {} if told else {"compilation_config": compilation_config}
+    return ServerConfig("vllm", rule, captured=captured, unused=unused)
+
+
+def json_of(text: Any) -> Mapping[str, Any]:
+    """Return the keys of a JSON object; none for anything else."""
+    with contextlib.suppress(ValueError):
+        text = json.loads(text) if isinstance(text, str) else text
+    return text if isinstance(text, Mapping) else {}
+
+
 def remarks(settings: Mapping[str, Any]) -> list[str]:
     """Return a warning if vLLM might not start with these settings."""
     if settings.get("enable_chunked_prefill") is not False or "max_model_len" in settings:
@@ -106,6 +152,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
         "max_model_len": rule.max_model_len,
         "long_prefill_token_threshold": rule.long_prefill_token_threshold,
         "num_gpu_blocks_override": None if rule.kv_blocks is None else rule.kv_blocks + 1,  # a placeholder
+        SIZES: language.sizes_of(target),
     }  # fmt: skip
     return language.without_defaults(
         settings, enable_chunked_prefill=True, long_prefill_token_threshold=0, block_size=16
@@ -173,7 +220,8 @@ _KEYS = "|".join(
 # coordinator last heard of it: every 100 ms, which `stale_ms=100` of the scenario simulates. Each of vLLM's
 # API servers also counts what it has sent since then; with `stale_ms` a router does not.
 SERVER = Server(
-    "vllm", "0.19.0", vllm, ignored=IGNORED,
+    "vllm", "0.19.0", vllm, config, ignored=IGNORED,
+    graphs=(SIZES, MOST_SIZE, "enforce_eager", "optimization_level", "compilation_config"),
     caveats=language.CAVEATS | {
         "scheduler_cls": "the rule is that of vLLM's own scheduler",
         "max_num_partial_prefills": "one prompt is cut at a time",

@@ -285,7 +285,9 @@ class CommandLine:
             elif takes == "switch" or following == place or (takes == "optional" and last):
                 self.put(document, flag, word.node(not switched), section)
             elif takes == "list":
-                self.put(document, flag, word.node([each.text for each in words[place:following]]), section)
+                node = word.node([each.text for each in words[place:following]])
+                node.span = (word.at, words[following - 1].end)
+                self.put(document, flag, node, section)
                 place = following
             else:
                 value = self.value(flag, words[place].text)
@@ -334,6 +336,9 @@ class CommandLine:
             document.note(f"{node.value} is not read, and may set more")
         if name == self.model:
             self._put_model(document, node, section)
+        elif isinstance(node.value, list) and flags_of(self.server)[flag.partition(".")[0]] == "list":
+            node.value = [value_of(str(each)) for each in node.value]
+            document.put(name, node, section)
         elif isinstance(node.value, list) and name in document.server.settings:
             raise refused(f"{name} must be one value, got {node.value}", document.place(node))
         else:

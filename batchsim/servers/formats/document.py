@@ -142,7 +142,7 @@ class Document:
         source = isinstance(node.value, Source)
         if (why := self.server.caveats.get(path or name)) and (node.value is True or node.value not in PLAIN):
             self.note(f"{path or name} is not simulated: {why}", node.at)
-        if name not in self.server.settings or (source and name in self.server.ignored):
+        if name not in self.server.settings or (source and name in self.server.may_miss):
             self.unused[path or name] = node.value
             return
         if source:

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from batchsim._format import listed, number
+from batchsim.scenario import StepTime
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.linter.finding import Finding, Note
 from batchsim.servers.linter.trial import Outcome, Trial
@@ -129,12 +131,51 @@ def by_card(trial: Trial) -> Iterator[Finding]:
         yield _finding("default-by-card", what, key, trial.now, found)
 
 
-CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (thrashes, beyond_memory, below_prompt, by_card)
+def _captured(outcome: Outcome, size: int) -> bool:
+    """Return whether a step of decodes of all these seats is captured."""
+    step: Any = outcome.scenario.service
+    return bool(step.padded_decodes([size], size)[0])
+
+
+def off_ladder(trial: Trial) -> Iterator[Finding]:
+    """Find a limit that is no captured size: kernels of full steps are launched one by one."""
+    now, name = trial.now, trial.server.words.size
+    seats, step = now.scenario.rule.max_batch_size, cast(StepTime, now.scenario.service)
+    most = int(step.whole_cost(seats).most_captured)
+    if most == 0 or most >= seats:
+        return
+    larger = ((each, trial.outcome(**{name: each})) for each in range(seats + 1, 2 * seats + 1))
+    above = next((found for each, found in larger if found is not None and _captured(found, each)), None)
+    tried = [each for each in (trial.outcome(**{name: most}), above) if each is not None]
+    found = min(
+        (each for each in tried if _better(each, now)),
+        key=lambda each: _mean(each, "mean_latency_ms"), default=None,
+    )  # fmt: skip
+    if found is not None:
+        what = f"{trial.said(name)} is not a captured size: {_launched(most, seats)}."
+        yield _finding("limit-off-ladder", what, "mean_latency_ms", now, found)
+
+
+def _launched(most: int, seats: int) -> str:
+    steps = f"{most + 1:,} to {seats:,}" if most + 1 < seats else f"{seats:,}"
+    return f"the largest up to it is {most:,}, and steps of {steps} sequences launch each kernel"
+
+
+CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
+    thrashes, beyond_memory, below_prompt, by_card, off_ladder,
+)  # fmt: skip
 
 
 def notes(trial: Trial) -> Iterator[Note]:
-    """Note a memory that limits the running requests, although that costs nothing here."""
-    rule = trial.now.scenario.rule
+    """Note memory that limits the running requests at no cost here, and launches of unknown time."""
+    rule, name, step = trial.now.scenario.rule, trial.server.words.size, trial.base.service
+    most = max((each for each in trial.captured if each <= rule.max_batch_size), default=0)
+    unknown = isinstance(step, StepTime) and step.captured is None and not step.beyond_ms
+    if unknown and name in trial.settings and 0 < most < rule.max_batch_size:
+        what = f"{trial.said(name)} is not a captured size: {_launched(most, rule.max_batch_size)}"
+        yield Note(
+            "launches-unknown", f"{what}; give the step time beyond_ms to see what that costs.", (name,)
+        )
     if not isinstance(rule, Continuous) or rule.kv_blocks is None:
         return
     held, fit = _of_memory(trial)

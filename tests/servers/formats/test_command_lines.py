@@ -32,7 +32,12 @@ def test_vllm_is_told_the_same_in_many_ways(text):
 @pytest.mark.parametrize(
     ("text", "settings", "unused"),
     [
-        ("vllm serve --enforce-eager m", {"model": "m"}, {"enforce_eager": True}),
+        ("vllm serve --enforce-eager m", {"model": "m", "enforce_eager": True}, {}),
+        (
+            "vllm serve m --cudagraph-capture-sizes 1 2 8 -O3",
+            {"model": "m", "cudagraph_capture_sizes": [1, 2, 8], "optimization_level": 3},
+            {},
+        ),
         ("vllm serve m --max-num-batched-tokens 4k", {"model": "m", "max_num_batched_tokens": 4000}, {}),
         ("vllm serve m --max-num-batched-tokens 4K", {"model": "m", "max_num_batched_tokens": 4096}, {}),
         ("vllm serve m -tp 2", {"model": "m", "tensor_parallel_size": 2}, {}),
@@ -164,8 +169,8 @@ def test_a_flag_that_the_server_does_not_have_is_listed_with_the_nearest(text, u
 @pytest.mark.parametrize(
     ("text", "settings"),
     [
-        ("vllm serve m -O3 -tp 2", {"model": "m", "tensor_parallel_size": 2}),
-        ("vllm serve m -O 2 --foo -dp=2", {"model": "m", "data_parallel_size": 2}),
+        ("vllm serve m -O3 -tp 2", {"model": "m", "optimization_level": 3, "tensor_parallel_size": 2}),
+        ("vllm serve m -O 2 --foo -dp=2", {"model": "m", "optimization_level": 2, "data_parallel_size": 2}),
         ("sglang serve --model-path 007", {"model_path": "007"}),
         ("vllm serve m --max-model-len auto", {"model": "m", "max_model_len": "auto"}),
         ("vllm serve m --max-num-batched-tokens 25.6k", {"model": "m", "max_num_batched_tokens": 25_600}),
