@@ -207,10 +207,10 @@ class Scenario:
             if rejects and workload.think_s == 0:
                 why = "a rejected client would send again at once"
                 raise ValueError(f"{name} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
-        gathered = self.rule.fewest_clients
-        fewest = self.most_replicas * (gathered - 1) + 1  # at each replica, all but one of a batch may wait
+        # At each replica, all but one of those that a batch needs may wait.
+        fewest = self.most_replicas * (self.rule.fewest_clients - 1) + 1
         if workload.clients < fewest:
-            rule = f"a ClosedLoop must have at least {fewest} clients to gather a batch of {gathered}"
+            rule = f"a ClosedLoop must have at least {fewest} clients to gather a batch of {self.rule.enough}"
             raise ValueError(f"{rule}, got {workload.clients}")
 
     __repr__, _repr_html_ = printing.as_text, printing.as_html

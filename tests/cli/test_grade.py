@@ -254,6 +254,13 @@ def test_predictions_that_no_lesson_asks_are_not_counted(tmp_path):
     assert (row["predicted"], row["predicted_right"]) == (1, 1)
 
 
+def test_a_time_without_a_zone_is_of_utc(tmp_path):
+    noted = Predicted("x", True, "2026-01-02T09:00:00+02:00")
+    write(tmp_path / "ann.json", Record("Ann", begun_at="2026-01-02T08:00:00", predictions={"01.a": noted}))
+    (row,) = json.loads(graded(tmp_path / "ann.json", "--json").stdout)["students"]
+    assert row["last_at"] == "2026-01-02T08:00:00+00:00"
+
+
 def test_a_folder_is_told_to_name_its_files(handed_in):
     (line,), _ = refused(handed_in)
     assert line == f"{handed_in} is a folder: name the files in it, as {handed_in / '*.json'}"

@@ -148,3 +148,9 @@ def test_a_fit_finds_what_an_exact_autocorrelation_was_made_of(correlation, memo
     found = lasting_noise([correlation * np.exp(-(lag - 1) / memory) for lag in LAGS])
     assert found == pytest.approx((correlation, memory), rel=0.05)
     assert bs.Noise(0.3, "lognormal", *found)
+
+
+def test_neighbours_that_alone_are_alike_are_fitted_as_far_as_noise_can_be():
+    correlation, memory = lasting_noise([0.9, 0.1, 0, 0, 0, 0])
+    assert correlation == pytest.approx(np.exp(-1 / memory))
+    assert bs.Noise(0.3, "lognormal", correlation, memory).lasts

@@ -10,8 +10,10 @@ BATCHES = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)
 
 def test_the_difference_of_a_run_and_itself_is_nothing():
     run = bs.simulate(BATCHES, 20_000)
-    for row in bs.compare(run, run).rows.values():
+    comparison = bs.compare(run, run)
+    for row in comparison.rows.values():
         assert row[2:] == (0, 0, 0)
+    assert "differs" not in repr(comparison)
 
 
 @pytest.mark.parametrize("knobs", [{}, {"replications": 4}, {"replications": 4, "keep": "summary"}])

@@ -14,7 +14,7 @@ from refusals import refusals
 import batchsim as bs
 from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result
-from batchsim.result.seats import seats
+from batchsim.result.seats import Seats, seats
 from batchsim.result.token_run import TokenRun
 from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
 
@@ -116,6 +116,15 @@ def test_the_useful_share_is_what_is_neither_padded_nor_computed_again():
     telling = (whole.last_token_s - whole.first_token_s).sum() / (whole.end_s - whole.first_token_s).sum()
     assert telling == pytest.approx(1 / sum(1 / k for k in range(1, 9)), rel=0.05)
     assert telling < whole.useful_share < telling + 0.1  # with the prompts
+
+
+def test_what_is_computed_again_is_wasted_however_the_sitting_ends():
+    # A request sits for 4 s; it sits again for 4 s, of which its tokens are computed again in 2.
+    begin_s, first_s, end_s = np.array([[0.0, 5.0], [1.0, 7.0], [4.0, 9.0]])
+    no, again = np.zeros(2, bool), np.array([False, True])
+    zeros = np.zeros(2, int)
+    found = Seats(zeros, zeros, zeros, begin_s, first_s, end_s, end_s, ~again, again)
+    assert found.useful_share == Seats(**vars(found) | {"preempted": no}).useful_share == 0.75
 
 
 def test_a_stretch_has_the_sittings_that_touch_it():

@@ -49,6 +49,12 @@ def test_the_windows_add_up_to_the_run(scenario, windows):
     assert (frame.mean_queue_length <= frame.max_queue_length + 1e-9).all()
 
 
+def test_windows_of_an_eleventh_are_eleven_however_that_rounds():
+    result = bs.simulate(bs.Scenario(bs.Trace([0]), bs.SizeOrWait(1, 0), bs.Affine(13, 0)))
+    assert 0.013 / (0.013 / 11) > 11
+    assert len(result.over_time(0.013 / 11)) == 11
+
+
 def test_the_queue_of_four_requests_by_hand():
     # Two come at 0 s and one at 1 s; one at a time, 2 s each.
     scenario = bs.Scenario(bs.Trace([0, 0, 1, 9]), bs.SizeOrWait(1, 0), bs.Affine(2000, 0))

@@ -276,6 +276,8 @@ def test_a_scenario_refuses():
         -> a ClosedLoop must have at least 5 clients to gather a batch of 5, got 4
     scenario(workload=ClosedLoop(1), rule=AtLeast(2, 4))
         -> a ClosedLoop must have at least 2 clients to gather a batch of 2, got 1
+    scenario(workload=ClosedLoop(6).with_sizes(bs.Uniform(1, 9)), rule=bs.Buckets([5, 9], 4, math.inf))
+        -> a ClosedLoop must have at least 7 clients to gather a batch of 4, got 6
     """
 
 

@@ -350,6 +350,7 @@ def test_a_tables_largest_batch_is_the_largest_padded_size_that_it_has():
     service = bs.Table({1: 1, 8: 2}).padded_to([1, 4, 16])
     assert service.largest_batch == 4
     assert service(4) > 0
+    assert service.padded_to([1, 8, 16]).largest_batch == 8
 
 
 def test_a_table_that_was_handed_out_is_the_callers_own():

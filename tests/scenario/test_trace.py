@@ -34,6 +34,14 @@ def test_traces_of_the_same_times_are_equal():
     assert hash(bs.Trace([0, 1])) == hash(bs.Trace([5.0, 6.0]))
     assert bs.Trace([0, 1]) != bs.Trace([0, 2])
     assert bs.Trace([0, 1]) != bs.Poisson(1)
+    sized = bs.Trace([0, 1]).with_sizes([3, 4])
+    assert sized == bs.Trace([5, 6]).with_sizes([3, 4])
+    for other in (
+        bs.Trace([0, 1]),
+        bs.Trace([0, 1]).with_sizes([3, 5]),
+        sized.with_priorities({1: 0.5, 2: 0.5}),
+    ):
+        assert sized != other
 
 
 def test_a_trace_of_one_moment_has_no_rate_to_scale():

@@ -43,6 +43,10 @@ def test_a_byte_order_mark_is_not_part_of_the_name(written):
 def test_a_speedup_divides_the_times(written):
     path = written("at_s\n10\n12\n18\n")
     assert bs.Trace.from_csv(path, speedup=4).times_s.tolist() == [0, 0.5, 2]
+    far = written("at_s\n0\n4e12\n")  # at most 1e12 s, once they are divided
+    assert bs.Trace.from_csv(far, speedup=4).times_s.tolist() == [0, 1e12]
+    with pytest.raises(ValueError, match=r"at most 1e\+12 s from 0, got .4e12."):
+        bs.Trace.from_csv(far, speedup=3.9)
     for speedup, message in [(0, "greater than 0, got 0"), (math.nan, "a number, got nan")]:
         with pytest.raises(ValueError, match="speedup must be " + message):
             bs.Trace.from_csv(path, speedup=speedup)

@@ -55,6 +55,10 @@ BENTO = (
             "default_workers_per_model=4\nmodels={'m': {'1.0': {'batchSize': 8}}}".replace("'", '"'),
             bs.PullThenWait(8, 100), 4, "",
         ),
+        (
+            "default_workers_per_model=0\nmodels={'m': {'1.0': {'batchSize': 8}}}".replace("'", '"'),
+            bs.PullThenWait(8, 100), 1, "minWorkers is left out",
+        ),
         ("batchSize: 8\n", bs.PullThenWait(8, 100), 1, "minWorkers is left out"),
         # BentoML's processes, and a size with which it stops.
         (BENTO.format(4, 32), servers.bentoml(32), 4, ""),

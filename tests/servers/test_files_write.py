@@ -133,6 +133,11 @@ TOKEN_RULES = st.builds(
 )  # fmt: skip
 
 
+def test_a_handler_that_blocks_has_room_for_a_batch_that_forms_beside_each_that_is_computed():
+    scenario = bs.Scenario(POISSON, bs.StalledBatches(8, 5), AFFINE, servers=3)
+    assert servers.parse(file_of("ray_serve", scenario)).unused["max_ongoing_requests"] == 48
+
+
 @examples(max_examples=60, deadline=None)
 @given(TOKEN_RULES, st.integers(1, 3))
 def test_a_rule_is_written_for_every_server_with_the_rule_that_it_makes_of_it(rule, engines):

@@ -10,6 +10,8 @@ from refusals import refusals
 import batchsim as bs
 from batchsim import servers
 from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio, WaitingServedRatio
+from batchsim.servers.sglang import chunk_of
+from batchsim.servers.vllm import defaults
 
 STEP = bs.StepTime(10, 0, 0)  # every step takes 10 ms, so that a hand can follow
 PROMPTS_FIRST = bs.Continuous(256, 2048, first="prefill", chunked=False)  # as vLLM did before V1
@@ -306,6 +308,16 @@ def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
 )  # fmt: skip
 def test_a_preset_is_the_rule_that_it_says(rule, meant):
     assert rule == meant
+
+
+@pytest.mark.parametrize(("of", "gib", "below", "at"), [
+    (defaults, 70, (2048, 256), (8192, 1024)),
+    (chunk_of, 20, 2048, 4096),
+    (chunk_of, 60, 4096, 8192),
+    (chunk_of, 160, 8192, 16_384),
+])  # fmt: skip
+def test_a_card_with_the_memory_of_a_limit_has_the_larger_defaults(of, gib, below, at):
+    assert (of(gib - 0.1), of(float(gib))) == (below, at)
 
 
 @refusals

@@ -1,12 +1,14 @@
 """Among settings that no run tells apart: headroom, then the mean latency, then the shorter wait."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from oracles.slower import slower_by
 
 import batchsim as bs
+from batchsim.study.candidate import Candidate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -24,6 +26,21 @@ def row_of(found, **knobs):
         frame = frame[frame[name] == value]
     (row,) = frame.to_dict("records")
     return row
+
+
+# What a setting costs.
+
+
+@pytest.mark.parametrize(
+    ("knobs", "cost"),
+    [
+        ({"price_per_hour": 2}, 2 / 3600 / 1400 * 1e6),
+        ({"price_per_hour": 2, "queue_limit": 9}, math.inf),  # only a run tells how many are served
+        ({"queue_limit": 9, "servers": 3}, 3),
+    ],
+)
+def test_a_setting_costs_what_is_known_before_it_runs(knobs, cost):
+    assert Candidate({}, POISSON.replace(knobs)).cost == pytest.approx(cost)
 
 
 # What `tune` takes.

@@ -73,6 +73,14 @@ def test_where_all_settings_are_overloaded_the_remedies_carry_the_load():
     assert found.optimum_gap is None
 
 
+def test_servers_that_carry_the_load_are_found_however_many_they_are():
+    over = {"max_batch_size": [32], "max_wait_ms": [0]}
+    found = tune(POISSON.replace(rate_per_s=30_000), SLO(p99_ms=40), over, requests=5000)
+    assert "load 12.19" in found.explain()
+    (servers,) = [remedy.value for remedy in found.remedies if remedy.knob == "servers"]
+    assert 13 <= servers <= 15
+
+
 def test_requests_that_wait_for_company_need_more_of_them():
     # Full batches only: of 8, at 100/s, the first waits for 70 ms on average.
     scenario = POISSON.replace(rate_per_s=100)

@@ -31,6 +31,7 @@ def test_an_objective_is_its_numbers_with_their_limits():
         (SLO(p99_ms=50, attainment=0.995), [("p99_ms", 50), ("p99.5_ms", 50)]),
         (SLO(p99_ms=50, attainment=0.9, within_ms=20), [("p90_ms", 20), ("p99_ms", 50)]),
         (SLO(p99_ms=50, attainment=0.99, within_ms=40), [("p99_ms", 40)]),
+        (SLO(p99_ms=40, attainment=0.99, within_ms=50), [("p99_ms", 40)]),
         (SLO(p99_9_ms=80), [("p99.9_ms", 80)]),
         (SLO(within_ms=30, attainment=0.9995), [("p99.95_ms", 30)]),
     ],

@@ -16,3 +16,11 @@ def test_traffic_of_a_day_is_whole_periods_unless_those_are_ten_times_too_many(r
     traffic = Traffic(POISSON.replace(workload=bs.Diurnal(900, 1.8, 60)), requests)
     assert traffic.requests == whole
     assert traffic.whole is (whole > 5_000)
+
+
+def test_the_requests_of_a_longer_run_and_of_its_beginning_are_counted_together():
+    traffic = Traffic(POISSON, 300)
+    longer = traffic.resized(900)
+    for each in (traffic, longer):
+        each.run(POISSON)
+    assert traffic.simulated == longer.simulated == 1200

@@ -335,6 +335,10 @@ def test_a_name_may_be_corrected_and_a_course_begun_anew(file):
     assert read(file.with_name("progress-Anne.json")).exercises["01.1"].solved_at
 
 
+def test_a_name_may_have_sixty_letters_without_the_spaces_around_it():
+    assert progress(name=f" {'x' * 60} ").student == "x" * 60
+
+
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 61, "\x1b[31m"])
 def test_what_is_no_name_is_refused(name):
     with pytest.raises(ValueError, match="name must be 1 to 60 letters on one line, got"):

@@ -310,6 +310,9 @@ def test_a_mean_that_could_be_far_off_is_left_out_and_its_bounds_say_why():
 def test_memory_that_may_preempt_has_no_bounds():
     scenario = at_light_load("memory").replace(kv_blocks=320)
     assert "some may be preempted" in theory.expected(scenario).why
+    enough = at_light_load("seats").replace(kv_blocks=400, rate_per_s=0.01)
+    assert theory.expected(enough).model == "light load"
+    assert "some may be preempted" in theory.expected(enough.replace(watermark_blocks=350)).why
 
 
 def test_slots_that_are_idle_now_and_then_say_how_far_off_they_are():

@@ -210,6 +210,9 @@ def test_more_idle_servers_than_collect_do_no_harm():
     scenario = bs.Scenario(bs.Poisson(3000), bs.CompetingWindows(4, 5), V100, servers=80)
     plan = draw(scenario, 2000, 0)
     assert_columns_equal(engine.run(plan), reference.run(plan))
+    # So the 65th of requests that each find a server idle is the second of the first collector.
+    times, rule = np.arange(65) / 100, bs.CompetingWindows(2, 9, poll_ms=9)
+    assert batches_of(times, rule, servers=80)[0] == [0, 64]
 
 
 def test_the_cork_holds_nothing_until_it_has_learned_that_batches_wait():

@@ -140,6 +140,7 @@ ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server", "--model"]
 [Service]
 Environment="SEQS=64" SIZE=32
 ExecStartPre=-/usr/bin/docker rm vllm/vllm-openai
+ExecStart=/usr/bin/vllm serve before --max-num-seqs 8
 ExecStart=
 ExecStart=-/opt/vllm/bin/vllm serve m \\
   --max-num-seqs ${SEQS} \\

@@ -11,6 +11,7 @@ import batchsim as bs
 from batchsim import servers
 from batchsim.cli import app
 from batchsim.servers.linter.finding import measured
+from batchsim.servers.linter.trial import Trial
 from batchsim.study.tune import tune
 
 V100 = bs.Affine(1.8874, 0.1438)
@@ -263,6 +264,11 @@ def test_a_change_of_size_takes_the_listed_sizes_with_it():
     change = found[found.codes.index("size-too-small")].change
     assert change["allowed_batch_sizes"][:2] == [2, 4]
     assert change["allowed_batch_sizes"][-1] == change["max_batch_size"] >= 8
+    listed = servers.config("tf_serving", max_batch_size=8, allowed_batch_sizes=[2, 4, 8])
+    trial = Trial(
+        servers.SERVERS["tf_serving"], listed, bs.Scenario(bs.Poisson(9), bs.SizeOrWait(), V100), 9, 0
+    )
+    assert trial.resized(4).change == {"max_batch_size": 4, "allowed_batch_sizes": [2, 4]}
 
 
 NOISY, MEASURED = bs.Affine(5, 0.25).with_noise(0.3), bs.Table({1: 2, 8: 4, 64: 9})

@@ -75,7 +75,8 @@ def test_a_number_that_no_answer_can_be_is_told_what_the_answer_must_be(name):
         assert not right
         multiple = f"a multiple of {asked.step:g}" if answer == 2.5 and asked.step != 1 else unit.must_be
         assert text == f"the answer must be {multiple}, got {answer}."
-    assert asked.signed == (not asked.judge(-asked.right()).text.startswith("the answer must be "))
+    for answer in (-asked.right(), -7):  # of those that are signed, the first is a known mistake
+        assert asked.signed == (not asked.judge(answer).text.startswith("the answer must be "))
 
 
 @pytest.mark.parametrize("name", EXERCISES)

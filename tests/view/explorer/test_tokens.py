@@ -41,6 +41,9 @@ def test_it_opens_with_requests_and_one_switch_turns_to_tokens_and_back():
     assert (panel.state, panel.readout.value) == (DEFAULTS["requests"], whole)
     panel.controls["mode"].value = "tokens"
     assert panel.state == FIRST.replace(rate_per_s=3)
+    panel.controls["seed"].value = 4
+    panel.controls["mode"].value = "requests"
+    assert panel.state == DEFAULTS["requests"].replace(seed=4)
 
 
 def test_controls_are_those_of_the_mode_and_made_when_it_is_first_turned_to():

@@ -1,5 +1,7 @@
 """The four numbers are the run's, and say what has changed and what is missed."""
 
+import dataclasses
+import math
 import re
 
 import pytest
@@ -9,6 +11,7 @@ import batchsim as bs
 from batchsim._format import duration, percent
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import FIGURES, as_html, as_line, figures_of, token_figures_of
+from batchsim.view.pictures.latency import describe_objective
 
 
 def test_the_headline_has_four_figures_with_intervals_and_what_has_changed(cases):
@@ -23,6 +26,15 @@ def test_the_headline_has_four_figures_with_intervals_and_what_has_changed(cases
     assert low <= run.percentile(50) <= high
     assert throughput.unit == "per s"
     assert load.value == percent(run.scenario.load)
+
+
+def test_a_p99_that_is_exactly_the_objective_meets_it(cases):
+    p99_ms = cases["plain"].percentile_of_all(99)
+    for limit_ms, met in ((p99_ms, True), (math.nextafter(p99_ms, 0), False)):
+        data = dataclasses.replace(cases["plain"], objective_ms=limit_ms)
+        figure = figures_of(data)[1]
+        assert (figure.alert, "\N{CHECK MARK}" in figure.name) == (not met, met)
+        assert f"is {'met' if met else 'missed'}: " in describe_objective(limit_ms, p99_ms, 0.99)
 
 
 def test_the_headline_of_an_overloaded_run_has_no_percentile(cases):

@@ -33,6 +33,9 @@ def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(token_cases)
     np.testing.assert_allclose(edges_ms[::2], 1000 * (now.column("batch_start_s") - now.begin_s))
     np.testing.assert_allclose(edges_ms[1::2], 1000 * (now.column("batch_finish_s") - now.begin_s))
     assert len(view.preempted.get_xdata()) == np.count_nonzero(now.column("step_preempted")) > 0
+    last, beyond = (view.spot(view.ax, edges_ms[-1] + ms, 1, token_cases["short"]) for ms in (-1e-3, 1e-3))
+    assert last.text.startswith(f"Step {now.steps[-1]:,}, ")
+    assert beyond is None
 
 
 def test_while_nothing_runs_no_tokens_are_drawn(token_cases):
