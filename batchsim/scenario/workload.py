@@ -22,11 +22,8 @@ from batchsim.scenario.traffic import Traffic
 
 CHUNK = 1 << 15  # arrivals at a time: they fit the processor's cache, and Ctrl-C works between two chunks
 
-
-NEEDED = {
-    "offered_per_s": "", "dispersion": "", "with_rate": "(self, rate_per_s)",
-    "chunks_s": "(self, seed, requests, size)",
-}  # fmt: skip
+NEEDED = {"offered_per_s": "", "dispersion": "", "with_rate": "(self, rate_per_s)"}
+NEEDED |= {"chunks_s": "(self, seed, requests, size)"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,13 +248,19 @@ class Limited(ClosedLoop):
     2
     """
 
-    times_s: tuple[float, ...] = field(default=(), kw_only=True)
+    times_s: tuple[float, ...] = field(kw_only=True)
+
+    def check(self) -> None:
+        _check.whole("the number of times_s", len(self.times_s))
+
+    @property
+    def max_requests(self) -> int:
+        return min(len(self.times_s), super().max_requests or len(self.times_s))
 
 
 # Workloads whose rate varies: bursts, and a day. Both are Poisson processes of rate 1 whose clock runs faster
 # or slower: request i arrives as the integral of the rate reaches the i-th point. Thinning a faster process
 # would draw a different number of points at each rate, and two settings would no longer share their traffic.
-
 
 STATES = 1024  # how many of OnOff's states are drawn at a time
 WHOLE = 0.02  # the part of a Diurnal's period by which a run may miss whole periods

@@ -14,7 +14,7 @@ from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.draws import draw
-from batchsim.scenario.workload import BLOCK, filled
+from batchsim.scenario.workload import BLOCK, Limited, filled
 
 OPEN = [
     bs.Poisson(200.0),
@@ -175,7 +175,18 @@ def test_a_workload_refuses():
     bs.ClosedLoop(2.5) -> TypeError: clients must be a whole number, got 2.5
     bs.ClosedLoop(2, -1) -> think_s must be at least 0, got -1
     bs.ClosedLoop(2, math.inf) -> think_s must be finite, got inf
+    Limited(2, times_s=()) -> the number of times_s must be at least 1, got 0
     """
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_a_source_of_given_times_has_no_more_requests(engine):
+    limited = Limited(2, times_s=(0.0, 0.1, 0.2))
+    assert (limited.max_requests, limited.with_sizes([7, 8]).max_requests) == (3, 2)
+    scenario = bs.Scenario(limited, bs.SizeOrWait(2, 1), bs.Affine(5, 1))
+    assert bs.simulate(scenario, engine=engine).arrival_s.tolist() == [0, 0.1, 0.2]
+    with pytest.raises(ValueError, match=r"requests must be at most .* 3, got 4"):
+        bs.simulate(scenario, 4, engine=engine)
 
 
 @pytest.mark.parametrize("workload", [*OPEN[:-1], bs.ClosedLoop(3), bs.ClosedLoop(3, think_s=0.5)], ids=repr)
