@@ -283,6 +283,11 @@ def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int =
 _latest_arrivals_s = functools.lru_cache(maxsize=4)(_arrivals_s)
 
 
+def _due_s(workload: ClosedLoop, requests: int) -> np.ndarray | None:
+    """Return the earliest times of sends, on the clock's grid; None if clients send as soon as they can."""
+    return on_grid(np.array(workload.times_s[:requests])) if isinstance(workload, Limited) else None
+
+
 def _until(cancelled: threading.Event | None, chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     for chunk in chunks:
         check_cancelled(cancelled)
@@ -309,7 +314,7 @@ def draw_traffic(
     arrival_s = think_s = due_s = None
     if think := streams.think():
         think_s = _whole(think, requests, cancelled)
-        due_s = on_grid(np.array(workload.times_s[:requests])) if isinstance(workload, Limited) else None
+        due_s = _due_s(workload, requests)
     elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
         # The settings of a sweep share their traffic, so it is drawn once. Each run gets its own copy.
         arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
@@ -351,12 +356,12 @@ def plain(workload: Any) -> Any:
 def draw_traffic_cached(scenario: Scenario, requests: int, seed: int) -> Plan:
     """Return the plan of `draw_traffic`. Its arrays are shared: they must not be written to."""
     workload = plain(scenario.workload)
-    arrival_s = think_s = None
+    arrival_s = think_s = due_s = None
     if isinstance(workload, ClosedLoop):
-        think_s = _cached(_think_s, workload.think_s, requests, seed)
+        think_s, due_s = _cached(_think_s, workload.think_s, requests, seed), _due_s(workload, requests)
     else:
         arrival_s = _stretched_s(workload, requests, seed)
-    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
+    return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None, due_s=due_s)
 
 
 def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:

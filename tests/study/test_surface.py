@@ -21,6 +21,7 @@ from batchsim.engines.compiled import engine, grid_loops, grid_runs
 from batchsim.engines.draws import draw
 from batchsim.engines.log import CANCELLED
 from batchsim.result import Result, Run
+from batchsim.scenario import Limited
 from batchsim.study import kinds
 from batchsim.study.surface import LOADS, load_curve, surface
 
@@ -230,6 +231,12 @@ def test_each_point_of_a_long_curve_is_a_run_of_its_own(workload, monkeypatch):
     scenario = SCENARIO.replace(workload=workload, max_batch_size=5, service=SCENARIO.service.with_noise(0.4))
     requests = min(40_000, getattr(workload, "max_requests", None) or 40_000)
     assert_each_point_is_a_run(scenario, requests, 2, load_curve(scenario, requests, 2))
+
+
+def test_a_source_with_a_limit_in_flight_keeps_its_times_on_a_map_and_a_curve():
+    limited = SCENARIO.replace(workload=Limited(7, times_s=tuple(np.arange(400) / 700)))
+    assert_each_is_a_run(surface(limited, [1, 8], [0, 5], requests=400))
+    assert_each_point_is_a_run(limited, 400, 0, load_curve(limited, 400))
 
 
 def test_a_curve_goes_from_light_load_to_beyond_saturation():

@@ -11,6 +11,7 @@ import batchsim as bs
 from batchsim.engines.compiled import grid_runs
 from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens, draw_tokens_cached
+from batchsim.scenario import Limited
 from batchsim.study.kinds import GOODPUT, TTFT_P99
 from batchsim.study.surface import load_curve, surface
 from batchsim.study.tokens import stable_cells
@@ -36,6 +37,7 @@ CASES = {
     "lost": SCENARIO.replace(queue_limit=6, timeout_ms=900, rate_per_s=9),
     "noise": SCENARIO.replace(service=STEP.with_noise(0.4)),
     "trace": SCENARIO.replace(workload=TRACE),
+    "in flight": SCENARIO.replace(workload=Limited(24, times_s=tuple(TRACE.times_s.tolist()))),
     "of one token": SCENARIO.replace(tokens=bs.Tokens(bs.Uniform(1, 900), 1), rate_per_s=15),
 }
 
