@@ -182,11 +182,12 @@ SERVED = {"rule": bs.SizeOrWait(4, 1), "service": bs.Affine(1, 0)}
 
 
 @pytest.mark.parametrize("keep", ["all", "summary"])
-def test_arrivals_beyond_the_grid_are_refused_with_what_would_do(keep):
-    scenario = bs.Scenario(bs.Constant(0.001), **SERVED)
-    with pytest.raises(ValueError, match=r"^arrivals must be before 4,194,304 s .* the first 4,194 requests"):
-        bs.simulate(scenario, 10_000, keep=keep)
-    assert bs.simulate(scenario, 4194, keep=keep).mean_latency_ms == pytest.approx(2)
+@pytest.mark.parametrize("first", [4194, 83_886])  # of the first chunk, and of another
+def test_arrivals_beyond_the_grid_are_refused_with_what_would_do(keep, first):
+    scenario = bs.Scenario(bs.Constant({4194: 0.001, 83_886: 0.02}[first]), **SERVED)
+    with pytest.raises(ValueError, match=rf"^arrivals must be before 4,194,304 s .* the first {first:,} req"):
+        bs.simulate(scenario, 100_000, keep=keep)
+    assert bs.simulate(scenario, first, keep=keep).mean_latency_ms == pytest.approx(2)
 
 
 @pytest.mark.parametrize("keep", ["all", "summary"])
