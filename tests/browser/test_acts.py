@@ -2,9 +2,14 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
+from batchsim.teaching import act
+from batchsim.view.scripts import widget
+from batchsim.view.theme import looks
+from browser.conftest import patient
 from browser.panel import eventually
 
 SIZE = {"width": 1280, "height": 800}
@@ -140,3 +145,36 @@ def test_without_a_kernel_the_game_and_the_paper_say_so_and_go_on(lab, opened):
         show.click()
         show.click()  # without a drawing
         assert eventually(lambda: "does not answer" in page.locator(STATUS).last.inner_text())
+
+
+# A page whose kernel is this test: it answers what was done before, and then what was done last.
+ACT = """async ([source, looks]) => {
+  const { default: act } = await import(`data:text/javascript,${encodeURIComponent(source)}`);
+  const loads = [0.2, 0.4, 0.6, 0.8], hear = [];
+  const [given, before] = [{ loads, top_ms: 40 }, { turn: 1 }];
+  const state = { part: "sketch", looks, given, done: before, answered: before };
+  const model = {
+    get: (name) => state[name], set: (name, value) => { state[name] = value; }, save_changes() {},
+    on: (_, heard) => hear.push(heard), off() {},
+  };
+  const el = document.body.appendChild(document.createElement("div"));
+  act.render({ model, el });
+  const button = el.querySelector("button");
+  button.click();
+  button.click(); // once more, as nothing is drawn
+  const shown = [];
+  for (const turn of [1, 2]) {
+    state.answered = { turn, curve_ms: loads.map((load) => 10 * load) };
+    hear[0]();
+    await new Promise((done) => setTimeout(done));
+    shown.push(button.textContent);
+  }
+  return [state.done.turn, ...shown];
+}"""
+
+
+def test_an_answer_to_what_was_done_before_is_not_shown(browser):
+    page = patient(browser.new_page())
+    source = widget(Path(act.__file__).with_name("act.js"))
+    assert page.evaluate(ACT, [source, looks()]) == [2, "Show the curve", "Draw again"]
+    page.close()
