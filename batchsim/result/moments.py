@@ -8,7 +8,7 @@ import numpy as np
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result.result import Result
-from batchsim.result.seats import Seats, beginning, seats, spells
+from batchsim.result.seats import Padding, Seats, beginning, padded_rows, padding, seats, spells
 from batchsim.scenario import Continuous
 from batchsim.scenario.sized_time import padded_to, unit_cost
 
@@ -130,6 +130,16 @@ class Moment:
     @property
     def end_s(self) -> float:
         return float(self.log.batch_finish_s[self.steps[-1]])
+
+    @property
+    def padded_rows(self) -> np.ndarray:
+        """The rows without a request that each step computes, to fill a captured size."""
+        return padded_rows(self.result.scenario, self.column("batch_size"), self.column("step_tokens"))
+
+    @property
+    def padding(self) -> Padding:
+        """The empty seats that are computed."""
+        return padding(self.result, self.seats, self.begin_s, self.end_s, {self.server: self.server})
 
     @property
     def busy_s(self) -> tuple[np.ndarray, np.ndarray]:

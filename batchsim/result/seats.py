@@ -1,8 +1,9 @@
 """The seats of a run of token generation: which request is in which seat, and when."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -119,6 +120,52 @@ def _stays(log: TokenLog) -> tuple[np.ndarray, ...]:
     rows = np.lexsort((request, first))
     rows = rows[first[rows] >= 0]  # some do not resume in a log that is cut off
     return request[rows], first[rows], token[rows], until[rows], preempted[rows]
+
+
+class Padding(NamedTuple):
+    """Empty seats that steps compute all the same, because they are padded to a captured size."""
+
+    server: np.ndarray
+    seat: np.ndarray
+    begin_s: np.ndarray
+    end_s: np.ndarray
+
+
+def padded_rows(scenario: Any, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Return how many rows without a request steps of decodes compute, from their rows and tokens."""
+    padded = scenario.service.padded_decodes(rows, scenario.rule.largest_batch)
+    return np.where((tokens == rows) & (padded > 0), padded - rows, 0)
+
+
+def padding(
+    result: Result, stays: Seats, begin_s: float, until_s: float, servers: Mapping[int, int]
+) -> Padding:
+    """Return the padding of some servers during a stretch, in their lowest empty seats.
+
+    `servers` maps their numbers in `stays` to those in the log.
+    """
+    log, parts = result.log, [np.empty((4, 0))]
+    assert isinstance(log, TokenLog)
+    for server, logged in servers.items():
+        starts, ends = log.batch_start_s, log.batch_finish_s
+        steps = np.flatnonzero((log.batch_server == logged) & (starts < until_s) & (ends > begin_s))
+        more = padded_rows(result.scenario, log.batch_size[steps], log.step_tokens[steps])
+        if not more.any():
+            continue
+        sits = stays.of(stays.server == server)
+        lanes = min(int(sits.seat.max(initial=-1)) + 1 + int(more.max()), result.scenario.rule.largest_batch)
+        empty = np.ones((steps.size, lanes), bool)
+        edges = starts[steps].searchsorted([sits.begin_s, sits.end_s])
+        for seat, first, last in zip(sits.seat, *edges, strict=True):
+            empty[first:last, seat] = False
+        computed = empty & (np.cumsum(empty, axis=1) <= more[:, None])
+        turns = np.diff(np.pad(computed, ((1, 1), (0, 0))).astype(int), axis=0).T
+        (seat, first), (_, last) = (np.nonzero(turns == turn) for turn in (1, -1))
+        parts.append(
+            np.array([np.full(seat.size, server), seat, starts[steps[first]], ends[steps[last - 1]]])
+        )
+    server, seat, start_s, end_s = np.concatenate(parts, axis=1)
+    return Padding(server.astype(int), seat.astype(int), start_s, end_s)
 
 
 def spells(begin_s: np.ndarray, end_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -58,6 +58,7 @@ FILLS = {
     "decode": Fill(*PHASES["decode"][:2]),
     "padded": Fill("background", "/////", "blue"),
     "empty": Fill("", "..", "ghost"),
+    "padding": Fill("background", "\\\\\\\\\\", "blue"),
 }
 TELLING = 0.7  # of a seat's height: prompts fill it, tokens do not
 

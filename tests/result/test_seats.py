@@ -12,9 +12,10 @@ from oracles.watched import Watched
 from refusals import refusals
 
 import batchsim as bs
+from batchsim.engines.compiled import token_engine
 from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result
-from batchsim.result.seats import Seats, seats
+from batchsim.result.seats import Seats, padding, seats
 from batchsim.result.token_run import TokenRun
 from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
 
@@ -146,3 +147,35 @@ def test_what_has_no_seats_is_refused():
     seats(bs.simulate(run(bs.Continuous(4), 9).scenario, 9, replications=2)) -> one run
     seats(bs.simulate(run(bs.Continuous(4), 9).scenario, 9, keep="summary")) -> columns
     """
+
+
+@settings(max_examples=60)
+@given(token_plans())
+def test_padding_fills_each_step_up_to_its_captured_size_in_the_lowest_empty_seats(plan):
+    scenario = plan.scenario
+    result = Result((TokenRun(scenario, token_engine.run(plan)),), 0, "")
+    found, log = seats(result), result.log
+    end_s = float(log.batch_finish_s.max(initial=0)) + 1
+    more = padding(result, found, 0.0, end_s, {server: server for server in range(scenario.servers)})
+    captured = scenario.service.captured or ()
+    for step in range(log.steps):
+        begin_s, server, rows = log.batch_start_s[step], log.batch_server[step], int(log.batch_size[step])
+        taken, computed = (
+            {
+                *each.seat[
+                    (each.server == server) & (each.begin_s <= begin_s) & (each.end_s > begin_s)
+                ].tolist()
+            }
+            for each in (found, more)
+        )
+        usable = captured if scenario.service.captured_prompts else (
+            [size for size in captured if size <= scenario.rule.largest_batch]
+        )  # fmt: skip
+        fits = [
+            size for size in usable if size >= rows and (scenario.service.captured_padding or size == rows)
+        ]
+        alone = log.step_tokens[step] == rows
+        room = scenario.rule.largest_batch - len(taken)
+        assert len(computed) == (min(min(fits) - rows, room) if alone and fits else 0)
+        empty = [seat for seat in range(200) if seat not in taken]
+        assert sorted(computed) == empty[: len(computed)]

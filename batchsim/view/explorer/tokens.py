@@ -24,6 +24,7 @@ from batchsim.scenario import (
     Tokens,
 )
 from batchsim.scenario.lengths import LONGEST
+from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.rules.continuous import (
     DELAYS,
     FIRST,
@@ -57,7 +58,7 @@ from batchsim.view.explorer.control import (
     choice,
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State
-from batchsim.view.explorer.parts import Values, chosen, same, unshown
+from batchsim.view.explorer.parts import Part, Values, chosen, same, unshown
 from batchsim.view.explorer.presets import SERVER
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, PER_PAIR_MS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, run
@@ -221,6 +222,12 @@ _rows: dict[str, Control] = {
     "per_read_ms": _cost("per_read_ms", "Per key read (ms)",
         "Time for a decode to read one token's keys and values", 0.002, 0.00001),
     "per_pair_ms": PER_PAIR_MS,
+    "captured": Control("Captured sizes",
+        "Sequences that steps of decodes are padded to (CUDA graphs), e.g. 1, 2, 4, 8, 16; empty: none",
+        "sizes", (), COMPUTING, bounds={"at_most": LARGEST_BATCH}, optional=True),
+    "beyond_ms": Control("Uncaptured (ms)",
+        "Least time of a step without a graph, whose kernels are launched one by one",
+        "real", 0, COMPUTING, Slider("linear", 0, 200, 1), {"at_least": 0}),
     **kind.NOISE,
     **kind.SERVERS,
     **kind.REPLICAS,
@@ -253,6 +260,12 @@ PARTS = kind.all_parts(
         "rule.prefix_reuse": unshown(False),
         "service": chosen("step", OPTIONS["step"])._replace(whole=True),
         **{f"service.{name}": unshown(usual) for name, usual in _more.items()},
+        "service.captured": Part(
+            ("captured",),
+            lambda values, _: values["captured"] or None,
+            lambda sizes, _: {"captured": sizes or ()},
+        ),
+        "service.beyond_ms": same("beyond_ms"),
         "service.noise": kind.NOISE_PART,
         "tokens.prompt": chosen("prompts", OPTIONS["prompts"]),
         "tokens.output": chosen("outputs", OPTIONS["outputs"]),

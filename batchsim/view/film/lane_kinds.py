@@ -165,12 +165,14 @@ class TokenLanes(RequestLanes):
         stays = [lane["stays"] for lane in lanes]
         kept = any((each["last_token_s"] < each["end_s"]).any() for each in stays)
         again, preempted = (any(each[name].any() for each in stays) for name in ("again", "preempted"))
+        padded = any(lane["padding"]["seat"].size for lane in lanes)
         names = [
             ("waiting", "waiting", 1.0),
             ("prefill", "prompt", 1.0),
             ("decode", "a token a step", TELLING),
         ]
         names += [("padded", "done, seat kept", TELLING)] * kept + [("empty", "empty seat", 1.0)]
+        names += [("padding", "empty, computed", 1.0)] * padded
         return (
             names + [("again", "computed again", 1.0)] * again + [("preempted", "preempted", 1.0)] * preempted
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim.engines.log import Status
 from batchsim.result import Result
-from batchsim.result.seats import Seats
+from batchsim.result.seats import Seats, padding
 from batchsim.scenario import OpenLoop
 from batchsim.scenario.sized_time import padded_to, unit_cost
 from batchsim.view.film.film import REQUESTS, Film, PlayRange, RequestFilm
@@ -150,9 +150,9 @@ def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
 
 def token_lane(
     stays: Seats, queue: QueueLength, busy: Sequence[tuple[np.ndarray, np.ndarray]], drawn: tuple[int, int],
-    result: Result, stretch: PlayRange,
+    result: Result, stretch: PlayRange, shown: int = 0,
 ) -> Lane:  # fmt: skip
-    """Return the seats of some servers during a stretch; `drawn`: how many servers, and seats of each."""
+    """Return the seats of some servers, from `shown` on; `drawn`: how many, and how many seats of each."""
     first, last = queue.times_s.searchsorted(stretch, side="right").tolist()
     part = slice(max(first - 1, 0), last)
     spells = [
@@ -162,12 +162,12 @@ def token_lane(
     server, begin_s, end_s = np.array(spells, float).reshape(-1, 3).T
     begin, end = result.arrival_s.searchsorted(stretch)
     stays = stays.within(*stretch)
-    request = np.unique(stays.request)
+    request, numbers = np.unique(stays.request), {server: shown + server for server in range(drawn[0])}
     return {
         "kind": "tokens", "title": [], "servers": drawn[0], "seats": drawn[1],
         "arrival_s": result.arrival_s[begin:end],
         "queue": {"at_s": queue.times_s[part], "waiting": queue.waiting[part].astype(int)},
-        "stays": vars(stays),
+        "stays": vars(stays), "padding": padding(result, stays, *stretch, numbers)._asdict(),
         "lives": {
             "request": request, "words": [life(result, i) for i in request.tolist()],
             "arrival_s": result.arrival_s[request], "latency_s": result.latency_ms[request] / 1000,
@@ -183,7 +183,7 @@ def step_window(
     """Return a stretch of one server of token generation, with a sentence for each of its instants."""
     stays = stays.of(stays.server == film.shown)
     stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), int)})
-    lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result, stretch)
+    lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result, stretch, film.shown)
     lane["moments"] = moments(film, stretch)
     return Window(stretch, film.instants, [lane], film.words, film.line, more=more)
 

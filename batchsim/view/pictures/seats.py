@@ -19,7 +19,7 @@ LANE = 0.88  # height of a lane, as a part of the distance between two
 # The same names as in `bs.lanes`, in the order of the legend.
 NAMES = {
     "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
-    "again": "computed again",
+    "again": "computed again", "padding": "empty, computed",
 }  # fmt: skip
 
 
@@ -69,6 +69,8 @@ class SeatsView(StepMomentView):
         # Seats count as empty only while something runs.
         from_ms, to_ms = map(ms, now.busy_s)
         self._put("empty", from_ms, to_ms, np.full(from_ms.size, (lanes + 1) / 2), lanes)
+        more = now.padding
+        self._put("padding", ms(more.begin_s), ms(more.end_s), more.seat + 1.0, LANE)
         back = found.preempted & (found.end_s <= now.end_s)
         preempted = self.show_preemptions(end[back], middle[back])
         seen = {name for name, bars in self.bars.items() if bars.get_visible()}
@@ -111,7 +113,10 @@ class SeatsView(StepMomentView):
         found = now.seats
         here = np.flatnonzero((found.seat == seat - 1) & (found.begin_s <= at_s) & (at_s < found.end_s))
         if not here.size:
-            return Spot(self.KEY, f"Seat {seat:,} is empty") if at_s <= now.end_s else None
+            more = now.padding
+            padded = ((more.seat == seat - 1) & (more.begin_s <= at_s) & (at_s < more.end_s)).any()
+            computed = ", but computed: the step is padded to a captured size" * bool(padded)
+            return Spot(self.KEY, f"Seat {seat:,} is empty{computed}") if at_s <= now.end_s else None
         row, log = int(here[0]), now.log
         request = int(found.request[row])
         sizes = f"{log.prompt_tokens[request]:,} + {log.output_tokens[request]:,} tokens"
@@ -137,7 +142,7 @@ class SeatsView(StepMomentView):
 
     def describe(self, data: ViewData) -> list[str]:
         now = self.now(data)
-        found, lanes = now.seats, lanes_of(now)
+        found, lanes, more = now.seats, lanes_of(now), now.padding
         whole_s = lanes * (now.end_s - now.begin_s)
 
         def share(from_s: np.ndarray, to_s: np.ndarray) -> float:
@@ -148,7 +153,8 @@ class SeatsView(StepMomentView):
             "on prompts": share(found.begin_s, found.first_token_s),
             "on tokens": share(found.first_token_s, found.last_token_s),
             "on padding": share(found.last_token_s, found.end_s),
-            "empty": 1 - share(found.begin_s, found.end_s),
+            "empty": 1 - share(found.begin_s, found.end_s) - (filled := share(more.begin_s, more.end_s)),
+            "on empty seats of captured steps": filled,
         }
         told = listed([f"{percent(each)} {name}" for name, each in parts.items() if each > 1e-9])
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())

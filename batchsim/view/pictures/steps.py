@@ -1,5 +1,7 @@
 """The steps of token generation: their tokens, and how many seats and blocks of memory are taken."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -10,12 +12,13 @@ from batchsim.scenario import Continuous
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks
 from batchsim.view.scales import nice
-from batchsim.view.theme import PHASES
+from batchsim.view.theme import FILLS, PHASES
 
 LEAST_MS = 1e-6  # shorter gaps between two steps are rounding errors
 ENDLESS = 2**20  # seats: as many are no limit
 COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log
-PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
+PARTS = {"prefill": "tokens of prompts", "decode": "of answers", "padding": "of padding"}
+RUNGS = "captured size"
 
 
 class StepMomentView(MomentView):
@@ -79,7 +82,14 @@ class StepsView(StepMomentView, StackedView):
     def make(self) -> None:
         self.ax.set_ylabel("tokens")
         # From the bottom up: every step has tokens of answers.
-        self.add_bars(self.ax, {name: (PHASES[name].colour, "") for name in ("decode", "prefill")})
+        bars = {name: (PHASES[name].colour, "") for name in ("decode", "prefill")}
+        self.add_bars(self.ax, bars | {"padding": ("grey", FILLS["padding"].hatch)})
+        self.rung: Style = self.style("soft") | {
+            "linestyle": "none",
+            "marker": "_",
+            "markersize": 0.8 * self.em,
+        }
+        self.rungs = self.line(self.ax, 4, transform=self.ax.get_yaxis_transform(), **self.rung)
         self.budget = self.ax.axhline(1, zorder=2.5, **self.style("soft", DASHED, 0.6))
         right = {"ha": "right", "va": "bottom", "color": self.look.soft}
         self.budget_name = self.text(self.ax, xycoords=self.ax.get_yaxis_transform(), **right)
@@ -95,7 +105,8 @@ class StepsView(StepMomentView, StackedView):
 
     def show_moment(self, data: ViewData, now: Moment) -> None:
         edges_ms = _edges_ms(now)
-        heights = np.array([_with_gaps(each, edges_ms) for each in (now.answer_tokens, now.prompt_tokens)])
+        parts = now.answer_tokens, now.prompt_tokens, now.padded_rows
+        heights = np.array([_with_gaps(each, edges_ms) for each in parts])
         highest = self.show_bars(heights, edges_ms, None, data)
         self.limits(self.ax, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
         right_ms, top = float(self.ax.get_xlim()[1]), float(self.ax.get_ylim()[1])
@@ -106,7 +117,12 @@ class StepsView(StepMomentView, StackedView):
         self.budget.set_ydata([budget] * 2)
         self.write(self.budget_name, f"budget {budget:,}" * (seen and self.large), 1, budget, up=0.15)
         self.label(self.axes[-1].xaxis, "time", right_ms)
-        entries = [(text, self.styles[name]) for name, text in PARTS.items()]
+        ladder = captured(now.result)
+        self.rungs.set_data(np.full(ladder.size, 0.995), ladder)
+        self.rungs.set_visible(bool(ladder.size))
+        shown = [name for name in PARTS if name != "padding" or now.padded_rows.any()]
+        entries = [(PARTS[name], self.styles[name]) for name in shown]
+        entries += [(RUNGS, self.rung)] * bool(ladder.size)
         back = np.flatnonzero(now.column("step_preempted"))
         entries += self.show_preemptions(edges_ms[2 * back], np.full(back.size, 0.96 * top))
         if self.strip is not None:
@@ -147,6 +163,7 @@ class StepsView(StepMomentView, StackedView):
             if tokens[step]
         ]
         text = f"Step {now.steps[step]:,}, {duration(edges_ms[place + 1] - edges_ms[place])}: {listed(parts)}"
+        text += _replayed(now, step)
         running, waiting = (int(now.column(f"step_{name}")[step]) for name in ("running", "waiting"))
         text += f"; {running:,} run, {waiting:,} wait"
         if limit := limits_of(now.result).get("memory"):
@@ -167,6 +184,23 @@ class StepsView(StepMomentView, StackedView):
         ])  # fmt: skip
         back = int(now.column("step_preempted").sum())
         return [f"{steps}: {tokens}, {taken} taken" + (f", {back:,} preempted." if back else ".")]
+
+
+def captured(result: Result) -> np.ndarray:
+    """Return the captured sizes of decodes that the seats can fill."""
+    service: Any = result.scenario.service
+    sizes = np.array(service.captured or (), int)
+    return sizes[sizes <= service.whole_cost(result.scenario.rule.largest_batch).most_captured]
+
+
+def _replayed(now: Moment, step: int) -> str:
+    """Return the captured size of a step, or that it is launched; "" if neither matters."""
+    service: Any = now.result.scenario.service
+    rows, tokens = (int(now.column(name)[step]) for name in ("batch_size", "step_tokens"))
+    if rows == tokens and service.padded_decodes([rows], now.result.scenario.rule.largest_batch)[0]:
+        return f", computed as {rows + int(now.padded_rows[step]):,}, a captured size"
+    launched = service.beyond_ms and (rows == tokens or not service.captured_prompts)
+    return ", not captured: each kernel is launched" * bool(launched)
 
 
 def limits_of(result: Result) -> dict[str, int]:

@@ -10,7 +10,7 @@
 //     size?: of each request, unit?: of sizes, and then batches.rows and .longest: the padded batch; a longest of 0: no padding }
 // A lane of tokens: { kind: "tokens", title, notes?, servers, seats, arrival_s, queue: { at_s, waiting }, stays: { request,
 //     server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, again }, busy: { server, begin_s, end_s },
-//     moments?: { at_s, words, line, leaves, event } }
+//     padding?: { server, seat, begin_s, end_s } of empty seats that are computed, moments?: { at_s, words, line, leaves, event } }
 // A time limit of null is infinite.
 
 const WAY = 0.15; // the share of its computing in which a batch moves to its server
@@ -786,6 +786,12 @@ function drawSeats(pen, lane, box, x, [from_s, to_s]) {
   for (let server = 0; server < lane.servers; server += 1) {
     pen.rect(pen.fill("empty"), x(from_s), top(server, 0), x(to_s) - x(from_s), high * lane.seats);
   }
+  lane.padding?.begin_s.forEach((begin, k) => { // empty seats that a captured step computes all the same
+    const { server, seat, end_s } = lane.padding, y = top(server[k], seat[k]);
+    if (begin > to_s || end_s[k] < from_s || seat[k] >= lane.seats) return;
+    pen.rect(pen.colours.background, x(begin), y, x(end_s[k]) - x(begin), high);
+    pen.rect(pen.fill("padding"), x(begin), y, x(end_s[k]) - x(begin), bare);
+  });
   stays.begin_s.forEach((begin, k) => {
     if (begin > to_s || stays.end_s[k] < from_s || stays.seat[k] >= lane.seats || stays.server[k] >= lane.servers) return;
     const [from, first, last, end] = [begin, stays.first_token_s[k], stays.last_token_s[k], stays.end_s[k]].map(x), y = top(stays.server[k], stays.seat[k]);

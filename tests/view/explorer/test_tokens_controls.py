@@ -35,6 +35,8 @@ def panel(panel_of_tokens):
         ("servers", 2),
         ("replicas", 2),
         ("step", "llama-2-7b/h100/vllm"),
+        ("captured", (1, 64)),
+        ("beyond_ms", 150.0),
         ("noise_cv", 0.5),
         ("ttft_objective_ms", 300),
         ("tpot_objective_ms", None),

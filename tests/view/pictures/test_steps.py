@@ -143,3 +143,33 @@ def test_a_run_without_a_step_shows_no_seats_and_no_names_of_the_run_before(toke
     assert in_words([view], nobody) == ""
     view.show(token_cases["short"])
     assert legend.get_visible()
+
+
+PADDED = bs.Scenario(
+    bs.Trace([0.0] + [0.01] * 10), bs.Continuous(14),
+    bs.StepTime(20, 0, 0, captured=(1, 2, 4, 8), beyond_ms=70),
+    tokens=bs.Tokens(3, [30] * 6 + [10] * 5),
+)  # fmt: skip
+
+
+def test_padding_and_captured_sizes_are_seen_and_said():
+    data = token_data_of(PADDED, 11)
+    view = drawn(StepsView, data)
+    assert view.rungs.get_ydata().tolist() == [1, 2, 4, 8]
+    assert view.bars["padding"].get_visible()
+    assert [*names_of(view.axes[-1])][2:4] == ["of padding", "captured size"]
+    said = [view.spot(view.ax, x, 0, data).text for x in (10, 200, 900)]
+    assert "11 tokens, not captured: each kernel is launched" in said[1]
+    assert "6 tokens, computed as 8, a captured size" in said[2]
+    assert "not captured" in said[0]
+    view = drawn(SeatsView, data)
+    assert view.bars["padding"].get_visible()
+    assert "empty, computed" in names_of(view.axes[-1])
+    assert view.spot(view.ax, 900, 7, data).text == (
+        "Seat 7 is empty, but computed: the step is padded to a captured size"
+    )
+    assert view.spot(view.ax, 900, 9, data).text == "Seat 9 is empty"
+    assert re.search(r"on empty seats of captured steps", view.describe(data)[0])
+    plain = drawn(StepsView, token_data_of(PADDED.replace(captured=None), 11))
+    assert not plain.rungs.get_visible()
+    assert "captured size" not in names_of(plain.axes[-1])
