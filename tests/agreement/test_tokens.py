@@ -10,6 +10,7 @@ from oracles.token_plans import naive
 
 import batchsim as bs
 from batchsim.engines.compiled import token_engine
+from batchsim.engines.compiled.token_columns import SEGMENTS
 from batchsim.engines.reference import token_engine as reference_tokens
 from batchsim.engines.token_log import draw_tokens
 
@@ -71,6 +72,18 @@ def test_a_step_under_multiples_of_eight_costs_what_the_table_says(seats, padded
         prompts_ms, *decodes_ms = np.reshape(took_ms, (3, 3)).T
         assert prompts_ms == pytest.approx(300)  # each kernel is launched
         assert np.ravel(decodes_ms) == pytest.approx(2 + 0.25 * captured if captured else 300)
+
+
+@pytest.mark.plain  # as the compiler does not look whether there is such a segment
+@pytest.mark.parametrize("servers", [1, 2])
+def test_more_requests_join_one_by_one_than_there_are_segments_of_gaps(servers):
+    scenario = bs.Scenario(
+        bs.Constant(100 * servers), bs.Continuous(64), bs.StepTime(9.5, 0, 0).with_noise(0.1), servers,
+        tokens=bs.Tokens(20, bs.Uniform(40, 60)),
+    )  # fmt: skip
+    fast, plain = (bs.simulate(scenario, 4 * SEGMENTS, engine=engine) for engine in ENGINES)
+    assert fast.steps.running.max() > SEGMENTS
+    np.testing.assert_array_equal(fast.stall_ms, plain.stall_ms)
 
 
 def test_a_cancelled_run_is_given_up_at_its_next_slice(monkeypatch):
