@@ -17,7 +17,7 @@ from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result
 from batchsim.result.seats import Seats, padding, seats
 from batchsim.result.token_run import TokenRun
-from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio, WaitingServedRatio
 
 EASY = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090
@@ -60,15 +60,21 @@ def reusing_plans(draw_):
     longest = max(map(sum, zip(prompts, outputs, strict=True))) if limit is None else max(prompts) + limit
     size, seats_ = choose([1, 2, 16]), choose([2, 4, 256])
     blocks = int(-(-longest // size) * choose([1, 1.3, 2, 4]))
-    kind = choose(["sglang", "sglang", "tgi", "vllm"])
+    kind = choose(["sglang", "sglang", "tgi", "vllm", "tensorrt"])
     if kind == "tgi":
         rule = WaitingServedRatio(seats_, longest, kv_blocks=blocks, block_size=size)
+    elif kind == "tensorrt":
+        rule = BatchWait(
+            seats_, 400, kv_blocks=blocks, block_size=size, batch_wait_timeout_iters=choose([2, 9]),
+            batch_wait_max_tokens_ratio=choose([0.05, 1]), batch_wait_timeout_ms=choose([0, 30]),
+        )  # fmt: skip
     elif kind == "vllm":
         rule = bs.Continuous(seats_, 400, kv_blocks=blocks, block_size=size, prefix_reuse=True)
     else:
         rule = NewTokenRatio(
             seats_, choose([3, 20, 400]), kv_blocks=blocks, block_size=size,
             mixed=choose([False, False, True]), init_new_token_ratio=choose([0.2, 0.7]),
+            prefill_delayer=choose([False, True]), queue_min_ratio=0.5,
         )  # fmt: skip
     workload = bs.Trace(np.cumsum(chance.choices([0, 0, 1, 1, 2, 5, 9], k=count)) * 0.02)
     tokens = bs.Tokens(prompts, outputs, limit)

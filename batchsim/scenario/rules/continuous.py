@@ -176,8 +176,8 @@ class Continuous(Rule):
         budget = "the budget is used", "others wait"
         held = ", or held back" * self.holds
         if not self.chunked:
-            above = "the next is above budget or memory" if limited else "the next is above the budget"
-            budget = above + held, "it waits"
+            above = "a limit" if held else "budget or memory" if limited else "the budget"
+            budget = f"the next is above {above}{held}", "it waits"
         found = [("blocks run out", "preempt the last", Ending.PREEMPT)] * (limited and grows)
         found += [(*budget, Ending.BUDGET), (f"{self.max_num_seqs:,} run", "others wait", Ending.SEATS)]
         blocks = blocks + held if limited else "the next is held back"

@@ -4,7 +4,7 @@ import contextlib
 import html
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -19,6 +19,7 @@ from batchsim.engines.draws import draw
 from batchsim.engines.reference import engine
 from batchsim.result import Result, Run
 from batchsim.scenario import RULES as BUILT_IN
+from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio
 from batchsim.scenario.rules.rule import START, Waiting
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import MOST_LINES, CodeLine, pseudocode, sentence, shares, to_html
@@ -370,12 +371,17 @@ def test_an_unknown_theme_is_refused():
 
 
 STEP = bs.StepTime(10, 0, 0)
+HELD = BatchWait(9, 300, batch_wait_timeout_iters=3, batch_wait_max_tokens_ratio=0.5)
 CONTINUOUS = (
     bs.Continuous(),
     bs.Continuous(8, 300, kv_blocks=90),
     bs.Continuous(8, 300, kv_blocks=90, reserve="life"),
     bs.Continuous(8, 300, first="prefill", chunked=False),
     bs.Continuous(8, 300, chunked=False, kv_blocks=90),
+    HELD,
+    replace(HELD, kv_blocks=90),
+    replace(HELD, chunked=False, kv_blocks=90, reserve="life"),
+    NewTokenRatio(8, 300, kv_blocks=900, prefill_delayer=True, queue_min_ratio=0.5),
 )
 
 
@@ -403,6 +409,7 @@ def test_every_rule_has_few_lines_and_each_step_ends_at_one_of_them(rule):
     result = bs.simulate(bs.Scenario(bs.Poisson(9), rule, STEP, tokens=tokens), 400)
     lines, left = pseudocode(rule), shares(result)
     assert len(lines) <= MOST_LINES
+    assert max(len(line.text) for line in lines) <= 56
     assert sum(share for share in left if share is not None) == pytest.approx(1)
     assert all((share is None) is (line.trigger is None) for share, line in zip(left, lines, strict=True))
     assert "steps" in sentence(lines, left)
@@ -420,6 +427,11 @@ def test_every_rule_has_few_lines_and_each_step_ends_at_one_of_them(rule):
 )
 def test_a_step_ends_where_others_wait_for_what_is_used_up(rule, tokens, ends):
     assert words(run(rule, [0.0, 0.0], bs.Tokens(*tokens))) == ends
+
+
+def test_a_step_from_which_prompts_are_held_back_ends_there():
+    found = words(run(HELD, [0.0, 0.005], bs.Tokens(4, [9, 1])))
+    assert found == ["", *["the next is held back"] * 3, *[""] * 5]
 
 
 def test_a_step_that_preempts_ends_there():
