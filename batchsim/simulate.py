@@ -134,7 +134,7 @@ def simulated(
     warning = ""
     if find_warmup:
         result, warning = drop_warmup(result)
-    warnings = (warning, *_doubts(result, count, keep == "all"))
+    warnings = (warning, *_doubts(result, count, keep == "all", find_warmup))
     return result, [each for each in warnings if each]
 
 
@@ -176,15 +176,15 @@ def _warn_of_steps(run: Run, room: float) -> None:
         )
 
 
-def _doubts(result: Result, count: int, columns: bool) -> tuple[str, str]:
+def _doubts(result: Result, count: int, columns: bool, found_warmup: bool) -> tuple[str, str]:
     """Return why the metrics may not be those of a steady state: parts of a day, and cold starts."""
     dropped, scenario = warmup_requests(result.warmup, count), result.scenario
     periods = Periods.of(scenario.workload, count - dropped, dropped)
     partial = "" if periods is None else periods.warning(columns)
     cold = ""
     if len(result.runs) > 1 and scenario.service.compile_ms is not None and not dropped:
-        each = f"a cold start in each of {len(result.runs)} replications"
-        cold = f"the metrics include {each}: warmup='auto' estimates the steady state"
+        cold = f"the metrics include a cold start in each of {len(result.runs)} replications"
+        cold += "" if found_warmup else ": warmup='auto' estimates the steady state"
     return partial, cold
 
 

@@ -131,6 +131,11 @@ def test_an_automatic_warmup_of_a_day_drops_whole_periods():
     for scenario, requests in ((SECONDS, 40_000), (MINUTE, 180_000)):
         run = bs.simulate(scenario, requests, warmup="auto")
         assert run.periods.whole == (requests - run.warmup_requests) / run.periods.day.requests_a_period
+    # Those of the first 33 s are lost, more than half of the only period: it is all that there is to count.
+    cold = MINUTE.replace(service=MINUTE.service.compiling(33_000), timeout_ms=100)
+    with pytest.warns(UserWarning, match="a cold start in each of 2 replications$"):  # which has no remedy
+        run = bs.simulate(cold, 60_000, warmup="auto", replications=2)
+    assert (run.warmup_requests, run.periods.whole) == (0, 1)
 
 
 # Verdicts.
