@@ -49,7 +49,7 @@ class Saturated:
     served: np.ndarray
     took_ms: np.ndarray  # of each section, with the step time of the run
 
-    def per_ms(self, step: StepTime) -> tuple[float, float]:
+    def per_ms(self, step: StepTime, timed: bool = False) -> tuple[float, float]:
         """Return requests per ms, and their relative standard error.
 
         The sections differ in the requests that they happen to serve, which each measure counts in its own
@@ -60,7 +60,7 @@ class Saturated:
         products_ms = np.maximum(cost.weights_ms, cost.per_token_ms * self.tokens) + cost.fixed_ms
         took_ms = np.add.reduceat(products_ms, self.first)
         took_ms += cost.per_read_ms * self.reads + cost.per_pair_ms * self.pairs
-        took_ms = took_ms if step.by_sums else self.took_ms
+        took_ms = self.took_ms if timed else took_ms
         served, took = self.served / self.served.mean(axis=0), took_ms / took_ms.mean()
         others, rest = served[:, 1:] - served[:, :1], took - served[:, 0]
         square = others.T @ others + RIDGE * np.eye(others.shape[1])  # no 0 / 0 if all lengths are the same
@@ -205,8 +205,11 @@ def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sectio
     done = ((edges[:, None] - begin) / (end - begin)).clip(0, 1)
     measures = _measures(log.prompt_tokens[met], log.output_tokens[met]) / means[:, None]
     steps, starts = slice(edges[0], edges[-1]), edges[:-1] - edges[0]
+    ends_s = log.batch_finish_s
+    if not log.batch_server.any():  # a single engine may wait between its steps
+        ends_s = np.append(log.batch_start_s[1:], ends_s[-1])
     return Saturated(
         log.step_tokens[steps], starts, np.add.reduceat(log.step_reads[steps], starts),
         np.add.reduceat(log.step_pairs[steps], starts), np.diff(done @ measures.T, axis=0),
-        np.add.reduceat(1000 * (log.batch_finish_s - log.batch_start_s)[steps], starts),
+        np.add.reduceat(1000 * (ends_s - log.batch_start_s)[steps], starts),
     )  # fmt: skip

@@ -80,7 +80,7 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
             narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
         found = MEASURES["tokens"](narrowed, tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
-            per_ms, error = found.per_ms(step)
+            per_ms, error = found.per_ms(step, _timed(rule, step))
             return Saturation(1000 * servers * per_ms, error)
     return Saturation(1000 * servers * _estimated(rule, step, tokens), math.nan)
 
@@ -93,16 +93,21 @@ def saturation_of(scenario: Any, roughly: bool = False) -> Saturation:
 
 def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
     """Return the number of engines in the run: several only if memory moves requests between them."""
-    if not isinstance(rule, Continuous) or rule.kv_blocks is None or rule.reserve == "life":
+    if not isinstance(rule, Continuous) or rule.kv_blocks is None or rule.reserve == "life" or rule.wait_ms:
         return 1
     if roughly:  # with decodes first, the difference is less than half a percent
         return min(servers, 3) if rule.first == "prefill" else 1
     return min(servers, TOGETHER, max(MOST // at_once(rule, tokens), 1))
 
 
+def _timed(rule: Rule, step: StepTime) -> bool:
+    """Return whether the times of a run count, and not only what its steps compute."""
+    return not step.by_sums or (isinstance(rule, Continuous) and rule.wait_ms > 0)
+
+
 def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
     """Return a step time under which steps serve the same requests: any, for a single engine."""
-    if not step.by_sums:
+    if _timed(rule, step):
         return replace(step, noise=None)
     cost = step.cost if servers > 1 else StepCost(0.0, 1.0, 0.0, 0.0, 0.0)
     return StepTime(*cost, ragged=step.ragged and not isinstance(rule, Continuous))
@@ -146,6 +151,9 @@ def estimate_per_s(scenario: Any) -> float:
 
 def _estimated(rule: Any, step: StepTime, tokens: Tokens) -> float:
     """Return an estimate of the requests per millisecond of one server."""
+    if isinstance(rule, Continuous) and rule.wait_ms:
+        spare_ms = step.fixed_ms + step.weights_ms if rule.overlap else 0.0  # type: ignore[attr-defined]
+        step = replace(step, fixed_ms=step.fixed_ms + max(rule.wait_ms - spare_ms, 0.0))
     per_ms = (_continuous if isinstance(rule, Continuous) else _whole)(rule, step, tokens)
     # Most steps are full ones of decodes: captured sizes change their time by a factor.
     count = at_once(rule, tokens) if isinstance(rule, Continuous) else rule.largest_batch

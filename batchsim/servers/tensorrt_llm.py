@@ -56,7 +56,7 @@ def tensorrt_llm(
         batch_wait_max_tokens_ratio=batch_wait_max_tokens_ratio, overlap=not disable_overlap_scheduler,
     )  # fmt: skip
     if capacity_scheduler_policy == "STATIC_BATCH":
-        if waits.waits:
+        if waits.holds or waits.wait_ms:
             got = ", ".join(f"{name}={getattr(waits, name)}" for name in WAITS)
             raise ValueError(f"TensorRT-LLM's waits must be 0 with STATIC_BATCH, got {got}")
         return SizeOrWait(size, 0)
@@ -79,7 +79,7 @@ def tensorrt_llm(
         "reserve": "step" if capacity_scheduler_policy == "MAX_UTILIZATION" else "life",
         "max_model_len": language.maybe_whole("TensorRT-LLM's max_seq_len", max_seq_len),
     }  # fmt: skip
-    return replace(waits, **limits) if waits.waits else Continuous(**limits)
+    return replace(waits, **limits) if waits.holds or waits.wait_ms else Continuous(**limits)
 
 
 def config(

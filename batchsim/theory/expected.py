@@ -235,6 +235,8 @@ def _of_tokens(scenario: Any) -> TokenAnswer:
     if not scenario.service.by_sums:
         must = "steps must be without speculation and captured sizes"
         raise UnsolvedError(f"{must}, got {scenario.service!r}")
+    if isinstance(scenario.rule, Continuous) and (scenario.rule.holds or scenario.rule.wait_ms):
+        raise UnsolvedError(f"prompts must not be held back, got {scenario.rule!r}")
     if shares(scenario.rule, scenario.tokens):
         raise UnsolvedError(f"prompts must not share their beginnings, got {scenario.tokens.prefixes!r}")
     for length in (scenario.tokens.prompt, scenario.tokens.output):

@@ -80,8 +80,33 @@ def test_so_it_does_in_both_engines(engine):
     [
         bs.servers.tgi(max_batch_size=16, max_batch_prefill_tokens=256, max_batch_total_tokens=1440),
         bs.servers.sglang(max_running_requests=16, chunked_prefill_size=256, max_total_tokens=1440),
+        bs.servers.sglang(
+            max_running_requests=16,
+            chunked_prefill_size=256,
+            max_total_tokens=2880,
+            enable_prefill_delayer=True,
+            prefill_delayer_queue_min_ratio=0.5,
+        ),
+        bs.servers.tensorrt_llm(
+            max_batch_size=16, max_num_tokens=400, max_tokens=2880, batch_wait_timeout_ms=50
+        ),
+        bs.servers.tensorrt_llm(
+            max_batch_size=16,
+            max_num_tokens=400,
+            max_tokens=2880,
+            batch_wait_timeout_ms=9,
+            disable_overlap_scheduler=True,
+            capacity_scheduler_policy="MAX_UTILIZATION",
+        ),
+        bs.servers.tensorrt_llm(
+            max_batch_size=16,
+            max_num_tokens=400,
+            max_tokens=2880,
+            batch_wait_timeout_iters=9,
+            batch_wait_max_tokens_ratio=0.5,
+        ),
     ],
-    ids=["tgi", "sglang"],
+    ids=["tgi", "sglang", "sglang, delayer", "tensorrt, ms", "tensorrt, ms, no overlap", "tensorrt, steps"],
 )
 def test_rules_that_the_compiled_engine_lacks_are_measured_on_the_other(rule):
     one = scenario(rule, SMALL)

@@ -11,6 +11,7 @@ from refusals import refusals
 import batchsim as bs
 from batchsim import theory
 from batchsim.scenario import Limited
+from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio
 from batchsim.theory import light
 from batchsim.theory.tokens import decodes_ms, longest_cut, prompt_ms
 
@@ -163,6 +164,8 @@ def test_full_whole_batches_are_as_simulated(rule, clients):
         ({"rule": bs.SizeOrWait(32, 0)}, "fill every batch of 32, got 40 clients", None),
         ({"tokens": bs.Tokens(bs.Uniform(1, 9), 9)}, "must have fixed lengths", None),
         ({"workload": bs.Gamma(1, 2)}, "Poisson or a closed loop's, got Gamma", None),
+        ({"rule": BatchWait(batch_wait_timeout_ms=1)}, "must not be held back, got BatchWait(", None),
+        ({"rule": NewTokenRatio(prefill_delayer=True)}, "must not be held back, got NewTokenRatio(", None),
         ({"timeout_ms": 5}, "timeout of 5 ms", None),
         ({"workload": bs.Poisson(1), "queue_limit": 5}, "queue_limit of 5", None),
     ],

@@ -123,6 +123,7 @@ class Continuous(Rule):
     used_by = "vLLM, TensorRT-LLM, Orca"
     map_knobs = ("max_num_seqs", "max_num_batched_tokens")
     holds = False  # whether prompts may have to wait although they would fit
+    wait_ms = 0.0  # before each step, for new requests
 
     def check(self) -> None:
         _check.one_of("first", self.first, FIRST)
@@ -317,9 +318,8 @@ class BatchWait(Continuous):
         return self.batch_wait_timeout_iters > 0 and self.batch_wait_max_tokens_ratio > 0
 
     @property
-    def waits(self) -> bool:
-        """Whether it differs from `Continuous`."""
-        return self.holds or self.batch_wait_timeout_ms > 0
+    def wait_ms(self) -> float:  # type: ignore[override]
+        return self.batch_wait_timeout_ms
 
 
 # SGLang's rule.
