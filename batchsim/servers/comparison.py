@@ -114,9 +114,8 @@ class ServerComparison:
                 numbers |= dict.fromkeys(LATENCIES, math.inf)
             words = {"rule": in_words(group.rule), "why": self.why(group)}
             rows |= dict.fromkeys(group.names, numbers | words)
-        return pandas.DataFrame.from_dict({name: rows[name] for name in self.rules}, orient="index")[
-            list(COLUMNS)
-        ]
+        frame = pandas.DataFrame.from_dict({name: rows[name] for name in self.rules}, orient="index")
+        return frame[list(COLUMNS)]
 
     def _rows(self) -> list[list[str]]:
         """Return the rows of the printed table."""

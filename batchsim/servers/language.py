@@ -90,6 +90,5 @@ def maybe_whole(name: str, value: Any, at_least: int = 1) -> int | None:
 
 def without_defaults(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """Return settings, except None and defaults that never changed between versions."""
-    return {
-        name: value for name, value in settings.items() if value is not None and defaults.get(name) != value
-    }
+    given = {name: value for name, value in settings.items() if value is not None}
+    return {name: value for name, value in given.items() if defaults.get(name) != value}

@@ -134,9 +134,8 @@ class ServerConfig(_check.Renewed):
         if self.one_shape and not silent and workload.sizes is not None:
             _check.warn(f"{self.one_shape}; simulated as if it did")
         if not silent and self.untold(scenario):
-            low, high = (
-                each.full_batches_per_s for each in (found, dataclasses.replace(found, devices=None))
-            )
+            alone = dataclasses.replace(found, devices=None)
+            low, high = (each.full_batches_per_s for each in (found, alone))
             _check.warn(self.sharing_unknown(f"full batches carry {_format.rate(low)}", _format.rate(high)))
         return found
 

@@ -32,9 +32,8 @@ def config(*, minWorkers: int = 1, job_queue_size: int = 100, **settings: int) -
     """Return the meaning of a model's settings; beyond `job_queue_size` jobs, TorchServe answers 503."""
     rule = torchserve(**settings)
     workers = _check.whole("TorchServe's minWorkers", minWorkers)
-    return ServerConfig(
-        "torchserve", rule, workers, _check.whole("TorchServe's job_queue_size", job_queue_size)
-    )
+    jobs = _check.whole("TorchServe's job_queue_size", job_queue_size)
+    return ServerConfig("torchserve", rule, workers, jobs)
 
 
 SNAPSHOT = "model_snapshot"  # of a running server, in whose file it writes its models

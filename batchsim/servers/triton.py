@@ -121,9 +121,8 @@ def config(
         unused = {name: value for name, value in others.items() if value}
         given = {}
     policies = dict.fromkeys(range(1, levels + 1), one)
-    policies |= {
-        level: Policy.checked("Triton's priority_queue_policy", each) for level, each in given.items()
-    }
+    what = "Triton's priority_queue_policy"
+    policies |= {level: Policy.checked(what, each) for level, each in given.items()}
     all_policies = [one, *policies.values()]
     if preserve_ordering:
         if levels > 1:

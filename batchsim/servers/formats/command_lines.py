@@ -1,10 +1,8 @@
 """Settings on a command line: the flags of a server, and its environment variables."""
 
-import functools
 import json
 import re
 import shlex
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -35,11 +33,6 @@ def flags_of(server: str) -> dict[str, str]:
     ('value', 'switch')
     """
     return table(FLAGS, server).get("", {})
-
-
-@functools.cache
-def _sorted_flags(server: str) -> list[str]:
-    return sorted(flags_of(server))
 
 
 def _line(text: str, command: Command) -> str:
@@ -319,9 +312,7 @@ class CommandLine:
         """Return the only flag with this prefix, as Python's argparse does; else the flag itself."""
         if not self.prefixes or flag in flags or "." in flag or not flag.startswith("--"):
             return flag
-        names = _sorted_flags(self.server)
-        first = bisect_left(names, flag)  # those that begin with it follow each other
-        fits = [each for each in names[first : first + 2] if each.startswith(flag)]
+        fits = [each for each in flags if each.startswith(flag)]
         return fits[0] if len(fits) == 1 else flag
 
     def put(self, document: Document, flag: str, node: Node, section: Section) -> None:

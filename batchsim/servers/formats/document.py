@@ -199,10 +199,8 @@ class Document:
         try:
             found = self.server.configure(self.settings)
         except (TypeError, ValueError) as error:
-            words = re.findall(r"\w+", str(error))
-            raise refused(
-                str(error), next((places[word] for word in words if word in places), None)
-            ) from None
+            named = (places[word] for word in re.findall(r"\w+", str(error)) if word in places)
+            raise refused(str(error), next(named, None)) from None
         more = [f"{_format.counted(self.others, 'other unknown key')}"] if self.others else []
         return dataclasses.replace(
             found,

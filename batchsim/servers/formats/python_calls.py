@@ -296,9 +296,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _tree(text: str) -> ast.Module:
-    with warnings.catch_warnings(
-        action="ignore"
-    ):  # about the users' own text, such as a backslash in a string
+    with warnings.catch_warnings(action="ignore"):  # about the users' own text, such as a backslash
         return ast.parse(text)
 
 

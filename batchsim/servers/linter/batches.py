@@ -169,10 +169,8 @@ def too_small(trial: Trial) -> Iterator[Finding]:
     most = min(LARGEST, trial.base.service.largest_batch)
     sizes = [size * 2**k for k in range(1, 9) if size * 2**k <= most]
     # With a size of 1 the wait had no effect, and may be long; a larger size is tried without it.
-    found = [trial.resized(each, 0.0 if size == 1 else None) for each in sizes]
-    larger = [
-        each for each in found if each is not None and each.scenario.rule.largest_batch > rule.largest_batch
-    ]
+    found = filter(None, (trial.resized(each, 0.0 if size == 1 else None) for each in sizes))
+    larger = [each for each in found if each.scenario.rule.largest_batch > rule.largest_batch]
     least = min((each.p99_ms for each in larger), default=math.inf)
     if least == math.inf:
         return
@@ -372,9 +370,7 @@ def overload(trial: Trial) -> Iterator[Finding]:
             if found is not None and not found.overloaded:
                 more = ", ".join(f"{key}={value}" for key, value in found.change.items())
                 more += ", on a device each,"
-                yield Finding(
-                    "overload", what, "load", now.load, found.load, math.inf, found.change, more
-                )  # fmt: skip
+                yield Finding("overload", what, "load", now.load, found.load, math.inf, found.change, more)
                 return
     remedy = "less traffic, more replicas, or a faster model"
     yield Finding("overload", what, "load", now.load, math.nan, math.inf, {}, remedy)

@@ -20,9 +20,7 @@ def _mean(outcome: Outcome, key: str) -> float:
     return outcome.result.metrics.number(key)
 
 
-def _finding(
-    code: str, sentence: str, key: str, now: Outcome, found: Outcome, remedy: str = ""
-) -> Finding:  # fmt: skip
+def _finding(code: str, sentence: str, key: str, now: Outcome, found: Outcome, remedy: str = "") -> Finding:
     p99s_ms = [each.result.percentile(99, unserved="inf") for each in (now, found)]
     effect = max(p99s_ms[0] / p99s_ms[1], 1.0)
     return Finding(code, sentence, key, _mean(now, key), _mean(found, key), effect, found.change, remedy)
