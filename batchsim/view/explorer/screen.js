@@ -141,21 +141,25 @@ function tooltips(model, img, tip) {
     const box = img.getBoundingClientRect();
     return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
   };
-  img.addEventListener("pointermove", (event) => {
-    if (event.pointerType === "touch") return;
-    at = { place: place(event), x: event.offsetX, y: event.offsetY };
+  const over = (event) => {
+    at = { place: place(event), x: event.offsetX, y: event.offsetY, tapped: event.type === "click" };
     ask();
-  });
-  img.addEventListener("pointerleave", () => {
+  };
+  const leave = () => {
     at = null;
     tip.hidden = true;
+  };
+  img.addEventListener("pointermove", (event) => event.pointerType === "touch" || over(event));
+  for (const name of ["pointerleave", "blur"]) img.addEventListener(name, leave);
+  img.addEventListener("click", (event) => {
+    if (event.pointerType === "touch") over(event); // a finger is never just above a place
+    model.send({ click: place(event) });
   });
-  img.addEventListener("click", (event) => model.send({ click: place(event) }));
   return (text, act) => {
     const answered = asked;
     asked = null;
     img.style.cursor = at && act ? "pointer" : "";
-    tip.hidden = !at || !text;
+    tip.hidden = !at || !text || (at.tapped && act);
     if (!at) return;
     if (text && tip.textContent !== text) tip.textContent = text;
     const right = at.x > img.clientWidth / 2, low = at.y > img.clientHeight - 80;
