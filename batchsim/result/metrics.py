@@ -112,7 +112,8 @@ DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: be
 OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # shown for scenarios with `devices` alone
 OF_UNITS = ("mean_units", "padding")  # of service times that depend on sizes
 OF_COST = ("cost_per_million", "cost_per_million_tokens")  # of servers with a price
-OF_FLEETS = ("mean_replicas", "joules_per_request", *OF_COST)  # shown where scenarios ask for them
+OF_ENERGY = ("joules_per_request", "joules_per_token")  # of servers with watts
+OF_FLEETS = ("mean_replicas", *OF_ENERGY, *OF_COST)  # shown where scenarios ask for them
 MILLION = 1_000_000
 OF_SIZES = (*OF_UNITS, "oversized")  # of requests with sizes
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
@@ -240,6 +241,10 @@ _TOKENS = (
     Metric(
         "cost_per_million_tokens", "cost per million tokens", better="lower",
         value=lambda of: of.cost_of_million(of.totals.output_tokens),
+    ),
+    Metric(
+        "joules_per_token", "energy per token", "J", "lower",
+        value=lambda of: np.divide(of.joules, of.totals.output_tokens),
     ),
     Metric(
         "preempted_share", "preempted share", better="lower", kind=Kind.SHARE,
@@ -372,7 +377,7 @@ class Metrics:
             () if delays else ("delayed",), () if self.tells_devices else OF_DEVICES,
             () if self.scenario.autoscale is not None else ("mean_replicas",),
             () if self.scenario.price_per_hour is not None else OF_COST,
-            () if self.scenario.watts is not None else ("joules_per_request",),
+            () if self.scenario.watts is not None else OF_ENERGY,
             () if sized else OF_UNITS, () if self.scenario.rule.largest_size < ENDLESS else ("oversized",),
         )  # fmt: skip
         return (set(SHARES.values()) - self.shares().keys()).union(*others)

@@ -3,7 +3,7 @@
 import math
 
 from batchsim._format import number, percent
-from batchsim.result.metrics import COMPUTING, Metrics
+from batchsim.result.metrics import COMPUTING, OF_ENERGY, Metrics
 from batchsim.scenario import Continuous
 from batchsim.scenario.tokens import a_request
 
@@ -38,7 +38,7 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         lines["batches"] += f"; padding {s['padding']:.0%}"
     fleet = [f"{s['mean_replicas']:.2f} replicas on average"] if "mean_replicas" in s else []
     fleet += [f"{s['cost_per_million']:.4g} per million requests"] if "cost_per_million" in s else []
-    fleet += [f"{s['joules_per_request']:.4g} J a request"] if "joules_per_request" in s else []
+    fleet += [f"{s[key]:.4g} J a {key.rpartition('_')[2]}" for key in OF_ENERGY if key in s]
     if fleet:
         lines["cost"] = ", ".join(fleet)
     if "device_utilisation" in s:

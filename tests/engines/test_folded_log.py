@@ -96,10 +96,15 @@ def test_energy_and_the_mean_gap_are_those_of_the_steps_in_the_run_and_in_each_s
         bs.simulate(scenario, 300, keep=keep, engine=engine, warmup=0.21) for keep in ("all", "requests")
     )
     assert isinstance(result.log, FoldedLog)
-    for key in ("joules_per_request", "mean_itl_ms", "mean_batch_size", "cost_per_million", "utilisation"):
+    of_energy = "joules_per_request", "joules_per_token"
+    for key in (*of_energy, "mean_itl_ms", "mean_batch_size", "cost_per_million", "utilisation"):
         assert result.summary()[key] == pytest.approx(whole.summary()[key], rel=1e-12), key
         of_sections = (each.run.sections.numbers[key] for each in (result, whole))
         np.testing.assert_allclose(*of_sections, rtol=1e-9, err_msg=key)
+    of_request, of_token = (whole.summary()[key] for key in of_energy)
+    finished = whole.metrics.totals.finished
+    assert of_token * whole.metrics.totals.output_tokens == pytest.approx(of_request * finished)
+    assert not {*of_energy} & {*bs.simulate(scenario.replace(watts=None), 20).summary()}
 
 
 def test_sweeps_and_searches_keep_no_steps(little_memory):

@@ -33,7 +33,8 @@ SHORT = (
     patch.multiple(saturation, REQUESTS=300, LEAST=100, EACH=10, SLOW_ROWS=3000),
 )
 OF_SERVED = (
-    "joules_per_request", "cost_per_million", "cost_per_million_tokens", "preempted_share",
+    "joules_per_request", "joules_per_token", "cost_per_million", "cost_per_million_tokens",
+    "preempted_share",
     *(f"mean_{part}_ms" for part in ("latency", *COMPONENTS, *COMPUTING, "device_wait", "ttft")),
     *(key for key, each in {**METRICS, **TOKENS}.items() if each.q is not None),
 )  # fmt: skip

@@ -15,6 +15,7 @@ RECIPE = re.compile(
     r"of `(\w+)` in `(\S+)`,"
 )
 
+FLAGS = re.MULTILINE | re.DOTALL
 ROW = """
     "price_per_hour": Control("Price (per hour)", "What a server costs in an hour; empty: not known",
         "real", None, RULE, Slider("linear", 0, 10, 0.1), {"at_least": 0}, optional=True),
@@ -46,7 +47,11 @@ def copy(tmp_path_factory):
     project = copied(tmp_path_factory.mktemp("recipe"), "batchsim")
     ((files, table, name),) = RECIPE.findall(CONTRIBUTING)
     file = project / "batchsim" / name
-    text, count = re.subn(rf"^{table} = {{$", rf"\g<0>{ROW.rstrip()}", file.read_text(), flags=re.MULTILINE)
+    without, count = re.subn(
+        r'^    "price_per_hour": Control\(.*?optional=True\),\n', "", file.read_text(), flags=FLAGS
+    )
+    assert count == 1  # the row is there already, in other words
+    text, count = re.subn(rf"^{table} = {{$", rf"\g<0>{ROW.rstrip()}", without, flags=FLAGS)
     assert count == 1
     file.write_text(text)
     return project, NUMBERS[files]

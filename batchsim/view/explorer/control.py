@@ -13,6 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import brief
 from batchsim.scenario import Table, priorities
+from batchsim.scenario.service import checked_watts
 from batchsim.scenario.sized_time import SizeTable
 
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
@@ -125,6 +126,13 @@ def rows_of(table: SizeTable) -> Rows:
     return (0, *table.lengths), *((size, *times_ms) for size, times_ms in each)
 
 
+def _watts(_: str, value: Any) -> tuple[tuple[int, float], ...]:
+    points = checked_watts(dict(value)) or {}
+    if len(points) < len(value):
+        raise ValueError(f"watts must have each batch size once, got {brief(value)}")
+    return tuple(sorted(points.items()))
+
+
 CHECKS: Mapping[str, Callable[..., Any]] = {
     "whole": _check.whole,
     "real": _check.real,
@@ -132,8 +140,14 @@ CHECKS: Mapping[str, Callable[..., Any]] = {
     "levels": lambda name, value: priorities.check(value),  # 1:0.2, 2:0.8
     "points": lambda name, value: Table(value).points_ms,  # of a service time: 1:2.1, 8:3.3
     "rows": lambda name, value: rows_of(size_table(value)),  # of a service time: 0:64:512,1:2.1:4.5
+    "watts": _watts,  # by batch size: 0:60, 8:300
     "text": _text,
     "choice": _one_of,
+}
+PAIRS = {  # the kinds that are typed as pairs, with how
+    "points": "a curve must be like 1:2.1,8:3.3 (batch size:ms)",
+    "levels": "Priorities must be like 1:0.2,2:0.8 (level:share)",
+    "watts": "Watts must be like 0:60,8:300 (batch size:watts)",
 }
 
 
@@ -162,7 +176,7 @@ class Control:
     def check(self, name: str, value: Any) -> Any:
         """Return the value as the state stores it, or raise an error that calls it `name`."""
         if self.optional and value in (None, (), []):
-            return () if self.kind in ("sizes", "points", "rows", "levels") else None
+            return () if self.kind in ("sizes", "rows", *PAIRS) else None
         return CHECKS[self.kind](name, value, **self.bounds)
 
     def read(self, name: str, text: str) -> Any:
@@ -178,20 +192,13 @@ class Control:
         value: Any = text.strip()
         if self.optional and value in ("", "none"):
             value = None
-        elif self.kind == "points":
-            value = [
-                _pair(pair, "a curve must be like 1:2.1,8:3.3 (batch size:ms)")
-                for pair in text.split(",")
-                if pair
-            ]
+        elif self.kind in PAIRS:
+            value = [_pair(pair, PAIRS[self.kind]) for pair in text.split(",") if pair.strip()]
         elif self.kind == "rows":
             value = [
                 [_number(name, each, whole=0 in (row, at)) for at, each in enumerate(line.split(":"))]
                 for row, line in enumerate(text.split(","))
             ]
-        elif self.kind == "levels":
-            like = "Priorities must be like 1:0.2,2:0.8 (level:share)"
-            value = [_pair(pair, like) for pair in text.split(",") if pair.strip()]
         elif self.kind == "sizes":
             value = [_number(name, size, whole=True) for size in text.split(",") if size]
         elif self.kind in ("whole", "real"):

@@ -312,7 +312,7 @@ def all_parts(own: Parts, controls: Mapping[str, Control]) -> Parts:
     """
     usual = {field.name: field.default for field in dataclasses.fields(Scenario) if field.name != "tokens"}
     fields = {name: same(name) if name in controls else unshown(value) for name, value in usual.items()}
-    return {**fields, "workload": WORKLOAD_PART, **own}
+    return {**fields, "watts": WATTS_PART, "workload": WORKLOAD_PART, **own}
 
 
 def routing_part(options: Mapping[str, Option]) -> Part:
@@ -368,7 +368,15 @@ LIMITS = {
         "whole", None, RULE, optional=True),
     "timeout_ms": Control("Timeout (ms)", "Requests that have waited this long give up; empty: never",
         "real", None, RULE, None, {"at_least": 0}, optional=True),
+    "price_per_hour": Control("Price (per hour)", "Cost of a server, in any currency; empty: not known",
+        "real", None, COMPUTING, Slider("linear", 0, 10, 0.1), {"at_least": 0}, optional=True),
+    "watts": Control("Power (W)",
+        "Power of a server by batch size, e.g. 0:60, 1:150, 32:300, 0 while idle, linear between; "
+        "empty: not known",
+        "watts", (), COMPUTING, optional=True),
 }  # fmt: skip
+WATTS_PART = Part(("watts",), lambda values, _: dict(values["watts"]) or None,
+    lambda watts, _: {"watts": tuple(sorted((watts or {}).items()))})  # fmt: skip
 SEED = {
     "seed": Control("Seed", "The same seed gives the same traffic",
         "whole", 0, SHARE, None, {"at_least": 0, "at_most": 2**63 - 1}),

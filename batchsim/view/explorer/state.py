@@ -29,7 +29,6 @@ LOOKS = (
     "more",
 )  # in a link: the large view, see `view_of`, and whether all controls and views are there
 MORE = "more=1"
-PAID = "price_per_hour", "watts"  # which change no time, so that a link may go without them
 OLD = {"token_replicas": "replicas", "token_routing": "routing"}  # names of controls in older links
 
 
@@ -169,7 +168,7 @@ class State(_Values):
         differences = self.differences(DEFAULTS[self.mode])
         if self.mode != FIRST:
             differences = {"mode": self.mode} | differences
-        if kept := tuple(path for path in self.unshown if path not in PAID):
+        if kept := tuple(self.unshown):
             differences[KEPT] = kept
         return urlencode({name: as_text(value) for name, value in differences.items()}, safe=":,/")
 
@@ -205,7 +204,7 @@ class State(_Values):
         if lacks := named - {*state.unshown}:
             rule = f"a link with {', '.join(sorted(lacks))} must come with the scenario that has it"
             raise ValueError(f"{rule}: explore(scenario, link=...), got none")
-        left = {path: it for path, it in given.items() if it.values is not None or path in (*named, *PAID)}
+        left = {path: it for path, it in given.items() if it.values is not None or path in named}
         return state.replace(given=left)
 
 

@@ -6,7 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
-from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT, percentile_key
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, OF_ENERGY, TPOT, TTFT, percentile_key
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import NAMED, ViewData
 
@@ -67,10 +67,13 @@ def figures_of(data: ViewData) -> list[Figure]:
 
 
 def rate_figure(data: ViewData, name: str, key: str) -> Figure:
-    """Return a metric that is a rate per second, by its key."""
+    """Return a metric that is a rate per second, by its key; beside it, the energy that it takes."""
     before, value = data.before, data.summary[key]
     change = change_of(value, None if before is None else before.summary[key], digits)
-    return Figure(name, digits(value), "per s", _between(data.intervals.get(key), digits), change)
+    joules = {each.rpartition("_")[2]: data.summary[each] for each in OF_ENERGY if each in data.summary}
+    energy = ", ".join(f"{number(each)} J a {of}" for of, each in joules.items())
+    between = _between(data.intervals.get(key), digits)
+    return Figure(name, digits(value), "per s", between, change, beside=energy)
 
 
 def load_figure(data: ViewData) -> Figure:

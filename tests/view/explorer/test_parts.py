@@ -13,8 +13,6 @@ from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.parts import Given
 from batchsim.view.explorer.state import DEFAULTS, State
 
-PAID = {"price_per_hour", "watts"}  # which a link leaves out
-
 
 @st.composite
 def scenarios(draw):
@@ -36,16 +34,58 @@ def test_any_scenario_comes_back_from_controls_its_link_and_its_python(scenario)
     assert state.scenario() == scenario
     link = state.to_link()
     assert State.from_link(link, state) == state
-    if {*state.needs} <= PAID:
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+    if not state.needs:
         alone = State.from_link(link)
         for name in CONTROLS:
             assert getattr(alone, name) == getattr(state, name)
+        assert alone.scenario() == scenario
     else:
         with pytest.raises(ValueError, match="must come with"):
             State.from_link(link).scenario()
     names = {"traffic": scenario.workload, "tokens": scenario.tokens}
     exec(state.python(50).partition("result =")[0], names)
     assert names["scenario"] == scenario
+
+
+@given(
+    scenarios(),
+    st.floats(0, 100).map(lambda price: round(price, 3)),
+    st.dictionaries(st.integers(0, 4096), st.floats(0, 1e5), min_size=2, max_size=6),
+)
+def test_any_price_and_any_watts_survive_the_explorer_links_files_and_python(scenario, price, watts):
+    paid = scenario.replace(price_per_hour=price, watts=watts)
+    state = State.of(paid)
+    moved = state.replace(servers=state.servers)
+    assert not {"price_per_hour", "watts"} & {*state.needs}
+    for again in (state, moved, State.from_link(state.to_link(), state)):
+        assert (again.price_per_hour, dict(again.watts)) == (price, watts)
+        assert again.scenario() == paid
+    alone = State.from_link(state.replace(given={}).to_link())
+    assert (alone.field("price_per_hour"), alone.field("watts")) == (price, watts)
+    assert bs.Scenario.from_toml(paid.to_toml()) == paid
+    names = {"traffic": paid.workload, "tokens": paid.tokens}
+    exec(state.python(50).partition("result =")[0], names)
+    assert names["scenario"] == paid
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        ("8:-1", "watts of a batch of 8 must be at least 0, got -1"),
+        ("8:nan", "watts of a batch of 8 must be a number, got nan"),
+        ("0:60", "watts must have those of a batch of 1 or more, got {0: 60}"),
+        ("8:1,8:2", r"watts must have each batch size once, got \[\(8, 1\), \(8, 2\)\]"),
+        ("-1:5", "a batch size in watts must be at least 0, got -1"),
+        ("300", r"Watts must be like 0:60,8:300 \(batch size:watts\), got '300'"),
+        ("8:many", "the part after a colon must be a number, got 'many'"),
+    ],
+)
+def test_bad_watts_are_refused_with_the_rule_and_the_value(typed, error):
+    with pytest.raises(ValueError, match=f"^{error}$"):
+        CONTROLS["watts"].read("Power (W)", typed)
+    with pytest.raises(ValueError, match=f"^{error}$"):
+        State.from_link(f"watts={typed}")
 
 
 @given(scenarios(), st.integers(1, 4))

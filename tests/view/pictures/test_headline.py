@@ -8,7 +8,7 @@ import pytest
 from token_pictures import LIMITS, TOKENS
 
 import batchsim as bs
-from batchsim._format import duration, percent
+from batchsim._format import duration, number, percent
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import FIGURES, as_html, as_line, figures_of, token_figures_of
 from batchsim.view.pictures.latency import describe_objective
@@ -105,3 +105,16 @@ def test_the_headline_tells_preemptions_and_that_there_is_no_tpot(token_cases):
     assert share > 0
     assert token_figures_of(token_cases["short"])[3].beside == f"{percent(share)} preempted"
     assert token_figures_of(token_cases["single"])[1].value == "\N{EN DASH}"
+
+
+def test_energy_stands_beside_the_throughput_where_watts_are_given_and_nowhere_else(cases, token_cases):
+    for mode, plain in (("requests", cases["plain"]), ("tokens", token_cases["plain"])):
+        assert " J" not in as_line(plain)
+        scenario = plain.result.scenario.replace(watts={0: 50, 1: 100, 32: 300})
+        data = ViewData(bs.simulate(scenario, 500))
+        s = data.summary
+        keys = {"request": "joules_per_request", "token": "joules_per_token"}
+        words = [f"{number(s[key])} J a {of}" for of, key in keys.items() if key in s]
+        assert len(words) == (1 if mode == "requests" else 2)
+        assert FIGURES[mode](data)[2].beside == ", ".join(words)
+        assert ", ".join(words) in as_html(data)

@@ -188,3 +188,6 @@ def test_the_price_and_the_power_of_a_server_stay_with_a_scenario(scenario):
     copied = panel.session.explored(panel.state.to_link())
     again = eval(copied.removeprefix("import batchsim as bs; "), {"bs": bs, "scenario": scenario})
     assert again.scenario == moved
+    alone = bs.explore(requests=300, link=panel.state.to_link())
+    assert alone.scenario == moved
+    assert alone.controls["watts"].field.value == "0:60, 1:100, 8:200"
