@@ -27,7 +27,7 @@ NAMED = {TTFT: "TTFT", TPOT: "TPOT", ITL: "gap", LATENCY: "answer"}
 AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
 GROUPS = 20  # of ever slower requests
 # What only some runs have: others have no view of it.
-PARTS = ("sizes", "by_replica")
+PARTS = ("sizes", "by_replica", "paid")
 # The headline's metrics that have an interval.
 HEADLINE = {
     "requests": ["p50_ms", "p99_ms", "throughput_per_s"],
@@ -152,6 +152,11 @@ class ViewData:
         return {str(name): column.to_numpy() for name, column in self.result.by_replica().items()}
 
     @property
+    def paid(self) -> bool | None:
+        """Whether servers have a price or watts; None if they have neither."""
+        return True if _is_paid(self.result.scenario) else None
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The names of `PARTS` that the run has."""
         return parts_shown(self.result.scenario)
@@ -232,8 +237,12 @@ class ViewData:
 
 def parts_shown(scenario: Scenario) -> tuple[str, ...]:
     """Return the names of `PARTS` that runs of a scenario have."""
-    has = scenario.workload.sizes is not None, scenario.most_replicas > 1
+    has = scenario.workload.sizes is not None, scenario.most_replicas > 1, _is_paid(scenario)
     return tuple(name for name, there in zip(PARTS, has, strict=True) if there)
+
+
+def _is_paid(scenario: Scenario) -> bool:
+    return bool(scenario.price_per_hour) or scenario.watts is not None
 
 
 def _as_argument(limits_ms: dict[str, float]) -> dict[str, float]:

@@ -71,7 +71,7 @@ def rate_figure(data: ViewData, name: str, key: str) -> Figure:
     before, value = data.before, data.summary[key]
     change = change_of(value, None if before is None else before.summary[key], digits)
     joules = {each.rpartition("_")[2]: data.summary[each] for each in OF_ENERGY if each in data.summary}
-    energy = ", ".join(f"{number(each)} J a {of}" for of, each in joules.items())
+    energy = f"at {', '.join(f'{number(each)} J a {of}' for of, each in joules.items())}" * bool(joules)
     between = _between(data.intervals.get(key), digits)
     return Figure(name, digits(value), "per s", between, change, beside=energy)
 

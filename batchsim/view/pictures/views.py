@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 
 from batchsim.view.pictures.batches import BatchView
 from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
+from batchsim.view.pictures.costs import CostView
 from batchsim.view.pictures.data import PARTS, ViewData
 from batchsim.view.pictures.heat_map import HeatMapView, TokenHeatMapView
 from batchsim.view.pictures.latency import LatencyView
@@ -20,10 +21,11 @@ from batchsim.view.pictures.view import View
 VIEWS: dict[str, tuple[type[View], ...]] = {
     "requests": (
         LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView, ReplicasView, SizesView,
+        CostView,
     ),
     "tokens": (
         TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
-        ReplicasView,
+        ReplicasView, CostView,
     ),
 }  # fmt: skip
 

@@ -116,5 +116,5 @@ def test_energy_stands_beside_the_throughput_where_watts_are_given_and_nowhere_e
         keys = {"request": "joules_per_request", "token": "joules_per_token"}
         words = [f"{number(s[key])} J a {of}" for of, key in keys.items() if key in s]
         assert len(words) == (1 if mode == "requests" else 2)
-        assert FIGURES[mode](data)[2].beside == ", ".join(words)
+        assert FIGURES[mode](data)[2].beside == f"at {', '.join(words)}"
         assert ", ".join(words) in as_html(data)
