@@ -119,9 +119,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     }  # fmt: skip
 
     prefer: str = RUN(
-        "Lowest cost (without a price: fewest servers), or lowest latency.",
+        "Lowest cost (without a price: fewest servers), latency or energy.",
         "cheapest",
-        metavar="cheapest|fastest",
+        metavar="cheapest|fastest|greenest",
     )
     inputs: int | None = RUN(
         "Draws of other inputs, for a --measurement (default: 20) or a trace (default: none)."

@@ -31,6 +31,7 @@ class Outcome(StrEnum):
     TIED = "tied"  # with the recommended one, which is preferred
     LEFT = "not run"  # or not to the end, as the search was interrupted
     DEARER = "more servers"
+    HUNGRIER = "more energy"
 
 
 class Tie(NamedTuple):
@@ -59,6 +60,7 @@ class Ran(NamedTuple):
         noted = (
             *kind_of(scenario).noted,
             *(() if scenario.price_per_hour is None else ("cost_per_million",)),
+            *(() if scenario.watts is None else ("joules_per_request",)),
         )
         return cls(
             result.arrival_s.size,
@@ -79,6 +81,7 @@ class Candidate:
     knobs: dict[str, Any]
     scenario: Scenario
     changes: int = 0  # of its knobs from their present values, if that counts
+    prefer: str = "cheapest"
     outcome: Outcome | None = None
     why: str = ""
     screened: Ran = field(default=NOT_RUN, repr=False)
@@ -105,28 +108,43 @@ class Candidate:
         """What a million requests cost if it keeps up; NaN without a price, or before a run that tells it."""
         scenario = self.scenario
         if scenario.price_per_hour is None or self.metered or not isinstance(scenario.workload, OpenLoop):
-            told = self.searched if self.searched.requests else self.fresh
-            return told.numbers.get("cost_per_million", math.nan)
+            return self._told("cost_per_million")
         return scenario.price_per_hour / 3600 * self.servers / scenario.workload.offered_per_s * MILLION
+
+    @property
+    def joules_per_request(self) -> float:
+        """What a request takes; NaN without watts, or before a run that tells it."""
+        return self._told("joules_per_request")
+
+    def _told(self, key: str) -> float:
+        """Return a metric of its longest run, NaN before one."""
+        told = self.searched if self.searched.requests else self.fresh
+        return told.numbers.get(key, math.nan)
 
     @property
     def cost(self) -> float:
         """What "cheapest" minimises: the cost of a million requests, or without a price the servers.
 
-        Costs that only a run tells are equal in steps of 1 %.
+        With "greenest" it is the energy of a request. Costs that only a run tells are equal in steps of 1 %.
         """
-        if self.scenario.price_per_hour is None:
+        green = self.prefer == "greenest"
+        if self.scenario.price_per_hour is None and not green:
             return self.servers
         if not self.metered:
             return self.cost_per_million
-        if not (paid := self.cost_per_million) > 0:
+        if not (paid := self.joules_per_request if green else self.cost_per_million) > 0:
             return 0.0 if paid == 0 else math.inf  # not run
         return float(STEP ** round(math.log(paid, STEP)))
 
     @property
     def metered(self) -> bool:
-        """Whether only a run tells what requests cost: they are lost, clients wait, or replicas change."""
+        """Whether only a run tells what requests cost: they are lost, clients wait, or replicas change.
+
+        It always tells their energy.
+        """
         scenario = self.scenario
+        if self.prefer == "greenest":
+            return True
         fixed = (
             isinstance(scenario.workload, OpenLoop) and not scenario.can_lose and scenario.autoscale is None
         )

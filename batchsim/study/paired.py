@@ -169,10 +169,11 @@ class Statement:
     """How far the chosen setting is above the best, with 95 % confidence for all comparisons together.
 
     The best has the lowest value of the metric `key` among `settings` settings, the chosen one included:
-    those that cost as much (with so many `servers`, or `per_million` requests; None for any) and that no run
-    showed to miss another objective. `within_ms` bounds the difference. `screened` of these settings ran a
-    tenth of the requests only, as that showed them to be slower. Nothing is stated about `left_out` more,
-    whose bound is wide or unknown: any may be better. What the 95 % leave out: `batchsim.study.paired`.
+    those that cost as much (`servers`, or `per_million` requests, or `joules` a request; None for any) and
+    that no run showed to miss another objective. `within_ms` bounds the difference. `screened` of these
+    settings ran a tenth of the requests only, as that showed them to be slower. Nothing is stated about
+    `left_out` more, whose bound is wide or unknown: any may be better. What the 95 % leave out:
+    `batchsim.study.paired`.
     """
 
     key: str
@@ -183,11 +184,14 @@ class Statement:
     servers: int | None = None
     level: float = LEVEL
     per_million: float | None = None
+    joules: float | None = None
 
     def __str__(self) -> str:
         on = "" if self.servers is None else f" on {_format.counted(self.servers, 'server')}"
         if self.per_million is not None:
             on = f" at {_format.number(self.per_million)} per million requests"
+        if self.joules is not None:
+            on = f" at {_format.number(self.joules)} J a request"
         label = described(self.key)[0]
         few = f"{_format.counted(self.settings, 'setting')}{on}, {self.level:.0%} confidence"
         text = f"{label} is within {_format.number(self.within_ms, 2)} ms of the best of {few}"

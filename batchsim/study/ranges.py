@@ -96,7 +96,7 @@ def explored(
     def best() -> list[Candidate]:
         def order(each: Candidate) -> tuple[float, ...]:
             excess, *rest = each.rank
-            return excess, each.cost if search.prefer == "cheapest" else 0, *rest
+            return excess, 0 if search.prefer == "fastest" else each.cost, *rest
 
         return sorted((each for each in places if each.searched.requests), key=order)[:AROUND]
 

@@ -214,6 +214,9 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
 def _costs(found: Recommendation) -> Iterator[str]:
     """Report what it costs, and what a percent of the latency costs from and to the next setting in cost."""
     key, price = found.slo.latency.key, found.scenario.price_per_hour
+    if found.scenario.watts is not None and found.scenario.stable:
+        joules = found.result.metrics.number("joules_per_request")
+        yield f"A request takes {_format.number(joules)} J, idle time included."
     if price is None or not found.scenario.stable:
         return
     taken = found.candidates["outcome"].isin(["recommended", "nearest"])

@@ -137,7 +137,7 @@ class Search:
         """Eliminate settings that are slower than the first of their cost, by every latency asked for."""
         groups: dict[float, list[Candidate]] = {}
         for each in by_rank(each for each in self.candidates if each.outcome is None):
-            groups.setdefault(each.cost if self.prefer == "cheapest" else 0, []).append(each)
+            groups.setdefault(0 if self.prefer == "fastest" else each.cost, []).append(each)
         for leader, *others in groups.values():
             if len(self.latencies) < len(self.slo.objectives) and leader.last.judgement.excess > 1:
                 continue
@@ -198,10 +198,10 @@ class Search:
 
     def choice(self) -> tuple[Candidate, Result, Statement | None]:
         """Return the recommended setting, or the nearest, with its run; give all settings their outcomes."""
-        # With "cheapest", in groups by the cost: the first group with an answer has the best.
-        cheapest = self.prefer == "cheapest"
+        # Unless by latency alone, in groups by the cost: the first group with an answer has the best.
+        green = self.prefer == "greenest"
         groups: list[float | None] = (
-            [*sorted({each.cost for each in self.candidates})] if cheapest else [None]
+            [None] if self.prefer == "fastest" else [*sorted({each.cost for each in self.candidates})]
         )
         for cost in groups:
             group = [each for each in self.candidates if cost in (None, each.cost)]
@@ -221,10 +221,12 @@ class Search:
                     Outcome.SLOWER, f"{self.latency(each)}, above {self.latency(best)} of the choice"
                 )
             fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
-            if best.metered:
+            if green:
+                fewer = f"one at {_format.number(best.joules_per_request)} J a request meets"
+            elif best.metered:
                 fewer = f"one at {_format.number(best.cost_per_million)} per million meets"
             for each in self.candidates:
-                each.eliminate(Outcome.DEARER, f"{fewer} the objective")
+                each.eliminate(Outcome.HUNGRIER if green else Outcome.DEARER, f"{fewer} the objective")
             return best, result, statement
         return *self.nearest(), None
 
@@ -275,7 +277,7 @@ class Search:
 
         def order(each: Candidate) -> tuple[float, ...]:
             excess, beyond, *rest = each.rank
-            cost = each.cost if self.prefer == "cheapest" else 0
+            cost = 0 if self.prefer == "fastest" else each.cost
             return each.outcome is Outcome.FAILS, excess, beyond, cost, *rest
 
         best = min((each for each in self.candidates if each.last.requests), key=order)
@@ -303,7 +305,7 @@ class Search:
         All bounds hold together; with a round of screening there are two looks, each with its share of the
         confidence. Wide bounds, and those of runs that are short for their queues, are left out.
         """
-        key = self.slo.latency.key
+        key, green = self.slo.latency.key, self.prefer == "greenest"
 
         def misses(each: Candidate) -> bool:
             """Whether another objective than the latency's is shown to be missed."""
@@ -322,7 +324,8 @@ class Search:
             settings if known or not rivals else 1, len(rivals) - len(known),
             sum(not each.full.requests for each in known),
             chosen.servers if some and not chosen.metered else None,
-            per_million=chosen.cost_per_million if some and chosen.metered else None,
+            per_million=chosen.cost_per_million if some and chosen.metered and not green else None,
+            joules=chosen.joules_per_request if some and green else None,
         )  # fmt: skip
 
     def latency(self, candidate: Candidate) -> str:

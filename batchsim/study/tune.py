@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from batchsim.theory import Optimum
 
-PREFER = ("cheapest", "fastest")
+PREFER = ("cheapest", "fastest", "greenest")
 PERCENTILES = (50.0, 95.0, 99.0)  # to expect, in addition to those of the objective
 NEAR = 4  # settings after the nearest that are tried with one more server
 LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
@@ -63,7 +63,8 @@ def tune(
     `price_per_hour`, or without one the fewest servers, of all replicas; and among the settings of that cost
     the lowest latency (the highest percentile of `slo`, or its mean). `costs` has what a percent of it costs.
     Clients, requests that get lost and autoscalers cost what a run says: costs in the same step of 1 % are
-    equal. "fastest" takes the lowest latency of all. Runs may not tell
+    equal. "greenest" takes the lowest energy of a request by the scenario's `watts`, which a run always says.
+    "fastest" takes the lowest latency of all. Runs may not tell
     several settings from the fastest (`batchsim.study.search`): among these it takes the most headroom (the
     highest saturation rate), then the lower mean latency, then the shorter wait ("fastest" takes fewer
     servers first). With `stay` it takes the fewest changes of the scenario's own knobs before all of this but
@@ -108,6 +109,8 @@ def tune(
     """
     check(scenario, slo)
     _check.one_of("prefer", prefer, PREFER)
+    if prefer == "greenest" and scenario.watts is None:
+        raise ValueError("prefer='greenest' needs watts, the power of a server, got none")
     count = check_requests(scenario, requests)
     check_memory(scenario, count)
     seed = _check.seed(seed)
@@ -116,7 +119,7 @@ def tune(
     grid: Grid | Points = Grid.of(scenario, ends_of(over))
     streams = [Streams(scenario, each) for each in (seed, seed + FRESH)]
     lengths = functools.cache(lambda: [each.lengths()(count) for each in streams])
-    make = partial(_entry, slo=slo, lengths=lengths, stay=stay)
+    make = partial(_entry, slo=slo, lengths=lengths, stay=stay, prefer=prefer)
     entries = [make(scenario, grid.knobs(number)) for number in range(len(grid))]
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
     if len(refusals) == len(entries):
@@ -206,7 +209,12 @@ def _draws(
 
 
 def _entry(
-    scenario: Scenario, knobs: dict[str, Any], slo: SLO, lengths: Callable[[], list[Any]], stay: bool
+    scenario: Scenario,
+    knobs: dict[str, Any],
+    slo: SLO,
+    lengths: Callable[[], list[Any]],
+    stay: bool,
+    prefer: str,
 ) -> Candidate | ValueError:
     """Return a setting as a candidate, or the scenario's error if that refuses it."""
     try:
@@ -223,7 +231,7 @@ def _entry(
         return refusal
     check_loss(point, slo)
     changes = sum(value_of(scenario, name) != value_of(point, name) for name in knobs) if stay else 0
-    return Candidate(knobs, point, changes)
+    return Candidate(knobs, point, changes, prefer)
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 import pytest
 
 import batchsim as bs
+from batchsim._format import number
 from batchsim.study import search
 from batchsim.study.candidate import Candidate
 from batchsim.study.slo import SLO
@@ -337,3 +338,42 @@ def test_a_slower_setting_is_compared_in_the_traffic_that_all_settings_met():
     chosen_ms = found.frontier.set_index("max_wait_ms").p99_ms[0]  # of the search, not of the fresh seed
     assert chosen_ms != found.expected["p99_ms"].value
     assert f"above p99 {chosen_ms:.4g} ms" in rows.why[20]
+
+
+# The least energy.
+
+
+GREEN = bs.Scenario(
+    bs.Poisson(400), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25), watts={0: 60, 1: 220, 8: 260, 32: 320}
+)
+OVER = {"max_batch_size": [4, 16, 32], "max_wait_ms": [0, 2, 5, 10, 20, 40], "servers": [1, 2]}
+
+
+def test_the_greenest_setting_takes_the_least_energy_of_those_that_meet_the_objective():
+    slo = bs.SLO(p99_ms=40)
+    found = tune(GREEN, slo, OVER, requests=20_000, prefer="greenest")
+    assert found.met
+    table = bs.sweep(GREEN, OVER, 20_000, progress=False)
+    meets = table[table.stable & (table.p99_ms <= 38)]  # surely
+    chosen = table[
+        [all(row[knob] == value for knob, value in found.knobs.items()) for _, row in table.iterrows()]
+    ]
+    assert chosen.p99_ms.item() <= 40
+    assert chosen.joules_per_request.item() <= 1.01 * meets.joules_per_request.min()
+    fastest, cheapest = (
+        tune(GREEN, slo, OVER, requests=20_000, prefer=each) for each in ("fastest", "cheapest")
+    )
+    for other in (fastest, cheapest):
+        assert found.result.summary()["joules_per_request"] < other.result.summary()["joules_per_request"]
+    assert found.rule.max_wait_ms > cheapest.rule.max_wait_ms
+    joules = found.result.summary()["joules_per_request"]
+    assert f"A request takes {number(joules)} J, idle time included." in found.explain()
+    hungrier = found.candidates[found.candidates.outcome == "more energy"]
+    assert len(hungrier)
+    assert hungrier.why.str.contains("J a request meets the objective").all()
+    assert " J a request" in str(found.statement)
+
+
+def test_the_greenest_setting_needs_watts():
+    with pytest.raises(ValueError, match="prefer='greenest' needs watts, the power of a server, got none"):
+        tune(GREEN.replace(watts=None), bs.SLO(p99_ms=40), OVER, prefer="greenest")

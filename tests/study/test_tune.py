@@ -326,7 +326,7 @@ def test_tune_refuses():
     tune(POISSON, {"p99_ms": 50}, SMALL) -> TypeError: slo must be an SLO, as SLO(p99_ms=50), got
     tune("POISSON", P99, SMALL) -> TypeError: scenario must be a Scenario, got 'POISSON'
     tune(POISSON, P99, SMALL, prefer="fast")
-        -> prefer must be one of cheapest, fastest, got 'fast'; did you mean 'fastest'
+        -> prefer must be one of cheapest, fastest, greenest, got 'fast'; did you mean 'fastest'
     tune(POISSON, P99, SMALL, requests=0) -> requests must be at least 1, got 0
     tune(POISSON, P99, SMALL, seed=1.5) -> TypeError: seed must be a whole number, got 1.5
     tune(POISSON, SLO(min_throughput_per_s=1500), SMALL)
