@@ -118,10 +118,10 @@ def published_source(name: str) -> "Published | PublishedSteps":
     return found
 
 
-def _named(name: str, tables: Mapping[str, Any]) -> Any:
+def _named(name: str, tables: Mapping[str, Any], listed_by: str = "batchsim published") -> Any:
     """Return the table of a name, or raise with the nearest known one."""
     if name not in tables:
-        hint = alike(name, tables) or "; `batchsim published` lists them"
+        hint = alike(name, tables) or f"; `{listed_by}` lists them"
         raise ValueError(f"there is no published table {name!r}{hint}")
     return tables[name]
 
@@ -219,11 +219,6 @@ class PublishedWatts:
     source_url: str
     licence: str
 
-    @property
-    def gain(self) -> float:
-        """How many times less energy the best batch size takes than the smallest one."""
-        return self.joules[min(self.joules)] / min(self.joules.values())
-
 
 def published_watts(name: str) -> PublishedWatts:
     """Return the measured power and energy by batch size of a model on a device.
@@ -238,11 +233,9 @@ def published_watts(name: str) -> PublishedWatts:
     (486.4, 688.3)
     >>> llama.joules[8], llama.joules[511], llama.per
     (0.4548, 0.07019, 'token')
-    >>> round(llama.gain, 1), round(published_watts("stable-diffusion-xl/h100").gain, 1)
-    (6.5, 1.3)
     """
     _check.instance("the name of a published table", name, str, "a string")
-    found: PublishedWatts = _named(name, _watts())
+    found: PublishedWatts = _named(name, _watts(), "bs.published_names(watts=True)")
     return found
 
 

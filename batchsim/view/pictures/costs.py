@@ -35,21 +35,16 @@ class Costs(NamedTuple):
 
 def costs_of(data: ViewData) -> Costs:
     """Return energy and cost by batch size; those that the scenario has."""
-    scenario, unit = data.result.scenario, "request" if data.result.scenario.tokens is None else "token"
-    largest = min(scenario.rule.largest_batch, LARGEST)
-    sizes = np.unique(np.geomspace(1, largest, POINTS).round().astype(int))
+    scenario = data.result.scenario
+    unit, of = ("request", "") if scenario.tokens is None else ("token", "_tokens")
+    sizes = np.unique(np.geomspace(1, min(scenario.rule.largest_batch, LARGEST), POINTS).round().astype(int))
     ms = _batches_ms(scenario, sizes)
-    found = {
-        "energy": (scenario.watts_at(sizes) if scenario.watts_at else 0.0 * sizes, f"joules_per_{unit}"),
-        "cost": (
-            np.full(sizes.size, (scenario.price_per_hour or 0.0) / 3600 * MILLION),
-            "cost_per_million" + "_tokens" * (unit == "token"),
-        ),
-    }
-    found = {kind: (per_s, key) for kind, (per_s, key) in found.items() if per_s[0] > 0}
-    each = {kind: per_s * ms / 1000 / sizes for kind, (per_s, _) in found.items()}
-    run = {kind: float(data.summary[key]) for kind, (_, key) in found.items()}
-    return Costs(sizes, ms, each, run, unit)
+    price = np.full(sizes.size, (scenario.price_per_hour or 0.0) / 3600 * MILLION)
+    watts = 0 * price if scenario.watts_at is None else scenario.watts_at(sizes)
+    per_s = {"energy": (watts, f"joules_per_{unit}"), "cost": (price, f"cost_per_million{of}")}
+    per_s = {kind: (rate, key) for kind, (rate, key) in per_s.items() if rate[0] > 0}
+    each = {kind: rate * ms / 1000 / sizes for kind, (rate, _) in per_s.items()}
+    return Costs(sizes, ms, each, {kind: float(data.summary[key]) for kind, (_, key) in per_s.items()}, unit)
 
 
 def _batches_ms(scenario: Scenario, sizes: np.ndarray) -> np.ndarray:

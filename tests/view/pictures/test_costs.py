@@ -114,3 +114,15 @@ def test_it_is_drawn_in_both_themes_and_on_a_phone(theme, wide):
     picture = LivePicture(wide, 480, theme=theme, large="costs", parts=("paid",))
     picture.show(data_of(PAID, before=data_of(PLAIN)))
     assert np.ptp(picture.pixels()) > 100
+
+
+def test_a_sweep_maps_the_energy_of_a_request_and_stars_the_least():
+    over = {"max_batch_size": [4, 8, 16], "max_wait_ms": [0, 10, 40]}
+    frame = bs.sweep(PAID, over, 2000, progress=False)
+    picture = bs.heat_map(frame, value="joules_per_request")
+    assert "energy per request (J)" in [ax.get_ylabel() for ax in picture.axes]
+    (star,) = (line for line in picture.axes[0].lines if line.get_marker() == "*")
+    best = frame.loc[frame.joules_per_request.idxmin()]
+    places = [sorted(set(frame[knob])).index(best[knob]) for knob in over]
+    assert [int(each[0]) for each in star.get_data()] == places  # in its cell
+    assert frame.max_wait_ms[frame.joules_per_request.idxmin()] == 40
