@@ -14,15 +14,7 @@ from batchsim.result.comparison import Difference
 from batchsim.result.seats import beginning, seats, spells
 from batchsim.result.sections import sums
 from batchsim.result.shares import students_t
-from batchsim.scenario import (
-    AtLeast,
-    Continuous,
-    Poisson,
-    Scenario,
-    SizeOrWait,
-    StepTime,
-    Tokens,
-)
+from batchsim.scenario import AtLeast, Continuous, Poisson, Scenario, SizeOrWait, StepTime, Tokens
 from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.rules.continuous import (

@@ -44,6 +44,8 @@ class Film(ABC):
     ValueError for a result without columns, or of several replications.
     """
 
+    decimals = 1  # after the point of its times in ms, in its words and on its clock
+
     def __init__(self, result: Result) -> None:
         if not isinstance(result, Result):
             raise TypeError(f"result must be a Result, got {result!r}")
@@ -79,11 +81,6 @@ class Film(ABC):
     @abstractmethod
     def words(self, time_s: float, within_s: float = 0.0) -> str:
         """Return a moment in words."""
-
-    @property
-    def decimals(self) -> int:
-        """The digits after the point of its times in ms, in its words and on its clock."""
-        return 1
 
     def at(self, time_s: float) -> str:
         """Return how a sentence about a moment begins."""
@@ -202,15 +199,12 @@ class RequestFilm(Film):
         if result.scenario.tokens is not None:
             raise ValueError("a film shows batches that leave whole, got a run of token generation")
         self.order, self._device_time = ServiceOrder(result, self.left_s), result.run.device_time
+        batch_s = np.mean(self.batches.finish_s - self.batches.start_s) if self.batches.start_s.size else 1.0
+        self.decimals = min(max(math.ceil(-math.log10(1000 * batch_s)) + 2, 0), 9)
 
     @cached_property
     def instants(self) -> np.ndarray:
         return np.unique(np.concatenate([self.arrival_s, self.left_s, self.done_s]))
-
-    @cached_property
-    def decimals(self) -> int:
-        batch_s = np.mean(self.batches.finish_s - self.batches.start_s) if self.batches.start_s.size else 1.0
-        return min(max(math.ceil(-math.log10(1000 * batch_s)) + 2, 0), 9)
 
     def words(self, time_s: float, within_s: float = 0.0) -> str:
         time_s = float(_check.real("time_s", time_s, at_least=0))

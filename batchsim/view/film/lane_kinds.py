@@ -6,15 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batchsim import _check
-from batchsim._format import (
-    INFINITE,
-    counted,
-    duration,
-    number,
-    percent,
-    rate,
-    typed_duration,
-)
+from batchsim._format import INFINITE, counted, duration, number, percent, rate, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
@@ -213,10 +205,7 @@ def lanes_window(comparison: ServerComparison, requests: int | None = None) -> W
         lane = kind.lane(group, stretch)
         lanes.append(lane | {"title": list(group.names), "notes": kind.notes(group, lane)})
     films = [(", ".join(group.names), kind.film(group.result)) for group in comparison.groups]
-    more = {
-        "title": title_of(stretch),
-        "legend": kind.legend(comparison.groups, lanes),
-    }
+    more = {"title": title_of(stretch), "legend": kind.legend(comparison.groups, lanes)}
     return Window(
         stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes,
         lambda time_s, within_s: lanes_words(films, time_s), more=more,
