@@ -6,7 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
-from batchsim.result.metrics import DEVICE_WAIT, LATENCY, OF_ENERGY, TPOT, TTFT, percentile_key
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT, percentile_key
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import NAMED, ViewData
 
@@ -14,6 +14,7 @@ UP, DOWN, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIAN
 LIMIT = "\N{LESS-THAN OR EQUAL TO}"
 MET, MISSED = "\N{CHECK MARK}", "\N{BALLOT X}"
 Writer = Callable[[float], str]
+OF_ENERGY = {"token": "joules_per_token", "request": "joules_per_request"}
 
 
 class Figure(NamedTuple):
@@ -55,8 +56,9 @@ def as_html(data: ViewData) -> str:
 def as_line(data: ViewData) -> str:
     """Return the four numbers as a line of text, above a still picture."""
     found = FIGURES[data.result.scenario.kind](data)
+    texts = (" ".join(filter(None, (each.name, each.value, each.unit))) for each in found)
     return "     ".join(
-        " ".join(filter(None, (each.name, each.value, each.unit, each.beside))) for each in found
+        ", ".join(filter(None, (text, each.beside))) for text, each in zip(texts, found, strict=True)
     )
 
 
@@ -70,8 +72,8 @@ def rate_figure(data: ViewData, name: str, key: str) -> Figure:
     """Return a metric that is a rate per second, by its key; beside it, the energy that it takes."""
     before, value = data.before, data.summary[key]
     change = change_of(value, None if before is None else before.summary[key], digits)
-    joules = {each.rpartition("_")[2]: data.summary[each] for each in OF_ENERGY if each in data.summary}
-    energy = f"at {', '.join(f'{number(each)} J a {of}' for of, each in joules.items())}" * bool(joules)
+    joules = {of: data.summary[of_one] for of, of_one in OF_ENERGY.items() if of_one in data.summary}
+    energy = ", ".join(f"{number(each)} a {of}" for of, each in joules.items()).replace(" a ", " J a ", 1)
     between = _between(data.intervals.get(key), digits)
     return Figure(name, digits(value), "per s", between, change, beside=energy)
 
