@@ -13,7 +13,7 @@ from scipy.special import ndtr
 import batchsim as bs
 from batchsim import theory
 from batchsim.result.shares import students_t
-from validation import energy, preset_validation, published, questions, token_validation
+from validation import captured_sizes, energy, preset_validation, published, questions, token_validation
 from validation.coverage import TABLES
 from validation.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -491,7 +491,8 @@ not verified by MLCommons.""",
 ]
 
 GROUPS += [Group(*each) for each in token_validation.GROUPS]
-GROUPS += [Group(*each) for each in (*preset_validation.GROUPS, *questions.GROUPS, *energy.GROUPS)]
+OTHERS = preset_validation, captured_sizes, questions, energy
+GROUPS += [Group(*each) for module in OTHERS for each in module.GROUPS]
 
 HEAD = """# Is it true?
 
@@ -618,6 +619,7 @@ FAMILIES = {
         ),
         "speculative decoding, mixtures of experts",
     ),
+    "Captured sizes": (("Captured sizes",), "a profile of launches by batch size"),
     "Questions that engineers asked": (
         ("Questions that engineers asked",), "percentiles of closed loops, whose noise is not known",
     ),

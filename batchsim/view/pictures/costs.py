@@ -69,8 +69,8 @@ class CostView(View):
             ax.set_xscale("log")
             ax.minorticks_off()
             ax.xaxis.set_major_formatter(tick)
-            self.set(ax, xlabel="batch size")
-        self.set(self.ax, ylabel="of a batch of 1 (%)")
+            ax.set(xlabel="batch size")
+        self.ax.set(ylabel="of a batch of 1 (%)")
         self.looks = {kind: self.style("now", dashes) for kind, dashes in DASHES.items()}
         self.lines = {kind: self.line(self.ax, 3, **look) for kind, look in self.looks.items()}
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}

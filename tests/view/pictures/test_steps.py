@@ -147,11 +147,11 @@ def test_a_run_without_a_step_shows_no_seats_and_no_names_of_the_run_before(toke
 
 PADDED = bs.Scenario(
     bs.Trace([0.0] + [0.01] * 10), bs.Continuous(14),
-    bs.StepTime(20, 0, 0, captured=(1, 2, 4, 8), beyond_ms=70),
-    tokens=bs.Tokens(3, [30] * 6 + [10] * 5),
+    bs.StepTime(20, 0, 0, captured=(1, 2, 4, 8), beyond_ms=70), tokens=bs.Tokens(3, [30] * 6 + [10] * 5),
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("token_cases")  # which makes the maps of all
 def test_padding_and_captured_sizes_are_seen_and_said():
     data = token_data_of(PADDED, 11)
     view = drawn(StepsView, data)
