@@ -91,6 +91,7 @@ SCRIPTS = {
         "[ -e x ] || N=2\nX=$(printf '%s' --block-size 32)\nvllm serve m --max-num-seqs 64 --block-size 32"
     ),
     "quoted words": "vllm serve \"m\" '--max-num-seqs=64' \"--block-size=32\" --port '80'",
+    "behind a condition": "if x; then\n y\nfi\nN=64\nvllm serve m --max-num-seqs $N --block-size 32",
     "an empty variable": 'E=""\nvllm serve m --max-num-seqs 64 $E --block-size 32',
     "a subshell": "(cd x; vllm serve m --max-num-seqs 64 --block-size 32) &\n(echo b)",
     "behind dashes": "kubectl run x --image=vllm/vllm-openai -- --model m --max-num-seqs 64 --block-size 32",
@@ -149,6 +150,23 @@ def test_words_that_are_not_known_are_noted(text, words):
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("run() {\n vllm serve m\n}\nrun\nrun", "line 2: run is called 2 times"),
+        ("function run {\n vllm serve m\n}\nrun; run; run", "line 2: run is called 3 times"),
+        ("function run { vllm serve m; }\nrun\nrun", "line 1: run is called 2 times"),
+        ("for i in 1 2; do vllm serve m; done", "line 1: a loop"),
+        ("run() {\n vllm serve m\n}\nrun", None),
+        ("stop() { kill 1; }\nvllm serve m\nstop\nstop", None),
+        ("for i in 1 2; do x; done\nvllm serve m", None),
+    ],
+)
+def test_a_command_that_may_start_several_servers_says_why(text, words):
+    notes = [note for note in servers.parse(text).notes if "may start several of these" in note]
+    assert [note.split(", ")[0].split(" may")[0] for note in notes] == ([words] if words else [])
+
+
+@pytest.mark.parametrize(
     ("text", "unknown"),
     [
         ("vllm serve m --max-num-sequences 8 --port 1", {"--max-num-sequences": "--max-num-seqs"}),
@@ -156,6 +174,7 @@ def test_words_that_are_not_known_are_noted(text, words):
         ("model: m\nmax-num-sequence: 8\n", {"--max-num-sequence": "--max-num-seqs"}),
         ("sglang serve --max-running-request-s 8", {"--max-running-request-s": "--max-running-requests"}),
         ("sglang serve --max_running_requests 8", {"--max_running_requests": "--max-running-requests"}),
+        ("vllm serve m --no-max-num-seqs", {"--no-max-num-seqs": "--max-num-seqs"}),
         ("text-generation-launcher --max-batch-sizes 8", {"--max-batch-sizes": "--max-batch-size"}),
         ("text-generation-launcher --zzz", {"--zzz": ""}),
     ],
