@@ -137,7 +137,8 @@ class BestSignal(Number, name="12.3"):
 
     def because(self, right: float) -> str:
         ran = f"{self.ran('utilisation'):.1f} replicas run on utilisation, {self.ran('p99'):.1f} on p99"
-        return f"{ran}. Utilisation cannot tell a card with small batches from one that is nearly overloaded."
+        why = "Utilisation cannot tell a card with small batches from one that is nearly overloaded."
+        return f"{ran}: {right:.0f} % fewer. {why}"
 
     def mistakes(self, right: float) -> Mistakes:
         queue = 100 * (1 - self.ran("queue") / self.ran("utilisation"))

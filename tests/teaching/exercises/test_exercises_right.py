@@ -211,3 +211,12 @@ def test_right_and_mistaken_values_are_told_apart(name):
     ]
     assert near == []
     assert [(value, text) for value, text in told[1:] if asked.judge(value).text != text] == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, asked in NUMBERS.items() if asked.unit.startswith("percent")]
+)
+def test_who_is_right_about_a_percentage_reads_it_again(name):
+    right = NUMBERS[name].right()
+    said = NUMBERS[name].because(right)
+    assert any(f"{right:{digits}} %" in said for digits in (".0f", ".1f"))
