@@ -15,10 +15,6 @@ from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.service import Service, next_size
 
 MOST_DRAFT = 1000
-MORE = (
-    "ragged", "draft", "acceptance", "draft_ms", "captured", "captured_padding", "captured_prompts",
-    "beyond_ms",
-)  # fmt: skip
 
 
 class StepCost(NamedTuple):
@@ -80,8 +76,7 @@ class StepTime(Service):
     weights / per_token tokens, reading the model's weights determines the time.
 
     A whole batch (`SizeOrWait`, `AtLeast`) pads prompts to its longest and computes every row to the end,
-    unless `ragged`. Needs `tokens` in the scenario. `draft`, `acceptance` and `draft_ms` are those of
-    `speculative`.
+    unless `ragged`. Needs `tokens` in the scenario. The draft is that of `speculative`.
 
     A server records its kernels for some batch sizes (CUDA graphs), and replays them. `captured` has these
     numbers of sequences: a step in which each request makes one token takes the time of the next captured
@@ -263,13 +258,10 @@ class StepTime(Service):
         """Return the numbers that `step_ms` takes, of a server with these seats."""
         sizes = self.captured or ()
         most = max((size for size in sizes if size <= seats or self.captured_prompts), default=0)
-        shared = (
-            self.draft,
-            float(self.draft_ms),
-            1 / self.tokens_a_step,
-            _table(sizes, self.captured_padding),
-        )
-        return WholeCost(*self.cost, *shared, most, self.captured_prompts, float(self.beyond_ms))
+        return WholeCost(
+            *self.cost, self.draft, float(self.draft_ms), 1 / self.tokens_a_step,
+            _table(sizes, self.captured_padding), most, self.captured_prompts, float(self.beyond_ms),
+        )  # fmt: skip
 
     def padded_decodes(self, sizes: Any, seats: float = math.inf) -> np.ndarray:
         """Return the captured sizes of steps with one token of each of `sizes` requests; 0: not captured.
@@ -281,10 +273,7 @@ class StepTime(Service):
         return np.where(sizes > cost.most_captured, 0, cost.captured[np.minimum(sizes, cost.most_captured)])
 
     def ms(self, tokens: int, reads: int = 0, pairs: int = 0, decodes: int = 0) -> float:
-        """Return the mean milliseconds of a step; `decodes`: its rows of one token.
-
-        They matter for speculation and captured sizes.
-        """
+        """Return the mean milliseconds of a step; `decodes`: its rows of one token."""
         return step_ms(self.whole_cost(), tokens, reads, pairs, decodes)
 
     def __call__(self, batch_size: int) -> float:
@@ -303,11 +292,11 @@ class StepTime(Service):
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={getattr(self, name)!r}" for name in StepCost._fields)
-        given = [field for field in dataclasses.fields(self) if field.name in MORE]
-        named = {field.name: getattr(self, field.name) for field in given}
-        more = [
-            f", {field.name}={named[field.name]!r}" for field in given if named[field.name] != field.default
-        ]
+        usual = {
+            name: vars(StepTime).get(name) for name in StepTime.__annotations__.keys() - StepCost._fields
+        }
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        more = [f", {name}={value!r}" for name, value in named.items() if value != usual.get(name, value)]
         return f"StepTime({numbers}{''.join(more)})" + self._suffix()
 
 
