@@ -137,6 +137,19 @@ def padded_rows(scenario: Any, rows: np.ndarray, tokens: np.ndarray) -> np.ndarr
     return np.where((tokens == rows) & (padded > 0), padded - rows, 0)
 
 
+def replayed(log: TokenLog, scenario: Any, step: int) -> str:
+    """Return the captured size of a step, or that it is launched, for a sentence; "" if neither matters."""
+    service, rows, alone = (
+        scenario.service,
+        log.batch_size[step],
+        log.batch_size[step] == log.step_tokens[step],
+    )
+    if alone and (size := service.padded_decodes(rows, scenario.rule.largest_batch)):
+        return f", computed as {size:,}, a captured size"
+    launched = service.beyond_ms and (alone or not service.captured_prompts)
+    return ", not captured: each kernel is launched" * bool(launched)
+
+
 def padding(
     result: Result, stays: Seats, begin_s: float, until_s: float, servers: Mapping[int, int]
 ) -> Padding:

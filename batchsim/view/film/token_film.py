@@ -10,7 +10,7 @@ from batchsim._format import counted, duration, listed
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
-from batchsim.result.seats import last_tokens, seats, spells
+from batchsim.result.seats import last_tokens, replayed, seats, spells
 from batchsim.scenario import Continuous
 from batchsim.view.film.film import Film, until
 
@@ -109,7 +109,7 @@ class TokenFilm(Film):
             return ["no step, nobody is there"]
         step = self._own[at]
         tokens, rows = counted(int(log.tokens[step]), "token"), counted(int(log.rows[step]), "request")
-        parts = [f"a step of {tokens} for {rows}"]
+        parts = [f"a step of {tokens} for {rows}{replayed(self.log, self.result.scenario, step)}"]
         parts.append(f"{int(log.running[step]):,} run, {int(log.waiting[step]):,} wait")
         if (blocks := getattr(self.rule, "kv_blocks", None)) is not None:
             parts.append(f"{int(log.kv_blocks[step]):,} of {blocks:,} blocks are taken")

@@ -9,6 +9,7 @@ from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.result.moments import Moment, taken
 from batchsim.scenario import Continuous
+from batchsim.view.film.seats import replayed
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks
 from batchsim.view.scales import nice
@@ -163,7 +164,7 @@ class StepsView(StepMomentView, StackedView):
             if tokens[step]
         ]
         text = f"Step {now.steps[step]:,}, {duration(edges_ms[place + 1] - edges_ms[place])}: {listed(parts)}"
-        text += _replayed(now, step)
+        text += replayed(now.log, now.result.scenario, int(now.steps[step]))
         running, waiting = (int(now.column(f"step_{name}")[step]) for name in ("running", "waiting"))
         text += f"; {running:,} run, {waiting:,} wait"
         if limit := limits_of(now.result).get("memory"):
@@ -191,16 +192,6 @@ def captured(result: Result) -> np.ndarray:
     service: Any = result.scenario.service
     sizes = np.array(service.captured or (), int)
     return sizes[sizes <= service.whole_cost(result.scenario.rule.largest_batch).most_captured]
-
-
-def _replayed(now: Moment, step: int) -> str:
-    """Return the captured size of a step, or that it is launched; "" if neither matters."""
-    service: Any = now.result.scenario.service
-    rows, tokens = (int(now.column(name)[step]) for name in ("batch_size", "step_tokens"))
-    if rows == tokens and service.padded_decodes([rows], now.result.scenario.rule.largest_batch)[0]:
-        return f", computed as {rows + int(now.padded_rows[step]):,}, a captured size"
-    launched = service.beyond_ms and (rows == tokens or not service.captured_prompts)
-    return ", not captured: each kernel is launched" * bool(launched)
 
 
 def limits_of(result: Result) -> dict[str, int]:

@@ -11,6 +11,7 @@ from token_pictures import TOKENS, token_data_of
 import batchsim as bs
 from batchsim._format import percent
 from batchsim.result.seats import seats
+from batchsim.view.film.token_film import TokenFilm
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.seats import SeatsView
 from batchsim.view.pictures.steps import StepsView
@@ -162,6 +163,8 @@ def test_padding_and_captured_sizes_are_seen_and_said():
     assert "11 tokens, not captured: each kernel is launched" in said[1]
     assert "6 tokens, computed as 8, a captured size" in said[2]
     assert "not captured" in said[0]
+    words = TokenFilm(data.result).words(0.9)
+    assert "a step of 6 tokens for 6 requests, computed as 8, a captured size; 6 run" in words
     view = drawn(SeatsView, data)
     assert view.bars["padding"].get_visible()
     assert "empty, computed" in names_of(view.axes[-1])
