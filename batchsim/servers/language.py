@@ -20,6 +20,7 @@ CAVEATS = {
         "requests are served in order of arrival":
             "scheduling_policy schedule_policy enable_priority_scheduling",
         "no request is refused": "max_concurrent_requests",
+        "each engine decides for itself": "prefill_delayer_max_delay_passes",
     }.items() for name in names.split()
 }  # fmt: skip
 # Keys of the one server's YAML file that the other's has not.

@@ -90,9 +90,6 @@ def sglang(
         if tokens < page:
             raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")
         blocks = min(tokens // page, blocks or MOST)
-    if blocks is None and prefill_delayer_token_usage_low_watermark:
-        must = "SGLang's max_total_tokens must be given with prefill_delayer_token_usage_low_watermark"
-        raise ValueError(f"{must}, got none; give it in a comment: # batchsim: max_total_tokens=...")
     running = language.maybe_whole("SGLang's max_running_requests", max_running_requests)
     length = language.maybe_whole("SGLang's context_length", context_length)
     if running is None:
@@ -205,10 +202,7 @@ LINE = CommandLine(
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
-    caveats=language.CAVEATS | {
-        "load_balance_method": "the router is the default one",
-        "prefill_delayer_max_delay_passes": "each engine decides for itself",
-    },
+    caveats=language.CAVEATS | {"load_balance_method": "the router is the default one"},
     graphs=(
         "cuda_graph_bs_decode", "cuda_graph_max_bs_decode", "disable_cuda_graph", "disable_decode_cuda_graph",
         "disable_cuda_graph_padding",

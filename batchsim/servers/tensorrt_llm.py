@@ -57,8 +57,7 @@ def tensorrt_llm(
     )  # fmt: skip
     if capacity_scheduler_policy == "STATIC_BATCH":
         if waits.holds or waits.wait_ms:
-            got = ", ".join(f"{name}={getattr(waits, name)}" for name in WAITS)
-            raise ValueError(f"TensorRT-LLM's waits must be 0 with STATIC_BATCH, got {got}")
+            raise ValueError(f"TensorRT-LLM's waits must be 0 with STATIC_BATCH, got {waits}")
         return SizeOrWait(size, 0)
     page = _check.whole("TensorRT-LLM's tokens_per_block", tokens_per_block, at_most=MOST)
     tokens = language.maybe_whole("TensorRT-LLM's max_tokens", max_tokens)

@@ -343,7 +343,7 @@ def test_what_a_server_does_not_accept_is_refused_with_its_range():
         -> must be 0 with STATIC_BATCH, got
     servers.sglang(prefill_delayer_max_delay_ms=-1) -> max_delay_ms must be at least 0, got -1
     servers.sglang(prefill_delayer_token_usage_low_watermark=0.3)
-        -> max_total_tokens must be given with prefill_delayer_token_usage_low_watermark, got none
+        -> memory must be limited with token_usage_low_watermark, got
     servers.orca(0) -> Orca's max_batch_size must be at least 1, got 0
     servers.config("vlm") -> did you mean 'vllm'
     servers.config("vllm", max_num_seq=8) -> did you mean 'max_num_seqs'

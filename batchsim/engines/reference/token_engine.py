@@ -156,13 +156,11 @@ class Dispatcher(Instants):
 
     def due_s(self) -> float:
         idle = [engine.ready_s(self.queue) for engine in self.engines if not engine.rows]
-        ready_s = min((ready_s for ready_s in idle if ready_s > self.env.now), default=math.inf)
+        due_s = min((ready_s for ready_s in idle if ready_s > self.env.now), default=math.inf)
         oldest = next((request for request in self.queue if not request.started), None)
-        return ready_s if oldest is None else min(ready_s, self.due_of(oldest))
-
-    def due_of(self, oldest: Request) -> float:
-        """Return when the oldest request that has not started leaves, or its batch does."""
-        due_s = later(oldest.arrival_s, self.timeout_s)
+        if oldest is None:
+            return due_s
+        due_s = min(due_s, later(oldest.arrival_s, self.timeout_s))
         if self.batching.whole and not all(engine.rows for engine in self.engines):
             wake_s = later(oldest.arrival_s, self.batching.wait_s)
             if wake_s > self.env.now:  # else it was checked at this instant

@@ -136,10 +136,9 @@ class Continuous(Rule):
 
     def __repr__(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
-        for f in fields(self):
-            if f.name in QUIET and values[f.name] == f.default:
-                del values[f.name]
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+        quiet = {f.name for f in fields(self) if f.name in QUIET and values[f.name] == f.default}
+        said = [f"{name}={value!r}" for name, value in values.items() if name not in quiet]
+        return f"{type(self).__name__}({', '.join(said)})"
 
     def check_fixed(self, **fixed: Any) -> None:
         """Raise ValueError if a parameter differs from its fixed value in the server's rule."""
@@ -402,7 +401,7 @@ class NewTokenRatio(Continuous):
             _check.instance(name, getattr(self, name), bool, "True or False")
         _check.fix_real(self, "min_new_token_ratio", at_least=0, at_most=self.init_new_token_ratio)
         if self.token_usage_low_watermark and self.kv_blocks is None:
-            raise ValueError("kv_blocks must be given with token_usage_low_watermark, got None")
+            raise ValueError("memory must be limited with token_usage_low_watermark, got kv_blocks=None")
 
     @property
     def holds(self) -> bool:  # type: ignore[override]

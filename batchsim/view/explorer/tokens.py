@@ -17,16 +17,8 @@ from batchsim.result.shares import students_t
 from batchsim.scenario import AtLeast, Continuous, Poisson, Scenario, SizeOrWait, StepTime, Tokens
 from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.parameters import LARGEST_BATCH
-from batchsim.scenario.rules.continuous import (
-    DELAYS,
-    FIRST,
-    MOST,
-    RESERVE,
-    WAITS,
-    BatchWait,
-    NewTokenRatio,
-    WaitingServedRatio,
-)
+from batchsim.scenario.rules import continuous
+from batchsim.scenario.rules.continuous import MOST, BatchWait, NewTokenRatio, WaitingServedRatio
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.traffic import UNIT
@@ -119,9 +111,9 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "batching": {
         "continuous": _continuous(Continuous, *CONTINUOUS),
         "batch_wait": _continuous(BatchWait, *LIMITS, "chunked", "reserve", "watermark_blocks",
-            "long_prefill_token_threshold", *WAITS, "overlap"),
+            "long_prefill_token_threshold", *continuous.WAITS, "overlap"),
         "new_token_ratio": _continuous(NewTokenRatio, *LIMITS, "max_prefill_tokens", "init_new_token_ratio",
-            "min_new_token_ratio", "decay_steps", "mixed", "prefill_delayer", *DELAYS),
+            "min_new_token_ratio", "decay_steps", "mixed", "prefill_delayer", *continuous.DELAYS),
         "waiting_served_ratio": _continuous(WaitingServedRatio, *LIMITS, "chunked", "waiting_served_ratio",
             "max_waiting_tokens"),
         **{
@@ -181,7 +173,7 @@ _rows: dict[str, Control] = {
         "Blocks of each server's memory for keys and values; empty: no limit",
         "whole", 2599, MAIN, Slider("log whole", 100, 20_000, 0.01), {"at_most": MOST}, True),
     "first": choice("Who goes first", "Whose tokens a step takes first", "decode", RULE,
-        dict(zip(FIRST, ("Running requests: decodes", "New requests: prompts alone"), strict=True))),
+        {"decode": "Running requests: decodes", "prefill": "New requests: prompts alone"}),
     "chunked": choice("Chunked prefill", "Whether a long prompt is cut to the budget", ON, RULE,
         {ON: "On: prompts are cut", OFF: "Off: whole prompts only"}),
     **_described("long_prefill_token_threshold"),
@@ -193,13 +185,13 @@ _rows: dict[str, Control] = {
         {ON: "On: in one step", OFF: "Off: prompts alone"}),
     "prefill_delayer": choice("enable_prefill_delayer", "Whether prompts may be held back", OFF, RULE,
         {ON: "On: while few seats are free", OFF: "Off: prompts never wait"}),
-    **_described(*DELAYS, "waiting_served_ratio", "max_waiting_tokens", *WAITS),
+    **_described(*continuous.DELAYS, "waiting_served_ratio", "max_waiting_tokens", *continuous.WAITS),
     "overlap": choice("Overlap scheduler", "Whether a step is prepared while the last one computes", ON, RULE,
         {ON: "On: it waits meanwhile", OFF: "Off: it waits afterwards"}),
     "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
-        dict(zip(RESERVE, ("As needed, with preemption", "For its whole life"), strict=True))),
+        dict(zip(continuous.RESERVE, ("As needed, with preemption", "For its whole life"), strict=True))),
     "limit": Control("Limit (tokens)",
         "Largest output a client may request; memory is reserved for it; empty: the output's own length",
         "whole", None, DEVICE, None, {"at_most": LONGEST}, True),

@@ -234,7 +234,7 @@ def test_what_a_server_does_not_have_is_refused():
     NewTokenRatio(queue_min_ratio=-0.1) -> queue_min_ratio must be at least 0, got -0.1
     NewTokenRatio(max_delay_ms=-1) -> max_delay_ms must be at least 0, got -1
     NewTokenRatio(token_usage_low_watermark=2, kv_blocks=9) -> must be at most 1, got 2
-    NewTokenRatio(token_usage_low_watermark=0.5) -> kv_blocks must be given with token_usage_low_watermark
+    NewTokenRatio(token_usage_low_watermark=0.5) -> memory must be limited with token_usage_low_watermark, got
     NewTokenRatio(prefill_delayer=1) -> TypeError: prefill_delayer must be True or False, got 1
     BatchWait(first="prefill") -> first must be 'decode' in a BatchWait, got 'prefill'
     BatchWait(prefix_reuse=True) -> prefix_reuse must be False in a BatchWait, got True
