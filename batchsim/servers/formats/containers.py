@@ -90,6 +90,9 @@ def _of_manifest(text: str) -> list[Command]:
         if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
         for command in _commands(text, container, replicas, maps, image="services" in root.items)
     ]
+    jobs = [each for root in roots if (each := root.find("spec.entrypoint")) and isinstance(each.value, str)]
+    texts = [_word(text, job) for job in jobs]  # of Ray
+    found += [command for each in texts for command in commands(each.raw, each.at)]
     users = {word.text.rpartition("/")[2]: each for each in found for word in each.words}
     data = [each for root in maps.values() for each in root.items["data"].items.items()]
     for key, node in data:  # scripts, and who runs them

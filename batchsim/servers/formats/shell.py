@@ -310,6 +310,7 @@ def inside(command: Command, known: Known) -> list[Command]:
     run = next(shells, len(texts))
     options = (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text))
     at_ = next(options, len(texts))
+    at_ += texts[at_ + 1 : at_ + 2] == ["--"]
     if texts[run : run + 1] == ["eval"] or texts[0] in ("ssh", "tmux", "screen"):
         at_ = len(texts) - 2 if " " in texts[-1] else len(texts)
     if at_ + 1 >= len(texts):
