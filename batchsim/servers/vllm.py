@@ -1,7 +1,6 @@
 """vLLM: `vllm serve`, its V1 scheduler."""
 
 import contextlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 from batchsim import _check
+from batchsim._files import json_of
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
@@ -106,7 +106,7 @@ def config(
     consist of pieces: they take at least `beyond_ms`, too, and their padding is not simulated.
     """
     rule = vllm(**settings)
-    given = json_of(compilation_config)
+    given = _keys_of(compilation_config)
     usual = {0: "NONE", 1: "PIECEWISE"}.get(optimization_level, "FULL_AND_PIECEWISE")
     mode = _check.one_of("vLLM's cudagraph_mode", str(given.get(MODE, usual)).upper(), MODES)
     sizes = given.get(SIZES) if cudagraph_capture_sizes is None else cudagraph_capture_sizes
@@ -128,10 +128,10 @@ def config(
     return ServerConfig("vllm", rule, captured=captured, unused=unused)
 
 
-def json_of(text: Any) -> Mapping[str, Any]:
+def _keys_of(text: Any) -> Mapping[str, Any]:
     """Return the keys of a JSON object; none for anything else."""
     with contextlib.suppress(ValueError):
-        text = json.loads(text) if isinstance(text, str) else text
+        text = json_of(text, "vLLM's compilation_config") if isinstance(text, str) else text
     return text if isinstance(text, Mapping) else {}
 
 
