@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.result.moments import Moment, taken
+from batchsim.result.seats import replayed
 from batchsim.scenario import Continuous
-from batchsim.view.film.seats import replayed
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks
 from batchsim.view.scales import nice
