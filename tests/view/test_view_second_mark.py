@@ -15,7 +15,7 @@ from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import KINDS
 from batchsim.view.pictures.cells import border
 from batchsim.view.pictures.curves import STYLES
-from batchsim.view.pictures.heat_map import MEASURES, HeatMapView
+from batchsim.view.pictures.heat_map import MEASURES, HeatMapView, values_of
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.view import View
 from batchsim.view.pictures.views import views_of
@@ -155,10 +155,10 @@ def test_now_before_a_and_the_objective_are_told_apart_without_hue(shown, theme)
 
 def test_which_side_of_the_objective_a_cell_of_the_map_is_on_is_seen_without_hue(shown):
     view = drawn(HeatMapView, shown["before"])
-    values = MEASURES["p99_ms"].values(shown["before"].surface)
+    values = values_of(shown["before"].surface)
     beyond = np.isfinite(values) & (values > shown["before"].objective_ms)
     assert 0 < beyond.sum() < beyond.size
-    edges = border(MEASURES["p99_ms"].within(values, shown["before"]))
+    edges = border(MEASURES["p99_ms"].within(shown["before"]))
     np.testing.assert_array_equal(view.border.get_path().vertices, edges.vertices)
     white, _ = view.border.get_path_effects()  # on dark cells, too
     assert white._gc["linewidth"] > 1.5 * view.border.get_linewidth()
