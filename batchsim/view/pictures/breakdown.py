@@ -25,9 +25,8 @@ class BreakdownView(StackedView):
         # From the bottom up: computing below, forming on top.
         self.add_bars(self.ax, {name: style[:2] for name, style in reversed(self.PARTS.items())})
         self.limits(self.ax, x=(0, 100))
-        self.names = {
-            name: self.text(self.ax, va="center" if self.large else "baseline") for name in self.bars
-        }
+        beside = {"xycoords": "axes fraction", "va": "center" if self.large else "baseline"}
+        self.names = {name: self.text(self.ax, **beside) for name in self.bars}
         self.reserve(self.ax, max(map(in_words, self.names), key=len), 1, right=0.4)
         if not self.large:  # they are at even distances, and rarely change
             self.fixed += self.names.values()
@@ -64,17 +63,16 @@ class BreakdownView(StackedView):
             if data.summary["served"] and (means[row].any() or (name in COMPONENTS and data.has(name)))
         }  # fmt: skip
         if not self.large:
-            if self.changed("names", (*named, upper)):
-                for name, text in self.names.items():
-                    up = 0.5 + 1.25 * list(named).index(name) if name in named else 0
-                    self.write(text, in_words(name) * (name in named), 100, 0, right=0.4, up=up)
+            for name, text in self.names.items():
+                up = 0.5 + 1.25 * list(named).index(name) if name in named else 0
+                self.write(text, in_words(name) * (name in named), 1, 0, right=0.4, up=up)
             return
         middles, unit = np.cumsum(means[:, -1]) - means[:, -1] / 2, unit_of(upper)[1]
         places = self.apart(self.ax, [middles[row] / upper for row in named.values()], 2.3, up=True)
         heights = dict(zip(named, places, strict=True))
         for name, text in self.names.items():
             written = f"{in_words(name)}\n{self.written(data.mean_ms(name), unit)}" if name in named else ""
-            self.write(text, written, 100, heights.get(name, 0) * upper, right=0.4)
+            self.write(text, written, 1, heights.get(name, 0), right=0.4)
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
         """Return the mean of a part in the axis' unit."""

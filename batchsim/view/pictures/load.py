@@ -80,8 +80,9 @@ class LoadPanels(View):
         self.points = [self.line(ax, 5, **now) for ax in axes]
         # An area across the whole height is independent of the scale: a logarithmic one has no 0.
         self.beyond = [ax.axvspan(0, 0, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
-        self.names = [self.text(ax, va="center", color=self.look.now) for ax in axes]
-        self.theory_name = self.text(self.ax, va="center")
+        end: Style = {"xycoords": ("data", "axes fraction"), "va": "center"}
+        self.names = [self.text(ax, color=self.look.now, **end) for ax in axes]
+        self.theory_name = self.text(self.ax, **end)
         self.saturated = self.text(
             self.ax, xycoords=self.ax.get_xaxis_transform(), ha="right", va="center", rotation=90,
             color=self.look.soft,
@@ -187,8 +188,7 @@ class LoadPanels(View):
             heights = [float(up.transform(end)[1]) for _, _, end in ends]
             places = self.apart(ax, heights, 1.2, up=True)
             for (text, name, end), place in zip(ends, places, strict=True):
-                y = float(up.inverted().transform((0.0, place))[1])
-                self.write(text, name, float(end[0]), y, right=0.5)
+                self.write(text, name, float(end[0]), place, right=0.5)
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         curve = data.curve
