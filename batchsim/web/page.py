@@ -81,9 +81,10 @@ def filled(text: str) -> str:
     def term(match: re.Match[str]) -> str:
         name, _, words = match[1].partition("|")
         used[name] = f"term-{name.replace(' ', '-')}"
-        return f'<button type="button" class="term" popovertarget="{used[name]}">{words or name}</button>'
+        told = f'<button type="button" class="term" popovertarget="{used[name]}">{words or name}</button>'
+        return f'<span class="whole">{told}{match[2]}</span>' if match[2] else told
 
-    text, meanings = re.sub(r"\[\[([^]]+)\]\]", term, text), terms()
+    text, meanings = re.sub(r"\[\[([^]]+)\]\]([.,:;]?)", term, text), terms()
     popovers = (
         f'<div popover id="{target}"><b>{name}</b>: {html.escape(meanings[name])}</div>'
         for name, target in used.items()

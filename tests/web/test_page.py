@@ -174,6 +174,17 @@ def test_the_essay_has_at_most_1200_words():
     assert 600 < len(Read(essay).words) <= 1200
 
 
+def test_no_line_begins_with_the_mark_behind_a_term():
+    essay = page.filled("[[load]]. [[batch]] and [[latency]]")
+    kept, plain, last = (
+        f'popovertarget="term-{name}">{name}</button>' for name in ("load", "batch", "latency")
+    )
+    assert re.fullmatch(
+        f'<span class="whole"><button [^>]*{kept}\\.</span> <button [^>]*{plain} and <button [^>]*{last}',
+        essay,
+    )
+
+
 def test_its_times_and_rates_of_batches_are_right():
     assert [1000 * AFFINE(size) for size in (1, 9, 8, 32)] == pytest.approx([5.25, 7.25, 7, 13])
     assert AFFINE(32) / AFFINE(1) == pytest.approx(2.5, abs=0.05)
