@@ -169,6 +169,9 @@ class Script:
                     name, word = self._assign(child, sure=sure)
                     if node.children[0].type == "export":
                         self._exported[name] = word
+        elif kind == "unset_command":
+            for child in node.named_children:
+                self.known[self._word(child).raw] = [] if sure else None
         elif kind in ("command", "redirected_statement"):
             body = node.child_by_field_name("body")
             if body is None or body.type == "command":
@@ -204,6 +207,8 @@ class Script:
             self._calls[command.words[0].text] += 1
             if [each.text for each in command.words[:2]] == ["set", "--"]:  # the arguments of the script
                 self.known["@"] = command.words[2:] if sure else None
+            elif command.words[0].text in ("read", "mapfile", "readarray", "getopts"):
+                self.known |= dict.fromkeys((each.text for each in command.words[1:]), None)
             inner = inside(command, self.known)
             for each in inner if inner != [command] else ():
                 self._counted(each.words)
@@ -231,6 +236,8 @@ class Script:
             words = [self._word(each) for each in value.named_children if each.type != "comment"]
         elif more and before and not re.match(r"['\"]\s", words[0].raw):  # within a word
             sure, more = True, False
+        if "[" in name:  # an item of an array
+            sure = more = False
         own = re.match(rf'"?\$\{{?{re.escape(name)}\b', words[0].raw) if words else None
         parts = [part for each in words for part in split(each) if part.text]
         new = self._counted([each for part in parts for each in expanded(part, self.known)])
@@ -311,11 +318,13 @@ def inside(command: Command, known: Known) -> list[Command]:
     options = (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text))
     at_ = next(options, len(texts))
     at_ += texts[at_ + 1 : at_ + 2] == ["--"]
-    if texts[run : run + 1] == ["eval"] or texts[0] in ("ssh", "tmux", "screen"):
+    if texts[run : run + 1] == ["eval"] or {*texts[:1]} & {"ssh", "tmux", "screen"}:
         at_ = len(texts) - 2 if " " in texts[-1] else len(texts)
     if at_ + 1 >= len(texts):
         return [command]
     last = command.words[at_ + 1]
+    if last.use and len(same := [word for word in command.words if word.use == last.use]) > 1:
+        return [replace(command, words=same, item="")]
     quoted = last.raw[:1] in ("'", '"')
     raw, at = (last.raw[1:-1], last.at + 1) if quoted else (last.raw, last.at)
     if raw.split() == last.text.split():

@@ -102,6 +102,8 @@ SCRIPTS = {
     "a redirection between": "exec 3<>/dev/h\nvllm serve m > log 2>&1 --max-num-seqs 64 --block-size 32",
     "behind a heredoc's sign": "cat <<E >x && y\nvllm serve m \\\n --max-num-seqs 64 --block-size 32\nE\n",
     "an open line at the end": "vllm serve m --block-size 32 --max-num-seqs 64 \\\n",
+    "a shell's variable": 'C="vllm serve m --max-num-seqs 64 --block-size 32"\nnohup bash -c "$C" >x 2>&1 &',
+    "unset": "N=8\nunset N\nvllm serve m --max-num-seqs ${N:-64} --block-size 32",
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
     "words about a command": (
         'docker pull vllm/vllm-openai:1\npkill -f "vllm serve"\necho "vllm serve starts"; pip install vllm\n'
@@ -143,6 +145,9 @@ def test_a_flag_more_stands_behind_the_command_not_in_the_definition_of_its_last
         ("A=x\nfor A in x y; do vllm serve m $A; done", "line 2: $A is not"),
         ("[ $1 ] && A=x\nvllm serve m $A", "line 2: $A is not"),
         ("A=x; A=y\nvllm serve m $A", "line 2: $A is not"),
+        ("A=x\nread -r A\nvllm serve m $A", "line 3: $A is not"),
+        ("A=x\n[ $1 ] && unset A\nvllm serve m $A", "line 3: $A is not"),
+        ("A=(x y)\nA[1]=z\nvllm serve m ${A[@]}", "line 3: ${A[@]} is not"),
     ],
 )
 def test_words_that_are_not_known_are_noted(text, words):
@@ -284,6 +289,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
         ("[ $X ] &&\n  A=8\nvllm serve m --max-num-seqs ${A:-9}", "max_num_seqs must be a literal value"),
         ("A=8\nA+=1\nvllm serve m --max-num-seqs $A", "max_num_seqs must be a literal value, got"),
         ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve, got none"),
+        ("FROM vllm/vllm-openai:v0.19.0\nENTRYPOINT []\n", "one command vllm serve, got none"),
         ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
         ("vllm serve m --enable-chunked-prefill=false", "must have no value, got 'false'"),
         # Of the servers' own parsers, each takes other endings, and for some numbers alone.
