@@ -119,6 +119,5 @@ def _is_meant(document: Document, wanted: ServerConfig, what: Any) -> bool:
 def _diff(path: str | os.PathLike[str], old: str, new: str) -> str:
     name, before, after = os.fspath(path), old.splitlines(keepends=True), new.splitlines(keepends=True)
     lines = difflib.unified_diff(before, after, f"{name} (now)", f"{name} (new)", n=1)
-    return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
+    end = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else line + end for line in lines)

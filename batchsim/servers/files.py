@@ -351,9 +351,8 @@ def _settings(server: Server, target: ServerConfig) -> tuple[dict[str, Any], lis
         if words.replicas:
             settings[words.replicas] = target.replicas
         else:
-            remarks.append(
-                f"Not as requested: one of {target.replicas} replicas, which this file does not start."
-            )
+            lost = f"one of {target.replicas} replicas, which this file does not start"
+            remarks.append(f"Not as requested: {lost}.")
         if target.routing != server.routing:
             remarks.append(f"Not as requested: its router is {server.routing}, not {target.routing}.")
     settings |= _limits(server, target) | extras

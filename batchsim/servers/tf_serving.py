@@ -84,10 +84,8 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if THREADS not in settings:
-        yield (
-            "threads-default",
-            f"{THREADS} is one per core unless set; here it is 1: give the cores (--cores).",
-        )
+        why = f"{THREADS} is one per core unless set; here it is 1: give the cores (--cores)."
+        yield "threads-default", why
 
 
 SCHEMA = Schema({

@@ -126,9 +126,8 @@ def config(
     all_policies = [one, *policies.values()]
     if preserve_ordering:
         if levels > 1:
-            raise ValueError(
-                f"Triton's priority_levels must be at most 1 with preserve_ordering, got {levels}"
-            )
+            must = "Triton's priority_levels must be at most 1 with preserve_ordering"
+            raise ValueError(f"{must}, got {levels}")
         if any(policy.timeout_action == "DELAY" for policy in all_policies):
             raise ValueError("Triton's timeout_action must be REJECT with preserve_ordering, got DELAY")
         unused["preserve_ordering"] = True

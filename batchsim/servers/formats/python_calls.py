@@ -342,9 +342,8 @@ class PythonForm:
                 program.put(document, each, self.around)
         for each in program.calls:
             if each.callee.rpartition(".")[2] in self.setters:
-                document.note(
-                    f"line {each.place[0]}: {each.callee} is not simulated: the settings stay as they begin"
-                )
+                call_of = f"line {each.place[0]}: {each.callee}"
+                document.note(f"{call_of} is not simulated: the settings stay as they begin")
         for name, now in self.renamed.items():
             if name in document.unknown:
                 document.unknown[name] = now

@@ -156,8 +156,6 @@ class Findings(Sequence[Finding]):
 
     def _repr_html_(self) -> str:
         heads = ("", "what is wrong", "now", "change", "gives") if self else ()
-        rows = [
-            (each.code, self._at(each) + each.sentence, each.proof, each.advice, each.gain) for each in self
-        ]
+        rows = [(one.code, self._at(one) + one.sentence, one.proof, one.advice, one.gain) for one in self]
         notes = "".join(f"<p>Note: {html.escape(self._at(note) + note.sentence)}</p>" for note in self.notes)
         return html_table(self.title, heads, rows, "<" * len(heads)) + notes

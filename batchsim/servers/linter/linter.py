@@ -71,9 +71,8 @@ def lint(
     ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
     noted = [*_notes(trial), *(tokens.notes(trial) if of_tokens else ())]
     if requests < (whole or 0):
-        noted.append(
-            Note("part-of-trace", f"Judged by the first {requests:,} of the trace's {whole:,} requests.")
-        )
+        what = f"Judged by the first {requests:,} of the trace's {whole:,} requests."
+        noted.append(Note("part-of-trace", what))
     return Findings(config, trial.now.scenario, tuple(ranked), tuple(noted))
 
 
@@ -82,9 +81,8 @@ def _notes(trial: Trial) -> Iterator[Note]:
     for code, sentence in trial.server.notes(settings):
         yield Note(code, sentence, tuple(each for each in settings if re.search(rf"\b{each}\b", sentence)))
     if trial.config.untold(trial.base):
-        low, high = (
-            "overload" if each.overloaded else measured(P99, each.p99_ms) for each in (trial.now, trial.alone)
-        )
+        ends = trial.now, trial.alone
+        low, high = ("overload" if each.overloaded else measured(P99, each.p99_ms) for each in ends)
         name_of = trial.server.words.servers
         yield Note("sharing-not-measured", f"{trial.config.sharing_unknown(low, high)}.", (name_of,))
     for key, near in trial.config.unknown.items():
