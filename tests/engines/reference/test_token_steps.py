@@ -138,7 +138,8 @@ def test_the_waits_are_those_of_a_plain_loop(plan):
     assert_equal_to_the_plain_loop(plan)
 
 
-@pytest.mark.rare("ten times as many as above")
+@pytest.mark.rare("the same, in ten times as many scenarios")
+@pytest.mark.dear("a thousand scenarios, of the waits and of the other rules")
 @settings(max_examples=1000, deadline=None)
 @given(st.one_of(batch_waits(), plans()))
 def test_so_they_are_in_a_thousand_scenarios(plan):
