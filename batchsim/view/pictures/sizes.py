@@ -68,8 +68,9 @@ class SizesView(View):
         found, shares, units = latency_by_size(data.result, [*PERCENTILES])
         for (q, line), values in zip(self.lines.items(), found, strict=True):
             line.set_data(values, shares)
-            there = bool(np.isfinite(values[-1]))
-            self.write(self.names[q], f"p{q}" * there, 100, values[-1] if there else 0, up=0.2)
+            last = np.flatnonzero(np.isfinite(values))[-1:]  # of the largest, all may be lost
+            x, y = (float(shares[last[0] + 1]), float(values[last[0]])) if last.size else (0, 0)
+            self.write(self.names[q], f"p{q}" * bool(last.size), x, y, up=0.2)
         other = None
         if data.other is not None and data.other.sizes is not None:
             of_other, edges, _ = latency_by_size(data.other.result, [*PERCENTILES])

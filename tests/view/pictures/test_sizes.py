@@ -1,6 +1,7 @@
 """The view of requests with sizes: batches with their padding, and the latency by size."""
 
 import numpy as np
+import pytest
 from pictures import drawn, names_of
 
 import batchsim as bs
@@ -41,3 +42,16 @@ def test_beside_the_batches_is_the_latency_by_size_with_that_of_the_other_settin
     np.testing.assert_array_equal(view.other_line.get_data().edges, edges)
     assert view.padding.get_visible()
     assert names_of(view.ax)[1] == f"padding, {percent(data.summary['padding'])}"
+
+
+SMALL_ONLY = {"rule": bs.SizeOrWait(16, 20, max_batch_units=128), "oversize_action": "reject"}
+
+
+@pytest.mark.parametrize("more", [{}, SMALL_ONLY])
+def test_each_percentile_has_its_name_where_its_line_ends(more):
+    view = drawn(SizesView, ViewData(run(**more)))
+    for q, line in view.lines.items():
+        values, edges, _ = line.get_data()
+        last = np.flatnonzero(np.isfinite(values))[-1]
+        assert view.names[q].get_text() == f"p{q}"
+        assert view.names[q].xy == (edges[last + 1], values[last])
