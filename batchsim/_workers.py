@@ -14,6 +14,28 @@ from batchsim import _check
 
 SHOWN_S = 2.0  # a search that takes less shows no bar
 AHEAD = 64  # calls that an executor has at a time
+HAS_THREADS = sys.platform != "emscripten"  # Python in a browser
+
+
+class Here(Executor):
+    """Makes each call as it is submitted, where there are no threads.
+
+    >>> Here().submit(pow, 2, 3).result()
+    8
+    """
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args, **options))
+        except BaseException as error:  # Ctrl-C, too: `result` raises it
+            future.set_exception(error)
+        return future
+
+
+def threads(workers: int | None, name: str, begin: Callable[..., Any] | None = None, *args: Any) -> Executor:
+    """Return threads of this name, each of which begins with a call."""
+    return ThreadPoolExecutor(workers, name, begin, args) if HAS_THREADS else Here()
 
 
 def check_executor(executor: Any) -> None:
@@ -83,7 +105,7 @@ class Crew:
         assert self.cancelled is not None
         outer = self.cancelled.get()
         stop = outer or threading.Event()
-        self.executor = ThreadPoolExecutor(os.cpu_count(), "batchsim", self.cancelled.set, (stop,))
+        self.executor = threads(os.cpu_count(), "batchsim", self.cancelled.set, stop)
         try:
             yield from self._each(function, calls)
         except BaseException:

@@ -4,13 +4,13 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
+from batchsim._workers import threads
 from batchsim.engines.draws import Streams
 from batchsim.engines.estimates import bytes_of, check_memory, room_for_steps, warn_if_large
 from batchsim.engines.folded_log import FoldedLog
@@ -144,12 +144,12 @@ def _all(
     """Return the runs of all replications."""
     if replications == 1 or engine == "simpy":  # in this thread, which receives Ctrl-C
         return _all_folded_or_none(tuple(map(one, range(replications))))
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
+    with threads(min(os.cpu_count() or 1, replications), "batchsim") as crew:
         try:
-            return _all_folded_or_none(tuple(threads.map(one, range(replications))))
+            return _all_folded_or_none(tuple(crew.map(one, range(replications))))
         except BaseException:
             cancelled.set()  # the threads stop at their next slice
-            threads.shutdown(wait=False, cancel_futures=True)
+            crew.shutdown(wait=False, cancel_futures=True)
             raise
 
 

@@ -23,6 +23,7 @@ import platform
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,10 @@ class Store:
 
 def _versions() -> dict[str, str]:
     """Return the versions that the last digits may depend on; a change gives a warning."""
-    return {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "numba")}}
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "numba") if find_spec(name)},
+    }
 
 
 def _checksum(content: bytes) -> str:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import rate
 from batchsim._version import __version__
-from batchsim._workers import check_executor, progress_bar, result_of
+from batchsim._workers import check_executor, progress_bar, result_of, threads
 from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, check_memory, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
@@ -188,17 +188,17 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
         yield executor
         return
     cancelled, before_s = threading.Event(), sys.getswitchinterval()
-    threads = ThreadPoolExecutor(workers, "sweep", CANCELLED.set, (cancelled,))
+    crew = threads(workers, "sweep", CANCELLED.set, cancelled)
     sys.setswitchinterval(min(before_s, SWITCH_S))
     try:
-        yield threads
+        yield crew
     except BaseException:
         cancelled.set()  # running simulations stop at their next slice
-        threads.shutdown(wait=False, cancel_futures=True)
+        crew.shutdown(wait=False, cancel_futures=True)
         raise
     finally:
         sys.setswitchinterval(before_s)
-    threads.shutdown()
+    crew.shutdown()
 
 
 def _work(

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
+
+from batchsim.engines.compiled.backend import cgutils, intrinsic, make_array, populate_array, types
 
 
 def fields_of(kind: Any) -> tuple[Any, ...]:

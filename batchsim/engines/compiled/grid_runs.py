@@ -10,13 +10,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from batchsim._clock import LATEST_S, PER_S, check_time, in_ms, on_grid
+from batchsim._workers import threads
 from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (
     BATCH,
@@ -206,9 +207,9 @@ def _means(numbers: Numbers, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 @functools.cache
-def _threads(_: int) -> ThreadPoolExecutor:
+def _threads(_: int) -> Executor:
     """Return a process's threads: a fork would inherit a pool without any."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="batchsim-many")
+    return threads(os.cpu_count() or 1, "batchsim-many")
 
 
 _ran: set[object] = set()  # the kinds of loops that this process has run, and so compiled

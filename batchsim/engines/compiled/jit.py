@@ -15,13 +15,17 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.event import Event, Listener, register
-from numba.core.options import DefaultOptions
-from numba.core.types import unliteral
-
 from batchsim._files import TABLE_BYTES, bytes_of, opened
+from batchsim.engines.compiled.backend import (
+    DefaultOptions,
+    Event,
+    FunctionCache,
+    IndexDataCacheFile,
+    Listener,
+    njit,
+    register,
+    unliteral,
+)
 
 WHAT = "batchsim's engine, once on this machine"
 
@@ -173,7 +177,7 @@ def _brief(error: Exception) -> str:
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile on first use, and cache the result on disk, or only in memory if the disk is read-only."""
-    loop = numba.njit(**LOOP, **options)(function)
+    loop = njit(**LOOP, **options)(function)
     if loop is not function:  # as with NUMBA_DISABLE_JIT
         # RuntimeError, OSError: no folder to write to (a read-only installation and home).
         # AttributeError: a Numba with another cache.
@@ -216,7 +220,7 @@ def _without_literals(function: Callable[..., Any], **options: Any) -> Callable[
     Numba would compile a function, and all that it calls, once more for each number that a caller passes, as
     after `server = 0`: the token loop took nearly twice as long. The optimiser knows that number anyway.
     """
-    part = numba.njit(**options)(function)
+    part = njit(**options)(function)
     if part is not function:  # as with NUMBA_DISABLE_JIT
         find = part.get_call_template
         part.get_call_template = lambda arguments, named: find(

@@ -11,9 +11,7 @@ import math
 import operator
 from typing import Any, NamedTuple
 
-from numba import types
-from numba.extending import overload
-
+from batchsim.engines.compiled.backend import overload, types
 from batchsim.engines.compiled.columns import MID, TAIL
 from batchsim.engines.compiled.jit import PART, compiled, inlined
 from batchsim.engines.compiled.threshold import later

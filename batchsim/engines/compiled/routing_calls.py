@@ -4,8 +4,7 @@
 
 from typing import Any
 
-from numba.extending import overload
-
+from batchsim.engines.compiled.backend import overload
 from batchsim.engines.compiled.jit import PART, compiled, compiled_uncached
 from batchsim.engines.compiled.rule_calls import learn_helpers
 from batchsim.scenario.routing.routing import Routing

@@ -15,13 +15,18 @@ import re
 from functools import cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba import typeof, types
-from numba.core.errors import NumbaError, TypingError
-from numba.extending import overload, register_jitable
 
 from batchsim._format import BRIEF, brief_text
+from batchsim.engines.compiled.backend import (
+    IS_COMPILED,
+    NumbaError,
+    TypingError,
+    overload,
+    register_jitable,
+    typeof,
+    types,
+)
 from batchsim.engines.compiled.cells import (
     address_of,
     caller,
@@ -174,7 +179,7 @@ def _addresses(params: Any, by_level: bool, ours: bool) -> Any:
 def calls_of(rule: Rule, by_level: bool) -> Any:
     """Return a rule as the loop takes it, in a scenario with or without levels."""
     params = rule.params
-    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    if not IS_COMPILED:
         return params
     cells = with_space(params, cells_of(_waiting(by_level)) + cells_of(REALS))
     ours = type(rule).__module__.startswith("batchsim.")

@@ -4,8 +4,7 @@
 
 from typing import Any
 
-from numba.extending import register_jitable
-
+from batchsim.engines.compiled.backend import register_jitable
 from batchsim.engines.compiled.jit import inlined
 from batchsim.scenario.rules.units import joins as _joins
 from batchsim.scenario.sized_time import edge_of as _edge_of

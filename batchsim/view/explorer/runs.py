@@ -5,12 +5,13 @@ import functools
 import math
 import os
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
 from batchsim._check import LARGEST
+from batchsim._workers import threads
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.lengths import Lengths
@@ -75,15 +76,15 @@ class Stored:
         return lambda: self.get(key, make)
 
 
-def thread(work: str) -> ThreadPoolExecutor:
+def thread(work: str) -> Executor:
     """Return this process's thread for a kind of work."""
     return _thread(work, os.getpid())
 
 
 @functools.cache
-def _thread(work: str, _: int) -> ThreadPoolExecutor:
+def _thread(work: str, _: int) -> Executor:
     """Return the thread of a process; after a fork, the parent's pool has no thread."""
-    return ThreadPoolExecutor(1, thread_name_prefix=f"batchsim-{work}")
+    return threads(1, f"batchsim-{work}")
 
 
 def at_any_load(scenario: Scenario) -> Scenario:
