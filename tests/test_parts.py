@@ -43,7 +43,10 @@ def closure(*extras):
 
 
 INSTALLED = packages_distributions()
-LIBRARIES = sorted({found.imported for found in imports()} - set(sys.stdlib_module_names) | {"voila"})
+OF_A_BROWSER = {"js", "pyodide"}  # its Python has them
+LIBRARIES = sorted(
+    {found.imported for found in imports()} - set(sys.stdlib_module_names) - OF_A_BROWSER | {"voila"}
+)
 
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if not name.startswith("batchsim")])

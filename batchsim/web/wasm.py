@@ -122,15 +122,22 @@ def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> Any:
     return module
 
 
+def machine_of() -> Any:
+    """Return the target that LLVM compiles for."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
+
+
 def main(path: str, *rules: str) -> None:
     """Write the module to a file."""
     import llvmlite.binding as llvm
 
     from batchsim.web.entries import entries
 
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
+    machine = machine_of()
     found, whole = entries(*rules), llvm.parse_assembly("")
     for at, (name, (function, types)) in enumerate(found.items(), 1):
         print(f"compiling {name}, {at} of {len(found)}", flush=True)

@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.compiled.backend import cgutils, intrinsic, make_array, populate_array, types
+from batchsim.engines.compiled.backend import (
+    if_unlikely,
+    intrinsic,
+    make_array,
+    populate_array,
+    types,
+    unpack_tuple,
+)
 
 
 def fields_of(kind: Any) -> tuple[Any, ...]:
@@ -67,7 +74,7 @@ def _write(context, builder, cells, place, kind, value, arrays):
     elif isinstance(kind, types.Array) and arrays:
         array = make_array(kind)(context, builder, value)
         address = builder.ptrtoint(array.data, context.get_value_type(types.intp))
-        for number in (address, *cgutils.unpack_tuple(builder, array.shape)):
+        for number in (address, *unpack_tuple(builder, array.shape)):
             builder.store(number, _cell(context, builder, cells, place, types.intp))
             place += 1
     elif not isinstance(kind, types.Array) and not arrays:
@@ -138,10 +145,10 @@ def caller(result: Any, *kinds: Any) -> Any:
             function = builder.inttoptr(given[0], convention.get_function_type(result, taken).as_pointer())
             data = make_array(signature.args[2])(context, builder, given[2]).data
             pointer = builder.bitcast(data, context.get_value_type(types.voidptr))
-            numbers = zip(cgutils.unpack_tuple(builder, given[1]), signature.args[1], kinds, strict=True)
+            numbers = zip(unpack_tuple(builder, given[1]), signature.args[1], kinds, strict=True)
             values = [*(context.cast(builder, *number) for number in numbers), pointer]
             status, value = convention.call_function(builder, function, result, taken, values)
-            with cgutils.if_unlikely(builder, status.is_error):
+            with if_unlikely(builder, status.is_error):
                 convention.return_status_propagate(builder, status)
             return value
 
