@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._arrays import bincount, reduceat
 from batchsim._clock import between
 from batchsim.engines.totals import BINS, binned, middles_s
 
@@ -34,7 +35,7 @@ def merged_gaps(late: Sequence[np.ndarray]) -> np.ndarray:
     rows = np.concatenate([np.empty((3, 0)), *late], axis=1)
     rows = rows[:, np.lexsort(rows[1::-1])]
     begins = np.flatnonzero(np.append(True, (np.diff(rows[:2]) != 0).any(axis=0))[: rows.shape[1]])
-    counts = np.add.reduceat(rows[2], begins) if begins.size else np.empty(0)
+    counts = reduceat(np.add, rows[2], begins) if begins.size else np.empty(0)
     return np.array([*rows[:2, begins], counts])
 
 
@@ -69,5 +70,5 @@ def in_blocks(gaps: Gaps) -> Gaps:
     block, bins = np.arange(order.size) // BLOCK, binned(gaps.gap_s[order])
     keys, place = np.unique(block * BINS + bins, return_inverse=True)
     last = np.minimum((keys // BINS + 1) * BLOCK, order.size) - 1
-    counts = np.bincount(place, gaps.counts[order], minlength=keys.size)
+    counts = bincount(place, gaps.counts[order], minlength=keys.size)
     return Gaps(gaps.at_s[order][last], middles_s()[keys % BINS], counts)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from batchsim._arrays import repeat
 from batchsim._clock import check_time
 
 
@@ -81,7 +82,7 @@ class Log:
         for name, counted in cls.NUMBERS.items():
             if name in joined:
                 before = np.cumsum([0, *(getattr(log, counted) for log in logs[:-1])])
-                shift = np.repeat(before, [column.size for column in columns[name]])
+                shift = repeat(before, [column.size for column in columns[name]])
                 joined[name] = np.where(joined[name] < 0, -1, joined[name] + shift)
         return cls(**joined)
 

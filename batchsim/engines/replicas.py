@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._arrays import bincount, repeat
 from batchsim.engines.draws import Plan
 from batchsim.engines.folded_log import BEFORE, FoldedLog, folded
 from batchsim.engines.log import Log
@@ -38,7 +39,7 @@ def loads_of(scenario: Scenario, counts: np.ndarray | None = None) -> Loads:
 def rows_of(replica: np.ndarray, replicas: int) -> list[tuple[int, np.ndarray]]:
     """Return the requests of each replica, in order of arrival, with its number."""
     order = np.argsort(replica, kind="stable")
-    ends = np.cumsum(np.bincount(replica, minlength=replicas))
+    ends = np.cumsum(bincount(replica, minlength=replicas))
     return list(enumerate(np.split(order, ends[:-1])))
 
 
@@ -101,7 +102,7 @@ def merged_folded(
     joined, rows_of_kind, number = _joined(scenario, replica, short)
     rows_of_kind |= {"gaps": np.argsort(joined.gaps_at_s, kind="stable"), "folded": np.empty(0, np.int64)}
     taken: FoldedLog = _taken(joined, rows_of_kind, number, **before, most_at_once=np.array([most]))
-    server = np.where(taken.server < 0, -1, taken.server + replica.astype(int) * scenario.servers)
+    server = np.where(taken.server < 0, -1, taken.server + replica.astype(np.int64) * scenario.servers)
     return replace(taken, server=server, replica=replica)
 
 
@@ -118,7 +119,7 @@ def _joined(
 ) -> tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]:  # fmt: skip
     """Return the replicas' logs one after the other, the order of the rows of all, and their new numbers."""
     joined, order = type(logs[0]).join(logs), np.argsort(replica, kind="stable")
-    first = np.repeat(np.arange(len(logs)) * scenario.servers, [log.batch_start_s.size for log in logs])
+    first = repeat(np.arange(len(logs)) * scenario.servers, [log.batch_start_s.size for log in logs])
     joined = replace(joined, batch_server=joined.batch_server + first)
     rows = {"requests": _inverse(order), "steps": np.argsort(joined.batch_start_s, kind="stable")}
     return joined, rows, {"requests": order}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from batchsim._arrays import reduceat
 from batchsim.engines.draws import Plan, path_draws
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Poisson, Scenario, StepTime, Tokens
@@ -58,7 +59,7 @@ class Saturated:
         """
         cost = step.cost
         products_ms = np.maximum(cost.weights_ms, cost.per_token_ms * self.tokens) + cost.fixed_ms
-        took_ms = np.add.reduceat(products_ms, self.first)
+        took_ms = reduceat(np.add, products_ms, self.first)
         took_ms += cost.per_read_ms * self.reads + cost.per_pair_ms * self.pairs
         took_ms = self.took_ms if timed else took_ms
         served, took = self.served / self.served.mean(axis=0), took_ms / took_ms.mean()
@@ -209,7 +210,7 @@ def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sectio
     if not log.batch_server.any():  # a single engine may wait between its steps
         ends_s = np.append(log.batch_start_s[1:], ends_s[-1])
     return Saturated(
-        log.step_tokens[steps], starts, np.add.reduceat(log.step_reads[steps], starts),
-        np.add.reduceat(log.step_pairs[steps], starts), np.diff(done @ measures.T, axis=0),
-        np.add.reduceat(1000 * (ends_s - log.batch_start_s)[steps], starts),
+        log.step_tokens[steps], starts, reduceat(np.add, log.step_reads[steps], starts),
+        reduceat(np.add, log.step_pairs[steps], starts), np.diff(done @ measures.T, axis=0),
+        reduceat(np.add, 1000 * (ends_s - log.batch_start_s)[steps], starts),
     )  # fmt: skip

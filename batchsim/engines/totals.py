@@ -16,7 +16,7 @@ from batchsim.engines.log import Status
 from batchsim.scenario.rules import Trigger
 
 Sum = Any  # one number, or an array with a row for each section of a run
-Count = Annotated[Any, int]  # the dtype of the array; a number after it is the number of sums
+Count = Annotated[Any, np.int64]  # the dtype of the array; a number after it is the number of sums
 Seconds = Annotated[Any, float]
 Joules = Annotated[Any, float]
 
@@ -31,14 +31,14 @@ class Totals:
     """
 
     requests: Count
-    statuses: Annotated[Sum, int, len(Status)]  # requests by `Status`
+    statuses: Annotated[Sum, np.int64, len(Status)]  # requests by `Status`
     parts_s: Annotated[Sum, float, 4]  # over the served: latency, and its parts: forming, queueing, computing
     finished: Count  # requests that finish in the window, warm-up included
     busy_s: Seconds  # of all servers, in the window
     window_s: Seconds
     batches: Count  # that start in the window
     items: Count  # requests in these batches
-    triggers: Annotated[Sum, int, len(Trigger)]  # these batches by `Trigger`
+    triggers: Annotated[Sum, np.int64, len(Trigger)]  # these batches by `Trigger`
     delayed: Count = 0  # of the served: those that began after a timeout that delays
     device_wait_s: Seconds = 0.0  # over the served: waiting for a device that servers share
     off_device_s: Seconds = 0.0  # of busy_s: before a batch had its device
@@ -150,7 +150,7 @@ def binned(seconds: Any) -> Any:
     """
     ticks = seconds * PER_S + WHOLE - WHOLE  # rounded, half to even: floats this large are whole numbers
     decade = np.searchsorted(FIRST * 10.0 ** np.arange(DECADES), ticks)
-    return np.minimum(A_DECADE * decade + np.ceil(ticks / 10.0**decade).astype(int), BINS - 1)
+    return np.minimum(A_DECADE * decade + np.ceil(ticks / 10.0**decade).astype(np.int64), BINS - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def percentiles(column: Ranked, qs: np.ndarray, values: int, count: int) -> np.n
     """
     ranks = qs / 100 * (count - 1)
     lows, highs = np.floor(ranks), np.ceil(ranks)
-    places = np.minimum([lows, highs], values - 1).astype(int)
+    places = np.minimum([lows, highs], values - 1).astype(np.int64)
     below_ms, above_ms = column.at_ranks_ms(places)
     # NumPy's "linear", to its last bit.
     parts, rises_ms = ranks - lows, above_ms - below_ms

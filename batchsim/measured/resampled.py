@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._arrays import repeat
 from batchsim.measured.measurement import Measured, pooled
 from batchsim.measured.samples import MEMORIES, autocorrelation, cv_of, lasting_noise
 from batchsim.scenario.service import Noise
@@ -64,7 +65,7 @@ def level(rows: list[np.ndarray]) -> tuple[float, int]:
     if stretches < FEWEST:
         return 0.0, 1
     rounds = np.mean([np.log(row[:count] / row[:count].mean()) for row in rows], axis=0)
-    ends = np.linspace(0, count, stretches + 1).astype(int)
+    ends = np.linspace(0, count, stretches + 1).astype(np.int64)
     each = [rounds[begin:end] for begin, end in pairwise(ends)]
     within = float(np.mean([part.var(ddof=1) / part.size for part in each]))
     means = np.array([part.mean() for part in each])
@@ -81,7 +82,7 @@ def _lasting(
     A measurement of known noise gives the error; it is subtracted (the basic bootstrap), since short
     measurements underestimate correlations.
     """
-    sizes = np.repeat(np.arange(len(rows)), [row.size for row in rows.values()])
+    sizes = repeat(np.arange(len(rows)), [row.size for row in rows.values()])
     factors = noise.draw(generator, sizes.size)
     found, memory_batches = lasting_noise(autocorrelation([(generator.permutation(sizes), factors)]))
     longest = MEMORIES[-1]

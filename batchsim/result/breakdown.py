@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._arrays import repeat
 from batchsim.engines.log import Log
 
 
@@ -59,7 +60,7 @@ class ServerTime:
             times_s = np.concatenate([[0.0], starts_s, ends_s])
             order = np.argsort(times_s, kind="stable")
             times_s = times_s[order]
-            busy = np.cumsum(np.repeat([0, 1, -1], [1, starts_s.size, ends_s.size])[order])
+            busy = np.cumsum(repeat([0, 1, -1], [1, starts_s.size, ends_s.size])[order])
         end_s = max(times_s[-1], float(log.arrival_s[-1]))
         self.times_s = np.append(times_s, end_s)
         self.slope = np.append(busy < servers, 0.0)  # of idle_s from each corner on
@@ -90,7 +91,7 @@ class ServerTime:
         """Return when each of some requests was forming and when it was queueing, each stretch in one."""
         first, last = (np.searchsorted(self.times_s, each, side="right") for each in (arrival_s, start_s))
         count = np.maximum(last - first, 0) + 1  # of each request's stretches, from corner to corner
-        row = np.repeat(np.arange(count.size), count)
+        row = repeat(np.arange(count.size), count)
         nth = np.arange(row.size) - (np.cumsum(count) - count)[row]
         corners_s = np.append(self.times_s, math.nan)  # for an index past the end, whose value is not used
         from_s = np.where(nth == 0, arrival_s[row], corners_s[first[row] + nth - 1])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim._arrays import bincount
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, DEVICE_WAIT, LATENCY, METRICS, Metrics
 from batchsim.result.run import Run
@@ -49,7 +50,7 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     if np.count_nonzero(mine) == skip:
         return None
     index = log.batch_index[mine]
-    sizes = np.bincount(index[index >= 0], minlength=log.batch_size.size)
+    sizes = bincount(index[index >= 0], minlength=log.batch_size.size)
     # The batches are those of all levels, and hold of each only its own.
     own = replace(
         log, arrival_s=log.arrival_s[mine], batch_index=index, status=log.status[mine], batch_size=sizes,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from batchsim._arrays import bincount, reduceat
 from batchsim.engines.token_log import TokenLog
 from batchsim.result.result import Result
 from batchsim.scenario.rules import Trigger
@@ -50,7 +51,7 @@ class Ranking:
         means, filled = np.zeros((len(columns), groups)), sizes > 0
         if self.count:
             for mean, column in zip(means, columns, strict=True):
-                mean[filled] = np.add.reduceat(column[self.order], cuts[filled]) / sizes[filled]
+                mean[filled] = reduceat(np.add, column[self.order], cuts[filled]) / sizes[filled]
         return means
 
     def _after(self, latency_ms: float) -> int:
@@ -77,7 +78,7 @@ def by_trigger(result: Result, edges: np.ndarray) -> np.ndarray:
     bars, step = edges.size - 1, int(edges[1] - edges[0])
     bar = (result.batches.batch_size - 1) // step
     kinds = result.batches.trigger.astype(np.int64) * bars + bar
-    counts = np.bincount(kinds, minlength=len(Trigger) * bars).reshape(len(Trigger), bars)
+    counts = bincount(kinds, minlength=len(Trigger) * bars).reshape(len(Trigger), bars)
     return 100 * counts / max(len(result.batches), 1)
 
 
@@ -109,7 +110,7 @@ def latency_by_size(result: Result, qs: Sequence[float]) -> tuple[np.ndarray, np
     ends = np.unique(sizes.quantile(np.arange(1, TENTHS) / TENTHS))  # of all but the last
     place = np.searchsorted(ends, size)
     order = np.argsort(place.astype(np.uint8), kind="stable")  # by radix
-    counts = np.bincount(place, minlength=ends.size + 1)
+    counts = bincount(place, minlength=ends.size + 1)
     there = np.flatnonzero(counts)
     parts = np.split(latency_ms[order], np.cumsum(counts)[:-1])
     found = [[percentile(np.sort(parts[bin_]), q) for bin_ in there] for q in qs]

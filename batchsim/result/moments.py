@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._arrays import reduceat
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result.result import Result
@@ -90,7 +91,7 @@ def stacks(result: Result, requests: np.ndarray, most: int) -> Stacks:
         index[order], return_index=True, return_inverse=True, return_counts=True
     )
     cost = unit_cost(scenario.service, scenario.rule.max_batch_size)
-    longest = np.maximum.reduceat(size, begin) if counts.size else counts
+    longest = reduceat(np.maximum, size, begin) if counts.size else counts
     rows, computed = padded_to(counts, longest, cost)
     first = np.cumsum(rows + 1) - rows - 1  # an empty row between two
     kept = max(int(np.count_nonzero(first + rows <= most)), 1)
@@ -198,7 +199,7 @@ def taken(
     first = int(np.searchsorted(log.batch_finish_s[numbers], begin_s, side="right"))
     steps = numbers[first : int(np.searchsorted(log.batch_start_s[numbers], end_s))]
     times_s = np.stack([log.batch_start_s[steps], log.batch_finish_s[steps]], axis=1).ravel()
-    counts = np.zeros(times_s.size + 1, int)
+    counts = np.zeros(times_s.size + 1, np.int64)
     counts[1::2] = getattr(log, column)[steps]
     edges_s = np.concatenate([[begin_s], np.clip(times_s, begin_s, end_s), [end_s]])
     some = np.diff(edges_s) > LEAST_S

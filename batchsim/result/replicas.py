@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim._arrays import bincount
 from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.log import Log
@@ -70,7 +71,7 @@ def by_replica(runs: Sequence[Any]) -> "pandas.DataFrame":
             (run.replica[skip:], None), (of_batch[starts], None), (of_batch[starts], log.batch_size[starts]),
             (of_batch, busy_s),
         ), strict=True):  # fmt: skip
-            row += np.bincount(of, weights, count)
+            row += bincount(of, weights, count)
         ran_s += _ran_s(scenario, log, from_s)
         if isinstance(log, FoldedLog) and isinstance(scenario.rule, Continuous):
             totals[1:3] = np.nan
@@ -82,9 +83,9 @@ def by_replica(runs: Sequence[Any]) -> "pandas.DataFrame":
     requests, batches, items, busy_s = totals
     with np.errstate(invalid="ignore", divide="ignore"):  # NaN of a replica without a batch
         columns = {
-            "requests": requests.astype(int), "share": requests / requests.sum(),
+            "requests": requests.astype(np.int64), "share": requests / requests.sum(),
             "served": [each.size for each in served[LATENCY]],
-            "batches": batches if np.isnan(batches).any() else batches.astype(int),
+            "batches": batches if np.isnan(batches).any() else batches.astype(np.int64),
             "mean_batch_size": items / batches, "utilisation": busy_s / ran_s / scenario.servers,
             "mean_latency_ms": [each.mean() if each.size else np.nan for each in served[LATENCY]],
             **{percentile_key(q, name): [np.percentile(each, q) if each.size else np.nan for each in values]

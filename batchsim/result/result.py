@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import bincount
 from batchsim._format import html_table
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import TokenLog
@@ -354,7 +355,7 @@ class Result(TokenColumns):
     @property
     def imbalance(self) -> float:
         """The requests of the replica with most of them, over the mean; 1 if all have equally many."""
-        counts = np.bincount(self.replica, minlength=self.scenario.most_replicas)
+        counts = bincount(self.replica, minlength=self.scenario.most_replicas)
         return float(counts.max() / counts.mean())
 
     def by_replica(self) -> "pandas.DataFrame":

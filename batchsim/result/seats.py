@@ -100,7 +100,7 @@ def _stays(log: TokenLog) -> tuple[np.ndarray, ...]:
     if request is None:
         if isinstance(log, FoldedLog) or log.preemptions.any():
             raise ValueError("seats need the log of steps and preemptions, got none: simulate it again")
-        request = back = resumed = regained = np.empty(0, int)
+        request = back = resumed = regained = np.empty(0, np.int64)
     # The first stay of each request, then its stays after preemptions, each of which begins as it resumes.
     order = np.argsort(np.append(served, request), kind="stable")
     request, first, token, back = (
@@ -111,7 +111,7 @@ def _stays(log: TokenLog) -> tuple[np.ndarray, ...]:
         )
     )  # fmt: skip
     preempted = np.append(request[1:] == request[:-1], False)[: request.size]
-    last_of_server = np.zeros(int(log.batch_server.max(initial=0)) + 1, int)
+    last_of_server = np.zeros(int(log.batch_server.max(initial=0)) + 1, np.int64)
     np.maximum.at(last_of_server, log.batch_server, np.arange(log.steps))
     last = log.last_step[request]  # -1 in a log that is cut off: the stay ends with its server's last step
     last = np.where(last < 0, last_of_server[log.batch_server[first]], last)
@@ -172,13 +172,13 @@ def padding(
         for seat, first, last in zip(sits.seat, *edges, strict=True):
             empty[first:last, seat] = False
         computed = empty & (np.cumsum(empty, axis=1) <= more[:, None])
-        turns = np.diff(np.pad(computed, ((1, 1), (0, 0))).astype(int), axis=0).T
+        turns = np.diff(np.pad(computed, ((1, 1), (0, 0))).astype(np.int64), axis=0).T
         (seat, first), (_, last) = (np.nonzero(turns == turn) for turn in (1, -1))
         parts.append(
             np.array([np.full(seat.size, server), seat, starts[steps[first]], ends[steps[last - 1]]])
         )
     server, seat, start_s, end_s = np.concatenate(parts, axis=1)
-    return Padding(server.astype(int), seat.astype(int), start_s, end_s)
+    return Padding(server.astype(np.int64), seat.astype(np.int64), start_s, end_s)
 
 
 def spells(begin_s: np.ndarray, end_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -207,7 +207,7 @@ def last_tokens(log: TokenLog, request: np.ndarray, token: np.ndarray) -> np.nda
 
 def _lowest_free(server: np.ndarray, begin_s: np.ndarray, end_s: np.ndarray) -> np.ndarray:
     """Return the seat of each sitting: the lowest of its server that is free as it begins."""
-    seat = np.empty(server.size, int)
+    seat = np.empty(server.size, np.int64)
     count = int(server.max(initial=0)) + 1
     taken: list[list[tuple[float, int]]] = [[] for _ in range(count)]
     free: list[list[int]] = [[] for _ in range(count)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._arrays import bincount, reduceat
 from batchsim._clock import in_ms
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.log import Log, Status
@@ -70,7 +71,7 @@ class Sections:
             gap_ms = in_ms(gaps.gap_s)
             part = np.minimum(np.searchsorted(edges_s, gaps.at_s), cuts.size - 1) - 1
             for place, limit_ms in enumerate(limits_ms):
-                counts[:, place] = np.bincount(part, gaps.counts * (gap_ms <= limit_ms), cuts.size - 1)
+                counts[:, place] = bincount(part, gaps.counts * (gap_ms <= limit_ms), cuts.size - 1)
             return counts
 
         return cls(scenario, totals, within)
@@ -131,8 +132,8 @@ class Sections:
 def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
     """Return at which requests sections begin, and the last one's end: at `ends`, or equally many in each."""
     if ends is None:
-        return np.linspace(begin, end, FINE + 1).astype(int)
-    return np.round(begin + (end - begin) * ends).astype(int)
+        return np.linspace(begin, end, FINE + 1).astype(np.int64)
+    return np.round(begin + (end - begin) * ends).astype(np.int64)
 
 
 def section_edges(log: Any, skip: int, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +159,8 @@ def serves_all(log: Log) -> bool:
 
 def sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     """Return the sum of each section of a column, 0 for an empty one."""
-    sums = np.zeros(cuts.size - 1, np.intp if column.dtype == bool else column.dtype)
+    sums = np.zeros(cuts.size - 1, np.int64 if column.dtype == bool else column.dtype)
     filled = cuts[:-1] < cuts[1:]  # of an empty section `reduceat` would return the next one's first value
     if filled.any():
-        sums[filled] = np.add.reduceat(column[: cuts[-1]], cuts[:-1][filled], dtype=sums.dtype)
+        sums[filled] = reduceat(np.add, column[: cuts[-1]], cuts[:-1][filled], dtype=sums.dtype)
     return sums

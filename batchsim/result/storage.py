@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from batchsim import _check
+from batchsim._arrays import bincount, repeat
 from batchsim._files import RESULT_BYTES, json_of, opened, replacing
 from batchsim._format import in_one_line
 from batchsim._version import __version__
@@ -316,7 +317,7 @@ def _wrong_in_batches(log: Log) -> str | None:
         and np.array_equal(served, log.status == Status.SERVED)
     ):  # fmt: skip
         return "batch_index must be a batch's, or -1 where status is not SERVED, got another"
-    counts = np.bincount(of_batch, minlength=batches)
+    counts = bincount(of_batch, minlength=batches)
     return _first_broken({
         "batch_size must be how many requests have that batch_index": np.array_equal(counts, log.batch_size),
         "arrival_s must be before the start of the request's batch": (
@@ -365,7 +366,7 @@ def _wrong_in_steps(log: TokenLog, scenario: Scenario) -> str | None:
         }  # fmt: skip
     if log.preempted_request is not None:
         request, back, resumed, regained = (getattr(log, name) for name in PREEMPTIONS)
-        as_often = np.repeat(np.arange(log.arrival_s.size), log.preemptions)
+        as_often = repeat(np.arange(log.arrival_s.size), log.preemptions)
         checks |= {
             "preempted_request must have each request as often as preemptions has it": (
                 np.array_equal(np.sort(request), as_often)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import reduceat, repeat
 from batchsim._clock import later
 from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.log import Status
@@ -86,14 +87,14 @@ def _queue(run: Run, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     times_s = np.concatenate([log.arrival_s[waited], left_s[waited]])
     order = np.argsort(times_s, kind="stable")  # at one instant arrivals are first, as in the engines
     times_s, entered = times_s[order], np.count_nonzero(waited)
-    length = np.cumsum(np.repeat([1, -1], [entered, entered])[order])
+    length = np.cumsum(repeat([1, -1], [entered, entered])[order])
     before, after = np.searchsorted(times_s, edges_s[:-1]), np.searchsorted(times_s, edges_s[1:])
     after[-1] = times_s.size
     longest = np.append(0, length)[before]  # a window has at least the length that it begins with
     changes = np.flatnonzero(after > before)
     if not changes.size:
         return np.zeros(edges_s.size), longest
-    longest[changes] = np.maximum(longest[changes], np.maximum.reduceat(length, before[changes]))
+    longest[changes] = np.maximum(longest[changes], reduceat(np.maximum, length, before[changes]))
     integral_s = np.cumsum(np.append(0.0, length[:-1] * np.diff(times_s)))
     return np.interp(edges_s, times_s, integral_s), longest
 

@@ -56,7 +56,7 @@ class Steps:
         return cls(
             log.batch_start_s, log.batch_finish_s, log.batch_server, log.batch_size, log.step_tokens,
             log.step_reads, log.step_pairs, log.step_running, log.step_waiting, log.step_blocks,
-            log.step_preempted, np.zeros(log.steps, int) if log.step_gaps is None else log.step_gaps,
+            log.step_preempted, np.zeros(log.steps, np.int64) if log.step_gaps is None else log.step_gaps,
         )  # fmt: skip
 
     def __len__(self) -> int:

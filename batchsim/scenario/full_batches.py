@@ -35,7 +35,7 @@ def _nodes(largest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     The double logarithm of the quantiles is evenly spaced, but sparse in the tail: the batch size only shifts
     its distribution. Shapes (batch sizes,), (quantiles,) and (batch sizes, quantiles).
     """
-    some = np.unique(np.append(np.arange(1, EACH + 1), np.geomspace(EACH, 65_536, 64).astype(int)))
+    some = np.unique(np.append(np.arange(1, EACH + 1), np.geomspace(EACH, 65_536, 64).astype(np.int64)))
     some = np.append(some[some < largest], largest)
     top = np.log(largest)
     ends = np.append(np.linspace(-4, top + 6, 4 * NODES // 5), np.linspace(top + 6, top + 30, NODES // 5)[1:])

@@ -170,7 +170,7 @@ class Listed(Lengths):
         return None if self.again else self.values.size
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
-        return self._sorted[np.minimum((u * self.values.size).astype(int), self.values.size - 1)]
+        return self._sorted[np.minimum((u * self.values.size).astype(np.int64), self.values.size - 1)]
 
     @cached_property
     def _sorted(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import repeat
 from batchsim._format import brief
 from batchsim.scenario.lengths import LONGEST, whole_lengths
 from batchsim.scenario.parameters import LARGEST_BATCH
@@ -133,7 +134,7 @@ class SizedTime(Service):
             rule = f"a {type(self).__name__} that compiles must have lengths to pad to"
             raise ValueError(f"{rule}, got none: each length would be a shape")
         (seconds, shapes), count = found, len(self.edges)
-        return np.repeat(seconds, count), (shapes[:, None] * count + np.arange(count)).ravel()
+        return repeat(seconds, count), (shapes[:, None] * count + np.arange(count)).ravel()
 
 
 def unit_cost(service: Service, max_batch_size: int) -> UnitCost:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import bincount, repeat
 from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
 from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.service import Service, next_size
@@ -165,7 +166,7 @@ class StepTime(Service):
         rows, times_ms, of = measured(steps, ms)
         fixed, weights, per_token, per_read, per_pair = self.cost
         each_ms = fixed + np.maximum(weights, per_token * rows[:, 0]) + rows[:, 1:] @ [per_read, per_pair]
-        return np.bincount(of, each_ms) / times_ms - 1
+        return bincount(of, each_ms) / times_ms - 1
 
     @classmethod
     def roofline(
@@ -269,7 +270,7 @@ class StepTime(Service):
         >>> StepTime(2, 8, 0.1, captured=[1, 2, 4, 8]).padded_decodes([1, 3, 6, 8, 9], seats=7)
         array([1, 4, 0, 0, 0])
         """
-        cost, sizes = self.whole_cost(seats), np.asarray(sizes, int)
+        cost, sizes = self.whole_cost(seats), np.asarray(sizes, np.int64)
         return np.where(sizes > cost.most_captured, 0, cost.captured[np.minimum(sizes, cost.most_captured)])
 
     def ms(self, tokens: int, reads: int = 0, pairs: int = 0, decodes: int = 0) -> float:
@@ -328,7 +329,7 @@ def fitted(steps: Any, ms: Any) -> list[float]:
     tokens = rows[:, 0]
 
     def relative(column: np.ndarray) -> np.ndarray:
-        return np.bincount(of, column) / times_ms
+        return bincount(of, column) / times_ms
 
     steady = [relative(column) for column in (np.ones(tokens.size), rows[:, 1], rows[:, 2])]
 
@@ -367,7 +368,7 @@ def measured(steps: Any, ms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if several:
         if ms is None:
             raise ValueError("ms must be given, the time of each of these lists of steps, got None")
-        of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        of = repeat(np.arange(len(parts)), [len(part) for part in parts])
     else:
         of = np.arange(len(rows))
         if ms is None and hasattr(steps, "keys") and "ms" in steps:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import bincount
 from batchsim._files import File, naming
 from batchsim._format import brief, counted
 from batchsim.scenario.lengths import Listed
@@ -166,8 +167,8 @@ class Trace(OpenLoop):
         windows = 1 << max(requests // SMALLEST, 1).bit_length() - 1
         if windows < FEWEST:
             return of_gaps, 0.0
-        place = (self.times_s * (windows / self.times_s[-1])).astype(np.intp)
-        counts = np.bincount(np.minimum(place, windows - 1), minlength=windows)
+        place = (self.times_s * (windows / self.times_s[-1])).astype(np.int64)
+        counts = bincount(np.minimum(place, windows - 1), minlength=windows)
         of_windows = []
         while counts.size >= FEWEST:
             error = math.sqrt(2 / (counts.size - 1))  # relative, of the variance of normal counts

@@ -17,6 +17,7 @@ from typing import Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import repeat
 from batchsim.scenario.parameters import parameter, require
 from batchsim.scenario.traffic import Traffic
 
@@ -356,7 +357,7 @@ class OnOff(OpenLoop):
             # integral ends where it began. There are usually fewer states than points, so the states are
             # looked up among the points.
             reached = np.searchsorted(points, integral, side="right")
-            at = np.repeat(np.arange(integral.size), np.diff(reached, prepend=0))
+            at = repeat(np.arange(integral.size), np.diff(reached, prepend=0))
             yield ends_s[at] - (integral[at] - points) / rate[at]
             ends_s, integral, rate = ends_s[at[-1] :], integral[at[-1] :], rate[at[-1] :]
 

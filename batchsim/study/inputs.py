@@ -115,7 +115,7 @@ def _of_service(
     """Yield runs with service times that the measurement allows."""
     workload = search.traffic.scenario.workload
     if isinstance(workload, Trace):
-        starts = np.linspace(0, search.traffic.requests, BLOCKS, endpoint=False).astype(int)
+        starts = np.linspace(0, search.traffic.requests, BLOCKS, endpoint=False).astype(np.int64)
         workload, rate_per_s = _blocks(workload, starts, requests), workload.offered_per_s
         if all(0 < rate < math.inf for rate in (rate_per_s, workload.offered_per_s)):
             workload = workload.with_rate(rate_per_s)
@@ -141,7 +141,7 @@ def _of_traffic(
 
 def _blocks(trace: Any, starts: np.ndarray, requests: int) -> Trace:
     """Return so many requests of a trace, in blocks from some places on."""
-    sizes = np.diff(np.linspace(0, requests, BLOCKS + 1).astype(int))
+    sizes = np.diff(np.linspace(0, requests, BLOCKS + 1).astype(np.int64))
     places = np.concatenate([start + np.arange(size) for start, size in zip(starts, sizes, strict=True)])
     gaps_s, of_sizes = np.diff(trace.times_s, prepend=0.0)[places], {}
     if trace.sizes_listed is not None:

@@ -207,7 +207,7 @@ class Tokens(Requests):
         losses = np.where(stable, value, math.inf)
         if objectives is not None:  # the less, the better; no request in time is as bad as can be
             losses = np.divide(1, value, out=np.full(len(cells), math.inf), where=value > 0)
-        cuts = np.linspace(0, requests, CELL_SECTIONS + 1).astype(int)
+        cuts = np.linspace(0, requests, CELL_SECTIONS + 1).astype(np.int64)
 
         def compare(places: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
             some = [runs[place] for place in places.tolist()]

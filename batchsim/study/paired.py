@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _format
+from batchsim._arrays import reduceat
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import CYCLES, TAIL, run_length
@@ -75,17 +76,17 @@ class Values:
     @classmethod
     def of_ms(cls, ms: np.ndarray, memory: float, key: str) -> Self:
         """Return those of the values of requests in order, in ms; NaN for a request without one."""
-        q, cuts = metric(key).q, np.linspace(0, ms.size, SECTIONS[0] + 1).astype(int)[:-1]
+        q, cuts = metric(key).q, np.linspace(0, ms.size, SECTIONS[0] + 1).astype(np.int64)[:-1]
         known = ms[~np.isnan(ms)]
         if ms.size < SECTIONS[0] or not known.size:
             return cls(0, memory, None, math.nan, np.empty(0), known, 0)
         if q is None:
-            means = np.add.reduceat(ms, cuts) / np.diff(cuts, append=ms.size)
+            means = reduceat(np.add, ms, cuts) / np.diff(cuts, append=ms.size)
             return cls(ms.size, memory, None, float(ms.mean()), means, np.empty(0), ms.size)
         least = max(int((1 - TOP * (1 - q / 100)) * known.size), 0)
         top = np.sort(np.partition(known, least)[least:])
         value = float(top[_place(q / 100, known.size) - least])
-        kept = np.add.reduceat(ms <= value, cuts) * (SECTIONS[0] / known.size)
+        kept = reduceat(np.add, ms <= value, cuts) * (SECTIONS[0] / known.size)
         every = math.ceil(top.size / MOST)
         return cls(ms.size, memory, q / 100, value, kept, top[::-every][::-1].copy(), known.size, every)
 
@@ -102,7 +103,7 @@ class Values:
 
 def _place(shares: Any, size: int) -> Any:
     """Return the place of the least of so many sorted values that a share of them keeps."""
-    return np.clip(np.ceil(np.asarray(shares) * size - ROUNDING).astype(int) - 1, 0, size - 1)
+    return np.clip(np.ceil(np.asarray(shares) * size - ROUNDING).astype(np.int64) - 1, 0, size - 1)
 
 
 class Bound(NamedTuple):
@@ -259,7 +260,7 @@ def settle(
     """
     first = int(np.argmin(losses))
     if not losses[first] < math.inf:
-        return np.empty(0, int), None
+        return np.empty(0, np.int64), None
     near = np.flatnonzero(losses <= NEAR * losses[first])
     worse, mean_ms = compare(near, float(losses[first]))
     difference = worse - worse[near == first]

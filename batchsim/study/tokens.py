@@ -101,7 +101,7 @@ class TokenTimes:
 
         times, served = self.times, self.is_served
         status = np.where(served, Status.SERVED, Status.REJECTED).astype(np.uint8)
-        none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
+        none_s, none = np.zeros(self.requests), np.zeros(self.requests, np.int64)
         came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
         cuts, edges_s = section_edges(times, 0, None)
         total = TokenTotal(edges_s)

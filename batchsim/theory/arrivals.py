@@ -54,7 +54,7 @@ def split(times_s: np.ndarray, rate_per_s: float) -> np.ndarray:
     """
     times = np.unique(times_s)
     times = times[np.append(np.diff(times) > 1e-12 * times[-1], True)]
-    steps = np.maximum(1, np.ceil(rate_per_s * np.diff(times) / PIECE)).astype(int)
+    steps = np.maximum(1, np.ceil(rate_per_s * np.diff(times) / PIECE)).astype(np.int64)
     pieces = zip(times[:-1], times[1:], steps, strict=True)
     return np.concatenate([times[:1], *(np.linspace(low, high, k + 1)[1:] for low, high, k in pieces)])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, special
 
+from batchsim._arrays import bincount
 from batchsim.scenario import Noise
 from batchsim.theory import arrivals
 from batchsim.theory.answer import UnsolvedError
@@ -224,7 +225,7 @@ def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: 
     area += waiting.above * arriving(top_mean) / rate_per_s
     busy_s = waiting.below @ service_s + waiting.above * seconds[top]
     cycle_s = busy_s + waiting.below @ idle_s
-    sizes = np.bincount(taken, weights=waiting.below, minlength=max(top, taken.max(initial=0)) + 1)
+    sizes = bincount(taken, weights=waiting.below, minlength=max(top, taken.max(initial=0)) + 1)
     sizes[top] += waiting.above
     used = np.flatnonzero(sizes)
     per_batch = used * sizes[used]
@@ -269,7 +270,7 @@ def solve(rate_per_s: float, seconds: np.ndarray, wait_s: float) -> Forming:
     unexpired_s = np.minimum(service_s, wait_s)
     shift = _shift(rate_per_s, service_s, unexpired_s, wait_s)
     means, full_s = rate_per_s * service_s, float(seconds[largest])
-    starts = stationary(np.zeros(largest + 1, dtype=int), means, largest, means[largest], None, shift)
+    starts = stationary(np.zeros(largest + 1, dtype=np.int64), means, largest, means[largest], None, shift)
     idle_s, idle_area = _until_start(rate_per_s, service_s, unexpired_s, wait_s)
     area = starts.below @ (n * service_s + means * service_s / 2 + idle_area)
     area += starts.above * (largest + means[largest] / 2) * full_s + starts.above_left * full_s

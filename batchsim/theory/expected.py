@@ -198,7 +198,7 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
     if steady.size == 0:
         lowest, limit = (f"{rate:,.6g}/s" for rate in (rate_per_s[0], saturation_per_s))
         return replace(empty, reason=f"a rate must be below {limit} for a mean, got {lowest}")
-    some = np.unique(np.linspace(0, steady.size - 1, min(POINTS, steady.size)).round().astype(int))
+    some = np.unique(np.linspace(0, steady.size - 1, min(POINTS, steady.size)).round().astype(np.int64))
     some = np.union1d(some, np.flatnonzero(rate_per_s[steady] == workload.offered_per_s))
     chosen = np.append(steady[some], np.flatnonzero(rate_per_s >= saturation_per_s))
     rate_per_s = rate_per_s[chosen]

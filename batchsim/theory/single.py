@@ -152,7 +152,7 @@ def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     if servers > MOST_SERVERS:
         raise UnsolvedError(f"M/D/c must have at most {MOST_SERVERS:,} servers to be solved, got {servers:,}")
     mean = rate * service_s
-    left, means = np.zeros(servers, dtype=int), np.full(servers, mean)
+    left, means = np.zeros(servers, dtype=np.int64), np.full(servers, mean)
     number = chain.stationary(left, means, top=servers, top_mean=mean, noise=None)
     wait_ms = number.above_left / rate * 1000  # above_left: the mean excess over c
     return _one_by_one(f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, wait_ms, servers)

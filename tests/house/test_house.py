@@ -17,6 +17,7 @@ LONGEST = 500  # lines of a module
 CORRIDOR = [
     [
         "_check",
+        "_arrays",
         "_clock",
         "_kept",
         "_course",
@@ -50,7 +51,7 @@ STEP = {room: step for step, rooms in enumerate(CORRIDOR) for room in rooms}
 ROOMS = {
     "simpy": ["engines/reference/*.py"],
     "numba": ["engines/compiled/*.py", "web/entries.py"],
-    "llvmlite": ["web/wasm.py"],
+    "llvmlite": ["web/loops.py", "web/wasm.py"],
     "jax": ["device/*.py"],
     "ipywidgets": ["view/explorer/**/*.py", "teaching/**/*.py"],
     "anywidget": ["view/explorer/**/*.py", "teaching/**/*.py", "web/notebook.py"],
@@ -168,3 +169,20 @@ print([f"{each.__name__}.{name}" for each, name, module in modules if not hasatt
 def test_no_public_name_becomes_a_module_once_all_are_imported():
     told = subprocess.run([sys.executable, "-c", ALL_IMPORTED], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+# NumPy's `int` has 32 bits in a browser, and these functions refuse places of 64 bits there.
+NARROW = re.compile(
+    r"astype\(int\)|view\(int\)|dtype=int\b|np\.intp\b|np\.(bincount|repeat)\(|np\.\w+\.reduceat\("
+)
+
+
+def test_columns_of_whole_numbers_have_64_bits_everywhere():
+    found = [
+        (path.name, number)
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.name != "_arrays.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if NARROW.search(line) and ">>>" not in line
+    ]
+    assert found == []

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from batchsim._arrays import bincount
 from batchsim._clock import LATEST_S, PER_S, check_time, in_ms, on_grid
 from batchsim._workers import threads
 from batchsim.engines.compiled import grid_loops, token_routed
@@ -84,22 +85,27 @@ def run_many(
     # The rule with the lowest limit tells which loop serves all: it may read sizes, and lose requests.
     scenario = replace(plan.scenario, rule=min(rules, key=lambda rule: rule.largest_size))
     requests, rows = plan.requests, len(rules)
-    cuts = np.linspace(0, requests, sections + 1).astype(int) if sections else np.empty(0, int)
+    cuts = np.linspace(0, requests, sections + 1).astype(np.int64) if sections else np.empty(0, np.int64)
     ranked_s = np.empty((rows, len(per_cent), 2))
     parts = (rows, max(sections, 1))
     numbers = Numbers(
-        np.empty(rows, int), np.empty(rows), ranked_s.view(int), np.zeros(parts), np.zeros(parts, int)
+        np.empty(rows, np.int64),
+        np.empty(rows),
+        ranked_s.view(np.int64),
+        np.zeros(parts),
+        np.zeros(parts, np.int64),
     )
     edges_s, edges = np.empty((rows, cuts.size)), np.minimum(cuts, requests - 1)
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, on_grid(above_ms / 1000))
-    latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
-    scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
+    latency_s, kept, bins = np.empty(requests), np.empty(requests, np.int64), np.empty(BINS, np.int32)
+    scratch = Scratch(latency_s, latency_s.view(np.int64), kept, bins)
     costs = Costs.of(plan, plan.noise, Devices.of(scenario), Cold.of(plan.cold_start))
     arrival_s = plan.first_s
     size, fast, cancelled = slice_of(scenario.servers), serves_in_turn(scenario), CANCELLED.get()
     fast &= scenario.most_replicas == 1
     if fast and is_plain(scenario) and requests <= size:  # settings for some tens of milliseconds a call
-        columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
+        thresholds = zip(*(rule.threshold for rule in rules if rule.threshold), strict=True)
+        columns = [*map(np.array, thresholds, (float, np.int64, np.int64))]
         free, step = np.empty(scenario.servers), size // requests
         for begin in range(0, rows, step):
             check_cancelled(cancelled)
@@ -109,7 +115,7 @@ def run_many(
         edges_s[:] = arrival_s[edges]
     else:
         status, places = np.empty(requests, np.uint8), places_of(scenario, plan.priority, requests)
-        taken = np.empty(requests, int)
+        taken = np.empty(requests, np.int64)
         of_each = of_requests(arrival_s, plan.think_s, taken, status, places, plan.computed_size)
         batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
         several = scenario.replicas > 1 and scenario.autoscale is None
@@ -161,7 +167,7 @@ class Routed:
         self.replica: np.ndarray | None = None
         self.noise, self.free = np.empty((plan.scenario.replicas, 0)), np.empty(plan.scenario.servers)
         self.arrival_s = np.require(plan.arrival_s, requirements="W")
-        self.ends, self.own_s = np.empty(plan.scenario.replicas + 1, int), np.empty(plan.requests)
+        self.ends, self.own_s = np.empty(plan.scenario.replicas + 1, np.int64), np.empty(plan.requests)
 
     def run(
         self, rule: Rule, costs: Costs, wanted: Wanted, scratch: Scratch, row: int, numbers: Numbers,
@@ -172,7 +178,7 @@ class Routed:
         if self.replica is None or scenario.router.sees_loads:
             plan = replace(self.plan, scenario=replace(scenario, rule=rule))
             replica = self.replica = replicas_of(plan, cancelled)
-            used, most = int(replica.max()) + 1, int(np.bincount(replica).max())  # most: requests, so batches
+            used, most = int(replica.max()) + 1, int(bincount(replica).max())  # most: requests, so batches
             rows, batches = self.noise.shape
             if self.plan.noise_of is not None and (used > rows or most > batches):
                 self.noise = noise_rows(self.plan, used, most)

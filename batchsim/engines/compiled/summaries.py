@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._arrays import bincount
 from batchsim._clock import check_time
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.compiled import columns, levels, routed
@@ -265,9 +266,9 @@ class Sent(NamedTuple):
         replicas, from_s, end_s = streams.scenario.most_replicas, 0.0, 0.0
         count, most, skipped = np.zeros((3, replicas), np.int64)
         for begin, arrival_s, replica in routed_chunks(streams, requests, chunk, cancelled):
-            own = np.bincount(replica, minlength=replicas)
+            own = bincount(replica, minlength=replicas)
             count, most, end_s = count + own, np.maximum(most, own), float(arrival_s[-1])
-            skipped += np.bincount(replica[: max(skip - begin, 0)], minlength=replicas)
+            skipped += bincount(replica[: max(skip - begin, 0)], minlength=replicas)
             if skip and begin <= skip < begin + replica.size:
                 from_s = float(arrival_s[skip - begin])
         return cls(count, most, skipped, from_s, end_s)

@@ -50,31 +50,34 @@ class TokenLimits(NamedTuple):
 # that most steps need of it.
 REQUEST = np.dtype(
     [
-        ("cached", int),  # tokens whose keys are in memory
-        ("capacity", int),  # tokens that its blocks hold
+        ("cached", np.int64),  # tokens whose keys are in memory
+        ("capacity", np.int64),  # tokens that its blocks hold
         ("token_s", float),  # when it made its last token, unless it is in a decode group
         ("stall_s", float),  # its longest gap between two tokens so far, likewise
-        ("log_entry", int),  # in `TokenQueue.log`, of its last preemption; -1: none, or it made a token since
+        (
+            "log_entry",
+            np.int64,
+        ),  # in `TokenQueue.log`, of its last preemption; -1: it made a token since
         ("segment", np.uint8),  # of its engine's `peaks_s`, from which on they are its own
         ("truncated", bool),  # whether its last row computed only a part of its known tokens
         ("status", np.uint8),  # of `Status`
         ("forming_s", float),  # of the wait for its first step; until then less `idle` as it came, in ticks
-        ("first_step", int),  # that serves it; -1: none
+        ("first_step", np.int64),  # that serves it; -1: none
         ("start_s", float),  # when this step begins, and the next two end
-        ("token_step", int),  # at whose end it has its first token
+        ("token_step", np.int64),  # at whose end it has its first token
         ("first_token_s", float),
-        ("last_step", int),  # at whose end it leaves
+        ("last_step", np.int64),  # at whose end it leaves
         ("finish_s", float),
-        ("preemptions", int),
+        ("preemptions", np.int64),
         ("back_s", float),  # when it was preempted last
         (
             "preempted_before_first_s",
             float,
         ),  # how long it was preempted, before its first token, and after it
         ("preempted_after_first_s", float),
-        ("limit", int),  # tokens, if memory for as many is reserved
-        ("path", int),  # through the prefixes, and how many of its blocks are on it: see `token_memory`
-        ("shared", int),
+        ("limit", np.int64),  # tokens, if memory for as many is reserved
+        ("path", np.int64),  # through the prefixes, and how many of its blocks are on it: see `token_memory`
+        ("shared", np.int64),
     ],
     align=True,
 )
@@ -155,22 +158,22 @@ class TokenQueue(NamedTuple):
 ENGINE = np.dtype(
     [
         ("busy_until_s", float),  # inf: idle
-        ("step", int),  # the number of its present or last step
-        ("count", int),  # requests that run
-        ("free", int),  # blocks
-        ("generated", int),  # tokens that each request of a whole batch has by now
-        ("longest", int),  # prompt of a whole batch
-        ("last", int),  # longest output of a whole batch
-        ("ready", int),  # requests of the decode group, at the head of `running`: see `token_group`
-        ("tick", int),  # steps that have served the group
-        ("next_end", int),  # the tick at which its first request ends
-        ("phase", int),  # the tick modulo the block size
-        ("reads", int),  # keys that the group reads in its next step
+        ("step", np.int64),  # the number of its present or last step
+        ("count", np.int64),  # requests that run
+        ("free", np.int64),  # blocks
+        ("generated", np.int64),  # tokens that each request of a whole batch has by now
+        ("longest", np.int64),  # prompt of a whole batch
+        ("last", np.int64),  # longest output of a whole batch
+        ("ready", np.int64),  # requests of the decode group, at the head of `running`: see `token_group`
+        ("tick", np.int64),  # steps that have served the group
+        ("next_end", np.int64),  # the tick at which its first request ends
+        ("phase", np.int64),  # the tick modulo the block size
+        ("reads", np.int64),  # keys that the group reads in its next step
         ("served", bool),  # whether the present step serves the group
         ("ended_s", float),  # when its last step ended
         ("tick_s", float),  # when the group made its last tokens, and how many of its requests made one then
-        ("aged", int),
-        ("segments", int),  # the last of `TokenServers.peaks_s`
+        ("aged", np.int64),
+        ("segments", np.int64),  # the last of `TokenServers.peaks_s`
     ],
     align=True,
 )

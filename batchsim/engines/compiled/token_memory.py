@@ -18,9 +18,9 @@ from batchsim.scenario.prefixes import PrefixBlocks
 
 NOBODY = -1  # shared contents c have the owner -2 - c
 # A run of free blocks, in a circular list.
-RUN = np.dtype([("owner", int), ("blocks", int), ("before", int), ("after", int)])
+RUN = np.dtype([("owner", np.int64), ("blocks", np.int64), ("before", np.int64), ("after", np.int64)])
 # Shared contents: their run of free blocks, 0: none; and how many running requests use them.
-CONTENT = np.dtype([("run", int), ("uses", int)])
+CONTENT = np.dtype([("run", np.int64), ("uses", np.int64)])
 
 
 def records(shape: Any, kind: np.dtype) -> np.recarray:
@@ -57,9 +57,8 @@ class TokenMemory(NamedTuple):
             runs.after[:, 2:-1] = np.arange(3, size)
         own = np.zeros((servers, requests), np.int64)
         shared = records((servers, contents), CONTENT)
-        return cls(
-            runs, np.full(servers, 2), own, shared, prefixes.first, prefixes.pieces, prefixes.per_piece
-        )
+        used = np.full(servers, 2, np.int64)
+        return cls(runs, used, own, shared, prefixes.first, prefixes.pieces, prefixes.per_piece)
 
 
 @called

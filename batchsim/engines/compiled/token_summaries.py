@@ -127,7 +127,7 @@ def _add(total: TokenTotal, ended_s: np.ndarray, window: _Window, whole: bool, s
     total.add_batches(batches, window.used, whole=whole)
     total.add_gaps_of_steps(ended_s, steps, window.used, window.late)
     warm = np.searchsorted(window.numbers[over], skip)
-    total.add_answers(Answers.of(window.requests, over), np.array([warm, over.size]))
+    total.add_answers(Answers.of(window.requests, over), np.array([warm, over.size], np.int64))
 
 
 class _Drawn:

@@ -74,7 +74,7 @@ class Replica(Collector):
     @property
     def seen(self) -> Seen:
         start_s, finish_s = (np.array([batch[k] for batch in self.batches]) for k in (0, 1))
-        return Seen(np.array(self.arrival_s), np.array(self.batch_index, int), start_s, finish_s)
+        return Seen(np.array(self.arrival_s), np.array(self.batch_index, np.int64), start_s, finish_s)
 
     def expect(self, request: int) -> None:
         """Note the request of the run that comes next."""
@@ -117,7 +117,7 @@ class TokenReplica(Dispatcher):
     def seen(self) -> Seen:
         self.keep()
         arrival_s = np.array(self.arrival_s)
-        index = np.array(self.last_step[: arrival_s.size], int)
+        index = np.array(self.last_step[: arrival_s.size], np.int64)
         return Seen(arrival_s, index, *map(np.asarray, self.steps_s))
 
     def keep(self) -> None:
@@ -136,7 +136,7 @@ class Router(Instants):
         tokens = isinstance(plan, TokenPlan)
         super().__init__(plan.base if isinstance(plan, TokenPlan) else plan)
         self.plan, scenario = self.traffic, plan.scenario
-        self.prompts = plan.prompts if isinstance(plan, TokenPlan) else np.zeros(0, int)
+        self.prompts = plan.prompts if isinstance(plan, TokenPlan) else np.zeros(0, np.int64)
         self.router, self.params = scenario.router, scenario.router.params
         self.stale_s = scenario.stale_ms / 1000
         make: Any = TokenReplica if tokens else Replica

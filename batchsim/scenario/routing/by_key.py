@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import bincount
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.routing.routing import Loads, Routing
 from batchsim.scenario.rules.rule import helper
@@ -82,7 +83,7 @@ class ByKey(Routing):
         shares, given = self.params
         keys: Any = given if given.size else np.arange(shares.size)
         weights = None if given.size else np.diff(shares, prepend=0)
-        of_each = np.bincount(hashed(keys) % replicas, weights)
+        of_each = bincount(hashed(keys) % replicas, weights)
         return float(of_each.max() / of_each.sum())
 
 

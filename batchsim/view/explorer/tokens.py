@@ -388,7 +388,7 @@ def goodput_difference(data: ViewData) -> Difference | None:
     difference = goodput_b - goodput_a
     if math.isnan(data.comparison["output_tokens_per_s"].low):  # the run is too short for this metric
         return Difference(goodput_a, goodput_b, difference, math.nan, math.nan)
-    cuts = np.linspace(0, met_a.size, CELL_SECTIONS + 1).astype(int)
+    cuts = np.linspace(0, met_a.size, CELL_SECTIONS + 1).astype(np.int64)
     of_sections = sums(met_b, cuts) - sums(met_a, cuts)
     # A section's count, in requests per second of the whole run.
     goodput, met = (goodput_b, met_b) if met_b.any() else (goodput_a, met_a)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._arrays import bincount
 from batchsim._clock import later
 from batchsim._format import listed, number
 from batchsim.engines.log import Status
@@ -106,12 +107,12 @@ class Film(ABC):
 
     def at_replicas(self, waiting: np.ndarray) -> np.ndarray:
         """Return how many of some requests are at each replica."""
-        return np.bincount(self.result.replica[waiting], minlength=self.result.scenario.most_replicas)
+        return bincount(self.result.replica[waiting], minlength=self.result.scenario.most_replicas)
 
     def forming(self, time_s: float) -> bool:
         """Return whether requests that wait are forming: a server of their replica is idle."""
         at_replicas = self.at_replicas(self.waiting(time_s))
-        servers = np.bincount(self.batches.server[self.running(time_s)], minlength=self.servers)
+        servers = bincount(self.batches.server[self.running(time_s)], minlength=self.servers)
         idle = (servers.reshape(at_replicas.size, -1) == 0).any(axis=1)
         return bool((idle & ((at_replicas > 0) | (at_replicas.size == 1))).any())
 
@@ -170,12 +171,12 @@ class ServiceOrder:
     def __init__(self, result: Result, left_s: np.ndarray) -> None:
         scenario, count = result.scenario, result.arrival_s.size
         self.in_order, self.levels = scenario.in_order, scenario.levels
-        self.place = np.zeros(count, dtype=int)
+        self.place = np.zeros(count, dtype=np.int64)
         if result.priority is not None:
             self.place = np.searchsorted(self.levels, result.priority)
         delays_s = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
         self.late_s = later(result.arrival_s, np.array(delays_s)[self.place])
-        self.batch = np.zeros(count, dtype=int)
+        self.batch = np.zeros(count, dtype=np.int64)
         if scenario.rule.freezes or not scenario.by_level:
             lost = np.searchsorted(result.batches.start_s, left_s)
             self.batch = np.where(result.batch_index < 0, lost, result.batch_index)

@@ -71,7 +71,7 @@ class RequestLanes:
         batches, replicas = lane["batches"], lane.get("replicas", 1)
         columns = lane["arrival_s"], lane["left_s"], batches["start_s"], batches["finish_s"]
         times_s = np.unique(np.concatenate(columns))
-        count, forming = np.zeros(times_s.size, int), np.zeros(times_s.size, bool)
+        count, forming = np.zeros(times_s.size, np.int64), np.zeros(times_s.size, bool)
         servers = lane["servers"] // replicas
         for k in range(replicas):
             mine = lane["replica"] == k if replicas > 1 else np.full(lane["arrival_s"].size, True)

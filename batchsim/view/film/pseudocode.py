@@ -8,8 +8,7 @@ from enum import Enum
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
-
+from batchsim._arrays import bincount
 from batchsim._format import counted, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous, Scenario
@@ -133,7 +132,7 @@ def shares(result: Result) -> tuple[float | None, ...]:
     rule = result.scenario.rule
     if isinstance(rule, Continuous):
         ended = rule.ended(result.steps)
-        counts = np.bincount(ended, minlength=len(rule.steps)) / max(ended.size, 1)
+        counts = bincount(ended, minlength=len(rule.steps)) / max(ended.size, 1)
         found = {step.trigger: float(share) for step, share in zip(rule.steps, counts, strict=True)}
     else:
         summary = result.summary()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._arrays import bincount
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.result.seats import Seats, padding
@@ -105,7 +106,7 @@ def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
     index = result.batch_index[rows]
     place = np.minimum(seen.searchsorted(index), max(seen.size - 1, 0))
     known = np.isin(index, seen)
-    counts = np.bincount(result.status[:first], minlength=len(Status)).tolist()
+    counts = bincount(result.status[:first], minlength=len(Status)).tolist()
     times, rule, levels = result.run.device_time, result.scenario.rule, film.order.levels
     lane: Lane = {
         "kind": "requests", "title": [], "servers": film.servers, "first": first, "decimals": film.decimals,
@@ -114,7 +115,7 @@ def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
         "batches": {
             "start_s": log.start_s[seen], "ready_s": result.ready_s[seen], "asked_s": times.asked_s[seen],
             "begin_s": times.begin_s[seen], "finish_s": log.finish_s[seen], "server": log.server[seen],
-            "trigger": log.trigger[seen].astype(int), "size": log.batch_size[seen],
+            "trigger": log.trigger[seen].astype(np.int64), "size": log.batch_size[seen],
         },
         "rule": {
             "largest": rule.largest_batch, "enough": rule.enough,
@@ -135,11 +136,11 @@ def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
     if len(levels) > 1:
         lane["level"] = order.place[rows]
     if (replicas := result.scenario.most_replicas) > 1:
-        lane |= {"replicas": replicas, "replica": result.replica[rows].astype(int)}
+        lane |= {"replicas": replicas, "replica": result.replica[rows].astype(np.int64)}
         lane["router"] = result.scenario.router.title.lower()
     if result.size is not None:
         lane |= {"size": result.scenario.cut(result.size[rows]), "unit": result.scenario.workload.size_unit}
-        longest, sizes = np.zeros(seen.size, int), log.batch_size[seen].astype(int)
+        longest, sizes = np.zeros(seen.size, np.int64), log.batch_size[seen].astype(np.int64)
         np.maximum.at(longest, place[known], lane["size"][known])
         cost = unit_cost(result.scenario.service, rule.max_batch_size)
         lane["batches"] |= dict(zip(("rows", "longest"), padded_to(sizes, longest, cost), strict=True))
@@ -166,13 +167,13 @@ def token_lane(
     return {
         "kind": "tokens", "title": [], "servers": drawn[0], "seats": drawn[1],
         "arrival_s": result.arrival_s[begin:end],
-        "queue": {"at_s": queue.times_s[part], "waiting": queue.waiting[part].astype(int)},
+        "queue": {"at_s": queue.times_s[part], "waiting": queue.waiting[part].astype(np.int64)},
         "stays": vars(stays), "padding": padding(result, stays, *stretch, numbers)._asdict(),
         "lives": {
             "request": request, "words": [life(result, i) for i in request.tolist()],
             "arrival_s": result.arrival_s[request], "latency_s": result.latency_ms[request] / 1000,
         },
-        "busy": {"server": server.astype(int), "begin_s": begin_s, "end_s": end_s},
+        "busy": {"server": server.astype(np.int64), "begin_s": begin_s, "end_s": end_s},
     }  # fmt: skip
 
 
@@ -182,7 +183,7 @@ def step_window(
 ) -> Window:  # fmt: skip
     """Return a stretch of one server of token generation, with a sentence for each of its instants."""
     stays = stays.of(stays.server == film.shown)
-    stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), int)})
+    stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), np.int64)})
     lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result, stretch, film.shown)
     lane["moments"] = moments(film, stretch)
     return Window(stretch, film.instants, [lane], film.words, film.line, more=more)

@@ -37,7 +37,9 @@ def costs_of(data: ViewData) -> Costs:
     """Return energy and cost by batch size; those that the scenario has."""
     scenario = data.result.scenario
     unit, of = ("request", "") if scenario.tokens is None else ("token", "_tokens")
-    sizes = np.unique(np.geomspace(1, min(scenario.rule.largest_batch, LARGEST), POINTS).round().astype(int))
+    sizes = np.unique(
+        np.geomspace(1, min(scenario.rule.largest_batch, LARGEST), POINTS).round().astype(np.int64)
+    )
     ms = _batches_ms(scenario, sizes)
     price = np.full(sizes.size, (scenario.price_per_hour or 0.0) / 3600 * MILLION)
     watts = 0 * price if scenario.watts_at is None else scenario.watts_at(sizes)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from batchsim._arrays import repeat
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.result.moments import Moment, taken
@@ -190,7 +191,7 @@ class StepsView(StepMomentView, StackedView):
 def captured(result: Result) -> np.ndarray:
     """Return the captured sizes of decodes that the seats can fill."""
     service: Any = result.scenario.service
-    sizes = np.array(service.captured or (), int)
+    sizes = np.array(service.captured or (), np.int64)
     return sizes[sizes <= service.whole_cost(result.scenario.rule.largest_batch).most_captured]
 
 
@@ -229,6 +230,6 @@ def _edges_ms(now: Moment) -> np.ndarray:
 
 def _with_gaps(values: np.ndarray, edges_ms: np.ndarray) -> np.ndarray:
     """Return values with one more for each gap after a step: 0, or the step's own if the gap is rounding."""
-    both = np.repeat(values.astype(float), 2)[:-1]
+    both = repeat(values.astype(float), 2)[:-1]
     both[1::2][np.diff(edges_ms)[1::2] > LEAST_MS] = 0.0
     return both
