@@ -119,7 +119,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     }  # fmt: skip
 
     prefer: str = RUN(
-        "Lowest cost (without a price: fewest servers), latency or energy.",
+        "Least cost (no price: servers), latency or energy.",
         "cheapest",
         metavar="cheapest|fastest|greenest",
     )

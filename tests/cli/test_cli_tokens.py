@@ -152,7 +152,7 @@ def test_one_command_tunes_and_writes_a_servers_own_settings_which_are_read_back
     options = ["tune", tmp_path / "s.toml", "--ttft-p99-ms", 5000, *grid, "--set", "kv_blocks=none"]
     best = run_json(*options)["scenario"]["rule"]
     written = run(*options, "--write", server).stdout
-    config = bs.servers.parse(written)
+    config = bs.servers.parse(written[written.index("# Written by batchsim") :])
     for name in ("max_num_seqs", "max_num_batched_tokens"):
         assert getattr(config.rule, name) == best[name]
     again = bs.servers.parse(bs.servers.write(server, config))
