@@ -119,9 +119,9 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     }  # fmt: skip
 
     prefer: str = RUN(
-        "Least cost (no price: servers), latency or energy.",
+        "cheapest (without a price: fewest servers), fastest or greenest.",
         "cheapest",
-        metavar="cheapest|fastest|greenest",
+        metavar="WORD",
     )
     inputs: int | None = RUN(
         "Draws of other inputs, for a --measurement (default: 20) or a trace (default: none)."
