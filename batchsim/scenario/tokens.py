@@ -147,7 +147,9 @@ class Tokens:
         """Return a function that draws the prompts, outputs and limits of the next requests of a run."""
         drawn = 0
         of_prompts, of_outputs = (
-            part.draws(seed) if isinstance(part, Lengths) else functools.partial(np.full, fill_value=part)
+            part.draws(seed)
+            if isinstance(part, Lengths)
+            else functools.partial(np.full, fill_value=part, dtype=np.int64)
             for part, seed in ((self.prompt, prompt_seed), (self.output, output_seed))
         )
 

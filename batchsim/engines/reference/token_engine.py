@@ -179,7 +179,7 @@ class Dispatcher(Instants):
             self.rows.fold(self.known(), min(under_way, default=self.started))
 
     def known(self) -> Progress:
-        steps = (np.array(each) for each in (self.first_step, self.token_step, self.last_step))
+        steps = (np.array(each, np.int64) for each in (self.first_step, self.token_step, self.last_step))
         came = len(self.arrival_s)
         return Progress(np.array(self.arrival_s, float), *(each[:came] for each in steps))
 
