@@ -1,7 +1,8 @@
 """How large the batches are, and why they left.
 
 A view draws into axes of matplotlib: `make` adds its artists once, `update` gives them the numbers of a run,
-`spot` says what is under the pointer, and `describe` says the same in words.
+`spot` says what is under the pointer, and `describe` says the same in words. `StackedView` has the bars, and
+`View` what all views do alike: limits, legends, texts, and the look of a theme (`self.look`).
 """
 
 import math
@@ -32,7 +33,7 @@ class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
     KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes"
-    RANK = 2
+    RANK = 2  # its place in `bs.plot`
 
     def make(self) -> None:
         self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
