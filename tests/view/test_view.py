@@ -261,7 +261,7 @@ def test_an_empty_field_says_what_that_means():
     assert shown == {
         "priorities": "one level", "padding": "no padding", "devices": "one each", "queue_limit": "no limit",
         "timeout_ms": "never", "objective_ms": "none", "lengths": "no padding", "size_most": "no limit",
-        "max_batch_units": "no limit",
+        "max_batch_units": "no limit", "price_per_hour": "not known", "watts": "not known",
     }  # fmt: skip
     assert bs.explore(requests=300).controls["timeout_ms"].field.placeholder == "never"
 

@@ -7,13 +7,14 @@ WebAssembly has a memory of its own, so a call copies all arrays there, and thos
 # mypy: disable-error-code="no-untyped-def"
 
 import functools
-import json
 import struct
 from collections.abc import Callable, Iterator
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from batchsim._files import TABLE_BYTES, bytes_of, json_of
 
 CODES = {bool: "?", int: "q", float: "d", type(None): "-"}  # of numbers, as in `struct`
 SCALARS: tuple[tuple[type, str], ...] = ((np.bool_, "?"), (np.integer, "q"), (np.floating, "d"))
@@ -118,10 +119,10 @@ class Module:
 @functools.cache
 def module() -> Module | None:
     """Return the module of this package; None if it was packed without one."""
-    folder = resources.files("batchsim.web")
+    folder = Path(__file__).parents[2] / "web"
     try:
-        exports = json.loads((folder / "loops.json").read_text("utf-8"))
-        return Module((folder / "loops.wasm").read_bytes(), exports)
+        exports = json_of(bytes_of(folder / "loops.json", TABLE_BYTES), "loops.json")
+        return Module(bytes_of(folder / "loops.wasm", TABLE_BYTES), exports)
     except FileNotFoundError:
         return None
 
