@@ -39,6 +39,8 @@ TYPED = {
     "per_unit_ms": "0.02",
     "per_pair_ms": "0.00001",
     "lengths": "64, 512",
+    "price_per_hour": "2.5",
+    "watts": "0:60, 1:150",
     "max_batch_size": "20",
     "min_batch_size": "4",
     "max_wait_ms": "7",
