@@ -84,6 +84,9 @@ HOLDERS = (".yaml", ".yml", ".service", ".container", ".txt")  # suffixes of oth
 STARTERS = ("exec", "nohup", "time", "env", "setsid", "sudo", "numactl", "srun")
 RUNNERS = ("docker", "podman")
 MODEL = "$MODEL"  # of a command whose model is not known
+# Of a shell, what may be several words, and which of them are not named like a model's name.
+_SEVERAL = re.compile(r'[$`]|"\$\{?(@|\w+\[@\])|\w+\+?=')
+_FLAGS = re.compile(r"(?i)arg|opt|flag|param|extra|[@*]")
 
 
 @dataclass(frozen=True)
@@ -217,8 +220,19 @@ class CommandLine:
         for place, word in enumerate(command.words):
             length += len(word.text) + 1
             if length > match.end() - 1:
-                return place + 1
+                return self._behind_image(command.words, place)
         return None
+
+    def _behind_image(self, words: list[Word], place: int) -> int | None:
+        """Return the index of the first argument; None if an --entrypoint replaces the image's."""
+        options = " ".join(word.text for word in words[:place])
+        own = re.search(r"(?:^| )--entrypoint[= ](\S*)", options)
+        if own is None or not re.match(r"[\w.-]+/", words[place].text):
+            return place + 1
+        program = own[1]
+        line = " ".join([program, *(word.text for word in words[place + 1 : place + 2])])
+        match = re.search(self.starts, line)
+        return match and place + 1 + (match.end() > len(program))
 
     def _read_variables(self, document: Document, command: Command) -> None:
         given, section = dict(command.variables), document.sections[-1]
@@ -246,7 +260,7 @@ class CommandLine:
         while place < len(words):
             word, place = words[place], place + 1
             if not word.text.startswith("-") or word.text == "-":
-                if alone and self.model not in document.nodes:
+                if alone and self.model not in document.nodes and not _more(word, first=place == 1):
                     self._put_model(document, word.node(word.text), values)
                 elif not isinstance(word.text, Source):
                     document.put_unknown(word.text, (), word.node(None))
@@ -278,6 +292,8 @@ class CommandLine:
             elif takes == "switch" or following == place or (takes == "optional" and last):
                 self.put(document, flag, word.node(not switched), section)
             elif takes == "list":
+                more = (each for each in range(place + 1, following) if _more(words[each]))
+                following = next(more, following)
                 node = word.node([each.text for each in words[place:following]])
                 node.span = (word.at, words[following - 1].end)
                 self.put(document, flag, node, section)
@@ -340,6 +356,13 @@ class CommandLine:
         if not isinstance(node.value, Source) and node.value != MODEL:
             node.value = str(node.value)
             document.put(self.model, node, section)
+
+
+def _more(word: Word, *, first: bool = False) -> bool:
+    """Return whether a word may be several of a shell, and flags; `first`: it may be a model."""
+    if not isinstance(word.text, Source) or not _SEVERAL.match(word.raw):
+        return False
+    return bool(_FLAGS.search(word.raw)) or not (first or "model" in word.raw.lower())
 
 
 def _opaque(word: Word) -> str:

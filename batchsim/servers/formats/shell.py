@@ -267,7 +267,8 @@ def _parts(node: "tree_sitter.Node") -> "Iterator[tree_sitter.Node]":
 
 def split(word: Word) -> list[Word]:
     """Return the words of a text in double quotes, as a variable without quotes gives them; else the word."""
-    if re.fullmatch(r"(['\"])[^'\"\\]*\s[^'\"\\]*\1", word.raw) is None:
+    plain = re.sub(r"\\\r?\n", "  ", word.raw) if word.raw[:1] == '"' else word.raw  # continued lines
+    if re.fullmatch(r"(['\"])[^'\"\\]*\s[^'\"\\]*\1", plain) is None:
         return [word]
     return words_of(word.raw[1:-1], word.at + 1)
 

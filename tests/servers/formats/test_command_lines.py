@@ -103,6 +103,10 @@ SCRIPTS = {
     "behind a heredoc's sign": "cat <<E >x && y\nvllm serve m \\\n --max-num-seqs 64 --block-size 32\nE\n",
     "an open line at the end": "vllm serve m --block-size 32 --max-num-seqs 64 \\\n",
     "a shell's variable": 'C="vllm serve m --max-num-seqs 64 --block-size 32"\nnohup bash -c "$C" >x 2>&1 &',
+    "continued in quotes": 'C="vllm serve m \\\n  --max-num-seqs 64 \\\n  --block-size 32"\nexec $C',
+    "its own entrypoint": (
+        "docker run --entrypoint vllm vllm/vllm-openai:1 serve m --max-num-seqs 64 --block-size 32"
+    ),
     "unset": "N=8\nunset N\nvllm serve m --max-num-seqs ${N:-64} --block-size 32",
     "eval": 'SEQS=64\neval "vllm serve m --max-num-seqs $SEQS --block-size 32"',
     "words about a command": (
@@ -147,6 +151,14 @@ def test_a_flag_more_stands_behind_the_command_not_in_the_definition_of_its_last
         ("A=x; A=y\nvllm serve m $A", "line 2: $A is not"),
         ("A=x\nread -r A\nvllm serve m $A", "line 3: $A is not"),
         ("A=x\n[ $1 ] && unset A\nvllm serve m $A", "line 3: $A is not"),
+        ("python -m vllm.entrypoints.openai.api_server --port=5000 ${ARGS}", "line 1: ${ARGS} is not read"),
+        ("vllm serve --host=0.0.0.0 $X --seed 1", "line 1: $X is not read"),
+        ('vllm serve "$@"', 'line 1: "$@" is not read'),
+        ("vllm serve m --served-model-name a $ARGS", "line 1: $ARGS is not read"),
+        (
+            'C="vllm serve m --served-model-name a"\nif x; then\n C="$C --max-num-seqs 4"\nfi\n$C',
+            'line 3: C="$C --max-num-seqs 4" is not read',
+        ),
         ("A=(x y)\nA[1]=z\nvllm serve m ${A[@]}", "line 3: ${A[@]} is not"),
     ],
 )
@@ -290,6 +302,12 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
         ("A=8\nA+=1\nvllm serve m --max-num-seqs $A", "max_num_seqs must be a literal value, got"),
         ('eval "exec vllm serve /models --port "{{ .Port }}" $@"', "one command vllm serve, got none"),
         ("FROM vllm/vllm-openai:v0.19.0\nENTRYPOINT []\n", "one command vllm serve, got none"),
+        ('docker run -it --entrypoint "/bin/bash" vllm/vllm-openai:1', "one command vllm serve, got none"),
+        ("docker run --entrypoint=/run.sh vllm/vllm-openai:1 m", "one command vllm serve, got none"),
+        (
+            "services:\n  a:\n    image: vllm/vllm-openai:1\n    entrypoint: /run.sh\n    command: [m]\n",
+            "one command vllm serve, got none",
+        ),
         ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
         ("vllm serve m --enable-chunked-prefill=false", "must have no value, got 'false'"),
         # Of the servers' own parsers, each takes other endings, and for some numbers alone.
