@@ -192,7 +192,9 @@ LINE = CommandLine(
     short={
         "--model": "--model-path", "--tensor-parallel-size": "--tp-size", "--tp": "--tp-size",
         "--data-parallel-size": "--dp-size", "--dp": "--dp-size",
-    }, dashes=False, sized=frozenset({"--max-total-tokens", "--max-prefill-tokens", "--context-length"}),
+    },
+    refuses={"--is-embedding=True": "SGLang must generate tokens to be simulated, got --is-embedding"},
+    dashes=False, sized=frozenset({"--max-total-tokens", "--max-prefill-tokens", "--context-length"}),
     units={
         ending: size**power
         for power, letter in enumerate("kMGT", 1)

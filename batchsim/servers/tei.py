@@ -61,13 +61,14 @@ LINE = CommandLine(
 # Requests in a batch of the CPU images, whatever is set (backends/ort, 4 in backends/candle, and
 # router/src/lib.rs of 1.9.3), which pad. Those with ipex run Python, which has no such limit.
 ON_CPU = 8
-IMAGE = re.compile(r"\btext-embeddings-inference(?P<cpu>:cpu-(?!ipex)|-cpu:)?")
+IMAGE = re.compile(r"\btext-embeddings-inference(?P<cpu>:cpu-(?!ipex)|-cpu[:.])?")
+BUILT = re.compile(r"(?:-F|--features)[ =][\w,-]*\b(mkl|ort)\b")  # for a CPU, by cargo
 
 
 def _read(document: Document, text: str, which: str | None) -> None:
     words = " ".join(word.text for word in LINE.read_command(document, text, which).words)
     images = [*IMAGE.finditer(words)] or [*IMAGE.finditer(text)]
-    if images and all(image["cpu"] for image in images):
+    if BUILT.search(text) or (images and all(image["cpu"] for image in images)):
         given = document.settings.get("max_batch_requests", ON_CPU)
         document.settings |= {"padded_model": True, "max_batch_requests": ON_CPU}
         forced = "" if given == ON_CPU else f", not {given}"

@@ -1,10 +1,13 @@
 """Text Generation Inference (TGI): `text-generation-launcher`."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, WaitingServedRatio
 from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.formats.document import Document
 from batchsim.servers.language import CAVEATS, blocks_beside, maybe_whole, without_defaults
 from batchsim.servers.server import Server, ServerConfig, Words
 
@@ -86,15 +89,31 @@ LINE = CommandLine(
     variables={"PREFILL_CHUNKING": "prefill_chunking", "ATTENTION": "attention"},
     switches=frozenset({"prefill_chunking"}), flags_as_variables=True,
 )  # fmt: skip
+IMAGE = re.compile(r"\btext-generation-inference(?:-[a-z]+\d*\.|:)v?(\d+)\b")
+
+
+def _read(document: Document, text: str, which: str | None) -> None:
+    words = " ".join(word.text for word in LINE.read_command(document, text, which).words)
+    image = IMAGE.search(words) or IMAGE.search(text)
+    if image and image[1] != SERVER.version[0]:
+        if int(image[1]) < 3:
+            document.settings.setdefault("prefill_chunking", False)
+        rest = f"its other defaults are taken from {SERVER.version}"
+        document.note(f"version {image[1]} of TGI cuts prompts from 3 on; {rest}")
+
+
 SERVER = Server(
     "tgi", "3.3.6", tgi, ignored=("max_concurrent_requests", "max_input_tokens"),
     caveats=CAVEATS,
     title="TGI", modest=("num_shard", "max_total_tokens"),
     words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
     formats=(
-        LINE.format(
-            "a command line of Text Generation Inference", "tgi-launch.sh",
-            r"\btext-generation-(launcher|inference)\b",
+        replace(
+            LINE.format(
+                "a command line of Text Generation Inference", "tgi-launch.sh",
+                r"\btext-generation-(launcher|inference)\b",
+            ),
+            read=_read,
         ),
     ),
 )  # fmt: skip

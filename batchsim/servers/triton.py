@@ -273,7 +273,8 @@ def _read(document: Document, text: str, which: str | None) -> None:
         document.note(f"the backend {backend} switches {BATCHING} on when it loads the model")
     if size == 0:
         node = root.items.get(SIZE)
-        must = f"for Triton to batch, max_batch_size must be at least 1, got {'0' if node else 'none'}"
+        alone = "0; each request is then alone, as with SizeOrWait(1, 0), unless the model batches inside"
+        must = f"for Triton to batch, max_batch_size must be at least 1, got {alone if node else 'none'}"
         raise refused(must, None if node is None else document.place(node))
 
 
@@ -321,7 +322,7 @@ def _spread(groups: list[dict[str, Any]], on_cpu: int) -> list[int]:
 
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
-    title="Triton", started=r"\btritonserver\b",
+    title="Triton", started=r"\btritonserver\b|\bconfig\.pbtxt\b|\btriton_max_batch_size\b",
     caveats={
         "response_cache.enable": "each request is computed",
         "model_transaction_policy.decoupled": "each request has one answer, when its batch ends",

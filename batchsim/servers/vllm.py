@@ -159,6 +159,10 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     )
 
 
+POOLING = {  # flags with whose values no token is generated
+    "--runner": "pooling", "--convert": "embed classify reward",
+    "--task": "embed embedding classify score reward",
+}  # fmt: skip
 LINE = CommandLine(
     "vllm", "vllm serve",
     r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve)\b"
@@ -174,6 +178,9 @@ LINE = CommandLine(
         "VLLM_USE_V1=0": f"VLLM_USE_V1 must be 1, got 0{_check.removed('vllm_v0')}",
         "--backend=huggingface": "--backend must be one that batches continuously, got huggingface",
         "--backend=triton": "--backend must be one that batches continuously, got triton",
+    } | {
+        f"{flag}={kind}": f"vLLM must generate tokens to be simulated, got {flag} {kind}"
+        for flag, kinds in POOLING.items() for kind in kinds.split()
     },
     glued="-O",
     sized=frozenset({"--max-num-batched-tokens", "--max-model-len", "--kv-cache-memory-bytes"}),

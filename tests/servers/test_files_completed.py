@@ -12,6 +12,7 @@ from batchsim.servers.registry import ALL
 TENSORS = 'input [ { name: "x" dims: [ 4 ] } ] output [ { name: "y" dims: [ 4 ] } ]'
 CPU = "max_batch_size: 8 dynamic_batching {} instance_group [ { kind: KIND_CPU %s } ] backend: '%s'"
 TEI = "docker run ghcr.io/huggingface/text-embeddings-inference:cpu-1.9 --model-id m"
+TGI = "docker run ghcr.io/huggingface/text-generation-inference"
 MODELS = '{"m": {"1.0": {"defaultVersion": true, "minWorkers": 3, "batchSize": 8, "maxBatchDelay": 50}}}'
 SNAPSHOT = f'model_snapshot={{"name": "x.cfg", "modelCount": 1, \\\n  "created": 1, "models": {MODELS}}}'
 RAY = (
@@ -97,9 +98,22 @@ BENTO = (
             "max_batch_size: 4\nkv_cache_config: {max_tokens: 6400}\nenable_attention_dp: true\n"
             "tensor_parallel_size: 2\n", servers.tensorrt_llm(max_batch_size=4, max_tokens=3200), 2, "",
         ),
+        # Images of Text Generation Inference before prefill_chunking.
+        (f"{TGI}:2.2.0 --model-id m", servers.tgi(prefill_chunking=False), 1, "version 2 of TGI"),
+        (f"{TGI}-cu121.2-2.x:latest", servers.tgi(prefill_chunking=False), 1, "version 2 of TGI"),
+        (f"{TGI}:3.3.6-rocm --model-id m", servers.tgi(), 1, ""),
+        (f"{TGI}:latest --model-id m", servers.tgi(), 1, ""),
         # The CPU images of text-embeddings-inference.
         (TEI, servers.tei(max_batch_requests=8, padded_model=True), 1, "at most 8"),
         (f"{TEI} --max-batch-requests 2", servers.tei(16_384, 8, padded_model=True), 1, "8, not 2"),
+        (
+            "docker run gcr.io/x/huggingface-text-embeddings-inference-cpu.1-4:latest --model-id m",
+            servers.tei(max_batch_requests=8, padded_model=True), 1, "at most 8",
+        ),
+        (
+            "FROM rust\nRUN cargo build -F candle -F mkl\nCMD [text-embeddings-router, --port, '80']\n",
+            servers.tei(max_batch_requests=8, padded_model=True), 1, "at most 8",
+        ),
         (TEI.replace("cpu-", ""), servers.tei(), 1, ""),
         (TEI.replace("cpu-", "cpu-ipex-"), servers.tei(), 1, ""),
         (

@@ -196,6 +196,7 @@ def test_tensorflow_servings_parameters_are_all_there():
     }  # fmt: skip
 
 
-def test_a_template_of_a_config_is_named():
+@pytest.mark.parametrize("size", ["${size}", "SIZE_OF_BATCH"])
+def test_a_template_of_a_config_is_named(size):
     with pytest.raises(ValueError, match=r"line 1, column 17: .*; a template must be filled in first"):
-        parse("max_batch_size: ${size}\ndynamic_batching {}", "triton")
+        parse(f"max_batch_size: {size}\ndynamic_batching {{}}", "triton")
