@@ -17,6 +17,7 @@ from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.servers.formats.document import Document, Node, Section
+from batchsim.servers.language import ENGINE, IN_ENGINE
 from batchsim.servers.registry import ALL, SERVERS, SIZE_SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
@@ -63,7 +64,13 @@ def document(
 ) -> Document:
     """Return the settings of the text of a server's file, and their places, before they are checked."""
     _check_extent(text)
-    return _read(*_recognised(text, server, None if path is None else Path(path)), text, which)
+    try:
+        return _read(*_recognised(text, server, None if path is None else Path(path)), text, which)
+    except ValueError as error:
+        rule = re.match(r"(.*, |.*; )got (none|neither|a file that only)\b", str(error), re.DOTALL)
+        if rule is None or not re.search(ENGINE, text):
+            raise
+        raise ValueError(f"{rule[1]}got {IN_ENGINE}") from None
 
 
 def _read(server: Server, form: Format, text: str, which: str | None) -> Document:

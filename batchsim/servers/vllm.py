@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
@@ -189,6 +190,33 @@ LINE = CommandLine(
 )  # fmt: skip
 
 
+# What starts vLLM on a CPU, and the sequences of each process there (get_batch_defaults of arg_utils.py).
+CPU_IMAGE = r"[^-=\s][^=\s]*vllm[^=\s]*-cpu\b"
+ON_CPU = re.compile(rf"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)|^{CPU_IMAGE}", re.MULTILINE)
+CPU_SEQS = 128
+
+
+def _read_line(document: Document, text: str, which: str | None) -> None:
+    """Fill a document with the command, and with the defaults of a CPU if it names one."""
+    command = LINE.read_command(document, text, which)
+    given = document.unused | document.settings
+    words = [word.text for word in command.words if word.text != given.get("model")]
+    if not ON_CPU.search("\n".join([*words, *command.variables])) and not re.search(
+        rf"\bimage\s*:[\s'\"]*{CPU_IMAGE}", text
+    ):
+        return
+    ways = [given.get(f"{name}_parallel_size", 1) for name in ("tensor", "pipeline")]
+    if {"max_num_seqs", "max_num_batched_tokens"} & {*document.pending} or {*map(type, ways)} != {int}:
+        return
+    count = math.prod(ways)
+    if count > 1 and given.get("enable_chunked_prefill") is not False:
+        document.settings.setdefault("max_num_batched_tokens", count * defaults()[0])
+    tokens = document.settings.get("max_num_batched_tokens")
+    most = count * CPU_SEQS if type(tokens) is not int else min(tokens, count * CPU_SEQS)
+    document.settings = {"max_num_seqs": most, "enforce_eager": True} | document.settings  # without graphs
+    document.note(f"on a CPU, max_num_seqs is by default {CPU_SEQS} for each process in parallel")
+
+
 def _pair(name: str, value: Any) -> str:
     off, flag = value is False, name.replace("_", "-")
     return YAML.pair(f"no-{flag}" if off else flag, YAML.literal(off or value))
@@ -239,11 +267,11 @@ SERVER = Server(
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},
     by_card=(("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
     formats=(
-        LINE.format(
+        replace(LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
             r"\bvllm serve\b|\bvllm\.entrypoints\.|[\w.-]/vllm-openai"
             r"|\A(?![\s\S]*\bbatcher\b)[\s\S]*\bmodelFormat\s*:[\s{]*name\s*:[\s'\"]*(huggingface|vLLM)\b",
-        ),
+        ), read=_read_line),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"),
             rf"\A(?![\s\S]*^({language.OPTIONS})\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",

@@ -98,6 +98,15 @@ BENTO = (
             "max_batch_size: 4\nkv_cache_config: {max_tokens: 6400}\nenable_attention_dp: true\n"
             "tensor_parallel_size: 2\n", servers.tensorrt_llm(max_batch_size=4, max_tokens=3200), 2, "",
         ),
+        # vLLM on a CPU.
+        ("VLLM_CPU_KVCACHE_SPACE=40 vllm serve m", servers.vllm(max_num_seqs=128), 1, "on a CPU"),
+        ("docker run -e VLLM_CPU_KVCACHE_SPACE=40 vllm/vllm-openai --max-num-seqs 9",
+         servers.vllm(max_num_seqs=9), 1, "on a CPU"),
+        ("docker run vllm/vllm-openai-cpu:v1 --max-num-batched-tokens 64 --model m",
+         servers.vllm(max_num_seqs=64, max_num_batched_tokens=64), 1, "on a CPU"),
+        ("kind: Pod\ncontainers:\n- image: $(vllm-cpu-x)\n  command: [vllm, serve, m]\n  args: [-tp, '3']\n",
+         servers.vllm(max_num_seqs=384, max_num_batched_tokens=6144), 1, "on a CPU"),
+        ("VLLM_CPU_OFFLOAD_GB=4 vllm serve org/vllm-cpu", servers.vllm(), 1, ""),
         # Images of Text Generation Inference before prefill_chunking.
         (f"{TGI}:2.2.0 --model-id m", servers.tgi(prefill_chunking=False), 1, "version 2 of TGI"),
         (f"{TGI}-cu121.2-2.x:latest", servers.tgi(prefill_chunking=False), 1, "version 2 of TGI"),

@@ -49,6 +49,13 @@ def test_what_does_not_parse_or_is_out_of_range_is_refused_with_its_place(text, 
         ("# batchsim: handler=os.exit()\n@serve.batch", "ray_serve", "handler"),
         ("# batchsim: handlr='blocking'\n@serve.batch", "ray_serve", "did you mean 'handler'"),
         ("fill_template.py -i m/config.pbtxt triton_max_batch_size:8", None, "have Triton's own settings"),
+        (
+            "@serve.deployment\nclass A:\n  e = AsyncEngineArgs(max_num_seqs=4)",
+            None,
+            "@serve.batch, got vLLM",
+        ),
+        ("kind: RayService\nimport_path: a:b\nenv: {MAX_NUM_SEQS: '4'}", None, "got vLLM in a program"),
+        ("import_path: a:b\nargs: {engine_kwargs: {max_num_seqs: 4}}", None, "as a command, vllm serve"),
         ("max_batch_size: 8", "tritn", "did you mean 'triton'"),
     ],
 )
