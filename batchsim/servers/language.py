@@ -26,7 +26,7 @@ CAVEATS = {
 # Keys of the one server's YAML file that the other's has not.
 OPTIONS = "kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num_tokens|print_iter_log"
 # A program of vLLM's engine, which no format reads, and what a refusal of it received.
-ENGINE = r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS)\b"
+ENGINE = r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
 IN_ENGINE = "vLLM in a program, which batches inside: read its settings as a command, vllm serve MODEL --..."
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"
 

@@ -1,7 +1,6 @@
 """text-embeddings-inference (TEI): `text-embeddings-router`."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
@@ -54,10 +53,6 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     return found | ({"auto_truncate": False} if target.oversize_action == "reject" else {})
 
 
-LINE = CommandLine(
-    "tei", "text-embeddings-router", r"\btext-embeddings-router\b|\btext-embeddings-inference\S*",
-    "model_id", short={"-p": "--port"}, dashes=False, prefixes=False, flags_as_variables=True,
-)  # fmt: skip
 # Requests in a batch of the CPU images, whatever is set (backends/ort, 4 in backends/candle, and
 # router/src/lib.rs of 1.9.3), which pad. Those with ipex run Python, which has no such limit.
 ON_CPU = 8
@@ -65,8 +60,7 @@ IMAGE = re.compile(r"\btext-embeddings-inference(?P<cpu>:cpu-(?!ipex)|-cpu[:.])?
 BUILT = re.compile(r"(?:-F|--features)[ =][\w,-]*\b(mkl|ort)\b")  # for a CPU, by cargo
 
 
-def _read(document: Document, text: str, which: str | None) -> None:
-    words = " ".join(word.text for word in LINE.read_command(document, text, which).words)
+def _complete(document: Document, words: str, text: str) -> None:
     images = [*IMAGE.finditer(words)] or [*IMAGE.finditer(text)]
     if BUILT.search(text) or (images and all(image["cpu"] for image in images)):
         given = document.settings.get("max_batch_requests", ON_CPU)
@@ -75,6 +69,11 @@ def _read(document: Document, text: str, which: str | None) -> None:
         document.note(f"a CPU image forms batches of at most {ON_CPU}{forced}, with Candle 4, and pads them")
 
 
+LINE = CommandLine(
+    "tei", "text-embeddings-router", r"\btext-embeddings-router\b|\btext-embeddings-inference\S*",
+    "model_id", short={"-p": "--port"}, dashes=False, prefixes=False, flags_as_variables=True,
+    complete=_complete,
+)  # fmt: skip
 SERVER = Server(
     "tei", "1.9.3", tei, config, ("max_client_batch_size", "model_id", "tokenization_workers"),
     title="text-embeddings-inference",
@@ -83,12 +82,9 @@ SERVER = Server(
     ),
     extras=_extras,
     formats=(
-        replace(
-            LINE.format(
-                "a command line of text-embeddings-inference", "tei-launch.sh",
-                r"\btext-embeddings-(router|inference)\b",
-            ),
-            read=_read,
+        LINE.format(
+            "a command line of text-embeddings-inference", "tei-launch.sh",
+            r"\btext-embeddings-(router|inference)\b",
         ),
     ),
 )  # fmt: skip

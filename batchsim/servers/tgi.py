@@ -1,7 +1,6 @@
 """Text Generation Inference (TGI): `text-generation-launcher`."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
@@ -83,37 +82,32 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     return without_defaults(settings)
 
 
-LINE = CommandLine(
-    "tgi", "text-generation-launcher", r"\btext-generation-launcher\b|\btext-generation-inference\S*",
-    "model_id", short={"-p": "--port", "-e": "--env"}, dashes=False, prefixes=False,
-    variables={"PREFILL_CHUNKING": "prefill_chunking", "ATTENTION": "attention"},
-    switches=frozenset({"prefill_chunking"}), flags_as_variables=True,
-)  # fmt: skip
 IMAGE = re.compile(r"\btext-generation-inference(?:-[a-z]+\d*\.|:)v?(\d+)\b")
 
 
-def _read(document: Document, text: str, which: str | None) -> None:
-    words = " ".join(word.text for word in LINE.read_command(document, text, which).words)
+def _complete(document: Document, words: str, text: str) -> None:
     image = IMAGE.search(words) or IMAGE.search(text)
     if image and image[1] != SERVER.version[0]:
         if int(image[1]) < 3:
             document.settings.setdefault("prefill_chunking", False)
-        rest = f"its other defaults are taken from {SERVER.version}"
-        document.note(f"version {image[1]} of TGI cuts prompts from 3 on; {rest}")
+        document.note(f"of TGI {image[1]}, the defaults are those of 3; prompts are cut from 3 on")
 
 
+LINE = CommandLine(
+    "tgi", "text-generation-launcher", r"\btext-generation-launcher\b|\btext-generation-inference\S*",
+    "model_id", short={"-p": "--port", "-e": "--env"}, dashes=False, prefixes=False,
+    variables={"PREFILL_CHUNKING": "prefill_chunking", "ATTENTION": "attention"},
+    switches=frozenset({"prefill_chunking"}), flags_as_variables=True, complete=_complete,
+)  # fmt: skip
 SERVER = Server(
     "tgi", "3.3.6", tgi, ignored=("max_concurrent_requests", "max_input_tokens"),
     caveats=CAVEATS,
     title="TGI", modest=("num_shard", "max_total_tokens"),
     words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
     formats=(
-        replace(
-            LINE.format(
-                "a command line of Text Generation Inference", "tgi-launch.sh",
-                r"\btext-generation-(launcher|inference)\b",
-            ),
-            read=_read,
+        LINE.format(
+            "a command line of Text Generation Inference", "tgi-launch.sh",
+            r"\btext-generation-(launcher|inference)\b",
         ),
     ),
 )  # fmt: skip

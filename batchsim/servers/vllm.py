@@ -160,10 +160,32 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     )
 
 
-POOLING = {  # flags with whose values no token is generated
-    "--runner": "pooling", "--convert": "embed classify reward",
-    "--task": "embed embedding classify score reward",
-}  # fmt: skip
+# What starts vLLM on a CPU, and the sequences of each process there (get_batch_defaults of arg_utils.py).
+CPU_IMAGE = r"[^-=\s][^=\s]{0,200}vllm[^=\s]{0,200}-cpu\b"
+ON_CPU = re.compile(rf"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)|^{CPU_IMAGE}", re.MULTILINE)
+CPU_SEQS = 128
+
+
+def _complete(document: Document, words: str, text: str) -> None:
+    """Fill in the defaults of a CPU, if the command names one."""
+    if not ON_CPU.search(words) and not re.search(rf"\bimage\s*:[\s'\"]*{CPU_IMAGE}", text):
+        return
+    given = document.unused | document.settings
+    ways = [given.get(f"{name}_parallel_size", 1) for name in ("tensor", "pipeline")]
+    if {"max_num_seqs", "max_num_batched_tokens"} & {*document.pending} or {*map(type, ways)} != {int}:
+        return
+    count = math.prod(ways)
+    if count > 1 and given.get("enable_chunked_prefill") is not False:
+        document.settings.setdefault("max_num_batched_tokens", count * defaults()[0])
+    tokens = document.settings.get("max_num_batched_tokens")
+    most = min(count * CPU_SEQS, tokens if type(tokens) is int else MOST)
+    document.settings = {"max_num_seqs": most, "enforce_eager": True} | document.settings  # without graphs
+    document.note(f"on a CPU, max_num_seqs is by default {CPU_SEQS} for each process in parallel")
+
+
+POOLING = ["--runner=pooling"]  # which generate no token
+POOLING += [f"--convert={each}" for each in ("embed", "classify", "reward")]
+POOLING += [f"--task={each}" for each in ("embed", "embedding", "classify", "score", "reward")]
 LINE = CommandLine(
     "vllm", "vllm serve",
     r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve)\b"
@@ -179,42 +201,12 @@ LINE = CommandLine(
         "VLLM_USE_V1=0": f"VLLM_USE_V1 must be 1, got 0{_check.removed('vllm_v0')}",
         "--backend=huggingface": "--backend must be one that batches continuously, got huggingface",
         "--backend=triton": "--backend must be one that batches continuously, got triton",
-    } | {
-        f"{flag}={kind}": f"vLLM must generate tokens to be simulated, got {flag} {kind}"
-        for flag, kinds in POOLING.items() for kind in kinds.split()
-    },
-    glued="-O",
+    } | {each: f"vLLM must generate tokens to be simulated, got {each}" for each in POOLING},
+    glued="-O", complete=_complete,
     sized=frozenset({"--max-num-batched-tokens", "--max-model-len", "--kv-cache-memory-bytes"}),
     units={letter: 1000**power for power, letter in enumerate("kmgt", 1)}
     | {letter: 1024**power for power, letter in enumerate("KMGT", 1)},
 )  # fmt: skip
-
-
-# What starts vLLM on a CPU, and the sequences of each process there (get_batch_defaults of arg_utils.py).
-CPU_IMAGE = r"[^-=\s][^=\s]*vllm[^=\s]*-cpu\b"
-ON_CPU = re.compile(rf"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)|^{CPU_IMAGE}", re.MULTILINE)
-CPU_SEQS = 128
-
-
-def _read_line(document: Document, text: str, which: str | None) -> None:
-    """Fill a document with the command, and with the defaults of a CPU if it names one."""
-    command = LINE.read_command(document, text, which)
-    given = document.unused | document.settings
-    words = [word.text for word in command.words if word.text != given.get("model")]
-    if not ON_CPU.search("\n".join([*words, *command.variables])) and not re.search(
-        rf"\bimage\s*:[\s'\"]*{CPU_IMAGE}", text
-    ):
-        return
-    ways = [given.get(f"{name}_parallel_size", 1) for name in ("tensor", "pipeline")]
-    if {"max_num_seqs", "max_num_batched_tokens"} & {*document.pending} or {*map(type, ways)} != {int}:
-        return
-    count = math.prod(ways)
-    if count > 1 and given.get("enable_chunked_prefill") is not False:
-        document.settings.setdefault("max_num_batched_tokens", count * defaults()[0])
-    tokens = document.settings.get("max_num_batched_tokens")
-    most = count * CPU_SEQS if type(tokens) is not int else min(tokens, count * CPU_SEQS)
-    document.settings = {"max_num_seqs": most, "enforce_eager": True} | document.settings  # without graphs
-    document.note(f"on a CPU, max_num_seqs is by default {CPU_SEQS} for each process in parallel")
 
 
 def _pair(name: str, value: Any) -> str:
@@ -267,11 +259,11 @@ SERVER = Server(
     extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},
     by_card=(("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
     formats=(
-        replace(LINE.format(
+        LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
             r"\bvllm serve\b|\bvllm\.entrypoints\.|[\w.-]/vllm-openai"
             r"|\A(?![\s\S]*\bbatcher\b)[\s\S]*\bmodelFormat\s*:[\s{]*name\s*:[\s'\"]*(huggingface|vLLM)\b",
-        ), read=_read_line),
+        ),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"),
             rf"\A(?![\s\S]*^({language.OPTIONS})\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",

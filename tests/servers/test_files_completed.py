@@ -108,8 +108,8 @@ BENTO = (
          servers.vllm(max_num_seqs=384, max_num_batched_tokens=6144), 1, "on a CPU"),
         ("VLLM_CPU_OFFLOAD_GB=4 vllm serve org/vllm-cpu", servers.vllm(), 1, ""),
         # Images of Text Generation Inference before prefill_chunking.
-        (f"{TGI}:2.2.0 --model-id m", servers.tgi(prefill_chunking=False), 1, "version 2 of TGI"),
-        (f"{TGI}-cu121.2-2.x:latest", servers.tgi(prefill_chunking=False), 1, "version 2 of TGI"),
+        (f"{TGI}:2.2.0 --model-id m", servers.tgi(prefill_chunking=False), 1, "of TGI 2, the"),
+        (f"{TGI}-cu121.2-2.x:latest", servers.tgi(prefill_chunking=False), 1, "of TGI 2, the"),
         (f"{TGI}:3.3.6-rocm --model-id m", servers.tgi(), 1, ""),
         (f"{TGI}:latest --model-id m", servers.tgi(), 1, ""),
         # The CPU images of text-embeddings-inference.

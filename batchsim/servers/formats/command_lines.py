@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -114,6 +114,8 @@ class CommandLine:
     sized: frozenset[str] = frozenset()  # flags whose numbers may end in one of `units`
     units: Mapping[str, int] = field(default_factory=dict)
     joined: str = "-"  # between the words of a flag
+    # What an image or a variable implies: called with the document, the words in lines, and the whole text.
+    complete: Callable[[Document, str, str], None] = lambda document, words, text: None
     glued: str = ""  # a flag whose value may follow without a space, as in -O3
 
     def format(self, title: str, file: str, signs: str) -> Format:
@@ -125,10 +127,6 @@ class CommandLine:
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; of several, `which` selects one by its model or line."""
-        self.read_command(document, text, which)
-
-    def read_command(self, document: Document, text: str, which: str | None) -> Command:
-        """Fill a document as `read` does, and return the command."""
         all_ = ((command, self._arguments(command)) for command in commands_of(text))
         found = [(command, at) for command, at in all_ if at is not None]
         # A command that another one gets as words is only shown, or saved.
@@ -164,7 +162,8 @@ class CommandLine:
                 document.note(remark.text, remark.at)
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)
-        return command
+        every = (word.text for word in command.words if word.text != document.settings.get(self.model))
+        self.complete(document, "\n".join([*every, *command.variables]), text)
 
     def _options(self, command: Command, words: list[Word]) -> Section:
         """Return the flags of a command, to which others are added behind the last of its words."""
@@ -225,14 +224,11 @@ class CommandLine:
 
     def _behind_image(self, words: list[Word], place: int) -> int | None:
         """Return the index of the first argument; None if an --entrypoint replaces the image's."""
-        options = " ".join(word.text for word in words[:place])
-        own = re.search(r"(?:^| )--entrypoint[= ](\S*)", options)
+        own = re.search(r" --entrypoint[= ](\S*)", " ".join(word.text for word in words[:place]))
         if own is None or not re.match(r"[\w.-]+/", words[place].text):
             return place + 1
-        program = own[1]
-        line = " ".join([program, *(word.text for word in words[place + 1 : place + 2])])
-        match = re.search(self.starts, line)
-        return match and place + 1 + (match.end() > len(program))
+        match = re.search(self.starts, " ".join([own[1], *(word.text for word in words[place + 1 :])]))
+        return match and place + 1 + (match.end() > len(own[1]))
 
     def _read_variables(self, document: Document, command: Command) -> None:
         given, section = dict(command.variables), document.sections[-1]
@@ -292,8 +288,7 @@ class CommandLine:
             elif takes == "switch" or following == place or (takes == "optional" and last):
                 self.put(document, flag, word.node(not switched), section)
             elif takes == "list":
-                more = (each for each in range(place + 1, following) if _more(words[each]))
-                following = next(more, following)
+                following = next((n for n in range(place + 1, following) if _more(words[n])), following)
                 node = word.node([each.text for each in words[place:following]])
                 node.span = (word.at, words[following - 1].end)
                 self.put(document, flag, node, section)
@@ -360,9 +355,8 @@ class CommandLine:
 
 def _more(word: Word, *, first: bool = False) -> bool:
     """Return whether a word may be several of a shell, and flags; `first`: it may be a model."""
-    if not isinstance(word.text, Source) or not _SEVERAL.match(word.raw):
-        return False
-    return bool(_FLAGS.search(word.raw)) or not (first or "model" in word.raw.lower())
+    model = not _FLAGS.search(word.raw) and (first or "model" in word.raw.lower())
+    return isinstance(word.text, Source) and bool(_SEVERAL.match(word.raw)) and not model
 
 
 def _opaque(word: Word) -> str:

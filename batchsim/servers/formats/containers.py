@@ -134,9 +134,7 @@ def _commands(
     known = _all_known(variables)
     keys = [key for key in ("entrypoint", "command", "args") if key in items]
     own = _image(container)
-    words = (
-        [_word(text, own)] if own and not {"entrypoint", *([] if image else ["command"])} & {*items} else []
-    )
+    words = [_word(text, own)] if own and ("entrypoint" if image else "command") not in items else []
     words += [each for key in keys for word in _words(text, items[key]) for each in expanded(word, known)]
     found = Command(words, variables)
     origin = own or items["build"]
