@@ -192,8 +192,7 @@ LINE = CommandLine(
     short={
         "--model": "--model-path", "--tensor-parallel-size": "--tp-size", "--tp": "--tp-size",
         "--data-parallel-size": "--dp-size", "--dp": "--dp-size",
-    },
-    refuses={"--is-embedding=True": "SGLang must generate tokens to be simulated, got --is-embedding"},
+    }, refuses={"--is-embedding=True": "SGLang must generate tokens to be simulated, got --is-embedding"},
     dashes=False, sized=frozenset({"--max-total-tokens", "--max-prefill-tokens", "--context-length"}),
     units={
         ending: size**power

@@ -163,24 +163,22 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 # What starts vLLM on a CPU, and the sequences of each process there (get_batch_defaults of arg_utils.py).
 CPU_IMAGE = r"[^-=\s][^=\s]{0,200}vllm[^=\s]{0,200}-cpu\b"
 ON_CPU = re.compile(rf"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)|^{CPU_IMAGE}", re.MULTILINE)
-CPU_SEQS = 128
 
 
 def _complete(document: Document, words: str, text: str) -> None:
-    """Fill in the defaults of a CPU, if the command names one."""
     if not ON_CPU.search(words) and not re.search(rf"\bimage\s*:[\s'\"]*{CPU_IMAGE}", text):
         return
+    document.note("on a CPU, max_num_seqs is by default 128 for each process in parallel")
     given = document.unused | document.settings
     ways = [given.get(f"{name}_parallel_size", 1) for name in ("tensor", "pipeline")]
     if {"max_num_seqs", "max_num_batched_tokens"} & {*document.pending} or {*map(type, ways)} != {int}:
         return
     count = math.prod(ways)
     if count > 1 and given.get("enable_chunked_prefill") is not False:
-        document.settings.setdefault("max_num_batched_tokens", count * defaults()[0])
+        document.settings.setdefault("max_num_batched_tokens", 2048 * count)
     tokens = document.settings.get("max_num_batched_tokens")
-    most = min(count * CPU_SEQS, tokens if type(tokens) is int else MOST)
+    most = min(128 * count, tokens if type(tokens) is int else MOST)
     document.settings = {"max_num_seqs": most, "enforce_eager": True} | document.settings  # without graphs
-    document.note(f"on a CPU, max_num_seqs is by default {CPU_SEQS} for each process in parallel")
 
 
 POOLING = ["--runner=pooling"]  # which generate no token
