@@ -8,8 +8,9 @@ from matplotlib.ticker import FixedLocator
 
 from batchsim._format import duration, number, percent, tick
 from batchsim.result.metrics import MILLION
-from batchsim.scenario import Scenario
+from batchsim.scenario import Scenario, StepTime
 from batchsim.scenario.lengths import points
+from batchsim.scenario.step_time import step_ms
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
@@ -55,8 +56,10 @@ def _batches_ms(scenario: Scenario, sizes: np.ndarray) -> np.ndarray:
         return 1000 * scenario.mean_s(int(sizes[-1]))[sizes - 1]
     service, tokens = scenario.service, scenario.tokens
     context = points(tokens.prompt).mean() + points(tokens.output).mean() / 2
-    steps = [service.ms(size, round(size * context), 0, size) for size in sizes.tolist()]  # type: ignore[attr-defined]
-    return np.array(steps) / service.tokens_a_step  # type: ignore[attr-defined]
+    assert isinstance(service, StepTime)
+    cost = service.whole_cost(scenario.rule.largest_batch)
+    steps_ms = [step_ms(cost, size, round(size * context), 0, size) for size in sizes.tolist()]
+    return np.array(steps_ms) / service.tokens_a_step
 
 
 class CostView(View):

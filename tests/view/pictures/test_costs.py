@@ -51,6 +51,17 @@ def test_engines_with_all_seats_taken_are_on_the_curves_of_tokens():
     assert found.ms[-1] == pytest.approx(np.diff(data.result.steps.finish_s).mean() * 1000, rel=0.005)
 
 
+def test_a_captured_size_above_the_seats_is_not_on_the_curves_of_tokens():
+    step = bs.StepTime(2, 8, 0.1, captured=(1, 2, 4, 8), beyond_ms=60)
+    scenario = bs.Scenario(
+        bs.ClosedLoop(6), bs.Continuous(6), step, tokens=bs.Tokens(1, 300), watts=WATTS, price_per_hour=3
+    )
+    data = data_of(scenario, 60)
+    found = costs_of(data)
+    assert found.ms.tolist() == pytest.approx([10, 10, 10, 10, 60, 60])
+    assert found.ms[-1] == pytest.approx(np.diff(data.result.steps.finish_s).mean() * 1000, rel=0.005)
+
+
 def test_the_dots_are_the_run_and_an_idle_server_lifts_the_energy():
     data = data_of(PAID, before=data_of(PAID.replace(rate_per_s=600)))
     view, found = drawn(CostView, data), costs_of(data)
