@@ -27,8 +27,7 @@ from batchsim.simulate import KEEP, simulate
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS
 from batchsim.web.calls import usual
-from batchsim.web.link import linked
-from batchsim.web.wasm import PLAIN, compiled_entry, machine_of
+from batchsim.web.wasm import PLAIN, module_of
 
 HERE = Path(__file__).parent
 
@@ -77,16 +76,16 @@ def loops() -> dict[str, tuple[Any, Any]]:
 
 def main() -> None:
     """Write both files."""
-    import llvmlite.binding as llvm
-
-    machine, whole, exports = machine_of(), llvm.parse_assembly(""), {}
     run_all()
-    for number, (name, (loop, kinds)) in enumerate(loops().items()):
-        print(f"compiling {name.partition(' ')[0]}", flush=True)
-        export = f"loop_{number}"
-        whole.link_in(compiled_entry(export, loop.py_func, kinds, machine))
-        exports[name] = export, returned(loop.overloads[kinds].signature.return_type)
-    code = linked(machine.emit_object(whole), [export for export, _ in exports.values()])
+    found = {
+        f"{loop.__name__}_{at}": (name, loop, kinds)
+        for at, (name, (loop, kinds)) in enumerate(loops().items())
+    }
+    exports = {
+        name: (export, returned(loop.overloads[kinds].signature.return_type))
+        for export, (name, loop, kinds) in found.items()
+    }
+    code = module_of({export: (loop.py_func, kinds) for export, (_, loop, kinds) in found.items()})
     (HERE / "loops.wasm").write_bytes(code)
     (HERE / "loops.json").write_text(json.dumps(exports), "utf-8")
 

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,27 +123,25 @@ def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> Any:
     return module
 
 
-def machine_of() -> Any:
-    """Return the target that LLVM compiles for."""
+def module_of(entries: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> bytes:
+    """Return a module that exports functions by their names, each with the types of its arguments."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
+    machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
+    whole = llvm.parse_assembly("")
+    for at, (name, (function, types)) in enumerate(entries.items(), 1):
+        print(f"compiling {name}, {at} of {len(entries)}", flush=True)
+        whole.link_in(compiled_entry(name, function, types, machine))
+    return linked(machine.emit_object(whole), entries)
 
 
 def main(path: str, *rules: str) -> None:
     """Write the module to a file."""
-    import llvmlite.binding as llvm
-
     from batchsim.web.entries import entries
 
-    machine = machine_of()
-    found, whole = entries(*rules), llvm.parse_assembly("")
-    for at, (name, (function, types)) in enumerate(found.items(), 1):
-        print(f"compiling {name}, {at} of {len(found)}", flush=True)
-        whole.link_in(compiled_entry(name, function, types, machine))
-    Path(path).write_bytes(linked(machine.emit_object(whole), found))
+    Path(path).write_bytes(module_of(entries(*rules)))
 
 
 if __name__ == "__main__":

@@ -79,10 +79,9 @@ class Module:
         """Call an export with the arguments of its loop; return what that returns."""
         values: list[Any] = [self.base + RESULT // 2, self.base]
         kinds, at = [PLAIN, PLAIN], self.base + RESULT
-        places: dict[int, tuple[int, np.ndarray]] = {}
-        for each in flat(args):
-            if isinstance(each, np.ndarray) and id(root_of(each)) not in places:
-                root = root_of(each)
+        leaves, places = [*flat(args)], dict[int, tuple[int, np.ndarray]]()
+        for root in (root_of(each) for each in leaves if isinstance(each, np.ndarray)):
+            if id(root) not in places:
                 places[id(root)] = at, root
                 at += -(-root.nbytes // 16) * 16
         memory = self.made.memory
@@ -91,7 +90,7 @@ class Module:
         for place, root in places.values():
             if root.nbytes:
                 self.place(place, root.nbytes).assign(root.reshape(-1).view(np.uint8))
-        for each in flat(args):
+        for each in leaves:
             if isinstance(each, np.ndarray):
                 place, root = places[id(root_of(each))]
                 place += each.ctypes.data - root.ctypes.data

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from batchsim._files import TABLE_BYTES, bytes_of, opened
-from batchsim.engines.compiled import browser
 from batchsim.engines.compiled.backend import (
     DefaultOptions,
     Event,
@@ -179,6 +178,8 @@ def _brief(error: Exception) -> str:
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile on first use, and cache the result on disk, or only in memory if the disk is read-only."""
     if sys.platform == "emscripten":
+        from batchsim.engines.compiled import browser
+
         return browser.loop(function)
     loop = njit(**LOOP, **options)(function)
     if loop is not function:  # as with NUMBA_DISABLE_JIT
