@@ -69,6 +69,26 @@ def percent(share: float) -> str:
     return f"{min(max(whole, 1), step - 1) / step:.{digits}%}"
 
 
+def whole_percent(share: float) -> str:
+    """Return a fraction as a whole percentage, or with more digits where it is not quite 0 or 1.
+
+    >>> whole_percent(0.414), whole_percent(0.9967), whole_percent(1)
+    ('41%', '99.67%', '100%')
+    """
+    text = f"{share:.0%}"
+    return percent(share) if text in ("0%", "100%") else text
+
+
+def decimals(value: float, digits: int = 2) -> str:
+    """Return a number with `digits` digits after its point, or more where these would all be 0.
+
+    >>> decimals(12.345), decimals(0), decimals(0.000111), decimals(987_654_321, 1)
+    ('12.35', '0.00', '0.00011', '987,654,321.0')
+    """
+    text = f"{value:.{digits}f}" if value < 1e6 else f"{value:,.{digits}f}"
+    return text if not value or float(text.replace(",", "")) else number(value, 2)
+
+
 def rate(per_s: float, digits: int = 3) -> str:
     """Return a rate.
 

@@ -2,7 +2,7 @@
 
 import math
 
-from batchsim._format import number, percent
+from batchsim._format import decimals, whole_percent
 from batchsim.result.metrics import COMPUTING, OF_ENERGY, Metrics
 from batchsim.scenario import Continuous
 from batchsim.scenario.tokens import a_request
@@ -14,23 +14,24 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     """Return the lines, by their heading."""
     s = metrics.summary(rate_range_per_s is not None)
     lost = "".join(f", {s[key]:,} {key.replace('_', ' ')}" for key in LOST if s.get(key))
-    rate = "closed loop" if math.isnan(s["load"]) else f"load {seen(s['load'])}"
+    rate = "closed loop" if math.isnan(s["load"]) else f"load {decimals(s['load'])}"
     unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
     if not s["stable"] and s["load"] < 1:  # smaller batches could carry the rate, full ones cannot
-        unstable += f" (full batches: {seen(metrics.scenario.full_batches_per_s, 1)}/s)"
+        unstable += f" (full batches: {decimals(metrics.scenario.full_batches_per_s, 1)}/s)"
     # Some saturation rates are estimates, see `scenario/saturation.py`.
-    most = "about " * (not metrics.scenario.saturation_error < 0.01) + f"{seen(s['saturation_per_s'], 1)}/s"
-    percentiles = ", ".join(f"p{q} {seen(s[f'p{q}_ms'])}" for q in (50, 95, 99))
+    about = "about " * (not metrics.scenario.saturation_error < 0.01)
+    most = f"{about}{decimals(s['saturation_per_s'], 1)}/s"
+    percentiles = ", ".join(f"p{q} {decimals(s[f'p{q}_ms'])}" for q in (50, 95, 99))
     shares = ", ".join(
-        f"{key.removesuffix('_share')} {rounded(share)}" for key, share in metrics.shares().items()
+        f"{key.removesuffix('_share')} {whole_percent(share)}" for key, share in metrics.shares().items()
     )
     lines = {
         "requests": f"{s['requests']:,}, {s['served']:,} served{lost}",
-        "latency": f"mean {seen(s['mean_latency_ms'])} ms, {percentiles}",
+        "latency": f"mean {decimals(s['mean_latency_ms'])} ms, {percentiles}",
         "breakdown": ", ".join(
-            f"{part.replace('_', ' ')} {seen(s[f'mean_{part}_ms'])} ms" for part in metrics.components
+            f"{part.replace('_', ' ')} {decimals(s[f'mean_{part}_ms'])} ms" for part in metrics.components
         ),
-        "throughput": f"{seen(s['throughput_per_s'], 1)}/s of {most}, {rate}{unstable}",
+        "throughput": f"{decimals(s['throughput_per_s'], 1)}/s of {most}, {rate}{unstable}",
         "utilisation": f"{s['utilisation']:.3f}",
         "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
@@ -66,23 +67,3 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
             f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them; look at the run over time"
         )
     return lines
-
-
-def seen(value: float, digits: int = 2) -> str:
-    """Return a number with so many digits after its point, or more where these would all be 0.
-
-    >>> seen(12.345), seen(0), seen(0.000111), seen(987_654_321, 1)
-    ('12.35', '0.00', '0.00011', '987,654,321.0')
-    """
-    text = f"{value:.{digits}f}" if value < 1e6 else f"{value:,.{digits}f}"
-    return text if not value or float(text.replace(",", "")) else number(value, 2)
-
-
-def rounded(share: float) -> str:
-    """Return a fraction as a whole percentage, or with more digits where it is not quite 0 or 1.
-
-    >>> rounded(0.414), rounded(0.9967), rounded(1)
-    ('41%', '99.67%', '100%')
-    """
-    text = f"{share:.0%}"
-    return percent(share) if text in ("0%", "100%") else text
