@@ -127,7 +127,7 @@ def simulated(
         log = kind.run(engine, plan, **options)
         return RUNS[scenario.kind](scenario, log, warmup=fraction, clock=clock)
 
-    runs = _all(one, replications, engine, cancelled)
+    runs = _all_folded_or_none(_all(one, replications, engine, cancelled))
     if keep == "all":
         _warn_of_steps(runs[0], room)
     result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
@@ -143,10 +143,10 @@ def _all(
 ) -> tuple[Run, ...]:  # fmt: skip
     """Return the runs of all replications."""
     if replications == 1 or engine == "simpy":  # in this thread, which receives Ctrl-C
-        return _all_folded_or_none(tuple(map(one, range(replications))))
+        return tuple(map(one, range(replications)))
     with threads(min(os.cpu_count() or 1, replications), "batchsim") as crew:
         try:
-            return _all_folded_or_none(tuple(crew.map(one, range(replications))))
+            return tuple(crew.map(one, range(replications)))
         except BaseException:
             cancelled.set()  # the threads stop at their next slice
             crew.shutdown(wait=False, cancel_futures=True)

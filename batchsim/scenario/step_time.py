@@ -293,12 +293,12 @@ class StepTime(Service):
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={getattr(self, name)!r}" for name in StepCost._fields)
-        usual = {
-            name: vars(StepTime).get(name) for name in StepTime.__annotations__.keys() - StepCost._fields
-        }
-        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        more = [f", {name}={value!r}" for name, value in named.items() if value != usual.get(name, value)]
-        return f"StepTime({numbers}{''.join(more)})" + self._suffix()
+        own = (field for field in dataclasses.fields(self) if field.name in StepTime.__annotations__)
+        others = {each.name: each.default for each in own if each.name not in StepCost._fields}
+        more = "".join(
+            f", {name}={value!r}" for name, usual in others.items() if (value := getattr(self, name)) != usual
+        )
+        return f"StepTime({numbers}{more})" + self._suffix()
 
 
 @functools.lru_cache(maxsize=64)

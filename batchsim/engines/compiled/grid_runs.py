@@ -104,7 +104,7 @@ def run_many(
     size, fast, cancelled = slice_of(scenario.servers), serves_in_turn(scenario), CANCELLED.get()
     fast &= scenario.most_replicas == 1
     if fast and is_plain(scenario) and requests <= size:  # settings for some tens of milliseconds a call
-        thresholds = zip(*(rule.threshold for rule in rules if rule.threshold), strict=True)
+        thresholds = zip(*(rule.threshold for rule in rules), strict=True)
         columns = [*map(np.array, thresholds, (float, np.int64, np.int64))]
         free, step = np.empty(scenario.servers), size // requests
         for begin in range(0, rows, step):

@@ -54,10 +54,7 @@ REQUEST = np.dtype(
         ("capacity", np.int64),  # tokens that its blocks hold
         ("token_s", float),  # when it made its last token, unless it is in a decode group
         ("stall_s", float),  # its longest gap between two tokens so far, likewise
-        (
-            "log_entry",
-            np.int64,
-        ),  # in `TokenQueue.log`, of its last preemption; -1: it made a token since
+        ("log_entry", np.int64),  # in `TokenQueue.log`: its last preemption; -1: none since its last token
         ("segment", np.uint8),  # of its engine's `peaks_s`, from which on they are its own
         ("truncated", bool),  # whether its last row computed only a part of its known tokens
         ("status", np.uint8),  # of `Status`
