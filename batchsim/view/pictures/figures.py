@@ -133,8 +133,7 @@ SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
 
 def name_lines(ax: Axes, answer: str = "") -> None:
     """Write the name of each line at its end, in its colour; `answer` is the one to highlight."""
-    if (figure := ax.get_figure(root=True)) is not None:
-        figure.draw_without_rendering()  # now the scales are known
+    ax.figure.figure.draw_without_rendering()  # the whole, also of axes in a part: now scales are known
     ends: tuple[list[Any], list[Any]] = [], []  # of lines that end before the edge, and at it
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
         if isinstance(handle, Line2D) and not np.isfinite(np.asarray(handle.get_ydata(), dtype=float)).any():

@@ -11,7 +11,7 @@ from batchsim._format import MINUS, duration, fixed, number, percent, signed, ty
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.result.distributions import POINTS, queue_length
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, View
+from batchsim.view.pictures.view import DASHED, Spot, View, span
 from batchsim.view.scales import nice
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class LatencyView(GrowingView):
 
     def make(self) -> None:
         theme, ax = self.look, self.ax
-        self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.1, lw=0)
+        self.late = span(ax, color=theme.objective, alpha=0.1, lw=0)
         self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, linewidth=0, zorder=2)
         self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
         self.other_bars = ax.stairs([0], [0, 1], zorder=3)

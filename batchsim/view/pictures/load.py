@@ -12,7 +12,7 @@ from batchsim._format import counted, duration, number, percent, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View
+from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View, span
 from batchsim.view.scales import log_ticks, nice, nice_span
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
@@ -79,7 +79,7 @@ class LoadPanels(View):
         now = diamond | {"color": self.look.now, "markeredgecolor": self.look.background}
         self.points = [self.line(ax, 5, **now) for ax in axes]
         # An area across the whole height is independent of the scale: a logarithmic one has no 0.
-        self.beyond = [ax.axvspan(0, 0, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
+        self.beyond = [span(ax, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
         end: Style = {"xycoords": ("data", "axes fraction"), "va": "center"}
         self.names = [self.text(ax, color=self.look.now, **end) for ax in axes]
         self.theory_name = self.text(self.ax, **end)

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch, StepPatch
+from matplotlib.patches import Patch, PathPatch, Rectangle, StepPatch
 from matplotlib.path import Path
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
@@ -44,6 +44,13 @@ class Spot(NamedTuple):
     text: str
     change: dict[str, Any] | None = None
     refused: str = ""
+
+
+def span(ax: Axes, **style: Any) -> Rectangle:
+    """Add a rectangle as high as axes: `ax.axvspan` of a Matplotlib before 3.9 (in Pyodide) makes none."""
+    area = Rectangle((0, 0), 0, 1, transform=ax.get_xaxis_transform(), **style)
+    ax.add_patch(area)
+    return area
 
 
 class View:
@@ -94,7 +101,7 @@ class View:
         self.make()
         # The request that the reader follows: a frame over the height of the axes.
         frame: Style = {"fill": False, "edgecolor": self.look.vermilion, "linewidth": self.line_pt}
-        self.frame = self.axes[min(self.FRAMED, len(self.axes) - 1)].axvspan(0, 0, zorder=6, **frame)
+        self.frame = span(self.axes[min(self.FRAMED, len(self.axes) - 1)], zorder=6, **frame)
         self.lack = self.text(self.ax, color=self.look.soft, xycoords="axes fraction", va="top")
         there.update(self.fixed)
         every = (artist for ax in self.axes for artist in ax.get_children() if artist not in there)
