@@ -32,6 +32,15 @@ def test_the_module_is_built_again_for_other_code_and_not_for_other_comments(
     assert (len(built), len(files)) == ((1, 1) if same else (2, 2))
 
 
+def test_the_code_of_a_module_is_the_same_in_each_version_of_python():
+    tree = wasm.ast.parse("def f(): pass")  # from 3.12 on a function has type parameters, here none
+    nothing = ("arguments",)
+    assert wasm.plain(tree) == (
+        "Module",
+        ("body", [("FunctionDef", ("name", "f"), ("args", nothing), ("body", [("Pass",)]))]),
+    )
+
+
 def test_each_step_is_printed_before_it_begins(tmp_path, monkeypatch, capsys):
     said, compiled_entry = [], wasm.compiled_entry
 
