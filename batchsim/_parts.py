@@ -21,6 +21,7 @@ PACKAGES = {
     "google": "protobuf", "tree_sitter": "tree-sitter", "tree_sitter_bash": "tree-sitter-bash",
     "yaml": "pyyaml",
 }  # fmt: skip
+IN_BROWSER = sys.platform == "emscripten"  # Pyodide: Python without threads, processes and sockets
 
 
 class MissingPart(ModuleNotFoundError):
@@ -45,7 +46,8 @@ class _Parts(MetaPathFinder):
 def _missing(fullname: str, extra: str = "") -> MissingPart:
     library = fullname.partition(".")[0]
     command = f"pip install 'batchsim[{extra or EXTRAS[library]}]'"
-    return MissingPart(f"{PACKAGES.get(library, library)} must be installed: {command}", name=fullname)
+    asked = "needs a computer with batchsim, got a browser" if IN_BROWSER else "must be installed"
+    return MissingPart(f"{PACKAGES.get(library, library)} {asked}: {command}", name=fullname)
 
 
 def _importer() -> str:
@@ -59,6 +61,14 @@ def _importer() -> str:
 def name_extras() -> None:
     """Let imports of missing libraries name their extras; other packages' imports fail as before."""
     sys.meta_path.append(_Parts())
+
+
+def need_computer(what: str) -> None:
+    """Raise RuntimeError in a browser's Python."""
+    if IN_BROWSER:
+        raise RuntimeError(
+            f"{what} needs a computer with batchsim, got a browser: docs/install.md says how to install it"
+        )
 
 
 def need(library: str, extra: str = "") -> None:

@@ -13,6 +13,8 @@ from contextlib import closing, suppress
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from batchsim._parts import need_computer
+
 ADDRESS, STUDENT = "BATCHSIM_CLASS", "BATCHSIM_STUDENT"  # environment variables
 PATH = "/class/answers"
 MEMBER = "X-Member"  # the header that tells one member of the class from another
@@ -43,6 +45,7 @@ def join(address: str) -> None:
     """
     os.environ.pop(ADDRESS, None)
     if address:
+        need_computer("to join a class")
         refusal = _asked(address, "GET")
         if not refusal:
             os.environ[ADDRESS] = address

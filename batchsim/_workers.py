@@ -10,11 +10,10 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, Self
 
-from batchsim import _check
+from batchsim import _check, _parts
 
 SHOWN_S = 2.0  # a search that takes less shows no bar
 AHEAD = 64  # calls that an executor has at a time
-HAS_THREADS = sys.platform != "emscripten"  # Python in a browser
 
 
 class Here(Executor):
@@ -35,7 +34,7 @@ class Here(Executor):
 
 def threads(workers: int | None, name: str, begin: Callable[..., Any] | None = None, *args: Any) -> Executor:
     """Return threads of this name, each of which begins with a call."""
-    return ThreadPoolExecutor(workers, name, begin, args) if HAS_THREADS else Here()
+    return ThreadPoolExecutor(workers, name, begin, args) if not _parts.IN_BROWSER else Here()
 
 
 def check_executor(executor: Any) -> None:
@@ -57,6 +56,8 @@ def progress_bar(shown: bool, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
         from tqdm.auto import tqdm
+    if _parts.IN_BROWSER:
+        tqdm.monitor_interval = 0  # its monitor is a thread
     return tqdm(disable=not shown or sys.stderr is None, **options)
 
 

@@ -20,6 +20,8 @@ from packaging.utils import canonicalize_name
 from places import ROOT
 
 import batchsim
+import batchsim as bs
+from batchsim import _parts
 from batchsim._parts import EXTRAS, MissingPart
 
 
@@ -43,6 +45,7 @@ def closure(*extras):
 
 
 INSTALLED = packages_distributions()
+THREE = bs.Scenario(bs.Trace([0.0, 0.001, 0.002]), bs.SizeOrWait(3, 20), bs.Affine(5, 1))
 OF_A_BROWSER = {"js", "pyodide"}  # its Python has them
 LIBRARIES = sorted(
     {found.imported for found in imports()} - set(sys.stdlib_module_names) - OF_A_BROWSER | {"voila"}
@@ -131,6 +134,29 @@ def test_a_command_without_the_shell_is_one_line_with_the_extra_that_it_needs(co
     done = run(core, "batchsim", command)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: typer must be installed: pip install 'batchsim[{extra}]'\n"
+
+
+@pytest.mark.parametrize(
+    ("ask", "refusal"),
+    [
+        (
+            lambda: bs.device.replay(THREE, list, [1, 2, 3]),
+            "a run on the wall clock needs a computer with batchsim, got a browser: docs/install.md",
+        ),
+        (
+            lambda: bs.teaching.join("http://class:8888/?token=x"),
+            "to join a class needs a computer with batchsim, got a browser: docs/install.md",
+        ),
+        (
+            lambda: _parts.need("nobody", "device"),
+            "nobody needs a computer with batchsim, got a browser: pip install 'batchsim[device]'",
+        ),
+    ],
+)
+def test_a_browser_lacks_threads_sockets_and_parts_and_says_so(monkeypatch, ask, refusal):
+    monkeypatch.setattr(_parts, "IN_BROWSER", True)
+    with pytest.raises((MissingPart, RuntimeError), match=re.escape(refusal)):
+        ask()
 
 
 def test_imports_of_others_fail_as_python_lets_them():

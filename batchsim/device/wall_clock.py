@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import later, on_grid
+from batchsim._parts import need_computer
 from batchsim.batcher import InferenceBatcher
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
@@ -182,6 +183,7 @@ class WallClock:
 
         A second Ctrl-C raises KeyboardInterrupt at once.
         """
+        need_computer("a run on the wall clock")
         jobs: list[Callable[[], None]] = [self.send]
         jobs += [lambda server=server: self.serve(server) for server in range(len(self.idle_since_s))]  # type: ignore[misc]
         threads = [threading.Thread(target=self.guarded, args=(job,), daemon=True) for job in jobs]

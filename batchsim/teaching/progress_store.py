@@ -20,7 +20,7 @@ LARGEST_FILE = 2**22  # bytes; a whole course is some 20 kB
 LARGEST_COUNT = 10**6  # the largest count
 KEPT = 30  # stored wrong answers of an exercise
 LONGEST_NAME = 60  # letters
-VARIABLE = "BATCHSIM_PROGRESS"  # a file, or "off"
+VARIABLE = "BATCHSIM_PROGRESS"  # a file, "off", or "off: " and a reason
 OF_TESTS = "tests do not count as progress"
 PATIENCE_S = 30.0  # for the lock: a kernel holds it for milliseconds, unless the machine is busy
 
@@ -187,8 +187,8 @@ def place() -> tuple[Path | None, str]:
             path = _kernel.file
         elif Path.cwd().name == "solutions":  # even with the variable: outputs must be the same for all
             return None, "runs in the solutions folder do not count as progress"
-        elif chosen == "off":
-            return None, f"{VARIABLE} is off"
+        elif chosen.partition(":")[0] == "off":
+            return None, chosen.partition(": ")[2] or f"{VARIABLE} is off"
         elif chosen:
             path = Path(chosen).expanduser()
         elif "PYTEST_VERSION" in os.environ:

@@ -178,6 +178,8 @@ def test_progress_may_be_switched_off(monkeypatch):
     monkeypatch.setenv("BATCHSIM_PROGRESS", "off")
     assert store.place()[0] is None
     assert "BATCHSIM_PROGRESS is off" in repr(progress())
+    monkeypatch.setenv("BATCHSIM_PROGRESS", "off: this browser stores no files")
+    assert "this browser stores no files" in repr(progress())
 
 
 def test_a_file_is_made_at_the_first_try_and_the_student_is_told_where(file, capsys):
