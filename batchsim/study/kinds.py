@@ -51,6 +51,7 @@ class Requests:
     no_optimum = ""  # why theory knows no best policy
     mapped = True  # whether a map costs little
     map_cost = 1.0  # of a cell, as a part of a whole run's time
+    latency, energy = P99, "joules_per_request"  # the metrics that settings of least energy are chosen by
 
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         """Return the metrics of a sweep; those of devices and of sizes only if asked for."""
@@ -160,6 +161,7 @@ class Tokens(Requests):
     no_optimum = "the best policy needs batches, got tokens"
     mapped = False
     map_cost = 0.2
+    latency, energy = TTFT_P99, "joules_per_token"
 
     def metrics(self, devices: bool, sized: bool) -> Mapping[str, Metric]:
         return {**super().metrics(devices=False, sized=False), **TOKENS}

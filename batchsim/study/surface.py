@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.estimates import check_memory, warn_if_large
+from batchsim.result.metrics import OF_ENERGY
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
-from batchsim.simulate import available
-from batchsim.study.kinds import kind_of
+from batchsim.simulate import available, simulated
+from batchsim.study.kinds import ATTAINMENT, kind_of
 
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)
@@ -28,6 +30,8 @@ FROZEN = 50  # steps to the rate at which the batches that form just keep up
 # Requests of each setting of a map, and of a closed loop or replicas, whose loops are slower. Traffic that
 # drifts needs all, as its beginning is not typical.
 MAP_REQUESTS, FEW_REQUESTS = 20_000, 5_000
+MOST = 0.99  # of the requests: a setting where these keep both objectives is within them
+SAME = 1.01  # times the least energy: settings up to it are as good
 
 
 class Columns:
@@ -48,10 +52,10 @@ class Surface(Columns):
     Of requests, `columns` has `p99_ms`. Of tokens it has `ttft_p99_ms`, and with two objectives
     `goodput_per_s` and `attainment`: the requests served within both, per second and as a fraction of all
     (else NaN). Percentiles are of all requests; a request that was not served is infinitely late. Settings
-    are compared by `metric`.
+    are compared by `metric`: by energy if it is `joules_per_request` or `joules_per_token`, a column then.
 
     All are NaN if the rule, the scenario or the memory refuses the pair (`refused`). An `overloaded` pair has
-    no steady state: its p99 depends on the length of the run; of tokens it is not run, and NaN.
+    no steady state: its p99 depends on the length of the run; of tokens it is not run: NaN, as energy is.
     """
 
     scenario: Scenario
@@ -73,18 +77,40 @@ class Surface(Columns):
         """The values of `metric`."""
         return self.columns[self.metric]
 
-    def best(self) -> tuple[int, int] | None:
-        """Return (row, column) of the setting to take: of the `ties`, the first by `preference`."""
-        return self._settled[1]
+    @property
+    def latency_ms(self) -> np.ndarray:
+        """The p99 of the latency, or of the TTFT."""
+        return self.columns[kind_of(self.scenario).latency]
 
-    def ties(self) -> np.ndarray:
+    def within(self, objective_ms: float | None = None) -> np.ndarray:
+        """Return where 99 of 100 requests keep both objectives, or else one of `latency_ms`, if any."""
+        limit_ms = sys.float_info.max if objective_ms is None else objective_ms
+        met = self.columns.get(ATTAINMENT, np.full(self.refused.shape, math.nan))
+        return ~self.overloaded & np.where(np.isnan(met), self.latency_ms <= limit_ms, met >= MOST)
+
+    def best(self, objective_ms: float | None = None) -> tuple[int, int] | None:
+        """Return (row, column) of the setting to take: of the `ties`, the first by `preference`.
+
+        By energy, it is the first with the lowest `latency_ms`.
+        """
+        if self.metric not in OF_ENERGY:
+            return self._settled[1]
+        ties = self.ties(objective_ms)
+        place = int(np.where(ties, self.latency_ms, math.inf).argmin())
+        return divmod(place, len(self.x_values)) if ties.any() else None
+
+    def ties(self, objective_ms: float | None = None) -> np.ndarray:
         """Return which settings do not differ significantly from the one of the best value, itself included.
 
         All settings met the same requests. In each of 16 sections of the run, batchsim counts the requests
         that took longer than the lowest p99, or that met both objectives. Two settings differ if the 95 %
-        interval of the mean difference of their counts does not contain 0.
+        interval of the mean difference of their counts does not contain 0. By energy, settings up to 1 %
+        above the least of those `within` tie, as in `tune`.
         """
-        return self._settled[0]
+        if self.metric not in OF_ENERGY:
+            return self._settled[0]
+        joules = np.where(self.within(objective_ms), self.values, math.inf)
+        return np.isfinite(joules) & (joules <= SAME * joules.min())
 
     @functools.cached_property
     def _settled(self) -> tuple[np.ndarray, tuple[int, int] | None]:
@@ -100,10 +126,12 @@ class Surface(Columns):
 
 def surface(
     scenario: Scenario, x_values: Sequence[Any], y_values: Sequence[Any], requests: int = 20_000,
-    seed: int = 0, *, knobs: tuple[str, str] | None = None, ttft_objective_ms: float | None = None,
-    tpot_objective_ms: float | None = None, roughly: bool = False,
+    seed: int = 0, *, knobs: tuple[str, str] | None = None, metric: str | None = None,
+    ttft_objective_ms: float | None = None, tpot_objective_ms: float | None = None, roughly: bool = False,
 ) -> Surface:  # fmt: skip
     """Return the p99, or the goodput of tokens, over two parameters of the scenario's rule.
+
+    With `metric="joules"` it also has the energy of a request, or of a token, by the scenario's `watts`.
 
     `knobs`, x and y, are its `map_knobs` by default, such as batch size and wait; any others of its
     parameters will do, and "kv_blocks" for `Continuous`. The values of both must rise; the last wait may be
@@ -121,6 +149,13 @@ def surface(
            [785.4,  17.8,  18.8]])
     >>> found.overloaded[0].tolist(), found.best()
     ([True, False, False], (0, 2))
+    >>> hot = scenario.replace(watts={0: 60, 1: 150, 32: 300})
+    >>> found = surface(hot, [4, 8, 32], [0, 10], requests=2000, metric="joules")
+    >>> found.joules_per_request.round(3)
+    array([[  nan, 0.193, 0.194],
+           [  nan, 0.177, 0.168]])
+    >>> found.best(), found.best(objective_ms=15)
+    ((1, 2), (0, 2))
 
     >>> from batchsim import Continuous, Geometric, StepTime, Tokens
     >>> step = StepTime(fixed_ms=7, weights_ms=10, per_token_ms=0.1)
@@ -134,6 +169,8 @@ def surface(
     kind, rule = kind_of(scenario), scenario.rule
     objectives = kind.objectives(ttft_objective_ms, tpot_objective_ms)
     checks = kind.knobs(rule)
+    if metric is not None and _check.one_of("metric", metric, ("joules",)) and scenario.watts is None:
+        raise ValueError("metric='joules' needs watts, the power of a server, got none")
     if knobs is not None and (not _check.listed(knobs) or len(knobs) != 2 or knobs[0] == knobs[1]):
         raise ValueError(f"knobs must be two different ones, got {knobs!r}")
     x, y = (_check.one_of("a knob", knob, [*checks]) for knob in knobs or rule.map_knobs)
@@ -142,12 +179,32 @@ def surface(
     warn_if_large(scenario, requests, runs=kind.map_cost * len(rules) / (os.cpu_count() or 1))
     cells = kind.cells(scenario, rules, len(xs), requests, seed, objectives, roughly)
     shape = len(ys), len(xs)
-    columns = {name: column.reshape(shape) for name, column in cells.columns.items()}
     kept = tuple(None if no else rule for rule, no in zip(rules, cells.refused, strict=True))
+    key, found = kind.metric(objectives), cells.columns
+    if metric is not None:
+        key = kind.energy
+        steady = [None if no else rule for rule, no in zip(kept, cells.overloaded, strict=True)]
+        found[key] = _run_each(scenario, steady, requests, seed, key)
+    columns = {name: column.reshape(shape) for name, column in found.items()}
     return Surface(
-        scenario, requests, seed, x, y, xs, ys, kind.metric(objectives), columns,
+        scenario, requests, seed, x, y, xs, ys, key, columns,
         cells.overloaded.reshape(shape), cells.refused.reshape(shape), kept, cells.settle,
     )  # fmt: skip
+
+
+def _run_each(
+    scenario: Scenario, rules: Sequence[Rule | None], requests: int, seed: int, key: str
+) -> np.ndarray:  # fmt: skip
+    """Return a metric of a run in little memory under each rule; NaN for None."""
+    from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
+
+    def run(rule: Rule | None) -> float:
+        if rule is None:
+            return math.nan
+        result, _ = simulated(replace(scenario, rule=rule), requests, seed, keep="summary")
+        return result.metrics.number(key)
+
+    return np.array(in_threads(scenario, run, rules))
 
 
 def steady(workload: OpenLoop | ClosedLoop) -> bool:

@@ -8,6 +8,7 @@ from matplotlib.ticker import FixedLocator
 
 STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12)
 COARSE, FINE = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)  # steps of a logarithmic scale
+TWO_DIGITS = tuple(n / 10 for n in range(10, 100))
 
 
 def nice(value: float) -> float:

@@ -194,7 +194,7 @@ def centre_of(panel, row, column):
 
 
 def test_a_click_on_the_heat_map_moves_the_sliders_there(panel):
-    panel.page.locator(".batchsim-large select").select_option(value="p99 of every setting at this load")
+    panel.page.locator(".batchsim-large select").select_option(value="Every setting at this load")
     panel.quiet(400)
     row, column = panel.kernel.ask("[int(n) for n in panel.data.surface.best()]")
     size = panel.kernel.ask(f"panel.data.surface.x_values[{column}]")

@@ -119,7 +119,7 @@ def test_the_controls_fold_below_the_picture_where_there_is_no_room_beside_it(ap
         assert panel.kernel.ask("[len(panel.picture.views), panel.tabs.selected_index]") == [1, None]
         knobs = panel.page.locator(".batchsim-knobs").bounding_box()
         assert knobs["y"] >= seen["picture"][1] + seen["picture"][3]
-        panel.page.locator(".batchsim-large select").select_option(label="p99 of every setting at this load")
+        panel.page.locator(".batchsim-large select").select_option(label="Every setting at this load")
         panel.quiet(400)
         assert panel.kernel.ask("panel.picture.large") == "map"
         resize(panel, 1280, 800)

@@ -191,6 +191,54 @@ def test_of_a_shorter_trace_it_takes_all():
     assert_each_is_a_run(found)
 
 
+# By energy.
+
+WATTS = {0: 60, 1: 150, 11: 300}
+WITH_WATTS = {
+    "plain": SCENARIO,
+    "replicas": SCENARIO.replace(rate_per_s=1800, servers=2, replicas=2),
+    "clients": SCENARIO.replace(workload=bs.ClosedLoop(30, 0.01)),
+    "lost": SCENARIO.replace(queue_limit=8, timeout_ms=30),
+    "trace": SCENARIO.replace(workload=TRACE, compile_ms={1: 40}),
+}
+
+
+@pytest.mark.parametrize("case", WITH_WATTS)
+def test_the_energy_of_each_cell_is_that_of_its_own_run_in_both_engines(case):
+    scenario, ran = WITH_WATTS[case].replace(watts=WATTS), 0
+    found = surface(scenario, SIZES, WAITS_MS[:3], 700, seed=2, metric="joules")
+    for row, wait_ms in enumerate(found.y_values):
+        for column, size in enumerate(found.x_values):
+            got, cell = found.values[row, column], scenario.replace(max_batch_size=size, max_wait_ms=wait_ms)
+            assert cell.stable or np.isnan(got)
+            for name in ("simpy", "compiled") if cell.stable else ():
+                joules = bs.simulate(cell, 700, seed=2, engine=name).summary()["joules_per_request"]
+                assert got == pytest.approx(joules, rel=1e-9, nan_ok=True)  # where no request is served
+                ran += np.isfinite(got)
+    assert ran >= 12
+
+
+def test_the_best_by_energy_takes_the_least_within_the_objective_and_then_the_lowest_p99():
+    found = surface(SCENARIO.replace(watts=WATTS), SIZES, WAITS_MS[:3], 5000, metric="joules")
+    assert found.metric == "joules_per_request"
+    assert np.array_equal(found.p99_ms, surface(SCENARIO, SIZES, WAITS_MS[:3], 5000).p99_ms)
+    for objective_ms in (None, 60, 16):
+        within = found.within(objective_ms)
+        limit_ms = math.inf if objective_ms is None else objective_ms
+        assert np.array_equal(within, ~found.overloaded & (found.p99_ms <= limit_ms))
+        least, ties = found.values[within].min(), found.ties(objective_ms)
+        assert np.array_equal(ties, within & (found.values <= 1.01 * least))
+        assert found.p99_ms[found.best(objective_ms)] == found.p99_ms[ties].min()
+    assert found.best() != found.best(objective_ms=16)
+    assert found.best(objective_ms=5) is None
+
+
+def test_a_setting_that_loses_requests_is_not_the_best_by_energy():
+    found = surface(SCENARIO.replace(watts=WATTS, queue_limit=2), SIZES, [0, 5], 2000, metric="joules")
+    assert np.isinf(found.p99_ms).any()
+    assert not found.ties()[np.isinf(found.p99_ms)].any()
+
+
 class OnlySimPy(bs.SizeOrWait):
     compiled = False
 
@@ -213,6 +261,8 @@ def test_what_makes_no_grid_is_refused():
     surface(SCENARIO, [4], [-1], 9, 0) -> max_wait_ms must be at least 0, got -1
     surface(SCENARIO, [4], [1], 0, 0) -> requests must be at least 1, got 0
     surface(SCENARIO, [4], [1], 9, -1) -> seed must be at least 0, got -1
+    surface(SCENARIO, [4], [1], 9, metric="watts") -> metric must be one of joules, got 'watts'
+    surface(SCENARIO, [4], [1], 9, metric="joules") -> metric='joules' needs watts, the power of a server
     """
 
 

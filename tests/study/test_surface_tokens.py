@@ -94,6 +94,36 @@ def test_each_cell_is_a_run_of_its_own(case):
     assert assert_each_is_a_run(surface(CASES[case], SEATS, BUDGETS, 250, seed=4, **WITHIN))
 
 
+@pytest.mark.parametrize("case", ["plain", "two servers", "clients", "lost", "noise"])
+def test_the_energy_of_each_cell_is_that_of_its_own_run_in_both_engines(case):
+    slower = {} if case == "clients" else {"rate_per_s": 5}
+    scenario = CASES[case].replace(watts={0: 100, 1: 300, 64: 700}, **slower)
+    found = surface(scenario, SEATS[1:3], BUDGETS[1:3], 150, seed=4, metric="joules", **WITHIN)
+    assert found.metric == "joules_per_token"
+    assert not found.overloaded.all()
+    for row, budget in enumerate(found.y_values):
+        for column, seats in enumerate(found.x_values):
+            cell = scenario.replace(max_num_seqs=seats, max_num_batched_tokens=budget)
+            assert np.isnan(found.values[row, column]) == found.overloaded[row, column] == (not cell.stable)
+            for engine in ("simpy", "compiled") if cell.stable else ():
+                run = bs.simulate(cell, 150, seed=4, engine=engine)
+                joules = run.summary()["joules_per_token"]
+                assert found.values[row, column] == pytest.approx(joules, rel=1e-9)
+
+
+def test_the_best_by_energy_keeps_both_objectives_for_99_of_100_requests():
+    scenario = SCENARIO.replace(watts={0: 100, 1: 300, 64: 700}, rate_per_s=4, kv_blocks=None)
+    found = surface(scenario, SEATS, BUDGETS, 400, metric="joules", **WITHIN)
+    within = np.nan_to_num(found.attainment) >= 0.99
+    assert within.any()
+    assert not within.all()
+    assert np.array_equal(found.within(), within)
+    assert found.values[found.best()] <= 1.01 * found.values[within].min()
+    late = surface(scenario, SEATS, BUDGETS, 400, metric="joules")  # without objectives
+    assert np.array_equal(late.within(700), ~late.overloaded & (late.ttft_p99_ms <= 700))
+    assert late.values[late.best()] <= 1.01 * np.nanmin(late.values)
+
+
 def test_memory_is_an_axis_and_refuses_what_never_fits():
     found = surface(SCENARIO, SEATS, [100, 220, 500, 2000], 250, knobs=("max_num_seqs", "kv_blocks"))
     assert found.metric == TTFT_P99

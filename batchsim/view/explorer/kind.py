@@ -361,6 +361,7 @@ CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {  # of the cont
     "stale_ms": lambda values: has_router(values) and (
         values["routing"] == GIVEN or NAMES[values["routing"]].sees_loads
     ),
+    "map_metric": lambda values: bool(values["watts"]),
 }  # fmt: skip
 LIMITS = {
     "queue_limit": Control("Queue limit",
@@ -374,6 +375,8 @@ LIMITS = {
         "Power of a server by batch size, e.g. 0:60, 1:150, 32:300, 0 while idle, linear between; "
         "empty: not known",
         "watts", (), COMPUTING, optional=True),
+    "map_metric": choice("Heat map of", "The number of a setting that is its colour on the heat map",
+        "latency", COMPUTING, {"latency": "Latency, or goodput", "joules": "Energy"}),
 }  # fmt: skip
 WATTS_PART = Part(("watts",), lambda values, _: dict(values["watts"]) or None,
     lambda watts, _: {"watts": tuple(sorted((watts or {}).items()))})  # fmt: skip

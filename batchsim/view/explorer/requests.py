@@ -343,7 +343,8 @@ class Requests(Kind):
         self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
     ) -> ViewData:  # fmt: skip
         knobs = MAPS[state.request_map] if self.relevant("request_map", vars(state)) else None
-        return run(scenario, requests, state.seed, stored, knobs, objective_ms=state.objective_ms)
+        metric, objective_ms = state.map_metric, state.objective_ms
+        return run(scenario, requests, state.seed, stored, knobs, metric=metric, objective_ms=objective_ms)
 
 
 def _is_sized(state: State) -> bool:

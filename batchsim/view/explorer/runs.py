@@ -110,12 +110,12 @@ def lacks_others(scenario: Scenario) -> bool:
 
 def run(
     scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None = None,
-    moving: bool = False, **objectives_ms: float | None,
+    moving: bool = False, metric: str = "latency", **objectives_ms: float | None,
 ) -> ViewData:  # fmt: skip
     """Run a scenario, its load curve, and its heat map over `knobs`, by default its rule's own.
 
-    A run of tokens has fewer requests while it is `moving`. The objectives are fields of `ViewData`.
-    ValueError if the scenario makes no sense.
+    `metric`: of the map, "latency" or "joules". A run of tokens has fewer requests while it is `moving`. The
+    objectives are fields of `ViewData`. ValueError if the scenario makes no sense.
     """
     workload, whole = scenario.workload, scenario.tokens is None
     if lacks_others(scenario):  # not long
@@ -130,17 +130,19 @@ def run(
         rates, _ = load_rates(scenario)
         theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
     result, _ = simulated(scenario, requests, seed)
-    found = heat_map(scenario, requests, seed, stored, knobs, moving, objectives_ms)
+    found = heat_map(scenario, requests, seed, stored, knobs, moving, metric, objectives_ms)
     return ViewData(result, curve=curve(), theory=theory, surface=found, **objectives_ms)  # type: ignore[arg-type]
 
 
 def heat_map(
     scenario: Scenario, requests: int, seed: int, stored: Stored, knobs: tuple[str, str] | None, moving: bool,
-    objectives_ms: Mapping[str, float | None],
+    metric: str, objectives_ms: Mapping[str, float | None],
 ) -> Surface | None:  # fmt: skip
     """Return the heat map; None if a limit in units is on it and requests have none."""
     x, y = knobs or scenario.rule.map_knobs
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {
+        "metric": metric if metric == "joules" and scenario.watts is not None else None
+    }
     if scenario.tokens is None:
         requests = map_requests(scenario, requests)
         if scenario.workload.sizes is None and UNITS in (x, y):
@@ -148,7 +150,7 @@ def heat_map(
     else:
         both = objectives_ms.get("ttft_ms"), objectives_ms.get("tpot_ms")
         ttft_ms, tpot_ms = (None, None) if None in both else both  # one alone is no goodput
-        options = {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms, "roughly": moving}
+        options |= {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms, "roughly": moving}
     xs, ys = axis(scenario, x), axis(scenario, y)
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
     key = "map", corner, x, xs, y, ys, requests, seed, *options.values()

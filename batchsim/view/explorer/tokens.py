@@ -366,7 +366,7 @@ class TokenGeneration(Kind):
         names = "ttft", "tpot", "itl"
         objectives_ms = {f"{name}_ms": getattr(state, f"{name}_objective_ms") for name in names}
         knobs = MAPS[state.token_map] if state.batching == "continuous" else None  # the rule's own
-        return run(scenario, requests, state.seed, stored, knobs, moving, **objectives_ms)
+        return run(scenario, requests, state.seed, stored, knobs, moving, state.map_metric, **objectives_ms)
 
     def differences(self, data: ViewData) -> Mapping[str, Difference]:
         goodput = goodput_difference(data)

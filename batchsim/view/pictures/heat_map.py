@@ -9,17 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LogNorm, Normalize
 
-from batchsim._format import counted, duration, percent, rate, tick_in, typed, typed_duration, unit_of
+from batchsim._format import counted, duration, number, percent, rate, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
 from batchsim.study.kinds import GOODPUT, TTFT_P99
 from batchsim.view.pictures.cells import COLOURS, GREENS, NOWHERE, border, ends, on_white, squares
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Spot, Style, Ticks, View
-from batchsim.view.scales import FINE, log_ticks, nice
+from batchsim.view.scales import FINE, TWO_DIGITS, log_ticks, nice, nice_span
 from batchsim.view.theme import BLACK, ORANGE
 
 OVERLOADED, REFUSED, LOSING = "cannot\nkeep up", "not\npossible", "too many\nlost"
-MOST = 0.99  # of the requests: a setting where these keep both objectives is within them
 ROOM = 0.12  # of the cells: a smaller region has no name
 INSET = 0.12  # of a cell: how far inside it the frame of a tied one is
 
@@ -30,8 +29,10 @@ class P99:
 
     words: str
     limit: str  # the field of `ViewData` with the objective
+    late: str = ""  # what else a cell is said to have
     fails = "serves 99 of 100 requests"  # after "none": in no cell
     meets = "meet the objective"
+    alike = "differ significantly"  # after "do not"
 
     def limit_ms(self, data: ViewData) -> float | None:
         limit_ms: float | None = getattr(data, self.limit)
@@ -45,7 +46,11 @@ class P99:
     def within(self, data: ViewData) -> np.ndarray:
         """Return which cells are within the objective."""
         limit_ms = self.limit_ms(data)
-        return np.asarray(values_of(data.surface) <= (math.nan if limit_ms is None else limit_ms))
+        return np.asarray(data.surface.within(limit_ms) & (limit_ms is not None))
+
+    def unit(self, most: float) -> tuple[str, float]:
+        """Return the unit of the bar of colours, and its size in that of the values."""
+        return unit_of(most)
 
     def said(self, surface: Any, cell: tuple[int, int]) -> str:
         """Return the number of a cell as a sentence has it."""
@@ -65,18 +70,38 @@ class Goodput(P99):
     def colours(self, values: np.ndarray, data: ViewData) -> tuple[Normalize, Colormap]:
         return Normalize(0, nice(float(np.nanmax(values, initial=0.0))), clip=True), GREENS.reversed()
 
-    def within(self, data: ViewData) -> np.ndarray:
-        return np.asarray(data.surface.attainment >= MOST)
+    def unit(self, most: float) -> tuple[str, float]:
+        return "per s", 1.0
 
     def said(self, surface: Any, cell: tuple[int, int]) -> str:
         share = percent(float(surface.attainment[cell]))
         return f"goodput {rate(float(surface.values[cell]))}, {share} of the requests"
 
 
+class Energy(P99):
+    """The energy of every cell: the less, the stronger the colour, within the objective or not."""
+
+    fails = "serves 99 of 100 requests in time"
+    alike = "differ by more than 1 %"
+
+    def colours(self, values: np.ndarray, data: ViewData) -> tuple[Normalize, Colormap]:
+        least, most = (float(of(values, initial=at)) for of, at in ((np.nanmin, math.inf), (np.nanmax, 0.0)))
+        return Normalize(*nice_span(least, most, TWO_DIGITS), clip=True), GREENS
+
+    def unit(self, most: float) -> tuple[str, float]:
+        return self.words.replace("Energy", "J"), 1.0
+
+    def said(self, surface: Any, cell: tuple[int, int]) -> str:
+        joules, late_ms = float(surface.values[cell]), float(surface.latency_ms[cell])
+        return f"{number(joules)} {self.unit(0)[0]}, {self.late} {duration(late_ms)}"
+
+
 # By `Surface.metric`.
 MEASURES = {
     "p99_ms": P99("p99", "objective_ms"), TTFT_P99: P99("p99 TTFT", "ttft_ms"),
     GOODPUT: Goodput("Goodput", "ttft_ms"),
+    "joules_per_request": Energy("Energy per request", "objective_ms", "p99"),
+    "joules_per_token": Energy("Energy per token", "ttft_ms", "p99 TTFT"),
 }  # fmt: skip
 
 
@@ -86,7 +111,7 @@ def values_of(surface: Any) -> np.ndarray:
 
 
 class HeatMapView(View):
-    """The p99 of all requests over two parameters of the rule, as colours.
+    """The metric of a surface over two parameters of the rule, as colours.
 
     A bold line surrounds the cells within the objective, dashed frames mark the cells that do not differ
     significantly from the best, and a star marks the best: the one that `tune` would choose among them.
@@ -94,7 +119,7 @@ class HeatMapView(View):
 
     KEY, NEEDS = "map", "surface"
     RANK = None
-    NAME, SHORT = "p99 of every setting at this load", "p99 by setting"
+    NAME, SHORT = "Every setting at this load", "By setting"
 
     def name(self, surface: Any, name: str) -> str:
         """Return the name of an axis, without its unit: of `Continuous`, the servers' own."""
@@ -152,7 +177,7 @@ class HeatMapView(View):
         if self.changed("colours", (measure.words, norm.vmin, norm.vmax, limit_ms)):
             self.image.set(norm=norm, cmap=colour_map)
             if self.bar is not None:
-                self._mark_bar(self.bar, norm, limit_ms)
+                self._mark_bar(self.bar, measure, norm, limit_ms)
         self.image.set_data(np.ma.masked_invalid(values))
         if self.changed("extent", (rows, columns)):
             self.image.set_extent((0, columns, 0, rows))
@@ -164,7 +189,7 @@ class HeatMapView(View):
                 room = cells.mean() > ROOM and cells[int(row), int(column)]
                 self.write(self.reasons[name], name * bool(room), column + 0.5, row + 0.5)
         self.border.set_path(border(measure.within(data)))
-        best, ties = surface.best(), surface.ties()
+        best, ties = surface.best(limit_ms), surface.ties(limit_ms)
         tied = ties if ties.sum() > 1 else np.zeros_like(ties)
         self.fill(self.ties, squares(tied, INSET) if self.large else NOWHERE)
         at: dict[str, Any] = {"best": None if best is None else (best[1] + 0.5, best[0] + 0.5)}
@@ -175,10 +200,10 @@ class HeatMapView(View):
         self._name_marks(data, at, columns)
         self._scale(surface, rows, columns, bool(tied.any()))
 
-    def _mark_bar(self, bar: Axes, norm: Normalize, limit_ms: float | None) -> None:
+    def _mark_bar(self, bar: Axes, measure: P99, norm: Normalize, limit_ms: float | None) -> None:
         """Give the bar of the colours its ticks and its unit."""
         logarithmic, (low, high) = isinstance(norm, LogNorm), bar.get_ylim()
-        unit, ms = unit_of(high) if logarithmic else ("per s", 1.0)
+        unit, size = measure.unit(high)
         above: Style = {"loc": "left", "pad": 0.7 * self.em}
         bar.set_title(unit, size=self.em, weight="normal", color=self.look.soft, **above)
         if not logarithmic:
@@ -188,7 +213,7 @@ class HeatMapView(View):
         else:
             bar.set_yticks([low, limit_ms, high])
         bar.minorticks_off()
-        bar.yaxis.set_major_formatter(tick_in(ms))
+        bar.yaxis.set_major_formatter(tick_in(size))
 
     def _name_marks(self, data: ViewData, at: dict[str, Any], columns: int) -> None:
         """Name the marks, right or left of each; not where another one is as near."""
@@ -253,14 +278,14 @@ class HeatMapView(View):
         steady = ~(surface.overloaded | surface.refused)
         settings, each = int((~surface.refused).sum()), counted(surface.requests, "request")
         text = f"{counted(settings, 'setting')}, each run with {each}:"
-        best = surface.best()
+        best = surface.best(measure.limit_ms(data))
         if best is None:
             text += f" none {measure.fails if steady.any() else 'keeps up'}"
         else:
             setting = ", ".join(map(" ".join, self.setting(surface, best).items()))
             text += f" the best is {setting}: {measure.said(surface, best)}"
-            if tied := int(surface.ties().sum()) - 1:
-                text += f"; {counted(tied, 'other')} {'does' if tied == 1 else 'do'} not differ significantly"
+            if tied := int(surface.ties(measure.limit_ms(data)).sum()) - 1:
+                text += f"; {counted(tied, 'other')} {'does' if tied == 1 else 'do'} not {measure.alike}"
             if measure.limit_ms(data) is not None:
                 text += f"; {int(measure.within(data).sum()) or 'none'} {measure.meets}"
         if surface.overloaded.any() and steady.any():
@@ -293,9 +318,3 @@ def position(surface: Any, rule: Rule) -> tuple[float, float] | None:
         value = getattr(rule, name)  # None: unlimited
         places.append(float(np.interp(math.inf if value is None else value, values, np.arange(len(values)))))
     return places[0] + 0.5, places[1] + 0.5
-
-
-class TokenHeatMapView(HeatMapView):
-    """Over two knobs of `Continuous`: goodput, where both objectives are set, else the p99 of TTFT."""
-
-    NAME, SHORT = "Goodput of every setting at this load", "Goodput by setting"

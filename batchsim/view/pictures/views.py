@@ -6,7 +6,7 @@ from batchsim.view.pictures.batches import BatchView
 from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.pictures.costs import CostView
 from batchsim.view.pictures.data import PARTS, ViewData
-from batchsim.view.pictures.heat_map import HeatMapView, TokenHeatMapView
+from batchsim.view.pictures.heat_map import HeatMapView
 from batchsim.view.pictures.latency import LatencyView
 from batchsim.view.pictures.load import LoadView, TokenLoadView
 from batchsim.view.pictures.replicas import ReplicasView
@@ -24,7 +24,7 @@ VIEWS: dict[str, tuple[type[View], ...]] = {
         CostView,
     ),
     "tokens": (
-        TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
+        TokenLatencyView, HeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
         ReplicasView, CostView,
     ),
 }  # fmt: skip

@@ -4,10 +4,14 @@ import itertools
 import math
 import re
 
+import numpy as np
 import pytest
+from hands import looked_at
 
 import batchsim as bs
+from batchsim.view.explorer.kinds import relevant
 from batchsim.view.explorer.runs import COLUMNS, MOVING, TOKEN_AXES, Stored, axis, run, sizes, waits
+from batchsim.view.explorer.state import State
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(40))
@@ -143,3 +147,21 @@ def test_another_axis_spans_its_slider():
     assert len(found) == COLUMNS
     assert (found[0], found[-1]) == (low, high)
     assert all(a < b for a, b in itertools.pairwise(found))
+
+
+@pytest.mark.parametrize("mode", ["requests", "tokens"])
+def test_the_map_is_of_energy_where_a_control_says_so_and_servers_have_watts(mode):
+    link = f"mode={mode}&watts=0:60,1:150,32:300&map_metric=joules"
+    panel = looked_at(bs.explore(requests=600, link=link))
+    assert panel.data.surface.metric == f"joules_per_{mode.removesuffix('s')}"
+    assert State.from_link(panel.session.link()) == panel.state
+    assert panel.state.map_metric == "joules"
+    found, least = panel.data.surface, panel.data.surface.values
+    assert np.isfinite(least).any()
+    panel.controls["map_metric"].value = "latency"
+    assert panel.data.surface.metric == ("p99_ms" if mode == "requests" else "goodput_per_s")
+    panel.controls["map_metric"].value = "joules"
+    assert panel.data.surface is found  # kept
+    panel.controls["watts"].value = None
+    assert panel.data.surface.metric != found.metric
+    assert not relevant("map_metric", vars(panel.state))

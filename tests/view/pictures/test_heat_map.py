@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hands import looked_at
-from pictures import BASE, SIZES, WAITS, coloured, drawn, pixels, shown
+from pictures import BASE, SIZES, WAITS, coloured, drawn, over, pixels, shown
 
 import batchsim as bs
-from batchsim.study.surface import Surface
+from batchsim._format import number
+from batchsim.study.surface import Surface, surface
+from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.heat_map import MEASURES, HeatMapView, position
 
 
@@ -60,10 +62,10 @@ def test_without_an_objective_the_best_is_the_strongest_colour():
 class Tied(Surface):
     """A surface whose best setting is not the one with the lowest p99, but tied with it."""
 
-    def best(self):
+    def best(self, objective_ms=None):
         return (1, 3)
 
-    def ties(self):
+    def ties(self, objective_ms=None):
         tied = np.zeros(self.p99_ms.shape, dtype=bool)
         tied[:2, 2:] = True
         return tied
@@ -72,7 +74,7 @@ class Tied(Surface):
 class Alone(Tied):
     """A surface whose best setting has no equal."""
 
-    def ties(self):
+    def ties(self, objective_ms=None):
         tied = np.zeros(self.p99_ms.shape, dtype=bool)
         tied[self.best()] = True
         return tied
@@ -94,6 +96,55 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
     picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
     assert "dashed" not in view.ax.get_xlabel()
     assert len(view.ties.get_path().vertices) == 1
+
+
+# Energy.
+
+
+@pytest.fixture(scope="module")
+def hungry():
+    scenario = BASE.replace(watts={0: 60, 1: 150, 32: 300})
+    found = surface(scenario, SIZES, WAITS, 500, metric="joules")
+    return ViewData(bs.simulate(scenario, 500), surface=found, objective_ms=20.0)
+
+
+def test_the_star_has_the_least_energy_within_the_objective_and_the_line_is_its_border(hungry):
+    found, view = hungry.surface, drawn(HeatMapView, hungry)
+    within = ~found.overloaded & (found.p99_ms <= 20)
+    least = np.where(within, found.joules_per_request, np.nan)
+    row, column = (int(at[0] - 0.5) for at in (view.star.get_ydata(), view.star.get_xdata()))
+    assert least[row, column] <= 1.01 * np.nanmin(least)
+    assert np.nanmin(found.joules_per_request) < np.nanmin(least)  # others take less, too late
+    np.testing.assert_array_equal(MEASURES[found.metric].within(hungry), within)
+    np.testing.assert_array_equal(coloured(view)[..., 3] > 0, np.isfinite(found.joules_per_request))
+    free = dataclasses.replace(hungry, objective_ms=None)
+    view.show(free)
+    assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) != (column + 0.5, row + 0.5)
+    assert not MEASURES[found.metric].within(free).any()  # nor a line
+
+
+def test_the_bar_has_the_unit_of_energy_and_less_is_the_stronger_colour(hungry):
+    view = drawn(HeatMapView, hungry)
+    assert view.heading.get_text() == "Energy per request of every setting at this load"
+    assert view.bar.get_title(loc="left") == "J per request"
+    joules = np.linspace(0.1, 0.4, 50)
+    scale, colours = MEASURES["joules_per_request"].colours(joules, hungry)
+    assert (np.diff(colours(scale(joules))[:, :3] @ [0.299, 0.587, 0.114]) >= 0).all()
+    scale, _ = MEASURES["joules_per_token"].colours(np.full(3, np.nan), hungry)
+    assert scale.vmin < scale.vmax
+
+
+def test_words_and_spots_name_the_energy_beside_the_latency(hungry):
+    found, view = hungry.surface, drawn(HeatMapView, hungry)
+    row, column = found.best(20)
+    spot = over(view, (column + 0.5) / 4, 1 - (row + 0.5) / 4, hungry)
+    said = f"{number(found.joules_per_request[row, column])} J per request, p99 "
+    assert said in spot.text
+    (text,) = view.describe(hungry)
+    assert said in text
+    assert f"{(~found.overloaded & (found.p99_ms <= 20)).sum()} meet the objective" in text
+    (text,) = view.describe(dataclasses.replace(hungry, objective_ms=1.0))
+    assert "none serves 99 of 100 requests in time" in text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pictures import coloured, drawn, over
 import batchsim as bs
 from batchsim.study.surface import load_curve, surface
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.heat_map import MEASURES, TokenHeatMapView, position
+from batchsim.view.pictures.heat_map import MEASURES, HeatMapView, position
 from batchsim.view.pictures.load import TokenLoadView
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -49,13 +49,13 @@ def cases():
 
 def test_a_cell_without_a_steady_number_has_no_colour(cases):
     for data in cases.values():
-        view = drawn(TokenHeatMapView, data)
+        view = drawn(HeatMapView, data)
         painted = coloured(view)[..., 3] > 0
         np.testing.assert_array_equal(painted, np.isfinite(data.surface.values))
 
 
 def test_the_map_is_of_goodput_where_both_objectives_are_set(cases):
-    view = drawn(TokenHeatMapView, cases["both"])
+    view = drawn(HeatMapView, cases["both"])
     assert "Goodput" in view.heading.get_text()
     assert view.bar.get_yscale() == "linear"
     view.show(cases["one"])
@@ -87,7 +87,7 @@ def test_the_line_surrounds_the_settings_that_keep_the_objectives(cases):
 @pytest.mark.parametrize("name", ["both", "memory"])
 def test_a_click_on_a_cell_sets_its_setting(cases, name):
     data = cases[name]
-    view, found = drawn(TokenHeatMapView, data), data.surface
+    view, found = drawn(HeatMapView, data), data.surface
     rows, columns = found.refused.shape
     for row in range(rows):
         for column in range(columns):
@@ -105,12 +105,12 @@ def test_a_click_on_a_cell_sets_its_setting(cases, name):
 
 
 def test_the_star_and_the_frames_are_the_best_and_its_ties(cases):
-    found, view = cases["both"].surface, drawn(TokenHeatMapView, cases["both"])
+    found, view = cases["both"].surface, drawn(HeatMapView, cases["both"])
     row, column = found.best()
     assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (column + 0.5, row + 0.5)
     assert view.ties.get_visible() == ("dashed" in view.ax.get_xlabel()) == (found.ties().sum() > 1)
     for case in (cases["both"], cases["memory"]):
-        view, surface = drawn(TokenHeatMapView, case), case.surface
+        view, surface = drawn(HeatMapView, case), case.surface
         reasons = (surface.overloaded & ~surface.refused, surface.refused)
         for area, cells in zip(view.cells.values(), reasons, strict=False):
             assert area.get_visible() == cells.any()
@@ -122,20 +122,20 @@ def test_the_present_setting_stands_on_the_map_also_with_memory_without_end(case
     assert position(cases["memory"].surface, SCENARIO.rule) == (2.5, 3.0)  # 1500: between 1000 and 2000
     assert position(cases["unlimited"].surface, cases["unlimited"].result.scenario.rule) == (2.5, 3.5)
     assert position(cases["both"].surface, bs.SizeOrWait(8, 10)) is None
-    view = drawn(TokenHeatMapView, cases["pinned"])
+    view = drawn(HeatMapView, cases["pinned"])
     assert (view.now.get_xdata()[0], view.other.get_xdata()[0]) == (1.5, 2.5)
 
 
 def test_the_map_in_words(cases):
-    (text,) = drawn(TokenHeatMapView, cases["both"]).describe(cases["both"])
+    (text,) = drawn(HeatMapView, cases["both"]).describe(cases["both"])
     assert text.startswith("12 settings, each run with 300 requests: the best is max_num_seqs")
     assert "goodput" in text
-    (text,) = drawn(TokenHeatMapView, cases["one"]).describe(cases["one"])
+    (text,) = drawn(HeatMapView, cases["one"]).describe(cases["one"])
     assert "p99 TTFT" in text
     assert "meet the objective" in text
-    (text,) = drawn(TokenHeatMapView, cases["overloaded"]).describe(cases["overloaded"])
+    (text,) = drawn(HeatMapView, cases["overloaded"]).describe(cases["overloaded"])
     assert "none keeps up" in text
-    (text,) = drawn(TokenHeatMapView, cases["lost"]).describe(cases["lost"])
+    (text,) = drawn(HeatMapView, cases["lost"]).describe(cases["lost"])
     assert "none serves 99 of 100 requests" in text
 
 
