@@ -17,6 +17,7 @@ from batchsim.view.scales import nice
 
 POINTS, LARGEST = 80, 4096  # batch sizes of a curve, and the largest one
 DASHES = {"energy": "-", "cost": DASHED}
+RUN = "\N{BLACK DIAMOND}"  # as the marks of the run
 
 
 class Costs(NamedTuple):
@@ -75,7 +76,6 @@ class CostView(View):
             ax.minorticks_off()
             ax.xaxis.set_major_formatter(tick)
             ax.set(xlabel="batch size")
-        self.ax.set(ylabel="of a batch of 1 (%)")
         self.looks = {kind: self.style("now", dashes) for kind, dashes in DASHES.items()}
         self.lines = {kind: self.line(self.ax, 3, **look) for kind, look in self.looks.items()}
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
@@ -107,9 +107,10 @@ class CostView(View):
                 powers = range(0, last.bit_length(), 1 + last // 256)
                 ax.xaxis.set_major_locator(FixedLocator([1 << power for power in powers]))
         self.limits(self.ax, y=(0, nice(1.05 * float(highest))))
+        self.label(self.ax.yaxis, f"per {found.unit}, alone = 100%")
         dot = [("this run, with its idle time", self.dot)] * self.large
         self.legend(self.ax, [*((kind, self.looks[kind]) for kind in found.each), *dot])
-        words = [f"{kind} {found.words(kind, cost)}" for kind, cost in found.run.items()]
+        words = [f"{RUN} {kind} {found.words(kind, cost)}" for kind, cost in found.run.items()]
         self.write(self.costs, "\n".join(words) * self.large, 1, 1, up=-0.2)
         if self.time is not None:
             self.time.set_data(found.sizes, found.ms)

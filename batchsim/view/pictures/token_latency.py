@@ -15,8 +15,7 @@ from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks
 from batchsim.view.scales import log_ticks, nice_span
 
 DASHES: dict[str, Any] = {TTFT: DASHED, TPOT: DOTTED, ITL: (0, (3, 1, 1, 1)), LATENCY: "-"}
-TOP = 104  # % at the upper edge, so that lines at 100 are complete
-HALF = 50  # %: where the names of curves stand
+ABOVE = 1.6  # ems above 100 %, for the names of curves at their ends
 
 
 class TokenLatencyView(GrowingView):
@@ -77,7 +76,9 @@ class TokenLatencyView(GrowingView):
     def _scale(self, low_ms: float, high_ms: float) -> None:
         if self.changed("scale", "log"):
             self.ax.set_xscale("log")
-        self.limits(self.ax, "times", x=(low_ms, high_ms), y=(0, TOP))
+        self.limits(
+            self.ax, "times", x=(low_ms, high_ms), y=(0, 100 / (1 - ABOVE * self.em_px / self.ax.bbox.height))
+        )
         span = self.ax.get_xlim()
         self.label(self.ax.xaxis, "time")
         self.show_percent("requests within this time" if self.large else "requests")
@@ -94,21 +95,20 @@ class TokenLatencyView(GrowingView):
         super()._show_queue(data, other)
 
     def _name_curves(self) -> None:
-        """Write each curve's name on it, at the median; higher or lower where two would touch."""
+        """Write each curve's name above its end, to the left or right where two would touch."""
         low, high = np.log(self.ax.get_xlim())
-        found: dict[str, float] = {}
+        found: dict[str, tuple[float, float]] = {}
         for of, line in self.curves.items():
-            times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
-            if times_ms.size and line.get_visible():
-                at_ms = float(np.interp(HALF, shares, np.maximum(times_ms, 1e-9)))
-                found[of] = (math.log(at_ms) - low) / (high - low)
-        places = self.apart(self.ax, [*found.values()], 4.2 if self.large else 3.6)
+            times_ms, shares = line.get_data()
+            if len(times_ms) and line.get_visible():
+                found[of] = (math.log(max(times_ms[-1], 1e-9)) - low) / (high - low), shares[-1]
+        places = self.apart(self.ax, [place for place, _ in found.values()], 4.2 if self.large else 3.6)
         for of, text in self.names.items():
             if of not in found:
                 self.write(text, "", 0, 0)
                 continue
             place = places[list(found).index(of)]
-            self.write(text, NAMED[of], math.exp(low + place * (high - low)), HALF)
+            self.write(text, NAMED[of], math.exp(low + place * (high - low)), found[of][1], up=0.8)
 
     def _notes(self, data: ViewData) -> list[str]:
         """Return the words beside the curves: the differences from A, or the shares within the objectives."""

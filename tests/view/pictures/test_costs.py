@@ -74,7 +74,7 @@ def test_the_dots_are_the_run_and_an_idle_server_lifts_the_energy():
     assert len(view.other_dots.get_xdata()) == 2
     assert view.other_dots.get_visible()
     assert names_of(view.ax) == ["energy", "cost", "this run, with its idle time"]
-    assert view.costs.get_text().startswith(f"energy {found.run['energy']:.3g} J a request")
+    assert view.costs.get_text().startswith(f"\N{BLACK DIAMOND} energy {found.run['energy']:.3g} J a request")
 
 
 @pytest.mark.parametrize(

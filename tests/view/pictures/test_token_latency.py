@@ -48,6 +48,20 @@ def test_without_an_objective_no_line_is_seen_and_the_p99_is_told(token_cases):
     assert view.note.get_text().startswith(f"TTFT p99 {p99}\n")
 
 
+@pytest.mark.parametrize("name", ["plain", "losing", "whole"])
+def test_each_name_stands_above_the_end_of_its_curve(token_cases, name):
+    view = drawn(TokenLatencyView, token_cases[name])
+    if token_cases[name].overloaded:
+        return
+    low, high = np.log(view.ax.get_xlim())
+    for column, text in view.names.items():
+        (*_, end_ms), (*_, end) = view.curves[column].get_data()
+        assert text.get_text() == NAMED[column]
+        assert text.xy[1] == end
+        assert text.get_position()[1] > 0  # above it
+        assert abs(np.log(text.xy[0] / end_ms)) < 0.2 * (high - low)  # no farther than another name needs
+
+
 def test_the_pointer_reads_the_share_of_each_duration_that_there_is(token_cases):
     for name, tpot in (("plain", True), ("single", False)):
         view, data = drawn(TokenLatencyView, token_cases[name]), token_cases[name]
