@@ -66,7 +66,7 @@ def _batches_ms(scenario: Scenario, sizes: np.ndarray) -> np.ndarray:
 class CostView(View):
     """Energy and cost by batch size, relative to those of a batch of 1; beside them, the time of a batch."""
 
-    KEY, NAME, SHORT = "costs", "Energy and cost by batch size", "Energy, cost by batch size"
+    KEY, NAME, SHORT = "costs", "Energy and cost by batch size", "Energy and cost"
     RANK, NEEDS, LACKS = 6, "paid", "only with a price or watts"
     PANELS, BESIDE = (1.0, 1.0), True
 

@@ -38,9 +38,10 @@ class LivePicture:
 
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
     "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others, as does
-    a picture too small for their names; `few` leaves two of them. `show` draws a `ViewData`, `describe` puts
-    it into words, and `at` answers the pointer. `mode` is the kind of run: "requests" or "tokens"; `parts`
-    are those that the run has of `data.PARTS`. Views of steps and seats show `server`.
+    a picture too small for their names; `few` leaves two of them, and a narrow picture as many as have room.
+    `show` draws a `ViewData`, `describe` puts it into words, and `at` answers the pointer. `mode` is
+    the kind of run: "requests" or "tokens"; `parts` are those that the run has of `data.PARTS`. Views of
+    steps and seats show `server`.
 
     Each view is in a subfigure. matplotlib marks it as stale when an artist changes that is not animated: a
     limit, a unit, a name in a legend. A redraw draws stale subfigures, and over the stored pixels of all of
@@ -69,7 +70,9 @@ class LivePicture:
             others = [view for view in views.values() if view is not first][: BESIDE if few else None]
             rows = min(max(len(others) - 2, 2), MOST_ROWS)
             beside = BESIDE if few else rows - 1
-            columns = len(others) - beside or 1  # of the last row
+            # Of the last row: as many as have room, so that the last views of many are left out.
+            columns = min(len(others) - beside, max(int(width_px / self.em / LEAST_EM[0]), 3)) or 1
+            others = others[: beside + columns]
             cell_em = width_px / max(columns, 3) / self.em, height_px / rows / self.em
             shown = (
                 [first] if alone or cell_em[0] < LEAST_EM[0] or cell_em[1] < LEAST_EM[1] else [first, *others]

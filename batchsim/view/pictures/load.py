@@ -13,7 +13,7 @@ from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View, span
-from batchsim.view.scales import log_ticks, nice, nice_span
+from batchsim.view.scales import COARSE, FINE, log_ticks, nice, nice_span
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
 UNITS = {"rate_per_s": "/s", "clients": " clients"}
@@ -130,7 +130,8 @@ class LoadPanels(View):
             low, high = line.axes.get_ylim()  # type: ignore[union-attr]
             inside = roomy and limit_ms is not None and low < limit_ms < high
             words = f"objective {typed_duration(limit_ms or 1)}" * bool(inside)
-            self.write(text, words, 0, limit_ms or 1, right=0.3, up=0.15)
+            at_top = bool(inside and (limit_ms or 1) ** 5 > low * high**4)  # in the upper fifth
+            self.write(text, words, 0, limit_ms or 1, right=0.3, up=-1.35 if at_top else 0.15)
         if self.large:
             self._name_curves(right)
         else:
@@ -160,11 +161,12 @@ class LoadPanels(View):
                 self.limits(ax, x, x=(0, right), y=(0, nice(1.08 * float(np.nanmax(every)))))
                 continue
             positive = every[np.isfinite(every) & (every > 0)]
-            span = nice_span(float(positive.min()), float(positive.max())) if positive.size else (1.0, 100.0)
-            self.limits(ax, x, x=(0, right), y=span)
+            low, high = (float(of(positive)) for of in (np.min, np.max)) if positive.size else (1.0, 100.0)
+            steps = FINE if high < 10 * low else COARSE
+            self.limits(ax, x, x=(0, right), y=nice_span(low, high, steps))
             span = ax.get_ylim()
-            if self.changed(panel.label, span):
-                log_ticks(ax.yaxis, *span, most=6 if self.large and len(self.panels) < 3 else 4)
+            if self.changed(panel.label, (span, steps)):
+                log_ticks(ax.yaxis, *span, 6 if self.large and len(self.panels) < 3 else 4, steps)
             self.label(ax.yaxis, panel.label, span[1])
         self.label(self.axes[-1].xaxis, LABELS[x])
 

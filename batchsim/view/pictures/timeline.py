@@ -23,7 +23,7 @@ THICK = 0.72  # of the distance between two rows
 class TimelineView(MomentView):
     """The requests of a few batches, each a row of the components of its latency."""
 
-    KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment, by request"
+    KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment"
     RANK = 3
 
     def make(self) -> None:

@@ -99,9 +99,9 @@ class TokenLatencyView(GrowingView):
         low, high = np.log(self.ax.get_xlim())
         found: dict[str, tuple[float, float]] = {}
         for of, line in self.curves.items():
-            times_ms, shares = line.get_data()
-            if len(times_ms) and line.get_visible():
-                found[of] = (math.log(max(times_ms[-1], 1e-9)) - low) / (high - low), shares[-1]
+            times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
+            if times_ms.size and line.get_visible():
+                found[of] = (math.log(max(times_ms[-1], 1e-9)) - low) / (high - low), float(shares[-1])
         places = self.apart(self.ax, [place for place, _ in found.values()], 4.2 if self.large else 3.6)
         for of, text in self.names.items():
             if of not in found:

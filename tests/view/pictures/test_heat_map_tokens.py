@@ -195,3 +195,22 @@ def test_other_data_is_drawn_beside_only_against_the_same_axis(cases):
     assert not drawn(TokenLoadView, moved).other_curves[0].get_visible()
     view = drawn(TokenLoadView, cases["pinned"])
     assert view.other_points[0].get_ydata()[0] == cases["both"].summary["ttft_p99_ms"]
+
+
+def test_durations_within_a_decade_have_a_fine_scale_and_an_objective_at_its_top_its_name_below(cases):
+    view = drawn(TokenLoadView, cases["both"])
+    for ax in view.axes[:2]:
+        low, high = ax.get_ylim()
+        shown = np.concatenate([line.get_ydata() for line in (*view.curves, *view.points) if line.axes is ax])
+        least, most = np.nanmin(shown), np.nanmax(shown)
+        assert low <= least
+        assert most <= high
+        if most < 10 * least:
+            assert low > 0.6 * least
+            assert high < 1.7 * most
+    below = {}
+    for limit_ms in (30.0, 90.0):
+        view.show(dataclasses.replace(cases["both"], tpot_ms=limit_ms))
+        below[limit_ms] = view.objective_names[1].get_position()[1] < 0
+        assert view.objective_names[1].get_text() == f"objective {limit_ms:g} ms"
+    assert below == {30.0: False, 90.0: True}, view.axes[1].get_ylim()

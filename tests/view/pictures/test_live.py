@@ -24,6 +24,7 @@ MORE = {  # views of runs that have more
         workload=bs.Poisson(500).with_sizes(bs.Uniform(1, 99)), service=bs.PaddedTime(5, 0.2, 0.002)
     ),
 }
+MORE["costs"] = MORE["sizes"].replace(replicas=2, watts={0: 60, 1: 150, 32: 300}, price_per_hour=1)
 
 
 @pytest.fixture(scope="session")
@@ -173,6 +174,20 @@ def test_a_few_views_are_the_large_one_and_two_as_high_as_it_together(mode, larg
     assert places[large][3] == pytest.approx(1)
     assert sum(wide * high for _, _, wide, high in places.values()) == pytest.approx(1)
     assert_texts_laid_out(picture, large)
+
+
+def test_of_more_views_than_have_room_the_last_are_left_out():
+    parts = "sizes", "by_replica", "paid"
+    every = [*views_of("requests", parts)]
+    assert [*LivePicture(1250, parts=parts).views] == every
+    for width_px, least in ((960, 7), (860, 6)):
+        few = [*LivePicture(width_px, parts=parts).views]
+        assert least <= len(few) < len(every)
+        assert few == every[: len(few)]
+        assert (
+            sum(wide * high for _, _, wide, high in LivePicture(width_px, parts=parts).places().values())
+            > 0.99
+        )
 
 
 @pytest.mark.parametrize("less", [{"width_px": 543}, {"height_px": 480}])

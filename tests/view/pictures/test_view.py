@@ -53,7 +53,7 @@ def test_a_small_view_names_its_axes_and_what_it_draws(cases, token_cases, mode,
     data = {"requests": cases["plain"], "tokens": token_cases["short"]}[mode]
     essential = {
         "load": {"arrival rate (per s)", "p99", "mean"},
-        "timeline": {"A moment, by request", "time (ms)", "forming", "queueing", "computing"},
+        "timeline": {"A moment", "time (ms)", "forming", "queueing", "computing"},
         "breakdown": {"Where time goes", "fastest to slowest (%)"},
         "batches": {"Batch sizes", "batch size", "full", "wait was over"},
         "seats": {"seat", "prompt", "a token a step"},
