@@ -1,6 +1,7 @@
 """The commands about service times: `batchsim measure` and `batchsim published`."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import typer
 
 from batchsim.cli import output, values
 from batchsim.cli.flags import OUTPUT, JsonFlag, Panel
-from batchsim.measured.published import alike, published_names, published_source
+from batchsim.measured.published import alike, published_names, published_source, published_watts
 from batchsim.scenario.step_time import StepCost
 
 MODEL = Panel("Model")
@@ -60,33 +61,45 @@ class Measure(JsonFlag):
 
 @dataclass
 class Published(JsonFlag):
-    """List the service times that others measured and published, each with its source."""
+    """List the service times and the power that others measured and published, each with its source."""
 
     match: str | None = typer.Argument(None, metavar="WORD", help="Words of the name, such as gpunet-175ms.")
 
     def run(self) -> None:
         tables: list[Any] = [published_source(name) for name in published_names(self.match)]
         steps: list[Any] = [published_source(name) for name in published_names(self.match, tokens=True)]
-        if not tables and not steps:
+        power: list[Any] = [published_watts(name) for name in published_names(self.match, watts=True)]
+        if not tables and not steps and not power:
             known = [*published_names(), *published_names(tokens=True)]
             hint = alike(self.match or "", known) or "; without a word, all are listed"
             raise ValueError(f"no published name has {self.match!r}{hint}")
         if self.json_:
             listed = [{**vars(table), "service": dict(table.service.points_ms)} for table in tables]
             costs = [{**vars(each), "service": each.service.cost._asdict()} for each in steps]
-            output.print_json({"tables": listed, "steps": costs} if costs else {"tables": listed})
+            every = {"tables": listed, "steps": costs, "watts": [vars(each) for each in power]}
+            output.print_json({kind: found for kind, found in every.items() if found})
             return
         if tables:
             stats = " or ".join(sorted({table.stat for table in tables}))
             title = f"Published service times: the {stats} latency of a batch"
-            points = [zip(*table.service.points_ms, strict=True) for table in tables]
-            rows = [[f"{column[0]:g} to {column[-1]:g}" for column in columns] for columns in points]
+            rows = [_ends(table.service.points_ms) for table in tables]
             _print(title, ["batch sizes", "ms"], tables, rows)
         if steps:
             title = "Published times of a step of token generation, in ms: five fitted numbers"
             headings = [name.removesuffix("_ms").replace("_", " ") for name in StepCost._fields]
             rows = [[*(f"{ms:g}" for ms in each.service.cost), f"{each.mean_error:.1%}"] for each in steps]
             _print(title, [*headings, "error"], steps, rows)
+        if power:
+            title = "Published power of a server while it computes, and the energy of a token or an image"
+            rows = [
+                [*_ends([(n, each.watts[n], each.joules[n]) for n in each.watts]), each.per] for each in power
+            ]
+            _print(title, ["batch sizes", "W", "J", "per"], power, rows)
+
+
+def _ends(points: Sequence[tuple[float, ...]]) -> list[str]:
+    """Return the first and the last of each column."""
+    return [f"{column[0]:g} to {column[-1]:g}" for column in zip(*points, strict=True)]
 
 
 def _print(title: str, headings: list[str], sources: list[Any], rows: list[list[str]]) -> None:

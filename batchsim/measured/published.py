@@ -118,10 +118,10 @@ def published_source(name: str) -> "Published | PublishedSteps":
     return found
 
 
-def _named(name: str, tables: Mapping[str, Any], listed_by: str = "batchsim published") -> Any:
+def _named(name: str, tables: Mapping[str, Any]) -> Any:
     """Return the table of a name, or raise with the nearest known one."""
     if name not in tables:
-        hint = alike(name, tables) or f"; `{listed_by}` lists them"
+        hint = alike(name, tables) or "; `batchsim published` lists them"
         raise ValueError(f"there is no published table {name!r}{hint}")
     return tables[name]
 
@@ -235,7 +235,7 @@ def published_watts(name: str) -> PublishedWatts:
     (0.4548, 0.07019, 'token')
     """
     _check.instance("the name of a published table", name, str, "a string")
-    found: PublishedWatts = _named(name, _watts(), "bs.published_names(watts=True)")
+    found: PublishedWatts = _named(name, _watts())
     return found
 
 

@@ -415,9 +415,7 @@ def test_an_unknown_name_of_power_is_refused_with_the_nearest(name):
 
 
 def test_what_lists_the_names_of_power_is_in_the_error():
-    with pytest.raises(
-        ValueError, match=r"no published table 'gpt'; `bs.published_names\(watts=True\)` lists them"
-    ):
+    with pytest.raises(ValueError, match=r"no published table 'gpt'; `batchsim published` lists them"):
         bs.published_watts("gpt")
 
 
