@@ -21,8 +21,9 @@ def explore(
     measure models. Parts of a Scenario without a control stay as they are. A Scenario with tokens, or a
     `StepTime`, begins with token generation. `workload`: the traffic to begin with; a slider can change the
     rate of a Trace. `requests`: the number of requests in each run. `link`: the state and the view of another
-    explorer, as its line of text. `play`: begin with the film of the requests, above their timeline.
-    `opening`: add one control and view after the other, for readers who have never seen the explorer.
+    explorer, as its line of text; it comes with a Scenario only if it needs one, for parts without a control.
+    `play`: begin with the film of the requests, above their timeline. `opening`: add one control and view
+    after the other, for readers who have never seen the explorer.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20

@@ -264,6 +264,9 @@ def explorer(
         state = state.having(SimpleNamespace(workload=workload), "workload")
     if link:
         state = State.from_link(link, state)
+        if (service is not None or workload is not None) and not state.needs:
+            rule = "a link with a scenario, or a part of one, must be one that needs it"
+            raise ValueError(f"{rule}, got {link!r:.80}, which is a whole state: give one of the two")
     elif costs:
         state = state.kind.rescaled(state, costs, keep_rate=workload is not None)
     elif isinstance(service, Rule):
