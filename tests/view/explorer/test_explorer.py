@@ -15,7 +15,6 @@ import batchsim as bs
 from batchsim._format import fixed, number
 from batchsim.engines.compiled.jit import compiled_uncached
 from batchsim.view.explorer.knob import Knob
-from batchsim.view.explorer.state import State
 
 
 def text(widget):
@@ -74,6 +73,9 @@ def test_it_prints_as_one_short_line(panel):
     assert len(repr(panel)) < 100
 
 
+PLAIN = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+
+
 @refusals
 def test_bad_input_is_refused():
     """
@@ -83,8 +85,8 @@ def test_bad_input_is_refused():
     bs.explore(requests=0) -> requests must be at least 1, got 0
     bs.explore(seed=-1) -> seed must be at least 0, got -1
     bs.explore(link="servers=0") -> servers must be at least 1, got 0
-    bs.explore(State().scenario(), link="objective_ms=30") -> must be one that needs it, got 'objective_ms=30'
-    bs.explore(State().scenario(), link="view=map") -> which is a whole state: give one of the two
+    bs.explore(PLAIN, link="objective_ms=30") -> must be one that needs it, got 'objective_ms=30'
+    bs.explore(PLAIN, link="view=map") -> which is a whole state: give one of the two
     bs.explore(bs.SizeOrWait(8, 5), link="servers=2") -> must be one that needs it, got 'servers=2'
     bs.explore(workload=bs.Poisson(9), link="servers=2") -> must be one that needs it, got 'servers=2'
     bs.explore(service=bs.Scenario(bs.Poisson(3), bs.SizeOrWait(), bs.Affine(5, 1)), workload=bs.Poisson(3))
