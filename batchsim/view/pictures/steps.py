@@ -91,7 +91,9 @@ class StepsView(StepMomentView, StackedView):
             "marker": "_",
             "markersize": 0.8 * self.em,
         }
-        self.rungs = self.line(self.ax, 4, transform=self.ax.get_yaxis_transform(), **self.rung)
+        # Beside the seats, of which there are fewer than tokens; a small view has tokens alone.
+        lowest = self.axes[-1]
+        self.rungs = self.line(lowest, 4, transform=lowest.get_yaxis_transform(), **self.rung)
         self.budget = self.ax.axhline(1, zorder=2.5, **self.style("soft", DASHED, 0.6))
         right = {"ha": "right", "va": "bottom", "color": self.look.soft}
         self.budget_name = self.text(self.ax, xycoords=self.ax.get_yaxis_transform(), **right)
@@ -120,7 +122,8 @@ class StepsView(StepMomentView, StackedView):
         self.write(self.budget_name, f"budget {budget:,}" * (seen and self.large), 1, budget, up=0.15)
         self.label(self.axes[-1].xaxis, "time", right_ms)
         ladder = captured(now.result)
-        self.rungs.set_data(np.full(ladder.size, 0.995), ladder)
+        share = 1.0 if self.strip is None else 100 / limits_of(now.result)["seats"]
+        self.rungs.set_data(np.full(ladder.size, 0.995), ladder * share)
         self.rungs.set_visible(bool(ladder.size))
         shown = [name for name in PARTS if name != "padding" or now.padded_rows.any()]
         entries = [(PARTS[name], self.styles[name]) for name in shown]

@@ -156,7 +156,10 @@ PADDED = bs.Scenario(
 def test_padding_and_captured_sizes_are_seen_and_said():
     data = token_data_of(PADDED, 11)
     view = drawn(StepsView, data)
-    assert view.rungs.get_ydata().tolist() == [1, 2, 4, 8]
+    np.testing.assert_allclose(view.rungs.get_ydata(), [100 / 14, 200 / 14, 400 / 14, 800 / 14])
+    assert view.rungs.axes is view.strip  # beside the seats that are taken
+    small = StepsView().draw(Figure().subplots(1, squeeze=False).ravel(), data, large=False)
+    assert small.rungs.get_ydata().tolist() == [1, 2, 4, 8]
     assert view.bars["padding"].get_visible()
     assert [*names_of(view.axes[-1])][2:4] == ["of padding", "captured size"]
     said = [view.spot(view.ax, x, 0, data).text for x in (10, 200, 900)]
