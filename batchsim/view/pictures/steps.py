@@ -122,8 +122,8 @@ class StepsView(StepMomentView, StackedView):
         self.write(self.budget_name, f"budget {budget:,}" * (seen and self.large), 1, budget, up=0.15)
         self.label(self.axes[-1].xaxis, "time", right_ms)
         ladder = captured(now.result)
-        share = 1.0 if self.strip is None else 100 / limits_of(now.result)["seats"]
-        self.rungs.set_data(np.full(ladder.size, 0.995), ladder * share)
+        scale = 1.0 if self.strip is None else 100 / limits_of(now.result)["seats"]
+        self.rungs.set_data(np.full(ladder.size, 0.995), ladder * scale)
         self.rungs.set_visible(bool(ladder.size))
         shown = [name for name in PARTS if name != "padding" or now.padded_rows.any()]
         entries = [(PARTS[name], self.styles[name]) for name in shown]
