@@ -180,31 +180,22 @@ def surface(
     cells = kind.cells(scenario, rules, len(xs), requests, seed, objectives, roughly)
     shape = len(ys), len(xs)
     kept = tuple(None if no else rule for rule, no in zip(rules, cells.refused, strict=True))
-    key, found = kind.metric(objectives), cells.columns
+    key, found = kind.metric(objectives) if metric is None else kind.energy, cells.columns
     if metric is not None:
-        key = kind.energy
-        steady = [None if no else rule for rule, no in zip(kept, cells.overloaded, strict=True)]
-        found[key] = _run_each(scenario, steady, requests, seed, key)
+        from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
+
+        def run(cell: int) -> float:
+            if (rule := kept[cell]) is None or cells.overloaded[cell]:
+                return math.nan
+            one, _ = simulated(replace(scenario, rule=rule), requests, seed, keep="summary")
+            return one.metrics.number(key)
+
+        found[key] = np.array(in_threads(scenario, run, range(len(kept))))
     columns = {name: column.reshape(shape) for name, column in found.items()}
     return Surface(
         scenario, requests, seed, x, y, xs, ys, key, columns,
         cells.overloaded.reshape(shape), cells.refused.reshape(shape), kept, cells.settle,
     )  # fmt: skip
-
-
-def _run_each(
-    scenario: Scenario, rules: Sequence[Rule | None], requests: int, seed: int, key: str
-) -> np.ndarray:  # fmt: skip
-    """Return a metric of a run in little memory under each rule; NaN for None."""
-    from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
-
-    def run(rule: Rule | None) -> float:
-        if rule is None:
-            return math.nan
-        result, _ = simulated(replace(scenario, rule=rule), requests, seed, keep="summary")
-        return result.metrics.number(key)
-
-    return np.array(in_threads(scenario, run, rules))
 
 
 def steady(workload: OpenLoop | ClosedLoop) -> bool:

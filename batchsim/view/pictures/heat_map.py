@@ -129,10 +129,9 @@ class HeatMapView(View):
         return label[0].lower() + label[1:]
 
     def title(self, data: ViewData) -> str:
-        if self.lacks(data):
-            return super().title(data)
-        of = "of every setting at this load" if self.large else "by setting"
-        return f"{MEASURES[data.surface.metric].words} {of}"
+        name, of = super().title(data), "of " * self.large
+        lacks = self.lacks(data)
+        return name if lacks else f"{MEASURES[data.surface.metric].words} {of}{name[0].lower()}{name[1:]}"
 
     def make(self) -> None:
         theme, width, ax = self.look, self.line_pt / 1.4, self.ax

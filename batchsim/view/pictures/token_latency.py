@@ -103,12 +103,9 @@ class TokenLatencyView(GrowingView):
             if times_ms.size and line.get_visible():
                 found[of] = (math.log(max(times_ms[-1], 1e-9)) - low) / (high - low), float(shares[-1])
         places = self.apart(self.ax, [place for place, _ in found.values()], 4.2 if self.large else 3.6)
+        at_ms = dict(zip(found, np.exp(low + np.array(places) * (high - low)).tolist(), strict=True))
         for of, text in self.names.items():
-            if of not in found:
-                self.write(text, "", 0, 0)
-                continue
-            place = places[list(found).index(of)]
-            self.write(text, NAMED[of], math.exp(low + place * (high - low)), found[of][1], up=0.8)
+            self.write(text, NAMED[of] * (of in found), at_ms.get(of, 0), found.get(of, (0, 0))[1], up=0.8)
 
     def _notes(self, data: ViewData) -> list[str]:
         """Return the words beside the curves: the differences from A, or the shares within the objectives."""
